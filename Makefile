@@ -1,0 +1,67 @@
+# Everything a person or CI runs here. `make help` explains the targets.
+# On a fresh machine: root on Linux, Python 3.11+, make, a C compiler and Go; the rest is installed by the first target that needs it.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+UV_VERSION := 0.13.8
+UV := $(or $(shell command -v uv),.tools/bin/uv)
+# The interpreter is the machine's own; bytecode is compiled at install time, because a pod's first import would pay for it.
+export UV_PYTHON_DOWNLOADS := never
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
+RUN := .venv/bin
+
+.PHONY: help
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.tools/bin/uv:
+	@echo "installing uv $(UV_VERSION) into .tools"
+	@python3 -m venv .tools
+	@.tools/bin/pip install --quiet uv==$(UV_VERSION)
+
+.venv/.synced: $(if $(filter .tools/bin/uv,$(UV)),.tools/bin/uv) pyproject.toml uv.lock $(wildcard */pyproject.toml)
+	@echo "installing the Python packages of uv.lock into .venv (about 5 GB: torch brings CUDA's libraries)"
+	@$(UV) sync --frozen --all-packages --all-groups
+	@touch $@
+
+.PHONY: setup
+setup: .venv/.synced ## Install the Python environment
+
+.PHONY: tools
+tools: setup ## Build Kubernetes, containerd and runc from source into the cache (about ten minutes once)
+	@$(RUN)/oarlock-local build
+
+.PHONY: demo
+demo: setup ## Run the main job on a local three-node Kubernetes: train, crash, resume
+	@$(RUN)/python -m oarlock_local.demo
+
+.PHONY: test
+test: setup ## Run all tests
+	@tests/run
+
+.PHONY: lint
+lint: setup ## Check style, types, import rules and generated files
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check .
+	@$(RUN)/mypy api/src operator/src trainer/src local/src
+	@$(RUN)/lint-imports
+	@$(RUN)/python -m oarlock_api.crd --check
+	@$(UV) lock --check --quiet
+
+.PHONY: format
+format: setup ## Format the code and mend what ruff can mend
+	@$(RUN)/ruff format .
+	@$(RUN)/ruff check --fix .
+
+.PHONY: generate
+generate: setup ## Write the CRD and the reference pages from the models
+	@$(RUN)/python -m oarlock_api.crd
+
+.PHONY: clean
+clean: ## Stop every local cluster and remove the environment; the cache of built binaries stays
+	@if [ -x $(RUN)/oarlock-local ]; then $(RUN)/oarlock-local down --all; fi
+	@rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,65 @@
+"""job.json: what the operator tells every pod of an attempt about the job.
+
+An older trainer image must refuse what it does not know instead of training differently, so the reader is strict here:
+another version or an unknown field of the gang's facts is an error, and `training` is validated by the job's own models.
+Secrets never stand in it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from oarlock_api.contract.wire import WireError, parse_object
+
+JOB_FILE_VERSION = 1
+MAX_BYTES = 1024 * 1024
+"""A ConfigMap's own limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFile:
+    """One attempt's facts.
+
+    `output_directory` is absolute in the pod, `min_free_bytes` None where the trainer's own estimate decides,
+    `training` is spec.training as the API wrote it (camelCase, defaults filled in).
+    """
+
+    job: str
+    namespace: str
+    job_uid: str
+    attempt: int
+    nodes: int
+    gpus_per_node: int
+    output_directory: str
+    training: dict[str, Any]
+    min_free_bytes: int | None = None
+    storage_check: bool = True
+    preflight_timeout_seconds: int = 300
+    status_port: int = 9400
+
+    def to_json(self) -> str:
+        """Deterministic, so that the same attempt always has the same ConfigMap."""
+        return json.dumps({"version": JOB_FILE_VERSION, **asdict(self)}, sort_keys=True, indent=1)
+
+
+def parse_job_file(body: str) -> JobFile:
+    """Read job.json.
+
+    Raises WireError (the pod then ends with 85) where the version or a field is not one that this image knows.
+    """
+    raw = parse_object(body, max_bytes=MAX_BYTES)
+    version = raw.pop("version", None)
+    if version != JOB_FILE_VERSION:
+        raise WireError(
+            f"job.json has version {version}, this image knows {JOB_FILE_VERSION}: "
+            "use the trainer image of the operator's release"
+        )
+    known = {field.name for field in fields(JobFile)}
+    if unknown := sorted(raw.keys() - known):
+        raise WireError(f"job.json has fields that this image does not know: {', '.join(unknown)}: use a newer image")
+    try:
+        return JobFile(**raw)
+    except TypeError as error:
+        raise WireError(f"job.json is incomplete: {error}") from error

@@ -1,0 +1,53 @@
+"""Where things lie below a job's output directory, and how the fence and the checkpoints are named."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from oarlock_api.contract.wire import WireError, integer, parse_object, text
+
+PRIVATE = ".oarlock"
+OWNER = f"{PRIVATE}/owner"
+REPORTS = f"{PRIVATE}/reports"
+CHECKPOINTS = "checkpoints"
+MODEL = "model"
+
+_CHECKPOINT = re.compile(r"^step-(\d{1,12})-a(\d{1,9})$")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who may commit into the output: the fence's content."""
+
+    job_uid: str
+    attempt: int
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps({"jobUid": self.job_uid, "attempt": self.attempt})
+
+
+def parse_owner(body: str) -> Owner:
+    """Read the fence.
+
+    Raises WireError where it is unreadable.
+    """
+    raw = parse_object(body, max_bytes=4096)
+    attempt = integer(raw.get("attempt"))
+    uid = text(raw.get("jobUid"), 64)
+    if attempt is None or not uid:
+        raise WireError("jobUid or attempt is missing")
+    return Owner(job_uid=uid, attempt=attempt)
+
+
+def checkpoint_name(step: int, attempt: int) -> str:
+    """Folder of a checkpoint: the attempt stands in the name, so that a fenced writer can't overwrite its successor's."""
+    return f"step-{step}-a{attempt}"
+
+
+def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
+    """(step, attempt) of a checkpoint's folder, or None for any other name."""
+    found = _CHECKPOINT.match(name)
+    return (int(found[1]), int(found[2])) if found else None

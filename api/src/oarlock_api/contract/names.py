@@ -1,0 +1,46 @@
+"""Names and labels of a job's objects. A name says the attempt, so that two attempts can never be confused."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+GROUP = "oarlock.dev"
+VERSION = "v1alpha1"
+KIND = "TrainingJob"
+PLURAL = "trainingjobs"
+API_VERSION = f"{GROUP}/{VERSION}"
+MAX_NAME_LENGTH = 50
+"""A job's name leaves room in a 63-character DNS label for `-<attempt>-<rank>`."""
+
+
+class Label(StrEnum):
+    """Labels on every object of a job."""
+
+    JOB = f"{GROUP}/job"
+    JOB_UID = f"{GROUP}/job-uid"
+    ATTEMPT = f"{GROUP}/attempt"
+    RANK = f"{GROUP}/rank"
+
+
+ARGO_WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
+"""Copied from the job to its pods, so that Argo's own tools find them."""
+
+
+def pod_name(job: str, attempt: int, rank: int) -> str:
+    """Name of the pod of one rank in one attempt."""
+    return f"{job}-{attempt}-{rank}"
+
+
+def host_name(job: str, rank: int) -> str:
+    """Hostname of a rank's pod: the same in every attempt, so that addresses in configuration stay valid."""
+    return f"{job}-{rank}"
+
+
+def service_name(job: str) -> str:
+    """Name of the headless Service."""
+    return job
+
+
+def config_map_name(job: str, attempt: int) -> str:
+    """Name of the immutable ConfigMap that holds an attempt's job.json."""
+    return f"{job}-{attempt}"

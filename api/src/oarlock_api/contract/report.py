@@ -1,0 +1,152 @@
+"""The fault report: what an agent writes to the termination message the moment the verdict is known.
+
+The kubelet keeps at most 4096 bytes of it. The reader takes the node from the pod's own spec, never from the text.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from oarlock_api.contract.wire import WireError, finite, integer, number, parse_object, text
+
+REPORT_VERSION = 1
+MAX_BYTES = 4096
+MAX_EVIDENCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Which GPU, by all the names that people look for it under."""
+
+    index: int
+    uuid: str = ""
+    serial: str = ""
+    pci_bus_id: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One reading that the verdict rests on."""
+
+    probe: str
+    value: float | str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One ending of one pod, in its own words.
+
+    `code` is the exit code that follows, `failure_class` its class, `detected_at` RFC 3339 in UTC on the pod's clock.
+    """
+
+    attempt: int
+    rank: int
+    pod_uid: str
+    failure_class: str
+    code: int
+    detected_at: str
+    summary: str
+    step: int | None = None
+    checkpoint_step: int | None = None
+    gpu: Gpu | None = None
+    xid: int | None = None
+    evidence: tuple[Evidence, ...] = ()
+    first_error_rank: int | None = None
+
+    def to_json(self) -> str:
+        """One JSON object of at most 4096 bytes: evidence goes first, then the summary's tail."""
+        evidence, summary = self.evidence[:MAX_EVIDENCE], self.summary[:1500]
+        while True:
+            written = json.dumps(self._fields(evidence, summary), ensure_ascii=False, separators=(",", ":"))
+            if len(written.encode()) <= MAX_BYTES:
+                return written
+            if evidence:
+                evidence = evidence[:-1]
+            else:
+                summary = summary[: len(summary) // 2]
+
+    def _fields(self, evidence: tuple[Evidence, ...], summary: str) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "version": REPORT_VERSION,
+            "attempt": self.attempt,
+            "rank": self.rank,
+            "podUid": self.pod_uid[:64],
+            "class": self.failure_class,
+            "code": self.code,
+            "detectedAt": self.detected_at,
+            "step": self.step,
+            "checkpointStep": self.checkpoint_step,
+            "summary": summary,
+            "gpu": None,
+            "xid": self.xid,
+            "evidence": [{"probe": e.probe[:64], "value": _value(e.value), "at": e.at} for e in evidence],
+            "firstErrorRank": self.first_error_rank,
+        }
+        if self.gpu:
+            gpu = self.gpu
+            fields["gpu"] = {
+                "index": gpu.index,
+                "uuid": gpu.uuid[:64],
+                "serial": gpu.serial[:64],
+                "pciBusId": gpu.pci_bus_id[:32],
+                "name": gpu.name[:64],
+            }
+        return fields
+
+
+def _value(value: float | str) -> float | str | None:
+    return value[:256] if isinstance(value, str) else finite(value)
+
+
+def parse_report(message: str) -> Report:
+    """Read a termination message. Unknown fields and newer versions are tolerated, every field is bounded.
+
+    Raises WireError where it is no report at all: then the exit code alone speaks.
+    """
+    raw = parse_object(message, max_bytes=MAX_BYTES)
+    attempt, rank, code = (integer(raw.get(key)) for key in ("attempt", "rank", "code"))
+    if attempt is None or rank is None or code is None:
+        raise WireError("attempt, rank or code is missing")
+    evidence = raw.get("evidence")
+    return Report(
+        attempt=attempt,
+        rank=rank,
+        pod_uid=text(raw.get("podUid"), 64),
+        failure_class=text(raw.get("class"), 32),
+        code=code,
+        detected_at=text(raw.get("detectedAt"), 40),
+        summary=text(raw.get("summary"), 1500),
+        step=integer(raw.get("step")),
+        checkpoint_step=integer(raw.get("checkpointStep")),
+        gpu=_gpu(raw.get("gpu")),
+        xid=integer(raw.get("xid")),
+        evidence=tuple(_evidence(evidence[:MAX_EVIDENCE]) if isinstance(evidence, list) else ()),
+        first_error_rank=integer(raw.get("firstErrorRank")),
+    )
+
+
+def _gpu(raw: object) -> Gpu | None:
+    if not isinstance(raw, dict) or (index := integer(raw.get("index"))) is None:
+        return None
+    return Gpu(
+        index=index,
+        uuid=text(raw.get("uuid"), 64),
+        serial=text(raw.get("serial"), 64),
+        pci_bus_id=text(raw.get("pciBusId"), 32),
+        name=text(raw.get("name"), 64),
+    )
+
+
+def _evidence(items: list[Any]) -> list[Evidence]:
+    found = []
+    for item in items:
+        if isinstance(item, dict) and (probe := text(item.get("probe"), 64)):
+            value = item.get("value")
+            reading = text(value) if isinstance(value, str) else number(value)
+            if reading is not None:
+                found.append(Evidence(probe=probe, value=reading, at=text(item.get("at"), 40)))
+    return found

@@ -1,0 +1,146 @@
+"""/status on port 9400: what an agent tells about itself, pulled by the operator.
+
+The reader checks jobUid and podUid, because addresses are reused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from oarlock_api.contract.wire import finite, integer, number, parse_object, text
+
+STATUS_VERSION = 1
+MAX_BYTES = 65536
+
+
+class PodPhase(StrEnum):
+    """Where the agent is."""
+
+    PREFLIGHT = "Preflight"
+    STARTING = "Starting"
+    PREPROCESSING = "Preprocessing"
+    TRAINING = "Training"
+    SAVING = "Saving"
+    EXPORTING = "Exporting"
+    DONE = "Done"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """The newest valid checkpoint. `path` is absolute in the pod, `saved_at` RFC 3339."""
+
+    step: int
+    path: str
+    saved_at: str
+    stall_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatus:
+    """One agent's view of itself. A value that is not known yet is None, never a made-up zero.
+
+    `first_step_at` is when the first optimizer step of this attempt ended, `started_at` when the agent started,
+    both RFC 3339 on the pod's clock: only their difference means something elsewhere.
+    """
+
+    job_uid: str
+    pod_uid: str
+    attempt: int
+    rank: int
+    phase: str
+    heartbeat_at: str
+    started_at: str = ""
+    first_step_at: str = ""
+    resumed_from_step: int | None = None
+    step: int | None = None
+    total_steps: int | None = None
+    epoch: int | None = None
+    loss: float | None = None
+    learning_rate: float | None = None
+    seconds_per_step: float | None = None
+    images_per_second: float | None = None
+    mfu: float | None = None
+    data_wait_share: float | None = None
+    checkpoint: CheckpointStatus | None = None
+    model_path: str = ""
+    message: str = ""
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        saved = self.checkpoint
+        fields: dict[str, Any] = {
+            "version": STATUS_VERSION,
+            "jobUid": self.job_uid,
+            "podUid": self.pod_uid,
+            "attempt": self.attempt,
+            "rank": self.rank,
+            "phase": self.phase,
+            "step": self.step,
+            "totalSteps": self.total_steps,
+            "epoch": self.epoch,
+            "loss": finite(self.loss),
+            "learningRate": finite(self.learning_rate),
+            "secondsPerStep": finite(self.seconds_per_step),
+            "imagesPerSecond": finite(self.images_per_second),
+            "mfu": finite(self.mfu),
+            "dataWaitShare": finite(self.data_wait_share),
+            "checkpoint": saved
+            and {
+                "step": saved.step,
+                "path": saved.path,
+                "savedAt": saved.saved_at,
+                "stallSeconds": finite(saved.stall_seconds),
+            },
+            "health": {"state": "Unknown", "gpus": [], "probes": {}},
+            "startedAt": self.started_at,
+            "firstStepAt": self.first_step_at,
+            "resumedFromStep": self.resumed_from_step,
+            "modelPath": self.model_path,
+            "message": self.message[:1024],
+            "heartbeatAt": self.heartbeat_at,
+        }
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+
+
+def parse_status(body: str) -> PodStatus:
+    """Read /status. Unknown fields are ignored, strange values become None.
+
+    Raises WireError where it is no JSON object of at most 64 KiB.
+    """
+    raw = parse_object(body, max_bytes=MAX_BYTES)
+    saved = raw.get("checkpoint")
+    checkpoint = None
+    if isinstance(saved, dict) and (step := integer(saved.get("step"))) is not None:
+        checkpoint = CheckpointStatus(
+            step=step,
+            path=text(saved.get("path"), 1024),
+            saved_at=text(saved.get("savedAt"), 40),
+            stall_seconds=number(saved.get("stallSeconds")),
+        )
+    return PodStatus(
+        job_uid=text(raw.get("jobUid"), 64),
+        pod_uid=text(raw.get("podUid"), 64),
+        attempt=integer(raw.get("attempt")) or 0,
+        rank=integer(raw.get("rank")) or 0,
+        phase=text(raw.get("phase"), 32),
+        heartbeat_at=text(raw.get("heartbeatAt"), 40),
+        started_at=text(raw.get("startedAt"), 40),
+        first_step_at=text(raw.get("firstStepAt"), 40),
+        resumed_from_step=integer(raw.get("resumedFromStep")),
+        step=integer(raw.get("step")),
+        total_steps=integer(raw.get("totalSteps")),
+        epoch=integer(raw.get("epoch")),
+        loss=number(raw.get("loss")),
+        learning_rate=number(raw.get("learningRate")),
+        seconds_per_step=number(raw.get("secondsPerStep")),
+        images_per_second=number(raw.get("imagesPerSecond")),
+        mfu=number(raw.get("mfu")),
+        data_wait_share=number(raw.get("dataWaitShare")),
+        checkpoint=checkpoint,
+        model_path=text(raw.get("modelPath"), 1024),
+        message=text(raw.get("message"), 1024),
+    )
