@@ -1,0 +1,3 @@
+module oarlock.dev/local/node
+
+go 1.26.0

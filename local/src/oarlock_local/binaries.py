@@ -1,0 +1,99 @@
+"""What has to be built from the Go modules under `go/`, and under which names it is called afterwards.
+
+Versions and checksums are in each module's go.mod and go.sum. Nothing here runs anything.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+KUBERNETES_VERSION = "v1.36.3"
+CONTAINERD_VERSION = "2.4.2"
+
+_KUBERNETES_FLAGS = " ".join(
+    [
+        f"-X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}",
+        "-X k8s.io/component-base/version.gitMajor=1",
+        f"-X k8s.io/component-base/version.gitMinor={KUBERNETES_VERSION.split('.')[1]}",
+    ]
+)
+_CONTAINERD = "github.com/containerd/containerd/v2"
+_CONTAINERD_TAGS = ("no_btrfs", "no_devmapper", "no_zfs", "no_tracing")
+_CNI = "github.com/containernetworking/plugins/plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One binary: the module and the package that it is built from, and the names that lead to it."""
+
+    binary: str
+    module: str
+    package: str = "."
+    tags: tuple[str, ...] = ()
+    link_flags: str = ""
+    cgo: bool = False
+    names: tuple[str, ...] = field(default=())
+    """Further names of the same binary, as symbolic links beside it."""
+
+
+KUBERNETES = Part(
+    binary="kubernetes",
+    module="kubernetes",
+    link_flags=_KUBERNETES_FLAGS,
+    names=("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"),
+)
+
+
+def control_plane_parts() -> tuple[Part, ...]:
+    """What a control plane without nodes needs."""
+    return (KUBERNETES,)
+
+
+def node_parts(*, seccomp: bool) -> tuple[Part, ...]:
+    """What a cluster with nodes needs; without libseccomp, runc gets a program before it that drops the profiles."""
+    containerd = tuple(
+        Part(
+            binary=name,
+            module="containerd",
+            package=f"{_CONTAINERD}/cmd/{name}",
+            tags=_CONTAINERD_TAGS,
+            link_flags=f"-X {_CONTAINERD}/version.Version={CONTAINERD_VERSION}",
+        )
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    )
+    runc = "github.com/opencontainers/runc"
+    return (
+        KUBERNETES,
+        *containerd,
+        *(
+            (Part(binary="runc", module="runc", package=runc, tags=("seccomp",), cgo=True),)
+            if seccomp
+            else (
+                Part(binary="runc-plain", module="runc", package=runc, cgo=True),
+                Part(binary="runc", module="node", package="./runc-without-seccomp"),
+            )
+        ),
+        *(
+            Part(binary=package.rpartition("/")[2], module="cni", package=f"{_CNI}/{package}")
+            for package in ("main/bridge", "main/loopback", "ipam/host-local")
+        ),
+        Part(binary="coredns", module="coredns"),
+        Part(binary="pause", module="node", package="./pause"),
+    )
+
+
+def modules_folder() -> Path:
+    """The Go modules: inside an installed package, or beside `src/` in the repository."""
+    here = Path(__file__).parent
+    installed = here / "go"
+    return installed if installed.is_dir() else here.parents[1] / "go"
+
+
+def cache_key(modules: Path, *, seccomp: bool) -> str:
+    """Sixteen hexadecimal digits that change whenever a source, a version or the way of building changes."""
+    digest = hashlib.sha256()
+    for path in sorted(modules.rglob("*")):
+        if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
+            digest.update(path.relative_to(modules).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(repr(node_parts(seccomp=seccomp)).encode())
+    return digest.hexdigest()[:16]
