@@ -1,0 +1,270 @@
+"""One data set: its pictures, metadata, captions, cached latents, crops, and how often it is seen."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from oarlock_api.group import Group
+from oarlock_api.primitives import Label, LongText, Probability, Step, Text, Word
+from oarlock_api.references import Location
+from oarlock_api.rules import Rule, exactly_one, only_when, ordered
+
+Size = Annotated[float, Field(gt=0, le=16384)]
+Aspect = Annotated[float, Field(gt=0, le=100)]
+
+
+class Role(StrEnum):
+    """What a data set is for."""
+
+    TRAIN = "Train"
+    EVALUATION = "Evaluation"
+    REGULARIZATION = "Regularization"
+
+
+class ResolutionType(StrEnum):
+    """What a resolution measures."""
+
+    PIXEL_AREA = "PixelArea"
+    PIXEL = "Pixel"
+    AREA = "Area"
+
+
+class CaptionStrategy(StrEnum):
+    """Where captions come from."""
+
+    FILENAME = "Filename"
+    TEXT_FILE = "TextFile"
+    PARQUET = "Parquet"
+    FIXED = "Fixed"
+
+
+class EmbedMode(StrEnum):
+    """When latents are made and whether they are kept."""
+
+    CACHE = "Cache"
+    ON_DEMAND = "OnDemand"
+    ON_THE_FLY = "OnTheFly"
+
+
+class CropAspect(StrEnum):
+    """Which aspect a crop gets."""
+
+    PRESERVE = "Preserve"
+    SQUARE = "Square"
+    CLOSEST = "Closest"
+    RANDOM = "Random"
+
+
+class CropStyle(StrEnum):
+    """Which part of a picture a crop keeps."""
+
+    CENTER = "Center"
+    RANDOM = "Random"
+    CORNER = "Corner"
+
+
+class Discovery(Group):
+    """List the source and read the header of every picture."""
+
+
+class Parquet(Group):
+    """A table of the pictures: the table says which pictures belong to the data set."""
+
+    location: Location = Field(description="The table: .parquet or .jsonl. SimpleTuner: parquet.path.")
+    filename_column: Word = Field(
+        default="filename", description="Path below the source. SimpleTuner: filename_column."
+    )
+    width_column: Word = Field(default="width", description="Width in pixels. SimpleTuner: width_column.")
+    height_column: Word = Field(default="height", description="Height in pixels. SimpleTuner: height_column.")
+    caption_columns: Annotated[tuple[Word, ...], Field(min_length=1, max_length=16)] = Field(
+        default=("caption",),
+        description="Captions, in order; of several, one is drawn per pass. SimpleTuner: caption_column.",
+    )
+    fallback_caption_column: Word | None = Field(
+        default=None, description="Used where the others are empty. SimpleTuner: fallback_caption_column."
+    )
+    filename_has_extension: bool = Field(
+        default=True, description="File names carry their extension. SimpleTuner: identifier_includes_extension."
+    )
+
+
+class Metadata(Group):
+    """Where widths, heights and captions come from."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        exactly_one(
+            "discovery",
+            "parquet",
+            message="set exactly one of metadata.discovery and metadata.parquet, or leave metadata out (discovery)",
+        ),
+    )
+
+    discovery: Discovery | None = Field(
+        default=None, description="List the source, read every header once. SimpleTuner: metadata_backend discovery."
+    )
+    parquet: Parquet | None = Field(default=None, description="Read a table. SimpleTuner: metadata_backend parquet.")
+
+
+class Captions(Group):
+    """The text of each picture."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.text) == (self.strategy == 'Fixed')",
+            message="captions.text belongs to captions.strategy: Fixed: set both or neither",
+            holds=lambda captions: (captions.text is not None) == (captions.strategy == CaptionStrategy.FIXED),
+        ),
+    )
+
+    strategy: CaptionStrategy = Field(
+        default=CaptionStrategy.TEXT_FILE,
+        description="Filename, TextFile (photo.txt beside photo.png), Parquet (the table's columns) or Fixed (one text "
+        "for all). SimpleTuner: caption_strategy.",
+    )
+    text: LongText | None = Field(
+        default=None, description="The caption with strategy Fixed. SimpleTuner: instance_prompt."
+    )
+    prepend: Text | None = Field(
+        default=None, description="Text before each caption. SimpleTuner: prepend_instance_prompt."
+    )
+    filters: Annotated[tuple[Text, ...], Field(max_length=256)] = Field(
+        default=(), description="Regular expressions; what they match is cut. SimpleTuner: caption_filter_list."
+    )
+
+
+class DatasetEmbeds(Group):
+    """The latents of this data set."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        only_when(
+            "location",
+            setting="mode",
+            allowed=("Cache", "OnDemand"),
+            message="imageEmbeds.mode OnTheFly stores nothing: remove imageEmbeds.location, or use Cache or OnDemand",
+        ),
+    )
+
+    mode: EmbedMode = Field(
+        default=EmbedMode.CACHE,
+        description="Cache = encode all before training, OnDemand = when first needed, OnTheFly = always anew. "
+        "SimpleTuner: vae_cache_ondemand, vae_cache_disable.",
+    )
+    location: Location | None = Field(
+        default=None,
+        description="Where they are cached; absent = data.imageEmbeds. SimpleTuner: cache_dir_vae.",
+    )
+
+
+class Crop(Group):
+    """How a picture is cut to its bucket."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="(has(self.aspects) && self.aspects.size() > 0) == (self.aspect in ['Closest', 'Random'])",
+            message="crop.aspects is the list that crop.aspect Closest and Random choose from: set both or neither",
+            holds=lambda crop: bool(crop.aspects) == (crop.aspect in {CropAspect.CLOSEST, CropAspect.RANDOM}),
+        ),
+    )
+
+    aspect: CropAspect = Field(default=CropAspect.PRESERVE, description="Aspect of the crop. SimpleTuner: crop_aspect.")
+    style: CropStyle = Field(default=CropStyle.CENTER, description="Which part is kept. SimpleTuner: crop_style.")
+    aspects: Annotated[tuple[Aspect, ...], Field(max_length=64)] = Field(
+        default=(),
+        description="Aspects (width / height) for Closest and Random. SimpleTuner: crop_aspect_buckets.",
+    )
+
+
+class SizeLimits(Group):
+    """Which pictures are taken, in the unit of the resolution."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="has(self.maximum) == has(self.downsampleTo)",
+            message="size.maximum and size.downsampleTo belong together: larger pictures are scaled down to it",
+            holds=lambda size: (size.maximum is None) == (size.downsample_to is None),
+        ),
+        ordered("downsample_to", "maximum", message="size.downsampleTo is above size.maximum; lower it"),
+        ordered("minimum", "maximum", message="size.minimum is above size.maximum: no picture is left; lower it"),
+    )
+
+    minimum: Size | None = Field(
+        default=None, description="Smaller pictures are left out. SimpleTuner: minimum_image_size."
+    )
+    maximum: Size | None = Field(
+        default=None,
+        description="Larger pictures are first scaled down to downsampleTo. SimpleTuner: maximum_image_size.",
+    )
+    downsample_to: Size | None = Field(default=None, description="SimpleTuner: target_downsample_size.")
+    maximum_upscale_percent: Annotated[int, Field(ge=0, le=1000)] | None = Field(
+        default=None,
+        description="Pictures that would have to grow by more percent than this are left out. SimpleTuner: "
+        "max_upscale_threshold (a fraction).",
+    )
+
+
+class Dataset(Group):
+    """One data set."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.captions.strategy != 'Parquet' || (has(self.metadata) && has(self.metadata.parquet))",
+            message="captions.strategy: Parquet reads the captions from metadata.parquet; add it, or use TextFile",
+            holds=lambda dataset: (
+                dataset.captions.strategy != CaptionStrategy.PARQUET
+                or (dataset.metadata is not None and dataset.metadata.parquet is not None)
+            ),
+        ),
+        ordered("start_step", "end_step", message="startStep is above endStep: the data set is never used; swap them"),
+        Rule(
+            cel="has(self.resolution) == has(self.resolutionType)",
+            message="resolution and resolutionType of a data set belong together: set both or neither",
+            holds=lambda dataset: (dataset.resolution is None) == (dataset.resolution_type is None),
+        ),
+    )
+
+    name: Label = Field(
+        description="Name of this data set. Part of no cache key: renaming re-encodes nothing. SimpleTuner: id."
+    )
+    role: Role = Field(
+        default=Role.TRAIN,
+        description="Train, Evaluation (loss on unseen data) or Regularization. SimpleTuner: dataset_type eval, "
+        "is_regularisation_data.",
+    )
+    source: Location = Field(description="The pictures. SimpleTuner: type, instance_data_dir, aws_data_prefix.")
+    metadata: Metadata | None = Field(
+        default=None,
+        description="Where sizes and captions come from; absent = discovery. SimpleTuner: metadata_backend.",
+    )
+    captions: Captions = Field(default=Captions(), description="The text of each picture.")
+    image_embeds: DatasetEmbeds = Field(
+        default=DatasetEmbeds(), description="When latents are made and where they are cached."
+    )
+    resolution: Size | None = Field(default=None, description="Overrides training.resolution. SimpleTuner: resolution.")
+    resolution_type: ResolutionType | None = Field(
+        default=None, description="Overrides training.resolutionType. SimpleTuner: resolution_type."
+    )
+    crop: Crop = Field(default=Crop(), description="How pictures are cut to their bucket. SimpleTuner: crop.")
+    size: SizeLimits = Field(default=SizeLimits(), description="Which pictures are taken.")
+    repeats: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        default=0,
+        description="Extra passes per epoch; 0 = each sample once. SimpleTuner: repeats.",
+    )
+    probability: Probability | None = Field(
+        default=None,
+        description="Share of the steps that draw from this data set; absent = by size. SimpleTuner: probability.",
+    )
+    max_samples: Annotated[int, Field(ge=1, le=10_000_000_000)] | None = Field(
+        default=None, description="Take at most so many samples, chosen by the seed. SimpleTuner: max_num_samples."
+    )
+    start_step: Step | None = Field(
+        default=None, description="First optimizer step that may draw from it. SimpleTuner: start_step."
+    )
+    end_step: Step | None = Field(
+        default=None, description="Last optimizer step that may draw from it. SimpleTuner: end_step."
+    )
+    preserve_scan: bool = Field(
+        default=False,
+        description="Trust the metadata of an earlier run instead of scanning again. SimpleTuner: "
+        "preserve_data_backend_cache.",
+    )

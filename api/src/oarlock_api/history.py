@@ -1,0 +1,127 @@
+"""The part of the status that survives an operator's restart: attempts, faults, and what recovery must remember."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from oarlock_api.group import StatusGroup
+from oarlock_api.primitives import Text, Time
+from oarlock_api.progress import ShortText
+
+Names = Annotated[tuple[ShortText, ...], Field(max_length=32)]
+Milliseconds = Annotated[int, Field(ge=0)] | None
+
+
+class RecoveryStage(StrEnum):
+    """The stages that a recovery passes, in this order; they sum up to fault -> training again."""
+
+    DETECT = "Detect"
+    DECIDE = "Decide"
+    DRAIN = "Drain"
+    CORDON = "Cordon"
+    QUEUE = "Queue"
+    SCHEDULE = "Schedule"
+    START = "Start"
+    FIRST_STEP = "FirstStep"
+
+
+class RestartCounts(StatusGroup):
+    """Restarts within the window, by budget."""
+
+    application: int = Field(default=0, description="After failures of the program.")
+    infrastructure: int = Field(default=0, description="After faults of GPUs, nodes and storage.")
+    without_progress: int = Field(default=0, description="In a row, without a newer checkpoint.")
+    voluntary: int = Field(default=0, description="Evictions, preemptions and requests; they cost no budget.")
+    window_start_time: Time | None = Field(default=None, description="When counting began.")
+
+
+class RecoveryStatus(StatusGroup):
+    """The recovery that is under way."""
+
+    stage: ShortText | None = Field(default=None, description="Detect, Decide, Drain, Cordon, Queue, Schedule, ...")
+    stage_start_time: Time | None = Field(default=None, description="When the stage began.")
+    not_before_time: Time | None = Field(default=None, description="No pod is created before it (backoff).")
+
+
+class FaultGPU(StatusGroup):
+    """The GPU that a fault was on."""
+
+    index: int | None = Field(default=None, description="Index on its node.")
+    uuid: ShortText | None = Field(default=None, description="UUID.")
+    serial: ShortText | None = Field(default=None, description="Serial number.")
+
+
+class LastFault(StatusGroup):
+    """The root cause of the last fault."""
+
+    time: Time = Field(description="When it was detected.")
+    fault_class: ShortText = Field(
+        alias="class",
+        description="GPU, PeerLost, Hang, Storage, Configuration, Preflight, Application or NodeLost.",
+    )
+    node_name: ShortText | None = Field(default=None, description="Node.")
+    rank: int | None = Field(default=None, description="Index of the pod.")
+    gpu: FaultGPU | None = Field(default=None, description="GPU.")
+    xid: int | None = Field(default=None, description="XID code of the NVIDIA driver.")
+    verdict: ShortText | None = Field(default=None, description="Ignore, Hold, RestartProcess or ReplaceNode.")
+    action: Text | None = Field(default=None, description="What was done about it.")
+    evidence: Annotated[tuple[Text, ...], Field(max_length=16)] = Field(
+        default=(), description="What the verdict rests on."
+    )
+    victims: int | None = Field(default=None, description="Pods that only lost this peer.")
+
+
+class StageMilliseconds(StatusGroup):
+    """How long each stage took, in milliseconds."""
+
+    detect: Milliseconds = Field(default=None, description="Fault -> known to the operator.")
+    decide: Milliseconds = Field(default=None, description="Known -> the new attempt is written down.")
+    drain: Milliseconds = Field(default=None, description="Until the old pods have stopped.")
+    cordon: Milliseconds = Field(default=None, description="Until blame, avoid-list and cordons are written down.")
+    queue: Milliseconds = Field(default=None, description="In the queue of the gang system.")
+    schedule: Milliseconds = Field(default=None, description="Until every pod has a node.")
+    start: Milliseconds = Field(default=None, description="Until every pod is ready.")
+    first_step: Milliseconds = Field(default=None, description="Until the first optimizer step is done.")
+
+
+class Attempt(StatusGroup):
+    """One gang."""
+
+    number: int = Field(description="1 for the first.")
+    start_time: Time | None = Field(default=None, description="When it was decided.")
+    created_time: Time | None = Field(default=None, description="When all pods had been created.")
+    end_time: Time | None = Field(default=None, description="When its last pod had stopped.")
+    reason: ShortText | None = Field(default=None, description="Why it was started; absent for the first.")
+    resumed_from_step: int | None = Field(default=None, description="Step of the checkpoint that it began with.")
+    lost_steps: int | None = Field(default=None, description="Steps of the attempt before that were done again.")
+    node_count: int | None = Field(default=None, description="Number of nodes.")
+    node_names: Names = Field(default=(), description="Nodes; at most 32.")
+    removed_node_names: Names = Field(default=(), description="Nodes of the attempt before that it left; at most 32.")
+    stage_milliseconds: StageMilliseconds = Field(
+        default=StageMilliseconds(), description="How long each stage of its start took."
+    )
+
+
+class AvoidedNode(StatusGroup):
+    """A node that the job's pods keep off."""
+
+    name: ShortText = Field(description="Node.")
+    reason: Text | None = Field(default=None, description="Why.")
+    until_time: Time | None = Field(default=None, description="When it may be used again.")
+
+
+class Strike(StatusGroup):
+    """A GPU that has already restarted the job."""
+
+    gpu_uuid: ShortText = Field(description="UUID of the GPU.")
+    count: int = Field(default=1, description="How often.")
+    last_time: Time | None = Field(default=None, description="When last.")
+
+
+class CordonedNode(StatusGroup):
+    """A node that was cordoned for this job."""
+
+    name: ShortText = Field(description="Node.")
+    reason: Text | None = Field(default=None, description="Why.")
+    time: Time | None = Field(default=None, description="When.")

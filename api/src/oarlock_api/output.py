@@ -1,0 +1,60 @@
+"""Where a job writes: one directory on storage that every pod of the gang mounts."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from oarlock_api.group import Group
+from oarlock_api.primitives import AbsolutePath, ObjectName, Quantity
+from oarlock_api.rules import Rule, exactly_one
+
+TAKEN_PATHS = ("/", "/dev/shm", "/etc/oarlock", "/run/oarlock")  # noqa: S108 - a mount point, no temporary file
+"""Paths in the pod that the operator mounts something else on."""
+
+
+class PersistentVolumeClaimOutput(Group):
+    """A claim of the job's namespace."""
+
+    claim_name: ObjectName = Field(
+        description="Name of the claim. With more than one node its access mode must be ReadWriteMany."
+    )
+
+
+class NfsOutput(Group):
+    """An NFS export, mounted without a claim."""
+
+    server: Annotated[str, Field(min_length=1, max_length=253)] = Field(description="Host name or address.")
+    path: AbsolutePath = Field(description="Exported path, absolute.")
+
+
+class Output(Group):
+    """The job's output directory. Immutable."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        exactly_one(
+            "persistent_volume_claim",
+            "nfs",
+            message="set exactly one of output.persistentVolumeClaim and output.nfs",
+        ),
+        Rule(
+            cel=f"!(self.mountPath in [{', '.join(repr(path) for path in TAKEN_PATHS)}])",
+            message="output.mountPath is used by the pod itself; take another path, such as /output",
+            holds=lambda output: output.mount_path not in TAKEN_PATHS,
+        ),
+    )
+
+    persistent_volume_claim: PersistentVolumeClaimOutput | None = Field(
+        default=None, description="A PersistentVolumeClaim that all pods mount."
+    )
+    nfs: NfsOutput | None = Field(default=None, description="An NFS export that all pods mount.")
+    directory: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[^/.][^/]*$")] | None = Field(
+        default=None,
+        description="Directory below the mount that holds everything of this job; absent = the job's name. "
+        "SimpleTuner: output_dir.",
+    )
+    mount_path: AbsolutePath = Field(default="/output", description="Where the storage is mounted in the pod.")
+    min_free: Quantity | None = Field(
+        default=None,
+        description="Free space that the start requires, such as 200Gi; absent = (checkpoint.keep + 1) times the "
+        "estimated checkpoint.",
+    )

@@ -1,0 +1,137 @@
+"""spec.pod: what the pods of the gang look like beyond what Oarlock makes itself."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field
+
+from oarlock_api.group import Group
+from oarlock_api.pod_patch import PodPatch
+from oarlock_api.primitives import (
+    AbsolutePath,
+    ObjectName,
+    Port,
+    QualifiedName,
+    Quantity,
+    Seconds,
+    Text,
+    Unstructured,
+)
+from oarlock_api.reserved import NO_RESERVED_KEYS, Env, EnvVar, StringMap
+from oarlock_api.rules import ListMap, Rule
+
+__all__ = ["EnvVar", "ImagePullPolicy", "LocalObjectReference", "Pod", "Ports", "VolumeMount"]
+
+
+class ImagePullPolicy(StrEnum):
+    """When the kubelet pulls the image."""
+
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class LocalObjectReference(Group):
+    """An object of the job's namespace."""
+
+    name: ObjectName = Field(description="Its name.")
+
+
+class Volume(Group):
+    """A volume of the pod, in the words of the pod API."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Annotated[str, Field(min_length=1, max_length=63)] = Field(description="Name that volumeMounts refer to.")
+
+
+class VolumeMount(Group):
+    """A mount in the trainer's container, in the words of the pod API."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: Annotated[str, Field(min_length=1, max_length=63)] = Field(description="Name of a volume.")
+    mount_path: AbsolutePath = Field(description="Where it is mounted.")
+
+
+class Ports(Group):
+    """Ports in the pod; to be changed with hostNetwork, where two jobs may meet on one node."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.rendezvous != self.status && self.rendezvous != self.link && self.status != self.link",
+            message="pod.ports.rendezvous, status and link must be three different ports",
+            holds=lambda ports: len({ports.rendezvous, ports.status, ports.link}) == 3,
+        ),
+    )
+
+    rendezvous: Port = Field(default=29500, description="Rendezvous of the ranks. accelerate: main_process_port.")
+    status: Port = Field(default=9400, description="HTTP: /healthz, /status, /metrics.")
+    link: Port = Field(default=9401, description="Connection of every agent to rank 0's.")
+
+
+class Pod(Group):
+    """The pods of the gang: one per node, all alike."""
+
+    image: Text | None = Field(
+        default=None,
+        description="Image; absent = the trainer image of the operator's release. Required with spec.custom.",
+    )
+    image_pull_policy: ImagePullPolicy | None = Field(
+        default=None, description="When to pull; absent = Kubernetes' default for the tag."
+    )
+    image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], Field(max_length=16), ListMap("name")] = Field(
+        default=(), description="Secrets for the registry."
+    )
+    resources: Annotated[Unstructured, Field(max_length=3)] | None = Field(
+        default=None,
+        description="Requests and limits of the trainer's container; GPUs are added from gpusPerNode.",
+    )
+    env: Env = Field(
+        default=(),
+        description="Environment of the trainer's container. Names of the pod contract (MASTER_ADDR, OARLOCK_...) are "
+        "reserved.",
+    )
+    env_from: Annotated[tuple[Unstructured, ...], Field(max_length=32)] = Field(
+        default=(), description="ConfigMaps and Secrets whose keys become environment variables."
+    )
+    volumes: Annotated[tuple[Volume, ...], Field(max_length=64), ListMap("name")] = Field(
+        default=(), description="Further volumes of the pod."
+    )
+    volume_mounts: Annotated[tuple[VolumeMount, ...], Field(max_length=64), ListMap("mount_path")] = Field(
+        default=(), description="Further mounts of the trainer's container."
+    )
+    security_context: Annotated[Unstructured, Field(max_length=32)] | None = Field(
+        default=None, description="Security context of the pod: runAsUser, fsGroup, ..."
+    )
+    service_account_name: ObjectName | None = Field(
+        default=None,
+        description="ServiceAccount, for cloud credentials. Without it no token is mounted: Oarlock needs none.",
+    )
+    runtime_class_name: ObjectName | None = Field(default=None, description="RuntimeClass, such as nvidia.")
+    labels: Annotated[StringMap, NO_RESERVED_KEYS] = Field(default={}, description="Further labels of the pods.")
+    annotations: Annotated[
+        dict[
+            Annotated[str, Field(max_length=316)],
+            Annotated[str, Field(max_length=8192)],
+        ],
+        Field(max_length=64),
+        NO_RESERVED_KEYS,
+    ] = Field(default={}, description="Further annotations of the pods.")
+    gpu_resource: QualifiedName = Field(
+        default="nvidia.com/gpu", description="Extended resource that gpusPerNode is asked as."
+    )
+    shared_memory: Quantity = Field(default="64Gi", description="Size limit of /dev/shm; counts as the pod's memory.")
+    termination_grace_period_seconds: Seconds = Field(
+        default=300, description="Seconds that a pod has to save a checkpoint after SIGTERM."
+    )
+    host_network: bool = Field(
+        default=False,
+        description="Use the node's network; sets the DNS policy and the interface of NCCL and gloo as well.",
+    )
+    ports: Ports = Field(default=Ports(), description="Ports in the pod.")
+    patch: PodPatch | None = Field(
+        default=None,
+        description="Merged over the finished pod spec as the last word: lists with a merge key (containers, env, "
+        "volumes) by that key, other lists are replaced.",
+    )

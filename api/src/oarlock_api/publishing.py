@@ -1,0 +1,59 @@
+"""Where a run reports its figures, and where the finished model goes."""
+
+from enum import StrEnum
+from typing import ClassVar
+
+from pydantic import Field
+
+from oarlock_api.group import Group
+from oarlock_api.primitives import Label, Text, Url
+from oarlock_api.references import S3Location, SecretKeyRef, SecretRef
+from oarlock_api.rules import Rule, exactly_one
+from oarlock_api.weights import RepositoryName
+
+
+class TrackerType(StrEnum):
+    """Kinds of trackers."""
+
+    TENSORBOARD = "TensorBoard"
+    WANDB = "Wandb"
+    MLFLOW = "MLflow"
+
+
+class Tracker(Group):
+    """A tracker of experiments."""
+
+    name: Label = Field(description="Name of this entry.")
+    type: TrackerType = Field(
+        default=TrackerType.TENSORBOARD,
+        description="TensorBoard writes files into the output directory. SimpleTuner: report_to.",
+    )
+    project: Text | None = Field(default=None, description="Project or experiment. SimpleTuner: tracker_project_name.")
+    run: Text | None = Field(
+        default=None, description="Name of the run; absent = the job's name. SimpleTuner: tracker_run_name."
+    )
+    url: Url | None = Field(default=None, description="Address of the server; absent = the tracker's default.")
+    secret_ref: SecretRef | None = Field(
+        default=None,
+        description="Secret whose keys become environment variables of the tracker, such as WANDB_API_KEY.",
+    )
+
+
+class HubTarget(Group):
+    """A repository of a model hub."""
+
+    repo: RepositoryName = Field(description="Repository, such as owner/name. SimpleTuner: hub_model_id.")
+    private: bool = Field(default=True, description="Make a new repository private..")
+    token_secret_ref: SecretKeyRef = Field(description="Secret with a token that may write.")
+
+
+class Publication(Group):
+    """One place for the finished model."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        exactly_one("hub", "s3", message="say where to publish: set exactly one of hub and s3"),
+    )
+
+    name: Label = Field(description="Name of this entry.")
+    hub: HubTarget | None = Field(default=None, description="A model hub. SimpleTuner: push_to_hub.")
+    s3: S3Location | None = Field(default=None, description="A prefix of a bucket. SimpleTuner: publishing_config.")

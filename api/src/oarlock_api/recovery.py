@@ -1,0 +1,152 @@
+"""spec.preflight and spec.recovery: what is checked before the start, and what happens when something breaks."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.group import Group
+from oarlock_api.primitives import Label, ObjectName, Seconds
+from oarlock_api.rules import ListMap, ListSet, Rule, at_least_one, ordered
+
+RecoverableClass = Literal[
+    FailureClass.GPU,
+    FailureClass.PEER_LOST,
+    FailureClass.HANG,
+    FailureClass.STORAGE,
+    FailureClass.CONFIGURATION,
+    FailureClass.PREFLIGHT,
+    FailureClass.APPLICATION,
+]
+"""The classes that a rule may name: being fenced and leaving on request are no faults."""
+
+Restarts = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class CordonPolicy(StrEnum):
+    """Whether a node with a broken GPU is cordoned."""
+
+    AUTO = "Auto"
+    NEVER = "Never"
+    DRY_RUN = "DryRun"
+
+
+class ForceDelete(StrEnum):
+    """When a pod that does not end is deleted by force."""
+
+    WHEN_UNREACHABLE = "WhenUnreachable"
+    NEVER = "Never"
+
+
+class RecoveryAction(StrEnum):
+    """What a rule does. None of them cordons."""
+
+    IGNORE = "Ignore"
+    RESTART_PROCESS = "RestartProcess"
+    AVOID_NODE = "AvoidNode"
+    FAIL = "Fail"
+
+
+class Preflight(Group):
+    """Checks in every pod before a GPU is busy."""
+
+    storage: bool = Field(default=True, description="The output is writable from every pod and has room.")
+    clock: bool = Field(default=True, description="The nodes' clocks agree.")
+    gpus: bool = Field(default=True, description="The expected number of GPUs is there, healthy and idle.")
+    collective: bool = Field(default=False, description="A short all-reduce over the whole gang; costs some seconds.")
+    timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        default=300, description="Seconds that the checks may take."
+    )
+
+
+class RecoveryMatch(Group):
+    """Which faults a rule is about: all that is set must fit."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        at_least_one(
+            "xids",
+            "classes",
+            "exit_codes",
+            "node_names",
+            message="a recovery rule without condition would match every fault: set xids, classes, exitCodes or "
+            "nodeNames",
+        ),
+    )
+
+    xids: (
+        Annotated[tuple[Annotated[int, Field(ge=0, le=65535)], ...], Field(min_length=1, max_length=64), ListSet()]
+        | None
+    ) = Field(default=None, description="XID codes of the NVIDIA driver.")
+    classes: Annotated[tuple[RecoverableClass, ...], Field(min_length=1, max_length=8), ListSet()] | None = Field(
+        default=None, description="Classes of faults."
+    )
+    exit_codes: (
+        Annotated[tuple[Annotated[int, Field(ge=1, le=255)], ...], Field(min_length=1, max_length=64), ListSet()] | None
+    ) = Field(default=None, description="Exit codes of the trainer's container.")
+    node_names: Annotated[tuple[ObjectName, ...], Field(min_length=1, max_length=64), ListSet()] | None = Field(
+        default=None, description="Nodes on which the fault happened."
+    )
+
+
+class RecoveryRule(Group):
+    """An exception from the table of faults."""
+
+    name: Label = Field(description="Name of this rule; it is shown where the rule was applied.")
+    when: RecoveryMatch = Field(description="Which faults it is about.")
+    action: RecoveryAction = Field(
+        description="Ignore = go on, RestartProcess = restart without blaming the node, AvoidNode = restart elsewhere, "
+        "Fail = end the job."
+    )
+
+
+class Recovery(Group):
+    """What happens when something breaks. May be changed at any time."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        ordered(
+            "backoff_seconds",
+            "max_backoff_seconds",
+            message="recovery.backoffSeconds is above recovery.maxBackoffSeconds; lower it or raise the maximum",
+        ),
+    )
+
+    max_application_restarts: Restarts = Field(
+        default=3, description="Restarts after failures of the program, within windowSeconds and without progress."
+    )
+    max_infrastructure_restarts: Restarts = Field(
+        default=20, description="Restarts after faults of GPUs, nodes and storage, within windowSeconds."
+    )
+    max_restarts_without_progress: Restarts = Field(
+        default=3, description="Restarts in a row without a newer checkpoint after which the job fails (NoProgress)."
+    )
+    window_seconds: Seconds = Field(
+        default=86400, description="Seconds after which a restart is forgotten and a node is no longer avoided."
+    )
+    backoff_seconds: Seconds = Field(
+        default=10,
+        description="Seconds before the first restart after a failure of the program or of storage; doubles.",
+    )
+    max_backoff_seconds: Seconds = Field(default=300, description="Longest backoff in seconds.")
+    hang_seconds: Seconds = Field(
+        default=0,
+        description="Seconds without a step after which a run counts as hung; 0 = learned from its own steps.",
+    )
+    fault_grace_period_seconds: Seconds = Field(
+        default=5, description="Grace period in seconds when a gang is torn down after a fault."
+    )
+    teardown_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        default=30, description="Seconds beyond the grace period after which a pod that has not stopped counts as lost."
+    )
+    cordon: CordonPolicy = Field(
+        default=CordonPolicy.AUTO,
+        description="Auto = cordon a node with a broken GPU as far as the operator's brakes allow, DryRun = only "
+        "say so.",
+    )
+    force_delete: ForceDelete = Field(
+        default=ForceDelete.WHEN_UNREACHABLE,
+        description="WhenUnreachable = delete a pod by force where its node is unreachable or gone.",
+    )
+    rules: Annotated[tuple[RecoveryRule, ...], Field(max_length=32), ListMap("name")] = Field(
+        default=(), description="Exceptions from the table of faults; the first match wins."
+    )

@@ -1,0 +1,68 @@
+"""Names in a pod that belong to Oarlock, and the rules that keep a job off them.
+
+A job that set MASTER_ADDR or a scheduler's label by hand would train a gang of one, or jump the queue; it is refused
+with the place where the same is said properly.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from oarlock_api.contract.environment import RESERVED, SIMULATE_GPUS, is_reserved
+from oarlock_api.group import Group
+from oarlock_api.primitives import EnvName, LongText, Unstructured
+from oarlock_api.rules import ListMap, Rule
+
+RESERVED_KEY_PREFIXES = (
+    "oarlock.dev/",
+    "kueue.x-k8s.io/",
+    "scheduling.x-k8s.io/",
+    "scheduling.k8s.io/",
+    "scheduling.volcano.sh/",
+    "volcano.sh/",
+    "kai.scheduler/",
+)
+"""Labels and annotations that the operator or a gang scheduler sets."""
+
+StringMap = Annotated[
+    dict[Annotated[str, Field(max_length=316)], Annotated[str, Field(max_length=63)]], Field(max_length=64)
+]
+
+
+class EnvVar(Group):
+    """An environment variable, in the words of the pod API."""
+
+    name: EnvName = Field(description="Name.")
+    value: LongText | None = Field(default=None, description="Value; or valueFrom.")
+    value_from: Annotated[Unstructured, Field(max_length=1)] | None = Field(
+        default=None, description="secretKeyRef, configMapKeyRef, fieldRef or resourceFieldRef, as in a pod."
+    )
+
+
+_NAMES = ", ".join(f"'{name}'" for name in sorted(RESERVED) if not name.startswith("OARLOCK_"))
+
+
+def _free(item: Any) -> bool:
+    return not is_reserved(item.name)
+
+
+NO_RESERVED_ENV = Rule(
+    cel=f"!(self.name in [{_NAMES}]) && (!self.name.startsWith('OARLOCK_') || self.name == '{SIMULATE_GPUS}')",
+    message="this variable is set by Oarlock (nodes, gpusPerNode, pod.ports and output say what is in it); remove it",
+    holds=_free,
+)
+
+VALUE_OR_SOURCE = Rule(
+    cel="!(has(self.value) && has(self.valueFrom))",
+    message="an environment variable has either value or valueFrom; remove one",
+    holds=lambda item: item.value is None or item.value_from is None,
+)
+
+NO_RESERVED_KEYS = Rule(
+    cel="!self.exists(k, " + " || ".join(f"k.startsWith('{prefix}')" for prefix in RESERVED_KEY_PREFIXES) + ")",
+    message="labels and annotations of Oarlock and of gang schedulers are set by Oarlock; remove it here and use "
+    "spec.scheduling (gang, queue, topology)",
+    holds=lambda keys: not any(key.startswith(RESERVED_KEY_PREFIXES) for key in keys),
+)
+
+Env = Annotated[tuple[Annotated[EnvVar, NO_RESERVED_ENV, VALUE_OR_SOURCE], ...], Field(max_length=128), ListMap("name")]

@@ -1,0 +1,149 @@
+"""spec.training: what the built-in trainer does."""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from oarlock_api.checkpoint import Checkpoint
+from oarlock_api.data import Data
+from oarlock_api.dataset import ResolutionType, Size
+from oarlock_api.engine import ActivationCheckpointing, Attention, Compile, Engine, Precision
+from oarlock_api.group import Group
+from oarlock_api.objective import Objective
+from oarlock_api.optimization import Ema, GradientClipping, Optimizer
+from oarlock_api.publishing import Publication, Tracker
+from oarlock_api.references import Location, S3Connection
+from oarlock_api.rules import ListMap, Rule, only_when
+from oarlock_api.training_rules import s3_connections_exist
+from oarlock_api.validation import Validation
+from oarlock_api.weights import Lora, Method, Model
+
+
+class Task(StrEnum):
+    """What a job does with its model."""
+
+    TRAIN = "Train"
+    PREPROCESS = "Preprocess"
+    EVALUATE = "Evaluate"
+
+
+class Training(Group):
+    """The built-in trainer's work."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.task != 'Train' || [has(self.steps), has(self.epochs)].exists_one(x, x)",
+            message="say how long to train: set exactly one of training.steps and training.epochs",
+            holds=lambda training: training.task != Task.TRAIN or (training.steps is None) != (training.epochs is None),
+        ),
+        only_when(
+            "lora",
+            setting="method",
+            allowed=("LoRA",),
+            message="training.lora (with quantizeBase) needs training.method: LoRA; set it, or remove lora",
+        ),
+        Rule(
+            cel="!has(self.validation) || !has(self.engine.zeroStage) || self.engine.zeroStage != 3",
+            message="validation needs the whole model on one GPU, ZeRO stage 3 has it nowhere: use engine.zeroStage 1 "
+            "or 2, or remove validation",
+            holds=lambda training: training.validation is None or training.engine.zero_stage != 3,
+        ),
+        Rule(
+            cel="self.method != 'LoRA' || !has(self.engine.zeroStage) || self.engine.zeroStage < 2",
+            message="LoRA's gradients and optimizer state are too small to shard: remove engine.zeroStage",
+            holds=lambda training: (
+                training.method != Method.LORA or training.engine.zero_stage is None or training.engine.zero_stage < 2
+            ),
+        ),
+        Rule(
+            cel="self.resolutionType == 'Area' ? self.resolution <= 64.0 : self.resolution >= 64.0",
+            message="training.resolution is in megapixels with resolutionType Area (at most 64), else in pixels (at "
+            "least 64)",
+            holds=lambda training: (
+                training.resolution <= 64
+                if training.resolution_type == ResolutionType.AREA
+                else training.resolution >= 64
+            ),
+        ),
+        *s3_connections_exist(),
+    )
+
+    task: Task = Field(
+        default=Task.TRAIN,
+        description="Train, Preprocess (fill the caches, then finish) or Evaluate (loss and pictures, no update).",
+    )
+    model: Model = Field(description="The base model.")
+    init_from: Location | None = Field(
+        default=None,
+        description="Start from these weights of an earlier run, without its step count and optimizer state. "
+        "SimpleTuner: init_lora.",
+    )
+    method: Method = Field(
+        default=Method.FULL, description="Full = all parameters, LoRA = low-rank adapters. SimpleTuner: model_type."
+    )
+    lora: Lora | None = Field(default=None, description="The adapters, with method LoRA; absent = their defaults.")
+    steps: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(
+        default=None, description="Optimizer steps in all. SimpleTuner: max_train_steps."
+    )
+    epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="Passes over the data. SimpleTuner: num_train_epochs."
+    )
+    batch_size: Annotated[int, Field(ge=1, le=4096)] = Field(
+        default=1, description="Samples per GPU and micro-batch. SimpleTuner: train_batch_size."
+    )
+    gradient_accumulation: Annotated[int, Field(ge=1, le=4096)] = Field(
+        default=1, description="Micro-batches per optimizer step. SimpleTuner: gradient_accumulation_steps."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**53)] = Field(
+        default=42, description="Seed of every draw: order, noise, crops, dropout. SimpleTuner: seed."
+    )
+    resolution: Size = Field(
+        default=1024, description="Size of the pictures, in the unit of resolutionType. SimpleTuner: resolution."
+    )
+    resolution_type: ResolutionType = Field(
+        default=ResolutionType.PIXEL_AREA,
+        description="PixelArea = edge in pixels of a square with the picture's area, Pixel = shorter edge in pixels, "
+        "Area = megapixels. SimpleTuner: resolution_type.",
+    )
+    aspect_buckets: bool = Field(
+        default=True, description="Keep aspect ratios, one shape per batch; false = square crops only."
+    )
+    precision: Precision = Field(
+        default=Precision.BF16,
+        description="Arithmetic of the forward and backward pass; master weights are float32. SimpleTuner: "
+        "mixed_precision.",
+    )
+    attention: Attention = Field(
+        default=Attention.AUTO,
+        description="Attention kernel; Auto = the fastest that runs. SimpleTuner: attention_mechanism.",
+    )
+    objective: Objective = Field(default=Objective(), description="What is learnt: noise levels, loss, dropout.")
+    optimizer: Optimizer = Field(default=Optimizer(), description="How parameters are updated.")
+    gradient_clipping: GradientClipping = Field(
+        default=GradientClipping(), description="The bound on gradients before the update."
+    )
+    engine: Engine = Field(default=Engine(), description="How the work is spread over the GPUs.")
+    compile: Compile = Field(default=Compile(), description="torch.compile, per block.")
+    activation_checkpointing: ActivationCheckpointing = Field(
+        default=ActivationCheckpointing(), description="Recompute activations to save memory."
+    )
+    ema: Ema | None = Field(
+        default=None, description="Moving average of the weights; absent = none. SimpleTuner: use_ema."
+    )
+    checkpoint: Checkpoint = Field(default=Checkpoint(), description="When to save, what to keep, where to resume.")
+    validation: Validation | None = Field(
+        default=None, description="Pictures made while training; absent = none. SimpleTuner: validation_*."
+    )
+    tracking: Annotated[tuple[Tracker, ...], Field(max_length=8), ListMap("name")] = Field(
+        default=(), description="Where figures are reported. SimpleTuner: report_to."
+    )
+    publish: Annotated[tuple[Publication, ...], Field(max_length=8), ListMap("name")] = Field(
+        default=(), description="Where the finished model is published."
+    )
+    s3_connections: Annotated[tuple[S3Connection, ...], Field(max_length=16), ListMap("name")] = Field(
+        default=(),
+        description="S3 or R2 services that s3 locations name. An entry with a name alone is AWS with the standard "
+        "credential chain.",
+    )
+    data: Data = Field(description="What is trained on.")

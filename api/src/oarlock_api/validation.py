@@ -1,0 +1,59 @@
+"""Pictures made while training, to look at."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from oarlock_api.group import Group
+from oarlock_api.primitives import Label, LongText
+from oarlock_api.references import Location
+from oarlock_api.rules import ListMap, ListSet, Rule, at_least_one
+
+PictureSize = Annotated[str, Field(max_length=11, pattern=r"^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$")]
+
+
+class Prompt(Group):
+    """One prompt of the validation."""
+
+    name: Label = Field(description="Name of the picture's file.")
+    prompt: LongText = Field(description="The prompt. SimpleTuner: user_prompt_library, validation_prompt.")
+
+
+class Validation(Group):
+    """Pictures from the weights of the moment."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        at_least_one(
+            "prompts",
+            "prompts_from",
+            message="validation has nothing to draw: set validation.prompts, validation.promptsFrom or both",
+        ),
+    )
+
+    every_steps: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+        description="Optimizer steps between validations. SimpleTuner: validation_steps."
+    )
+    prompts: Annotated[tuple[Prompt, ...], Field(max_length=256), ListMap("name")] = Field(
+        default=(), description="Prompts. SimpleTuner: validation_prompt, user_prompt_library."
+    )
+    prompts_from: Location | None = Field(
+        default=None,
+        description="A JSON file of name: prompt, like SimpleTuner's user_prompt_library.",
+    )
+    negative_prompt: LongText | None = Field(
+        default=None, description="Negative prompt. SimpleTuner: validation_negative_prompt."
+    )
+    guidance: Annotated[float, Field(ge=0, le=100)] | None = Field(
+        default=None,
+        description="Guidance scale; absent = the model's usual value. SimpleTuner: validation_guidance.",
+    )
+    inference_steps: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None,
+        description="Denoising steps; absent = the model's usual value. SimpleTuner: validation_num_inference_steps.",
+    )
+    resolutions: Annotated[tuple[PictureSize, ...], Field(min_length=1, max_length=16), ListSet()] = Field(
+        default=("1024x1024",), description="WIDTHxHEIGHT in pixels. SimpleTuner: validation_resolution."
+    )
+    seed: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
+        default=None, description="Seed; absent = training.seed. SimpleTuner: validation_seed."
+    )
