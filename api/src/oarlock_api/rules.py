@@ -9,16 +9,17 @@ what was stored.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from oarlock_api.naming import camel_case
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
-    from collections.abc import Callable, Hashable
 
 VALIDATIONS = "x-kubernetes-validations"
 

@@ -75,6 +75,7 @@ class Summary(StatusGroup):
 
     nodes: ShortText | None = Field(default=None, description="Ready and wanted nodes, such as 4/4.")
     step: ShortText | None = Field(default=None, description="Done and all steps, such as 120/300.")
+    eta: ShortText | None = Field(default=None, description="Time until the last step, such as 5h20m.")
     last_fault: Text | None = Field(default=None, description="The last fault in a few words.")
 
 
