@@ -45,7 +45,8 @@ class Event(StrEnum):
     MODEL = "model"
     """path: absolute, of the exported model."""
     FAILURE = "failure"
-    """code: the exit code that follows; summary: one sentence for people."""
+    """code: the exit code that follows; summary: one sentence for people. A rank's last words: a second later the
+    agent ends the gang, whether the rank has exited by then or not."""
     NOTE = "note"
     """message: shown in /status until the next one."""
 

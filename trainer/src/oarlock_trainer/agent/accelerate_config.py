@@ -1,0 +1,144 @@
+"""The job in accelerate's words: as its configuration file, and as the environment that its launcher would set.
+
+Bring-your-own images pass the file to `accelerate launch --config_file`; the built-in trainer's ranks are started
+without a launcher and get the same values as ACCELERATE_* variables. Names are those of accelerate 1.15
+(commands/config/config_args.py and utils/launch.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.agent.assignment import setting
+
+if TYPE_CHECKING:
+    from oarlock_trainer.agent.assignment import Assignment
+
+FILE_NAME = "accelerate.yaml"
+_PRECISION = {"BF16": "bf16", "FP8": "fp8"}
+_DYNAMO_MODE = {"Default": "default", "MaxAutotune": "max-autotune"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How accelerate sees the job. `zero_stage` is None without DeepSpeed, `dynamo_mode` None without compilation."""
+
+    assignment: Assignment
+    mixed_precision: str
+    zero_stage: int | None
+    offload_optimizer: str
+    gradient_accumulation: int
+    gradient_clipping: float | None
+    dynamo_mode: str | None
+    dynamo_full_graph: bool
+    dynamo_dynamic: bool
+
+    @property
+    def distributed_type(self) -> str:
+        """One of accelerate's DistributedType."""
+        if self.zero_stage is not None:
+            return "DEEPSPEED"
+        if self.assignment.world_size == 1:
+            return "NO"
+        return "MULTI_CPU" if self.assignment.on_cpu else "MULTI_GPU"
+
+
+def plan_launch(assignment: Assignment) -> Launch:
+    """Translate spec.training; what it leaves out has the API's default."""
+    training = assignment.job.training
+    return Launch(
+        assignment=assignment,
+        mixed_precision=_PRECISION.get(setting(training, "precision") or "BF16", "no"),
+        zero_stage=_zero_stage(training),
+        offload_optimizer="cpu" if setting(training, "engine", "offloadOptimizer") == "CPU" else "none",
+        gradient_accumulation=setting(training, "gradientAccumulation") or 1,
+        gradient_clipping=_gradient_clipping(training),
+        dynamo_mode=_DYNAMO_MODE.get(setting(training, "compile", "mode") or "None"),
+        dynamo_full_graph=bool(setting(training, "compile", "fullGraph")),
+        dynamo_dynamic=bool(setting(training, "compile", "dynamic")),
+    )
+
+
+def _zero_stage(training: dict[str, Any]) -> int | None:
+    strategy = setting(training, "engine", "strategy") or "Auto"
+    if strategy == "Auto":
+        strategy = "DDP" if setting(training, "method") == "LoRA" else "DeepSpeed"
+    return (setting(training, "engine", "zeroStage") or 1) if strategy == "DeepSpeed" else None
+
+
+def _gradient_clipping(training: dict[str, Any]) -> float | None:
+    method = setting(training, "gradientClipping", "method") or "Norm"
+    highest = setting(training, "gradientClipping", "max")
+    return (1.0 if highest is None else float(highest)) if method == "Norm" else None
+
+
+def render(launch: Launch) -> str:
+    """Write the configuration file's text (YAML)."""
+    import yaml  # noqa: PLC0415 - 20 ms that need not stand before the first answer on /status
+
+    fields: dict[str, Any] = {
+        "compute_environment": "LOCAL_MACHINE",
+        "distributed_type": launch.distributed_type,
+        "machine_rank": launch.assignment.pod.rank,
+        "main_process_ip": launch.assignment.master_address,
+        "main_process_port": launch.assignment.master_port,
+        "main_training_function": "main",
+        "mixed_precision": launch.mixed_precision,
+        "num_machines": launch.assignment.job.nodes,
+        "num_processes": launch.assignment.world_size,
+        "rdzv_backend": "static",
+        "same_network": True,
+        "use_cpu": launch.assignment.on_cpu,
+    }
+    if launch.zero_stage is not None:
+        fields["deepspeed_config"] = _deepspeed(launch) | {"deepspeed_multinode_launcher": "standard"}
+    if launch.dynamo_mode is not None:
+        fields["dynamo_config"] = {f"dynamo_{name}": value for name, value in _dynamo(launch).items()}
+    return str(yaml.safe_dump(fields, sort_keys=True))
+
+
+def environment(launch: Launch) -> dict[str, str]:
+    """Give what `accelerate launch` would set for this job, the same on every rank."""
+    variables = {"ACCELERATE_MIXED_PRECISION": launch.mixed_precision}
+    dynamo = _dynamo(launch) if launch.dynamo_mode is not None else {"backend": "NO"}
+    variables |= {f"ACCELERATE_DYNAMO_{name.upper()}": str(value) for name, value in dynamo.items()}
+    if launch.assignment.on_cpu:
+        variables["ACCELERATE_USE_CPU"] = "True"
+    if launch.zero_stage is not None:
+        deepspeed = _deepspeed(launch)
+        variables["ACCELERATE_USE_DEEPSPEED"] = "true"
+        variables["ACCELERATE_CONFIG_DS_FIELDS"] = str([*deepspeed, "mixed_precision"]).lower()
+        variables |= {_deepspeed_variable(name): str(value).lower() for name, value in deepspeed.items()}
+    return variables
+
+
+def _dynamo(launch: Launch) -> dict[str, Any]:
+    return {
+        "backend": "INDUCTOR",
+        "mode": launch.dynamo_mode,
+        "use_fullgraph": launch.dynamo_full_graph,
+        "use_dynamic": launch.dynamo_dynamic,
+        "use_regional_compilation": True,  # per block: the whole model would take minutes for the same speed
+    }
+
+
+def _deepspeed(launch: Launch) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "zero_stage": launch.zero_stage,
+        "gradient_accumulation_steps": launch.gradient_accumulation,
+        "offload_optimizer_device": launch.offload_optimizer,
+        "offload_param_device": "none",
+        "zero3_init_flag": False,
+        "zero3_save_16bit_model": False,
+    }
+    if launch.gradient_clipping is not None:
+        fields["gradient_clipping"] = launch.gradient_clipping
+    return fields
+
+
+def _deepspeed_variable(field: str) -> str:
+    """Name of accelerate's variable for a field of deepspeed_config: its launcher is not regular here."""
+    if field in {"gradient_accumulation_steps", "gradient_clipping"}:
+        return f"ACCELERATE_{field.upper()}"
+    return f"ACCELERATE_DEEPSPEED_{field.removesuffix('_flag').upper()}"

@@ -1,0 +1,141 @@
+"""What this pod is told: who it is in its gang (environment), and what the job asks for (job.json).
+
+Both are read once, at the edge, and strictly: a pod that misunderstands its job must say so (exit code 85) instead of
+training something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable, processes_per_node
+from oarlock_api.contract.job_file import JobFile, parse_job_file
+from oarlock_api.contract.wire import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class ConfigurationError(ValueError):
+    """The environment or job.json is not what this image understands. The message says what to mend."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """Who this pod is. `rank` is the node's rank; texts are empty where the environment does not say."""
+
+    rank: int
+    job: str
+    attempt: int
+    pod_uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """The pod's place in the gang, and its job."""
+
+    pod: Pod
+    job: JobFile
+    master_address: str
+    master_port: int
+    simulate_gpus: bool
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks that this pod runs."""
+        return processes_per_node(self.job.gpus_per_node)
+
+    @property
+    def first_rank(self) -> int:
+        """Global rank of the pod's first process."""
+        return self.pod.rank * self.ranks_per_node
+
+    @property
+    def world_size(self) -> int:
+        """Ranks of the whole gang."""
+        return self.job.nodes * self.ranks_per_node
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the ranks compute on the CPU, because the job asks for no GPUs or for pretended ones."""
+        return self.job.gpus_per_node == 0 or self.simulate_gpus
+
+
+def read_pod(environment: Mapping[str, str]) -> Pod:
+    """Identity alone, so that even a pod without a readable job.json can report. Never raises."""
+    return Pod(
+        rank=_whole(environment.get(Variable.MACHINE_RANK)) or 0,
+        job=environment.get(Variable.JOB, ""),
+        attempt=_whole(environment.get(Variable.ATTEMPT)) or 0,
+        pod_uid=environment.get(Variable.POD_UID, ""),
+        node=environment.get(Variable.NODE, ""),
+    )
+
+
+def read_assignment(environment: Mapping[str, str]) -> Assignment:
+    """Read the environment and the job file that it names.
+
+    Raises ConfigurationError with one sentence that says what is wrong and where.
+    """
+    job = _read_job(Path(environment.get(Variable.CONFIG) or CONFIG_PATH))
+    missing = [name for name in (Variable.MACHINE_RANK, Variable.MASTER_ADDR) if not environment.get(name)]
+    if missing:
+        raise ConfigurationError(f"{', '.join(missing)} is not set: the operator sets it in every pod of a job")
+    rank, port = (_whole(environment.get(name)) for name in (Variable.MACHINE_RANK, Variable.MASTER_PORT))
+    if rank is None or rank >= job.nodes:
+        raise ConfigurationError(
+            f"MACHINE_RANK is {environment[Variable.MACHINE_RANK]!r}, a job of {job.nodes} nodes has 0..{job.nodes - 1}"
+        )
+    if port is None or not 0 < port < 65536:
+        raise ConfigurationError(f"MASTER_PORT is {environment.get(Variable.MASTER_PORT)!r}, not a port")
+    return Assignment(
+        pod=read_pod(environment),
+        job=job,
+        master_address=environment[Variable.MASTER_ADDR],
+        master_port=port,
+        simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
+    )
+
+
+def setting(training: Mapping[str, Any], *path: str) -> Any:
+    """Find a value deep in spec.training by its camelCase names, or None where a part of the path is absent."""
+    value: Any = training
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _read_job(path: Path) -> JobFile:
+    try:
+        job = parse_job_file(path.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}: the job's ConfigMap is not mounted there") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: not UTF-8: {error}") from error
+    except WireError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    _check(path, job)
+    return job
+
+
+def _check(path: Path, job: JobFile) -> None:
+    whole = ("attempt", "nodes", "gpus_per_node", "preflight_timeout_seconds", "status_port")
+    wrong = [name for name in whole if type(getattr(job, name)) is not int or getattr(job, name) < 0]
+    wrong += [name for name in ("job", "job_uid", "namespace") if not isinstance(getattr(job, name), str)]
+    if job.min_free_bytes is not None and type(job.min_free_bytes) is not int:
+        wrong.append("min_free_bytes")
+    if not isinstance(job.training, dict):
+        wrong.append("training")
+    if not isinstance(job.output_directory, str) or not job.output_directory.startswith("/"):
+        wrong.append("output_directory")
+    if wrong:
+        raise ConfigurationError(f"{path}: {', '.join(sorted(wrong))}: not a value that this field can have")
+    if job.nodes < 1:
+        raise ConfigurationError(f"{path}: nodes is {job.nodes}, a job has at least 1")
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdecimal() else None

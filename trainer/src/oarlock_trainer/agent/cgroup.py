@@ -1,0 +1,25 @@
+"""What the kernel's control group (v2) grants this container, and what it counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_ROOT = Path("/sys/fs/cgroup")
+
+
+def cpu_limit(root: Path = _ROOT) -> float | None:
+    """CPUs that the container may use at once, or None where it has no limit or the kernel does not say."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
+
+
+def out_of_memory_kills(root: Path = _ROOT) -> int | None:
+    """Count the processes of this container that the kernel killed for memory; None where it does not say."""
+    try:
+        lines = (root / "memory.events").read_text().splitlines()
+        return int(dict(line.split(" ", 1) for line in lines)["oom_kill"])
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,72 @@
+"""This node's ranks, seen from the agent: the rank host's process, the orders to it, and what comes back.
+
+Only the main thread may use it (see children.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from oarlock_trainer import channel
+from oarlock_trainer.agent import children
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oarlock_trainer.channel import Message
+
+
+class LocalRanks:
+    """The rank host and its channel. `channel_descriptor` is readable when a rank or the host has told something."""
+
+    def __init__(self, *, environment: Mapping[str, str], program: str, warm: str) -> None:
+        orders_read, self._orders = os.pipe()
+        self.channel_descriptor, told = os.pipe()
+        os.set_blocking(self.channel_descriptor, False)
+        self._pending = b""
+        command = [
+            *(sys.executable, "-m", "oarlock_trainer.rank_host"),
+            *("--control", str(orders_read), "--parent", str(os.getpid())),
+            *("--program", program, "--warm", warm),
+        ]
+        self.host_pid = children.spawn(
+            command,
+            environment={**environment, channel.AGENT_FD: str(told)},
+            inherit=(orders_read, told),
+        )
+        os.close(orders_read)
+        os.close(told)
+
+    def start(self, environments: Sequence[Mapping[str, str]]) -> None:
+        """Have one rank forked for each environment. The host must have said that it is ready."""
+        self._order({"do": "start", "ranks": list(environments)})
+
+    def signal(self, number: int) -> None:
+        """Send a signal to each rank that still runs."""
+        self._order({"do": "signal", "number": number})
+
+    def kill(self) -> None:
+        """End host and ranks now: the kernel kills the ranks with their host."""
+        children.kill(self.host_pid)
+
+    def received(self) -> list[Message]:
+        """Everything told since the last call, in order. Never blocks."""
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self.channel_descriptor, 65536):
+                self._pending += chunk
+        *lines, self._pending = self._pending.split(b"\n")
+        self._pending = self._pending[-channel.MAX_LINE :]  # what never ends a line is no event of ours
+        return [message for line in lines if (message := channel.decode(line)) is not None]
+
+    def close(self) -> None:
+        """Close the pipes; a host that still lives ends."""
+        os.close(self._orders)
+        os.close(self.channel_descriptor)
+
+    def _order(self, order: Mapping[str, object]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the host is gone: its end is news of its own
+            os.write(self._orders, json.dumps(order).encode() + b"\n")

@@ -1,0 +1,53 @@
+"""The environment of ranks: torch's, DeepSpeed's and the thread pools', beside accelerate's.
+
+`shared` must stand before the heavy imports (thread pools and DeepSpeed read it while they load), so the rank host
+gets it; `of_rank` is what differs from rank to rank.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.agent import accelerate_config
+from oarlock_trainer.agent.cgroup import cpu_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oarlock_trainer.agent.accelerate_config import Launch
+    from oarlock_trainer.agent.assignment import Assignment
+
+_MOST_THREADS = 8
+"""More OpenMP threads for each rank gain nothing for the optimizer's and the loader's work, and spin."""
+
+
+def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Variables that are the same on all ranks of this node. What the job itself set (pod.env) stays as it is."""
+    assignment = launch.assignment
+    defaults = {
+        "OMP_NUM_THREADS": str(_threads(assignment)),
+        "PYTHONUNBUFFERED": "1",
+        "DS_ACCELERATOR": "cpu" if assignment.on_cpu else "cuda",  # asking CUDA would initialize it before the fork
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # the same for torch.cuda.is_available()
+    }
+    if assignment.on_cpu and launch.dynamo_mode is None:
+        defaults["TORCHDYNAMO_DISABLE"] = "1"  # spares DeepSpeed's start 0.9 s of imports
+    variables = defaults | accelerate_config.environment(launch)
+    return {name: inherited.get(name, value) for name, value in variables.items()} | {
+        "WORLD_SIZE": str(assignment.world_size),
+        "LOCAL_WORLD_SIZE": str(assignment.ranks_per_node),
+        "GROUP_RANK": str(assignment.pod.rank),
+        "MASTER_ADDR": assignment.master_address,
+        "MASTER_PORT": str(assignment.master_port),
+    }
+
+
+def of_rank(assignment: Assignment, local_rank: int) -> dict[str, str]:
+    """Variables of one rank of this node."""
+    return {"RANK": str(assignment.first_rank + local_rank), "LOCAL_RANK": str(local_rank)}
+
+
+def _threads(assignment: Assignment) -> int:
+    # Without a CPU limit a pod can't know its share of the node: one thread, as torchrun does.
+    share = (cpu_limit() or 0) / assignment.ranks_per_node
+    return min(max(int(share), 1), _MOST_THREADS)

@@ -1,0 +1,99 @@
+"""What is known about this pod's training, for /status and /metrics.
+
+The supervisor's thread writes, the server's threads read: each change replaces one frozen PodStatus.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
+from oarlock_api.contract.wire import integer, number, text
+from oarlock_trainer.channel import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from oarlock_trainer.agent.assignment import Pod
+    from oarlock_trainer.channel import Message
+
+
+class StatusBoard:
+    """The pod's current status. Progress is taken from one rank, the pod's first: the others' numbers are the same."""
+
+    def __init__(self, pod: Pod, *, job_uid: str, first_rank: int, clock: Callable[[], str]) -> None:
+        self._clock = clock
+        self._first_rank = first_rank
+        now = clock()
+        self._status = PodStatus(
+            job_uid=job_uid,
+            pod_uid=pod.pod_uid,
+            attempt=pod.attempt,
+            rank=pod.rank,
+            phase=PodPhase.PREFLIGHT,
+            heartbeat_at=now,
+            started_at=now,
+        )
+
+    @property
+    def status(self) -> PodStatus:
+        """The newest status. Any thread may read it."""
+        return self._status
+
+    def beat(self) -> None:
+        """Note that the supervisor is alive."""
+        self._set(heartbeat_at=self._clock())
+
+    def enter(self, phase: PodPhase, message: str = "") -> None:
+        """Go to a phase; a message stays until the next one."""
+        self._set(phase=phase, message=message or self._status.message)
+
+    def note(self, message: str) -> None:
+        """Show a sentence in /status until the next one."""
+        self._set(message=message)
+
+    def apply(self, message: Message) -> None:
+        """Take in what a rank tells. Unknown events and strange values are left out."""
+        fields = message.fields
+        if message.event == Event.NOTE:
+            self.note(text(fields.get("message"), 1024))
+        elif message.rank == self._first_rank:
+            self._apply_progress(message.event, fields)
+
+    def _apply_progress(self, event: str, fields: Mapping[str, Any]) -> None:
+        if event == Event.PHASE and fields.get("name") in frozenset(PodPhase):
+            self._set(phase=PodPhase(fields["name"]))
+        elif event == Event.STEP:
+            self._set(**_step(fields), first_step_at=self._status.first_step_at or self._clock())
+        elif event == Event.RESUMED:
+            self._set(resumed_from_step=integer(fields.get("step")))
+        elif event == Event.CHECKPOINT and (step := integer(fields.get("step"))) is not None:
+            self._set(
+                checkpoint=CheckpointStatus(
+                    step=step,
+                    path=text(fields.get("path"), 1024),
+                    saved_at=text(fields.get("savedAt"), 40),
+                    stall_seconds=number(fields.get("stallSeconds")),
+                )
+            )
+        elif event == Event.MODEL:
+            self._set(model_path=text(fields.get("path"), 1024))
+
+    def _set(self, **changes: Any) -> None:
+        self._status = replace(self._status, **changes)
+
+
+def _step(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what a step tells. A loss that is absent or not finite is unknown now, whatever it was before."""
+    return {
+        "step": integer(fields.get("step")),
+        "total_steps": integer(fields.get("total")),
+        "epoch": integer(fields.get("epoch")),
+        "loss": number(fields.get("loss")),
+        "learning_rate": number(fields.get("learningRate")),
+        "seconds_per_step": number(fields.get("secondsPerStep")),
+        "images_per_second": number(fields.get("imagesPerSecond")),
+        "mfu": number(fields.get("mfu")),
+        "data_wait_share": number(fields.get("dataWaitShare")),
+    }

@@ -1,0 +1,147 @@
+"""The command `oarlock-trainer`. Each subcommand imports what it needs when it runs, so that none pays for another."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
+from oarlock_api.contract.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return its exit code."""
+    options = _parser().parse_args(arguments)
+    code: int = options.run(options)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="oarlock-trainer",
+        description="The program in Oarlock's training pods. In a pod it runs as `oarlock-trainer agent`; "
+        "the other commands are for people and tests.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_agent(commands)
+    _add_train(commands)
+    _add_check_storage(commands)
+    _add_make_tiny_flux(commands)
+    _add_make_photographs(commands)
+    return parser
+
+
+def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "agent",
+        help="be PID 1 of a training pod",
+        description="Check the output, start this node's ranks, serve /status, /metrics and /healthz, and end with one "
+        "exit code and one report for the whole pod. Takes its orders from the pod's environment and job.json.",
+    )
+    parser.add_argument("--program", help="MODULE:FUNCTION that each rank runs (default: the built-in trainer)")
+    parser.add_argument("--warm", help="MODULE:FUNCTION that imports what the program needs, before the ranks start")
+    parser.add_argument("--run-directory", type=Path, default=Path(RUN_DIRECTORY), help="where accelerate.yaml goes")
+    parser.add_argument(
+        "--termination-log", type=Path, default=Path(TERMINATION_LOG), help="where the report of a bad ending goes"
+    )
+    parser.add_argument(
+        "--grace-seconds",
+        type=float,
+        help="time to save after SIGTERM (default: until the kubelet kills the pod)",
+    )
+    parser.set_defaults(run=_agent)
+
+
+def _agent(options: argparse.Namespace) -> int:
+    from oarlock_trainer.agent import supervise  # noqa: PLC0415
+
+    settings = {name: value for name, value in vars(options).items() if name != "run" and value is not None}
+    return supervise.run(supervise.Options(**settings), os.environ.copy())
+
+
+def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "train",
+        help="run a job's ranks on this machine, without an agent",
+        description="For debugging: run max(gpusPerNode, 1) ranks of a job of one node here, in the foreground. The "
+        "exit code is the first rank's that is not 0.",
+    )
+    parser.add_argument("job", type=Path, metavar="JOB.JSON", help="the job file, as the operator writes it")
+    parser.set_defaults(run=_train)
+
+
+def _train(options: argparse.Namespace) -> int:
+    from oarlock_trainer import foreground  # noqa: PLC0415
+
+    return foreground.run(options.job)
+
+
+def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "check-storage",
+        help="tell whether a directory can take a job's output",
+        description="Make the directory, write, rename, read and delete a probe file below it, and compare the free "
+        f"space. Exit code 0, or {ExitCode.STORAGE} with a sentence that says what stands in the way.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.add_argument("--min-free", type=int, metavar="BYTES", help="room that must be free")
+    parser.set_defaults(run=_check_storage)
+
+
+def _check_storage(options: argparse.Namespace) -> int:
+    from oarlock_trainer.agent.preflight import storage  # noqa: PLC0415
+
+    try:
+        _say(
+            storage.check(
+                options.directory.absolute(), min_free=options.min_free, node=os.environ.get("OARLOCK_NODE", "")
+            )
+        )
+    except storage.StorageError as error:
+        _say(str(error))
+        return ExitCode.STORAGE
+    return ExitCode.DONE
+
+
+def _add_make_tiny_flux(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "make-tiny-flux",
+        help="write a FLUX.1 model with tiny random weights, for tests and demos",
+        description="Write a complete diffusers directory of FLUX.1's architecture, a few megabytes large.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.set_defaults(run=_make_tiny_flux)
+
+
+def _make_tiny_flux(options: argparse.Namespace) -> int:
+    from oarlock_trainer.models.flux import tiny  # noqa: PLC0415
+
+    tiny.write(options.directory)
+    return ExitCode.DONE
+
+
+def _add_make_photographs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "make-photographs",
+        help="write a small set of photographs with captions, for tests and demos",
+        description="Write real photographs, cut to several aspects, each with its caption in a text file beside it.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.set_defaults(run=_make_photographs)
+
+
+def _make_photographs(options: argparse.Namespace) -> int:
+    from oarlock_trainer.data import photographs  # noqa: PLC0415
+
+    photographs.write(options.directory)
+    return ExitCode.DONE
+
+
+def _say(sentence: str) -> None:
+    sys.stdout.write(sentence + "\n")

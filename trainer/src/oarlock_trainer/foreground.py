@@ -1,0 +1,55 @@
+"""`oarlock-trainer train`: a job's ranks on this machine, without agent, report and preflight. For debugging."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.environment import Variable
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer import rank_host
+from oarlock_trainer.agent import accelerate_config, rank_environment
+from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment
+from oarlock_trainer.agent.verdict import exit_code
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run(job: Path) -> int:
+    """Run all ranks; the first that fails ends the others. Returns its exit code, or 0."""
+    os.environ.update(
+        {
+            Variable.CONFIG: str(job.absolute()),
+            Variable.MACHINE_RANK: "0",
+            Variable.MASTER_ADDR: "127.0.0.1",
+            Variable.MASTER_PORT: str(_free_port()),
+        }
+    )
+    try:
+        assignment = read_assignment(os.environ)
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        return ExitCode.CONFIGURATION
+    if assignment.job.nodes != 1:
+        sys.stderr.write(f"{job}: nodes is {assignment.job.nodes}, but here is one machine: set it to 1\n")
+        return ExitCode.CONFIGURATION
+    os.environ[Variable.OUTPUT_DIR] = assignment.job.output_directory
+    os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
+    ranks = rank_host.Ranks(rank_host.load(rank_host.PROGRAM))
+    ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
+    failed = 0
+    while ranks:
+        for _rank, code in ranks.reap(block=True):
+            if code and not failed:
+                failed = exit_code(code)
+                ranks.signal(signal.SIGKILL)
+    return failed
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
