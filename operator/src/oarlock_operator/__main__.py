@@ -1,0 +1,186 @@
+"""The operator's process: settings, leadership, watches, workers, resync, HTTP. Ends as one: whatever fails ends all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import kopf
+import structlog
+from kubernetes.aio.config import ConfigException
+from pydantic import ValidationError
+from pydantic_settings import CliApp
+
+from oarlock_api.contract.names import API_VERSION, PLURAL
+from oarlock_operator import logs, metrics, watch
+from oarlock_operator.cluster import ApiError, Cluster, NotFound, load_configuration
+from oarlock_operator.leader import Leader, LeadershipLost
+from oarlock_operator.observation import Defaults
+from oarlock_operator.progress import ProgressReader, Route
+from oarlock_operator.reconcile import Key, Reconciler
+from oarlock_operator.resync import Resync
+from oarlock_operator.server import serving
+from oarlock_operator.settings import Settings
+from oarlock_operator.sightings import Sightings
+from oarlock_operator.workers import work
+from oarlock_operator.workqueue import WorkQueue
+
+log = structlog.get_logger(__name__)
+
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+async def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT. Raises what must end the process."""
+    configuration, inside = await load_configuration(settings.kubeconfig)
+    cluster = Cluster(configuration)
+    identity = f"{socket.gethostname()}-{os.getpid()}"
+    leader = Leader(
+        cluster=cluster,
+        namespace=settings.lease_namespace or _own_namespace(),
+        name=settings.lease_name,
+        identity=identity,
+        seconds=settings.lease_seconds,
+        clock=time.monotonic,
+        wall=_now,
+    )
+    queue: WorkQueue[Key] = WorkQueue(clock=time.monotonic)
+    sightings = Sightings()
+    direct = settings.pod_access == "direct" or (settings.pod_access == "auto" and inside)
+    progress = ProgressReader(cluster, Route.DIRECT if direct else Route.PROXY)
+    reconciler = Reconciler(
+        cluster=cluster,
+        sightings=sightings,
+        progress=progress,
+        defaults=Defaults(trainer_image=settings.trainer_image, progress_seconds=settings.progress_seconds),
+        parallel=settings.parallel_requests,
+        instance=identity,
+        clock=_now,
+    )
+    resync = Resync(cluster, settings.namespaces, queue, interval=settings.resync_seconds, clock=time.monotonic)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        async with serving(host=settings.host, port=settings.port, health=resync.health) as port:
+            log.info("serving", port=port)
+            await _check_crd(cluster)
+            if settings.leader_election and not await _unless(stop, leader.acquire()):
+                return
+            await _lead(settings, stop, leader=leader, queue=queue, reconciler=reconciler, resync=resync)
+    finally:
+        await progress.close()
+        await cluster.close()
+
+
+async def _lead(
+    settings: Settings,
+    stop: asyncio.Event,
+    *,
+    leader: Leader,
+    queue: WorkQueue[Key],
+    reconciler: Reconciler,
+    resync: Resync,
+) -> None:
+    """Work until `stop`, then hand the Lease over."""
+    handlers = watch.registry(queue.add, reconciler.sightings, reconciler.cluster.configuration)
+    # Started before kopf: when it exits it cancels every task that was made after its own start.
+    tasks = [asyncio.create_task(work(queue, reconciler), name=f"worker-{i}") for i in range(settings.workers)]
+    tasks.append(asyncio.create_task(resync.run(), name="resync"))
+    if settings.leader_election:
+        tasks.append(asyncio.create_task(leader.hold(), name="lease"))
+    stopped = asyncio.create_task(_wait(stop), name="stop")
+    transport = asyncio.create_task(
+        kopf.operator(
+            registry=handlers,
+            settings=watch.settings(),
+            standalone=True,
+            clusterwide=not settings.namespaces,
+            namespaces=settings.namespaces,
+            stop_flag=stop,
+        ),
+        name="watches",
+    )
+    done, _ = await asyncio.wait([*tasks, transport, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stop.set()
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait([*tasks, transport], timeout=10)
+    lost = any(not task.cancelled() and isinstance(task.exception(), LeadershipLost) for task in done)
+    if settings.leader_election and not lost:
+        await leader.release()
+    for task in done:
+        if task is not stopped:
+            task.result()
+
+
+async def _wait(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _unless(stop: asyncio.Event, wish: Coroutine[Any, Any, None]) -> bool:
+    """Await `wish` unless `stop` comes first; whether it was granted."""
+    wished, stopped = asyncio.create_task(wish), asyncio.create_task(_wait(stop))
+    done, _ = await asyncio.wait([wished, stopped], return_when=asyncio.FIRST_COMPLETED)
+    for task in (wished, stopped):
+        task.cancel()
+    if wished in done:
+        wished.result()
+        return True
+    return False
+
+
+async def _check_crd(cluster: Cluster) -> None:
+    """The CRD must be there: without it, watches would idle for ever and look healthy. A new one may take a moment."""
+    for patience in range(30, -1, -1):
+        try:
+            await cluster.get(f"/apis/{API_VERSION}/{PLURAL}", limit="1")
+        except (NotFound, ApiError) as error:
+            if patience == 0 or (isinstance(error, ApiError) and error.status in (401, 403)):
+                raise
+            log.info("waiting for the CRD", error=str(error), apply="crds/trainingjobs.yaml")
+            await asyncio.sleep(1)
+        else:
+            return
+
+
+def _own_namespace() -> str:
+    return OWN_NAMESPACE.read_text().strip() if OWN_NAMESPACE.exists() else "default"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def main() -> int:
+    """Entry point of oarlock-operator. 0 after a wished end, 1 after anything else, 2 for unusable settings."""
+    try:
+        settings = CliApp.run(Settings)
+    except ValidationError as error:
+        for mistake in error.errors(include_url=False):
+            name = ".".join(str(part) for part in mistake["loc"])
+            sys.stderr.write(f"oarlock-operator: {name}: {mistake['msg']} (see --help)\n")
+        return 2
+    logs.set_up(log_format=settings.log_format, level=settings.log_level)
+    metrics.LEADER.set(0)
+    try:
+        asyncio.run(run(settings))
+    except LeadershipLost as error:
+        log.error("ending", reason=str(error))  # noqa: TRY400 - expected, a stack says nothing
+        return 1
+    except (ApiError, ConfigException) as error:
+        log.error("ending", reason=str(error), hint="check --kubeconfig and the operator's rights")  # noqa: TRY400
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

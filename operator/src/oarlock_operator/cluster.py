@@ -1,0 +1,167 @@
+"""The Kubernetes API, as little of it as the operator needs: JSON in, JSON out, through kubernetes.aio's REST layer.
+
+Credentials, TLS and token refresh are the official client's; its typed models are not used, because they cost 130 MB and a
+second of start-up, and one odd field of a newer server would fail a whole list. Every call is counted by verb and code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from oarlock_operator import metrics
+
+Json = dict[str, Any]
+CHUNK = 500
+TIMEOUT_SECONDS = 30.0
+
+
+class ApiError(Exception):
+    """The API server said no, or did not answer (`status` 0)."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+
+class Conflict(ApiError):  # noqa: N818 - the API's own word
+    """409: somebody else was faster; look again."""
+
+
+class NotFound(ApiError):  # noqa: N818
+    """404 or 410."""
+
+
+async def load_configuration(kubeconfig: Path | None) -> tuple[Configuration, bool]:
+    """Credentials and address, and whether we run inside the cluster.
+
+    The order: the file given, the pod's service account, KUBECONFIG, ~/.kube/config.
+    Raises ConfigException naming what is missing.
+    """
+    configuration = Configuration()
+    if kubeconfig is None:
+        try:
+            config.load_incluster_config(client_configuration=configuration)
+        except config.ConfigException:
+            pass
+        else:
+            return configuration, True
+    await config.load_kube_config(
+        config_file=str(kubeconfig) if kubeconfig else None, client_configuration=configuration
+    )
+    return configuration, False
+
+
+class Cluster:
+    """One connection pool to one API server."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        configuration.retries = False
+        self._client = ApiClient(configuration)
+        self.configuration = configuration
+
+    async def close(self) -> None:
+        """Close the pool."""
+        await self._client.close()
+
+    async def get(self, path: str, **query: str) -> Json:
+        """One object. Raises NotFound, ApiError."""
+        return await self._call("GET", path, query=query)
+
+    async def list(self, path: str, **query: str) -> list[Json]:
+        """All objects of a collection, read in chunks. Raises ApiError."""
+        items: list[Json] = []
+        query = {**query, "limit": str(CHUNK)}
+        while True:
+            page = await self._call("GET", path, query=query)
+            items.extend(page.get("items") or [])
+            if not (token := page["metadata"].get("continue")):
+                return items
+            query["continue"] = token
+
+    async def create(self, path: str, body: Json) -> Json:
+        """Create in a collection. Raises Conflict where the name is taken."""
+        return await self._call("POST", path, body=body)
+
+    async def replace(self, path: str, body: Json) -> Json:
+        """Replace; the body's resourceVersion is the precondition. Raises Conflict, NotFound."""
+        return await self._call("PUT", path, body=body)
+
+    async def merge(self, path: str, patch: Json) -> Json:
+        """Merge-patch; a uid or resourceVersion in the patch's metadata is a precondition. Raises Conflict, NotFound."""
+        return await self._call("PATCH", path, body=patch, content_type="application/merge-patch+json")
+
+    async def delete(self, path: str, *, uid: str, grace_seconds: int | None = None) -> None:
+        """Delete the very object with this uid; one that is gone or is another object counts as done."""
+        body: Json = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        try:
+            await self._call("DELETE", path, body=body)
+        except (NotFound, Conflict):
+            return
+
+    async def text(self, path: str, *, timeout: float, max_bytes: int) -> str:  # noqa: ASYNC109 - the transport's own limit
+        """A plain answer, as from a pod's proxy. Raises ApiError."""
+        return await self._send("GET", path, timeout=timeout, max_bytes=max_bytes)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        target = f"{path}?{urlencode(query)}" if query else path
+        answer = json.loads(await self._send(method, target, body=body, content_type=content_type))
+        if not isinstance(answer, dict):
+            raise ApiError(0, "Malformed", f"{method} {path} answered with no object")
+        return answer
+
+    async def _send(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: Json | None = None,
+        content_type: str = "application/json",
+        timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
+        max_bytes: int | None = None,
+    ) -> str:
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "oarlock-operator"}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
+        try:
+            response = await self._client.rest_client.request(
+                method, f"{self.configuration.host}{target}", headers=headers, body=body, _request_timeout=timeout
+            )
+            raw = response.response
+            data = await (raw.content.read(max_bytes) if max_bytes else raw.read())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            metrics.api_call(method, 0)
+            raise ApiError(0, type(error).__name__, f"{method} {target}: {error}") from error
+        metrics.api_call(method, response.status)
+        answer: str = data.decode(errors="replace")
+        if response.status < 400:
+            return answer
+        raise _refusal(response.status, answer)
+
+
+def _refusal(status: int, answer: str) -> ApiError:
+    try:
+        details = json.loads(answer)
+        reason, message = str(details.get("reason", "")), str(details.get("message", ""))
+    except (ValueError, AttributeError):
+        reason, message = "", answer[:500]
+    kind = {404: NotFound, 410: NotFound, 409: Conflict}.get(status, ApiError)
+    return kind(status, reason, message)

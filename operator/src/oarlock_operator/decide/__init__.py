@@ -1,0 +1,48 @@
+"""Decide: from what one pass sees to what it wants. Pure and total: the same observation gives the same plan.
+
+The policies run in the order below. Each looks at the observation and adds to the draft; one that returns True has decided
+the pass, and those after it wait for the next. Nothing here reads a clock, draws a random number, or talks to anything.
+
+  accept     a job that cannot work ends in Failed, with words that mend it
+  finish     a job that is to end stops its pods, then says so; one whose ranks all ended with 0 has succeeded
+  recover    a fault in the current attempt: the next attempt's number and reason are written down
+  drain      pods of other attempts stop before anything new starts
+  create     the pods of the current attempt are made, the Service points at them
+  follow     how far the start and the training are
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oarlock_api.spec import OPERATOR
+from oarlock_operator.decide import accept, create, drain, finish, follow, recover, summary
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.observation import Observation
+from oarlock_operator.plan import Plan
+
+Policy = Callable[[Observation, Draft], bool]
+
+POLICIES: tuple[Policy, ...] = (
+    accept.accept,
+    finish.stop,
+    finish.succeed,
+    recover.recover,
+    drain.drain,
+    create.create,
+    follow.follow,
+)
+
+
+def decide(o: Observation) -> Plan:
+    """The plan of one pass."""
+    before = o.job.status
+    managed_by = o.job.spec.managed_by if o.job.spec else OPERATOR
+    if o.job.deleting or before.completion_time is not None or managed_by != OPERATOR:
+        return Plan()
+    draft = Draft(before)
+    for policy in POLICIES:
+        if policy(o, draft):
+            break
+    summary.summarize(o, draft)
+    return draft.plan(before)

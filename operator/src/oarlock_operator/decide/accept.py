@@ -1,0 +1,32 @@
+"""Accept a job, or end it with words that mend it: what neither the schema nor CEL could see."""
+
+from __future__ import annotations
+
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.finish import STOPPING, fail
+from oarlock_operator.decide.unbuilt import unbuilt_fields
+from oarlock_operator.observation import Observation
+
+
+def accept(o: Observation, draft: Draft) -> bool:
+    """Fail a job that cannot work; others pass."""
+    if draft.status.recovery.stage == STOPPING:
+        return False
+    if o.job.spec is None:
+        fail(o, draft, "InvalidSpec", f"the job does not fit this operator's API: {o.job.problem}")
+    elif fields := unbuilt_fields(o.job.spec):
+        fail(
+            o,
+            draft,
+            "NotImplemented",
+            f"not built yet in this release: {', '.join(fields)}. Remove what is named to run the job without it.",
+        )
+    elif o.service is not None and not o.service.ours:
+        fail(
+            o,
+            draft,
+            "NameTaken",
+            f"a Service named {o.job.name} is there already and belongs to somebody else: delete it, or give the job "
+            "another name.",
+        )
+    return False

@@ -1,0 +1,55 @@
+"""Restart budgets: how often a job may start again, counted per attempt, forgotten after a window or real progress."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta
+
+from oarlock_api.history import RestartCounts
+from oarlock_api.recovery import Recovery
+from oarlock_operator.faults.classify import Budget
+
+
+def renewed(counts: RestartCounts, recovery: Recovery, *, now: datetime, progressed: bool) -> RestartCounts:
+    """The counts with what is to be forgotten forgotten: all of them after the window or a newer valid checkpoint."""
+    over = counts.window_start_time is not None and now - counts.window_start_time > timedelta(
+        seconds=recovery.window_seconds
+    )
+    if not over and not progressed:
+        return counts
+    return RestartCounts(voluntary=counts.voluntary)
+
+
+def charged(counts: RestartCounts, budget: Budget, *, now: datetime) -> RestartCounts:
+    """The counts after one more restart."""
+    return counts.model_copy(
+        update={
+            budget.value: getattr(counts, budget.value) + 1,
+            "window_start_time": counts.window_start_time or now,
+        }
+    )
+
+
+def exhausted(counts: RestartCounts, budget: Budget, recovery: Recovery) -> str | None:
+    """What to tell where the budget allows no further restart, else None."""
+    limit, name = (
+        (recovery.max_application_restarts, "maxApplicationRestarts")
+        if budget is Budget.APPLICATION
+        else (recovery.max_infrastructure_restarts, "maxInfrastructureRestarts")
+    )
+    if getattr(counts, budget.value) < limit:
+        return None
+    return f"recovery.{name} ({limit}) is used up within {recovery.window_seconds} s and without a newer checkpoint"
+
+
+def backoff_seconds(counts: RestartCounts, recovery: Recovery, *, uid: str, attempt: int) -> float:
+    """Seconds to wait before restart number `counts.application`: 0 for the first, then doubling, with jitter.
+
+    The first restart is free, because most crashes are not repeated and every second idles a whole gang. The jitter
+    (50-100 %) is drawn from the job and the attempt, so that a pass that is repeated decides the same.
+    """
+    if counts.application <= 1:
+        return 0.0
+    longest = min(recovery.backoff_seconds * 2.0 ** min(counts.application - 2, 30), recovery.max_backoff_seconds)
+    digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
+    return longest * (0.5 + 0.5 * digest[0] / 255)

@@ -1,0 +1,56 @@
+"""Create: the Service points at the current attempt, its ConfigMap stands, and its missing pods are made.
+
+Until createdTime is written, a missing pod is one that is not made yet; from then on it is a fault.
+"""
+
+from __future__ import annotations
+
+from oarlock_api.contract.names import service_name
+from oarlock_api.history import RecoveryStage
+from oarlock_api.status import Resolved
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.manifests.config import config_map
+from oarlock_operator.manifests.pod import pod as pod_manifest
+from oarlock_operator.manifests.service import selector, service
+from oarlock_operator.observation import Observation
+from oarlock_operator.plan import CreateConfig, CreatePods, CreateService, SelectAttempt
+
+LOOK_AGAIN_SECONDS = 2.0
+
+
+def create(o: Observation, draft: Draft) -> bool:
+    """Make what the current attempt lacks; True while its pods are not all seen."""
+    if draft.status.attempt == 0:
+        _begin(o, draft)
+    number = draft.status.attempt
+    not_before = draft.status.recovery.not_before_time
+    if not_before is not None and o.now < not_before:
+        draft.again((not_before - o.now).total_seconds())
+        return True
+    record = draft.attempt(number)
+    if record.created_time is not None:
+        return False
+    here = {pod.rank for pod in o.of_attempt(number) if not pod.gone}
+    absent = [rank for rank in range(o.spec.nodes) if rank not in here]
+    if not absent:
+        draft.record(number, created_time=o.now)
+        return False
+    if o.service is None:
+        draft.act(CreateService(service(o.job, number)))
+    elif o.service.attempt != number:
+        draft.act(SelectAttempt(service_name(o.job.name), o.service.uid, selector(o.job, number)))
+    draft.act(CreateConfig(config_map(o.job, o.spec, number)))
+    image = (draft.status.resolved.image if draft.status.resolved else None) or o.defaults.trainer_image
+    draft.act(CreatePods(tuple(pod_manifest(o.job, o.spec, attempt=number, rank=rank, image=image) for rank in absent)))
+    draft.again(LOOK_AGAIN_SECONDS)
+    return True
+
+
+def _begin(o: Observation, draft: Draft) -> None:
+    """The first attempt, numbered above any pod that may be left of a status that was lost."""
+    number = 1 + max((pod.attempt for pod in o.pods), default=0)
+    image = o.spec.pod.image or o.defaults.trainer_image
+    draft.set(attempt=number, start_time=o.now, reason="Starting", message=None, resolved=Resolved(image=image))
+    draft.record(number, start_time=o.now, node_count=o.spec.nodes)
+    draft.stage(RecoveryStage.SCHEDULE.value, o.now)
+    draft.tell("Starting", f"attempt {number}: {o.spec.nodes} pods with {o.spec.gpus_per_node} GPUs each")

@@ -1,0 +1,75 @@
+"""The plan while it is being made: policies add to it, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from oarlock_api.history import Attempt
+from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.plan import Action, Event, EventType, Plan
+
+KEPT_ATTEMPTS = 10
+
+
+@dataclass(slots=True)
+class Draft:
+    """Status so far, and what follows from it."""
+
+    status: TrainingJobStatus
+    actions: list[Action] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    again_seconds: float | None = None
+
+    def set(self, **fields: Any) -> None:
+        """Change fields of the status."""
+        self.status = self.status.model_copy(update=fields)
+
+    def stage(self, name: str | None, now: datetime | None) -> None:
+        """Enter a stage of the start, or leave the last one."""
+        recovery = self.status.recovery.model_copy(update={"stage": name, "stage_start_time": now})
+        self.set(recovery=recovery)
+
+    def act(self, action: Action) -> None:
+        """Add an action, to be done after those before it."""
+        self.actions.append(action)
+
+    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Add an Event."""
+        kind = EventType.WARNING if warning else EventType.NORMAL
+        self.events.append(Event(kind, reason, message))
+
+    def again(self, seconds: float) -> None:
+        """Look again after `seconds` at the latest."""
+        self.again_seconds = seconds if self.again_seconds is None else min(self.again_seconds, seconds)
+
+    def attempt(self, number: int) -> Attempt:
+        """The record of an attempt; an empty one where it is no longer kept."""
+        return next((a for a in self.status.attempts if a.number == number), Attempt(number=number))
+
+    def record(self, number: int, **fields: Any) -> None:
+        """Change fields of an attempt's record, adding it where it is missing."""
+        changed = self.attempt(number).model_copy(update=fields)
+        others = [a for a in self.status.attempts if a.number != number]
+        kept = sorted([*others, changed], key=lambda a: a.number)[-KEPT_ATTEMPTS:]
+        self.set(attempts=tuple(kept))
+
+    def measure(self, number: int, stage: str, milliseconds: float) -> None:
+        """Write down how long a stage of an attempt took; clamped at 0, because clocks step."""
+        known = self.attempt(number).stage_milliseconds
+        self.record(number, stage_milliseconds=known.model_copy(update={stage: max(0, round(milliseconds))}))
+
+    def plan(self, before: TrainingJobStatus) -> Plan:
+        """The finished plan; a status that did not change is not written."""
+        return Plan(
+            status=None if self.status == before else self.status,
+            actions=tuple(self.actions),
+            events=tuple(self.events),
+            again_seconds=self.again_seconds,
+        )
+
+
+def milliseconds_since(start: datetime | None, now: datetime) -> float:
+    """Time since `start`, 0 where it is not known."""
+    return (now - start).total_seconds() * 1000 if start else 0.0

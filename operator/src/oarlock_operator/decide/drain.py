@@ -1,0 +1,52 @@
+"""Drain: pods of other attempts stop before anything new starts, so that two gangs never live at once.
+
+Those that still run are deleted first. Those that ended already hold the evidence, and are deleted after the blame is
+written. A pod that does not stop within its grace and teardownSeconds is given up: the fence on the output makes that safe.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from oarlock_api.history import RecoveryStage
+from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.decide.finish import delete
+from oarlock_operator.decide.recover import last_fault
+from oarlock_operator.faults.attribution import attribute
+from oarlock_operator.faults.classify import classify
+from oarlock_operator.observation import Observation
+
+LOOK_AGAIN_SECONDS = 1.0
+
+
+def drain(o: Observation, draft: Draft) -> bool:
+    """Stop the pods of other attempts; True while one of them still runs."""
+    number = draft.status.attempt
+    others = o.of_other_attempts(number)
+    running = [pod for pod in others if not pod.stopped]
+    draining = draft.status.recovery.stage == RecoveryStage.DRAIN.value
+    since = draft.status.recovery.stage_start_time or o.now
+    recovery = o.spec.recovery
+    bound = timedelta(seconds=recovery.fault_grace_period_seconds + recovery.teardown_seconds)
+    if running:
+        delete(draft, running, grace_seconds=recovery.fault_grace_period_seconds)
+        if not draining or o.now - since < bound:
+            draft.again(LOOK_AGAIN_SECONDS)
+            return True
+        names = ", ".join(pod.name for pod in running)
+        draft.tell("PodNotStopping", f"{names} did not stop within {bound.seconds} s; going on without", warning=True)
+    if draining:
+        _close(o, draft, number - 1)
+        draft.measure(number, "drain", milliseconds_since(since, o.now))
+        draft.stage(RecoveryStage.SCHEDULE.value, o.now)
+    delete(draft, [pod for pod in others if pod.stopped], grace_seconds=None)
+    return False
+
+
+def _close(o: Observation, draft: Draft, attempt: int) -> None:
+    """Write the end of the attempt before, with the blame from all that its pods said until they stopped."""
+    if draft.attempt(attempt).start_time is not None:
+        draft.record(attempt, end_time=o.now)
+    faults = [fault for pod in o.of_attempt(attempt) if pod.ending and (fault := classify(pod)) is not None]
+    if faults and not (found := attribute(faults)).cause.victim:
+        draft.set(last_fault=last_fault(o, found))

@@ -1,0 +1,123 @@
+"""Follow: the stages from created pods to the first step, and then the training's own figures."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from oarlock_api.contract.status import PodStatus
+from oarlock_api.history import RecoveryStage
+from oarlock_api.progress import LatestCheckpoint, Progress
+from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.observation import Observation, Pod
+
+LOOK_AGAIN_SECONDS = 1.0
+
+
+def follow(o: Observation, draft: Draft) -> bool:
+    """Note which stage the start has reached, and how training goes."""
+    number = draft.status.attempt
+    pods = o.of_attempt(number)
+    stage_before = draft.status.recovery.stage
+    if draft.status.recovery.stage == RecoveryStage.SCHEDULE.value and all(pod.scheduled for pod in pods):
+        _leave(o, draft, "schedule", RecoveryStage.START)
+        _note_nodes(draft, pods)
+    if draft.status.recovery.stage == RecoveryStage.START.value and all(pod.started for pod in pods):
+        _leave(o, draft, "start", RecoveryStage.FIRST_STEP)
+    news = o.progress
+    if news and draft.status.recovery.stage == RecoveryStage.FIRST_STEP.value and _stepped(news):
+        _first_step(o, draft, news)
+    if news and news.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft)):
+        _note_progress(o, draft, news)
+    draft.again(LOOK_AGAIN_SECONDS if draft.status.recovery.stage else o.defaults.progress_seconds)
+    return False
+
+
+def _leave(o: Observation, draft: Draft, stage: str, following: RecoveryStage) -> None:
+    elapsed = milliseconds_since(draft.status.recovery.stage_start_time, o.now)
+    draft.measure(draft.status.attempt, stage, elapsed)
+    draft.stage(following.value, o.now)
+
+
+def _note_nodes(draft: Draft, pods: tuple[Pod, ...]) -> None:
+    number = draft.status.attempt
+    nodes = tuple(sorted({pod.node for pod in pods if pod.node}))[:32]
+    before = draft.attempt(number - 1).node_names
+    draft.record(number, node_names=nodes, removed_node_names=tuple(name for name in before if name not in nodes))
+
+
+def _stepped(news: PodStatus) -> bool:
+    return bool(news.first_step_at and news.started_at)
+
+
+def _first_step(o: Observation, draft: Draft, news: PodStatus) -> None:
+    """Training again: the time since the pod started is a difference within that pod, whenever it was asked."""
+    number = draft.status.attempt
+    try:
+        elapsed = (_time(news.first_step_at) - _time(news.started_at)).total_seconds() * 1000
+    except ValueError:
+        elapsed = milliseconds_since(draft.status.recovery.stage_start_time, o.now)
+    draft.measure(number, "first_step", elapsed)
+    resumed, reached = news.resumed_from_step, draft.status.progress.step if draft.status.progress else None
+    lost = max(0, reached - (resumed or 0)) if draft.status.restart_count and reached is not None else None
+    draft.record(number, resumed_from_step=resumed or 0, lost_steps=lost)
+    recovery = draft.status.recovery.model_copy(
+        update={"stage": None, "stage_start_time": None, "not_before_time": None}
+    )
+    draft.set(recovery=recovery, reason="Training", message=None)
+    if draft.status.restart_count:
+        nodes = ", ".join(draft.attempt(number).node_names)
+        again = f" ({lost} steps to redo)" if lost else ""
+        draft.tell("TrainingAgain", f"attempt {number} on {nodes} from step {resumed or 0}{again}")
+
+
+def _due(o: Observation, draft: Draft) -> bool:
+    """Whether the last write is long enough ago: the API server must not hear of every step."""
+    progress = draft.status.progress
+    if progress is None or progress.update_time is None:
+        return True
+    # Half a second of slack, so that a pass that comes a little early does not halve the rate.
+    return o.now - progress.update_time >= timedelta(seconds=o.defaults.progress_seconds - 0.5)
+
+
+def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
+    left = None
+    if news.step is not None and news.total_steps is not None and news.seconds_per_step is not None:
+        left = round(max(0, news.total_steps - news.step) * news.seconds_per_step)
+    draft.set(
+        progress=Progress(
+            step=news.step,
+            total_steps=news.total_steps,
+            epoch=news.epoch,
+            loss=news.loss,
+            learning_rate=news.learning_rate,
+            seconds_per_step=news.seconds_per_step,
+            images_per_second=news.images_per_second,
+            mfu_percent=news.mfu * 100 if news.mfu is not None else None,
+            eta_seconds=left,
+            update_time=o.now,
+        )
+    )
+    if saved := news.checkpoint:
+        root = o.spec.output.mount_path.rstrip("/") + "/"
+        draft.set(
+            latest_checkpoint=LatestCheckpoint(
+                step=saved.step,
+                path=saved.path,
+                relative_path=saved.path.removeprefix(root) if saved.path.startswith(root) else None,
+                save_time=_time_or_none(saved.saved_at),
+            )
+        )
+
+
+def _time(value: str) -> datetime:
+    time = datetime.fromisoformat(value)
+    if time.tzinfo is None:
+        raise ValueError(f"{value} names no time zone")
+    return time
+
+
+def _time_or_none(value: str) -> datetime | None:
+    try:
+        return _time(value)
+    except ValueError:
+        return None

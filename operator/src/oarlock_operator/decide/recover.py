@@ -1,0 +1,132 @@
+"""Recover: a fault in the current attempt becomes the next attempt, or the end of the job.
+
+Intent first: this policy only writes the next attempt's number, its reason and the blame; deleting and creating follow in
+`drain` and `create`, in this pass or, after a crash, in any later one.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.names import pod_name
+from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RecoveryStatus
+from oarlock_operator.decide.budgets import backoff_seconds, charged, exhausted, renewed
+from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.decide.finish import fail, stop
+from oarlock_operator.faults.attribution import Attribution, attribute
+from oarlock_operator.faults.classify import Budget, Fault, classify, missing
+from oarlock_operator.observation import Observation
+
+SETTLE_SECONDS = 1.0
+"""How long a victim's word alone waits for the cause to speak up."""
+
+
+def recover(o: Observation, draft: Draft) -> bool:
+    """Turn a fault of the current attempt into the next attempt's intent, or into the job's end."""
+    faults = find_faults(o, draft)
+    if not faults:
+        return False
+    found = attribute(faults)
+    if _may_settle(o, draft, found):
+        draft.again(SETTLE_SECONDS / 4)
+        return True
+    draft.set(last_fault=last_fault(o, found))
+    cause = found.cause
+    if cause.budget is Budget.NONE:
+        fail(o, draft, cause.reason, cause.message)
+        return stop(o, draft)
+    known = draft.status
+    progressed = _progressed(draft)
+    counts = renewed(known.restarts, o.spec.recovery, now=o.now, progressed=progressed)
+    if why := exhausted(counts, cause.budget, o.spec.recovery):
+        fail(o, draft, f"{cause.budget.value.capitalize()}RestartsExhausted", f"{why}. The last fault: {cause.message}")
+        return stop(o, draft)
+    _begin_next(o, draft, found, charged(counts, cause.budget, now=o.now))
+    return False
+
+
+def find_faults(o: Observation, draft: Draft) -> list[Fault]:
+    """Faults of the current attempt's pods; a pod that was there once and is nowhere now is one."""
+    attempt = draft.status.attempt
+    pods = o.of_attempt(attempt)
+    faults = [fault for pod in pods if (fault := classify(pod)) is not None]
+    if draft.attempt(attempt).created_time is not None:
+        here = {pod.rank for pod in pods}
+        faults += [
+            missing(pod_name(o.job.name, attempt, rank), attempt, rank)
+            for rank in range(o.spec.nodes)
+            if rank not in here
+        ]
+    return faults
+
+
+def last_fault(o: Observation, found: Attribution) -> LastFault:
+    """The fault for people: what, where, since when."""
+    cause = found.cause
+    report = cause.pod.ending.report if cause.pod.ending else None
+    gpu = report.gpu if report else None
+    return LastFault(  # type: ignore[call-arg]  # populate_by_name: the alias `class` is a keyword of Python
+        time=detected_at(found) or o.now,
+        fault_class=cause.failure_class.value,
+        node_name=cause.pod.node or None,
+        rank=cause.pod.rank,
+        gpu=FaultGPU(index=gpu.index, uuid=gpu.uuid or None, serial=gpu.serial or None) if gpu else None,
+        xid=report.xid if report else None,
+        evidence=(cause.message[:1024],),
+        victims=found.victims,
+    )
+
+
+def detected_at(found: Attribution) -> datetime | None:
+    """When the cause was noticed in its pod, on the pod's clock; None where it did not say so readably."""
+    report = found.cause.pod.ending.report if found.cause.pod.ending else None
+    try:
+        time = datetime.fromisoformat(report.detected_at) if report else None
+    except ValueError:
+        return None
+    return time if time is not None and time.tzinfo else None
+
+
+def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
+    """Whether to wait for the cause: only a victim spoke, within the last second, and others may still speak."""
+    if found.cause.failure_class != FailureClass.PEER_LOST or found.cause.pod.ending is None:
+        return False
+    others_run = any(not pod.stopped for pod in o.of_attempt(draft.status.attempt))
+    since = detected_at(found)
+    return others_run and since is not None and timedelta(0) <= o.now - since < timedelta(seconds=SETTLE_SECONDS)
+
+
+def _progressed(draft: Draft) -> bool:
+    """Whether this attempt made a valid checkpoint newer than the one that it began with."""
+    saved = draft.status.latest_checkpoint
+    start = draft.attempt(draft.status.attempt).resumed_from_step
+    return saved is not None and start is not None and saved.step > start
+
+
+def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: object) -> None:
+    status, cause = draft.status, found.cause
+    number = 1 + max([status.attempt, *(pod.attempt for pod in o.pods)])
+    pods = o.of_attempt(status.attempt)
+    draft.record(status.attempt, node_names=tuple(pod.node for pod in pods if pod.node)[:32])
+    draft.set(attempt=number, restart_count=status.restart_count + 1, restarts=counts)
+    delay = backoff_seconds(draft.status.restarts, o.spec.recovery, uid=o.job.uid, attempt=number)
+    if cause.budget is not Budget.APPLICATION:
+        delay = 0.0
+    draft.record(number, start_time=o.now, reason=cause.reason, node_count=o.spec.nodes)
+    noticed = o.now - timedelta(seconds=o.waited)
+    # Across two clocks, as the only stage that has to be: the pod says when it noticed, the operator when it heard.
+    draft.measure(number, "detect", milliseconds_since(detected_at(found), noticed))
+    draft.measure(number, "decide", o.waited * 1000)
+    draft.set(
+        reason=cause.reason,
+        message=cause.message,
+        recovery=RecoveryStatus(
+            stage=RecoveryStage.DRAIN.value,
+            stage_start_time=o.now,
+            not_before_time=(o.now + timedelta(seconds=delay)).astimezone(UTC) if delay else None,
+        ),
+    )
+    peers = f"; {found.victims} peers lost it" if found.victims else ""
+    later = f" in {delay:.0f} s" if delay else ""
+    draft.tell(cause.reason, f"{cause.message}{peers}. Attempt {number} starts{later}.", warning=True)

@@ -1,0 +1,148 @@
+"""The summary of a pass: phase, rank counts, columns and conditions follow from the rest and are never set elsewhere."""
+
+from __future__ import annotations
+
+from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.history import RecoveryStage
+from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.finish import STOPPING
+from oarlock_operator.observation import Observation, Pod
+
+_REFUSALS = {"InvalidSpec", "NotImplemented", "NameTaken"}
+
+
+def summarize(o: Observation, draft: Draft) -> None:
+    """Fill in what follows from the rest of the status and the pods."""
+    status = draft.status
+    pods = o.of_attempt(status.attempt) if status.attempt else ()
+    phase = _phase(draft)
+    desired = o.job.spec.nodes if o.job.spec else 0
+    ranks = Ranks(
+        desired=desired,
+        created=sum(not pod.gone for pod in pods),
+        ready=sum(pod.ready and not pod.stopped for pod in pods),
+        succeeded=sum(pod.succeeded for pod in pods),
+        failed=sum(pod.ending is not None and not pod.succeeded for pod in pods),
+        terminating=sum(pod.deleting and not pod.gone for pod in o.pods),
+    )
+    progress = status.progress
+    shown = ranks.succeeded if phase == Phase.SUCCEEDED else ranks.ready
+    draft.set(
+        phase=phase,
+        observed_generation=o.job.generation,
+        ranks=ranks,
+        summary=Summary(
+            nodes=f"{shown}/{desired}",
+            step=f"{progress.step}/{progress.total_steps}" if progress and progress.step is not None else None,
+            eta=_duration(progress.eta_seconds) if progress and progress.eta_seconds is not None else None,
+            last_fault=_fault_words(draft),
+        ),
+    )
+    wanted = _conditions(o, draft, pods)
+    draft.set(conditions=_merged(o, draft, wanted))
+
+
+def _phase(draft: Draft) -> Phase:
+    status = draft.status
+    stage = status.recovery.stage
+    if status.completion_time is not None or (stage == STOPPING and status.phase):
+        return Phase(status.phase or Phase.PENDING)
+    if status.attempt == 0:
+        return Phase.PENDING
+    if stage is None:
+        return Phase.RUNNING
+    if status.restart_count:
+        return Phase.RECOVERING
+    return Phase.RUNNING if stage == RecoveryStage.FIRST_STEP.value else Phase.STARTING
+
+
+def _fault_words(draft: Draft) -> str | None:
+    fault = draft.status.last_fault
+    if fault is None:
+        return None
+    where = fault.node_name or f"rank {fault.rank}"
+    what = f"XID {fault.xid}" if fault.xid is not None else fault.fault_class
+    gpu = f" GPU {fault.gpu.index}" if fault.gpu and fault.gpu.index is not None else ""
+    return f"{where}{gpu} {what}"
+
+
+def _duration(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes}m" if hours else f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+_Wanted = tuple[ConditionStatus, str, str]
+
+
+def _is(holds: bool, reason: str, message: str = "") -> _Wanted:  # noqa: FBT001 - reads as the sentence that it is
+    return (ConditionStatus.TRUE if holds else ConditionStatus.FALSE, reason, message)
+
+
+def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[ConditionType, _Wanted]:
+    status = draft.status
+    phase, reason, message = Phase(status.phase or Phase.PENDING), status.reason or "Pending", status.message or ""
+    ended = status.completion_time is not None
+    refused = reason in _REFUSALS
+    return {
+        ConditionType.ACCEPTED: _is(not refused, reason if refused else "Accepted", message if refused else ""),
+        ConditionType.SUSPENDED: _is(False, "NotSuspended"),  # noqa: FBT003
+        ConditionType.STORAGE_READY: _storage(o, draft),
+        ConditionType.SCHEDULED: _scheduled(draft, pods),
+        ConditionType.RUNNING: _is(phase == Phase.RUNNING, phase.value),
+        ConditionType.RECOVERING: _is(
+            phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase.value, message
+        ),
+        ConditionType.DEGRADED: _is(False, "AsExpected"),  # noqa: FBT003
+        ConditionType.SUCCEEDED: _is(phase == Phase.SUCCEEDED, reason if ended else phase.value),
+        ConditionType.FAILED: _is(
+            phase == Phase.FAILED,
+            reason if phase == Phase.FAILED else phase.value,
+            message if phase == Phase.FAILED else "",
+        ),
+        ConditionType.FINISHED: _is(ended, reason if ended else phase.value),
+    }
+
+
+def _storage(o: Observation, draft: Draft) -> _Wanted:
+    fault = draft.status.last_fault
+    stage = draft.status.recovery.stage
+    if (
+        fault
+        and fault.fault_class in (FailureClass.STORAGE, FailureClass.FENCED)
+        and (stage is not None or draft.status.completion_time is not None)
+    ):
+        reason = "OutputInUse" if fault.fault_class == FailureClass.FENCED else "StorageFault"
+        return _is(False, reason, fault.evidence[0] if fault.evidence else "")  # noqa: FBT003
+    if draft.status.progress is not None or o.progress is not None:
+        return _is(True, "Verified")  # noqa: FBT003
+    return (ConditionStatus.UNKNOWN, "NotChecked", "")
+
+
+def _scheduled(draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
+    if draft.status.attempt == 0 or not pods:
+        return (ConditionStatus.UNKNOWN, "NotCreated", "")
+    obstacles = sorted({pod.obstacle for pod in pods if pod.obstacle and not pod.scheduled})
+    waiting = [pod for pod in pods if not pod.scheduled and not pod.stopped]
+    return _is(not waiting, "AllPodsPlaced" if not waiting else "Unschedulable", "; ".join(obstacles)[:2048])
+
+
+def _merged(o: Observation, draft: Draft, wanted: dict[ConditionType, _Wanted]) -> tuple[Condition, ...]:
+    """Conditions in a fixed order; the transition time moves only when the status does."""
+    known = {condition.type: condition for condition in draft.status.conditions}
+    merged = []
+    for kind, (status, reason, message) in wanted.items():
+        before = known.get(kind.value)
+        same = before is not None and before.status == status
+        merged.append(
+            Condition(
+                type=kind.value,
+                status=status,
+                reason=reason,
+                message=message,
+                last_transition_time=before.last_transition_time if before is not None and same else o.now,
+                observed_generation=o.job.generation,
+            )
+        )
+    return tuple(merged)

@@ -1,0 +1,72 @@
+"""Execute: carry out a plan's actions, in their order, pods in parallel and bounded.
+
+Every action may be repeated: what exists already, or is gone already, counts as done. A name that somebody else's object
+holds is not done, and raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from oarlock_operator.cluster import ApiError, Cluster, Conflict, Json
+from oarlock_operator.plan import Action, CreateConfig, CreatePods, CreateService, DeletePods, SelectAttempt
+
+log = structlog.get_logger(__name__)
+
+
+async def execute(cluster: Cluster, namespace: str, actions: Sequence[Action], *, parallel: int) -> None:
+    """Carry out `actions` one after the other.
+
+    Raises ApiError where one failed: the next pass sees what there is and plans anew.
+    """
+    for action in actions:
+        match action:
+            case CreateService(manifest):
+                await _create(cluster, f"/api/v1/namespaces/{namespace}/services", manifest)
+            case SelectAttempt(name, uid, selector):
+                # The uid makes it the very Service that the decision saw; a replaced one answers 409.
+                await cluster.merge(
+                    f"/api/v1/namespaces/{namespace}/services/{name}",
+                    {"metadata": {"uid": uid}, "spec": {"selector": selector}},
+                )
+            case CreateConfig(manifest):
+                await _create(cluster, f"/api/v1/namespaces/{namespace}/configmaps", manifest)
+            case CreatePods(manifests):
+                path = f"/api/v1/namespaces/{namespace}/pods"
+                await _all([_create(cluster, path, manifest) for manifest in manifests], parallel)
+            case DeletePods(pods, grace_seconds):
+                path = f"/api/v1/namespaces/{namespace}/pods"
+                await _all(
+                    [cluster.delete(f"{path}/{name}", uid=uid, grace_seconds=grace_seconds) for name, uid in pods],
+                    parallel,
+                )
+        log.info("done", action=type(action).__name__)
+
+
+async def _create(cluster: Cluster, path: str, manifest: Json) -> None:
+    try:
+        await cluster.create(path, manifest)
+    except Conflict:
+        name, owner = manifest["metadata"]["name"], manifest["metadata"]["ownerReferences"][0]["uid"]
+        there = await cluster.get(f"{path}/{name}")
+        if not any(reference.get("uid") == owner for reference in there["metadata"].get("ownerReferences") or []):
+            raise ApiError(
+                409, "NameTaken", f"{path}/{name} belongs to somebody else: delete it, or give the job another name"
+            ) from None
+
+
+async def _all(work: Sequence[object], parallel: int) -> None:
+    """Run coroutines at most `parallel` at a time; all are tried, then the first error is raised."""
+    gate = asyncio.Semaphore(parallel)
+
+    async def run(one: object) -> None:
+        async with gate:
+            await one  # type: ignore[misc]
+
+    results = await asyncio.gather(*(run(one) for one in work), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

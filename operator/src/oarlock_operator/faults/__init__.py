@@ -1,0 +1,1 @@
+"""From what pods said when they ended to one cause."""

@@ -1,0 +1,37 @@
+"""Who broke the gang: the earliest ending that is a cause of its own.
+
+Peers that lost a peer are victims and never blamed. Among causes the earliest wins, by the reports' own times where there
+are any (clocks of one gang agree to well under a second, checked by the preflight), else by rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oarlock_operator.faults.classify import Budget, Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """The cause, and how many peers fell with it. `cause.victim` is True where nobody else has spoken up."""
+
+    cause: Fault
+    victims: int
+
+
+def attribute(faults: Sequence[Fault]) -> Attribution:
+    """Pick the cause among at least one fault of one attempt."""
+    cause = min(faults, key=_order)
+    return Attribution(cause=cause, victims=sum(1 for fault in faults if fault is not cause and fault.victim))
+
+
+def _order(fault: Fault) -> tuple[bool, bool, str, int]:
+    report = fault.pod.ending.report if fault.pod.ending else None
+    # What no restart can mend ends the job, whatever else fell over at the same time.
+    return (
+        fault.victim,
+        fault.budget is not Budget.NONE,
+        report.detected_at if report and report.detected_at else "~",
+        fault.pod.rank,
+    )

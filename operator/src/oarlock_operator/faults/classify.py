@@ -1,0 +1,103 @@
+"""What one pod's ending means: its class, and whose budget a restart is charged to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
+from oarlock_operator.observation import Ending, Pod
+
+
+class Budget(StrEnum):
+    """Which count a restart raises. NONE: restarting is no use, the job fails."""
+
+    APPLICATION = "application"
+    INFRASTRUCTURE = "infrastructure"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One pod's ending, understood. `reason` is CamelCase for status and Events, `message` a sentence for people."""
+
+    pod: Pod
+    failure_class: FailureClass
+    reason: str
+    message: str
+    budget: Budget
+
+    @property
+    def victim(self) -> bool:
+        """Its peers broke, not it."""
+        return self.failure_class == FailureClass.PEER_LOST
+
+
+_REASONS = {
+    FailureClass.GPU: "GPUFault",
+    FailureClass.PEER_LOST: "PeerLost",
+    FailureClass.HANG: "Hang",
+    FailureClass.STORAGE: "StorageFault",
+    FailureClass.CONFIGURATION: "ConfigurationError",
+    FailureClass.PREFLIGHT: "PreflightFailed",
+    FailureClass.APPLICATION: "ApplicationError",
+    FailureClass.FENCED: "OutputInUse",
+    FailureClass.REQUESTED: "LeftOnRequest",
+}
+_APPLICATION = {FailureClass.APPLICATION, FailureClass.HANG}
+_HOPELESS = {FailureClass.CONFIGURATION, FailureClass.FENCED}
+
+
+def classify(pod: Pod) -> Fault | None:
+    """The fault of a pod of the current attempt, None for one that works or ended well.
+
+    A pod that is gone or is being deleted, though nobody here asked for it, is a fault too: its rank is missing.
+    """
+    if pod.succeeded:
+        return None
+    if pod.ending is not None:
+        return _ended(pod, pod.ending)
+    if pod.gone or pod.deleting:
+        what = "is gone" if pod.gone else "is being deleted"
+        return Fault(
+            pod,
+            FailureClass.PEER_LOST,
+            "PodDisappeared",
+            f"pod {pod.name} {what}, and Oarlock did not ask for it",
+            Budget.INFRASTRUCTURE,
+        )
+    return None
+
+
+def missing(name: str, attempt: int, rank: int) -> Fault:
+    """The fault of a pod that was there and of which nothing is left."""
+    pod = Pod(name=name, uid="", attempt=attempt, rank=rank, gone=True)
+    return Fault(
+        pod,
+        FailureClass.PEER_LOST,
+        "PodDisappeared",
+        f"pod {name} is gone, and Oarlock did not ask for it",
+        Budget.INFRASTRUCTURE,
+    )
+
+
+def _ended(pod: Pod, ending: Ending) -> Fault:
+    where = f"pod {pod.name}" + (f" on {pod.node}" if pod.node else "")
+    if ending.code is None:
+        said = ": ".join(part for part in (ending.reason, ending.message) if part) or "no container ran"
+        return Fault(
+            pod, FailureClass.PREFLIGHT, ending.reason or "PodFailed", f"{where}: {said}", Budget.INFRASTRUCTURE
+        )
+    kind = failure_class(ending.code)
+    budget = Budget.NONE if kind in _HOPELESS else Budget.APPLICATION if kind in _APPLICATION else Budget.INFRASTRUCTURE
+    reason = "OOMKilled" if ending.reason == "OOMKilled" else _REASONS[kind]
+    return Fault(pod, kind, reason, f"{where}: {_words(ending)}", budget)
+
+
+def _words(ending: Ending) -> str:
+    if ending.report and ending.report.summary:
+        return ending.report.summary
+    code = ending.code or 0
+    known = next((c.name for c in ExitCode if c == code), "")
+    said = f"exit code {code}" + (f" ({known})" if known else f" (signal {code - 128})" if code > 128 else "")
+    return f"{said}: {ending.message}" if ending.message else said

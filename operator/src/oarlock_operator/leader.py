@@ -1,0 +1,131 @@
+"""Leadership: a coordination.k8s.io Lease gates the process, so that two operators never work at once.
+
+The holder renews; whoever sees no renewal for the lease's duration, by its own monotonic clock, takes over. A holder that
+could not renew in time stops before anybody else can have taken over. Every write is preconditioned by resourceVersion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from oarlock_operator import metrics
+from oarlock_operator.cluster import ApiError, Cluster, Conflict, NotFound
+
+log = structlog.get_logger(__name__)
+
+
+class LeadershipLost(Exception):  # noqa: N818 - it is an event more than an error
+    """The Lease could not be renewed in time: the process must end at once."""
+
+
+@dataclass(slots=True)
+class Leader:
+    """A candidate for one Lease. `clock` is monotonic seconds, `wall` the time written for people to read."""
+
+    cluster: Cluster
+    namespace: str
+    name: str
+    identity: str
+    seconds: float
+    clock: Callable[[], float]
+    wall: Callable[[], datetime]
+    _seen: tuple[str, float] = ("", 0.0)
+
+    async def acquire(self) -> None:
+        """Wait until the Lease is ours."""
+        told = False
+        while not await self._try():
+            if not told:
+                log.info("waiting for the Lease", lease=f"{self.namespace}/{self.name}")
+                told = True
+            await asyncio.sleep(self.seconds / 7.5)
+        metrics.LEADER.set(1)
+        log.info("leading", lease=f"{self.namespace}/{self.name}", identity=self.identity)
+
+    async def hold(self) -> None:
+        """Renew until cancelled. Raises LeadershipLost when the Lease is another's or could not be renewed in time."""
+        renewed = self.clock()
+        while True:
+            await asyncio.sleep(self.seconds / 7.5)
+            if await self._try():
+                renewed = self.clock()
+            elif self._held_by_another() or self.clock() - renewed > self.seconds * 2 / 3:
+                metrics.LEADER.set(0)
+                raise LeadershipLost(f"the Lease {self.namespace}/{self.name} was lost: another process may lead now")
+
+    async def release(self) -> None:
+        """Hand the Lease over, so that a successor need not wait. Best effort: it runs out by itself."""
+        with contextlib.suppress(ApiError):
+            lease = await self.cluster.get(self._path)
+            if lease["spec"].get("holderIdentity") == self.identity:
+                lease["spec"]["holderIdentity"] = ""
+                await self.cluster.replace(self._path, lease)
+        metrics.LEADER.set(0)
+
+    @property
+    def _collection(self) -> str:
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+    @property
+    def _path(self) -> str:
+        return f"{self._collection}/{self.name}"
+
+    def _held_by_another(self) -> bool:
+        holder = self._seen[0].partition("/")[0]
+        return bool(holder) and holder != self.identity
+
+    async def _try(self) -> bool:
+        """Take or renew the Lease; False when it is another's, or the API server did not agree."""
+        try:
+            try:
+                lease = await self.cluster.get(self._path)
+            except NotFound:
+                fresh = {
+                    "apiVersion": "coordination.k8s.io/v1",
+                    "kind": "Lease",
+                    "metadata": {"name": self.name, "namespace": self.namespace},
+                    "spec": self._spec(transitions=0, since=None),
+                }
+                await self.cluster.create(self._collection, fresh)
+                return True
+            spec: dict[str, Any] = lease.get("spec") or {}
+            holder = spec.get("holderIdentity") or ""
+            if holder not in ("", self.identity) and not self._run_out(lease["metadata"]["resourceVersion"], holder):
+                return False
+            mine = holder == self.identity
+            lease["spec"] = self._spec(
+                transitions=int(spec.get("leaseTransitions") or 0) + (0 if mine else 1),
+                since=spec.get("acquireTime") if mine else None,
+            )
+            await self.cluster.replace(self._path, lease)
+        except Conflict:
+            return False
+        except ApiError as error:
+            log.warning("the Lease could not be renewed", error=str(error))
+            return False
+        self._seen = (f"{self.identity}/", self.clock())
+        return True
+
+    def _run_out(self, version: str, holder: str) -> bool:
+        """Whether another's Lease stood unchanged for its whole duration, on our clock."""
+        mark = f"{holder}/{version}"
+        if self._seen[0] != mark:
+            self._seen = (mark, self.clock())
+        return self.clock() - self._seen[1] > self.seconds
+
+    def _spec(self, *, transitions: int, since: str | None) -> dict[str, Any]:
+        now = self.wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, round(self.seconds)),
+            "acquireTime": since or now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }

@@ -1,0 +1,54 @@
+"""The ConfigMap of an attempt: job.json, immutable, without a secret in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubernetes.utils.quantity import parse_quantity
+
+from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.names import Label, config_map_name
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_operator.manifests.ownership import job_labels, owner_reference
+from oarlock_operator.observation import Job
+
+
+def output_directory(job: Job, spec: TrainingJobSpec) -> str:
+    """Absolute path in the pod below which everything of the job lies."""
+    return f"{spec.output.mount_path.rstrip('/')}/{spec.output.directory or job.name}"
+
+
+def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
+    """What the pods of an attempt are told."""
+    if spec.training is None:
+        raise ValueError("a job without training has no job file yet")
+    return JobFile(
+        job=job.name,
+        namespace=job.namespace,
+        job_uid=job.uid,
+        attempt=attempt,
+        nodes=spec.nodes,
+        gpus_per_node=spec.gpus_per_node,
+        output_directory=output_directory(job, spec),
+        training=spec.training.to_manifest(),
+        min_free_bytes=int(parse_quantity(spec.output.min_free)) if spec.output.min_free else None,
+        storage_check=spec.preflight.storage,
+        preflight_timeout_seconds=spec.preflight.timeout_seconds,
+        status_port=spec.pod.ports.status,
+    )
+
+
+def config_map(job: Job, spec: TrainingJobSpec, attempt: int) -> dict[str, Any]:
+    """The ConfigMap of an attempt."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": config_map_name(job.name, attempt),
+            "namespace": job.namespace,
+            "labels": {**job_labels(job), Label.ATTEMPT.value: str(attempt)},
+            "ownerReferences": [owner_reference(job)],
+        },
+        "immutable": True,
+        "data": {"job.json": job_file(job, spec, attempt).to_json()},
+    }

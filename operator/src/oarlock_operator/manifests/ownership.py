@@ -1,0 +1,31 @@
+"""What ties an object to its job: labels to find it by, an owner reference so that it goes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oarlock_api.contract.names import API_VERSION, ARGO_WORKFLOW_LABEL, KIND, Label
+from oarlock_operator.observation import Job
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "oarlock"
+
+
+def job_labels(job: Job) -> dict[str, str]:
+    """Labels of every object of a job."""
+    labels = {Label.JOB.value: job.name, Label.JOB_UID.value: job.uid, MANAGED_BY: MANAGER}
+    if workflow := job.labels.get(ARGO_WORKFLOW_LABEL):
+        labels[ARGO_WORKFLOW_LABEL] = workflow
+    return labels
+
+
+def owner_reference(job: Job) -> dict[str, Any]:
+    """The job as controller: the garbage collector removes the object with it."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": job.name,
+        "uid": job.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

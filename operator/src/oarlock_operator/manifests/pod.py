@@ -1,0 +1,166 @@
+"""The pod of one rank. All ranks' specs are alike but for name, hostname, rank label and environment.
+
+Gang schedulers and quota systems compare shapes, so nothing here may depend on the rank beyond those.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oarlock_api.contract.environment import Variable, gang_environment
+from oarlock_api.contract.names import Label, host_name, pod_name, service_name
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_operator.manifests.config import output_directory
+from oarlock_operator.manifests.ownership import job_labels, owner_reference
+from oarlock_operator.manifests.volumes import mounts, volumes
+from oarlock_operator.observation import Job
+
+CONTAINER = "trainer"
+USER = 1000
+"""Unprivileged and the first user of most NFS servers; spec.pod.securityContext overrides it."""
+GPUS_OF_A_WHOLE_NODE = 8
+UNREACHABLE_SECONDS = 30
+"""How long a pod stays on a node that the cluster lost: Kubernetes' default of 300 s would idle the other nodes."""
+
+
+def pod(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str) -> dict[str, Any]:
+    """The pod of `rank` in `attempt`."""
+    own_labels = {Label.ATTEMPT.value: str(attempt), Label.RANK.value: str(rank)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(job.name, attempt, rank),
+            "namespace": job.namespace,
+            "labels": {**spec.pod.labels, **job_labels(job), **own_labels},
+            "annotations": dict(spec.pod.annotations),
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": _present(
+            {
+                "hostname": host_name(job.name, rank),
+                "subdomain": service_name(job.name),
+                "restartPolicy": "Never",
+                "enableServiceLinks": False,
+                "automountServiceAccountToken": spec.pod.service_account_name is not None,
+                "serviceAccountName": spec.pod.service_account_name,
+                "runtimeClassName": spec.pod.runtime_class_name,
+                "imagePullSecrets": [secret.to_manifest() for secret in spec.pod.image_pull_secrets],
+                "priorityClassName": spec.scheduling.priority_class_name,
+                "schedulerName": spec.scheduling.scheduler_name,
+                "nodeSelector": dict(spec.scheduling.node_selector),
+                "tolerations": [*_unreachable_tolerations(), *spec.scheduling.tolerations],
+                "affinity": _one_pod_per_node(job, spec, attempt),
+                "terminationGracePeriodSeconds": spec.pod.termination_grace_period_seconds,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": USER,
+                    "runAsGroup": USER,
+                    "fsGroup": USER,
+                    "fsGroupChangePolicy": "OnRootMismatch",
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                    **(spec.pod.security_context or {}),
+                },
+                "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image)],
+                "volumes": volumes(job.name, spec, attempt),
+            }
+        ),
+    }
+
+
+def _container(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str) -> dict[str, Any]:
+    return _present(
+        {
+            "name": CONTAINER,
+            "image": image,
+            "imagePullPolicy": spec.pod.image_pull_policy,
+            "command": ["oarlock-trainer", "agent"],
+            "env": _environment(job, spec, attempt=attempt, rank=rank),
+            "envFrom": list(spec.pod.env_from),
+            "resources": _resources(spec),
+            "ports": [
+                {"name": "rendezvous", "containerPort": spec.pod.ports.rendezvous},
+                {"name": "status", "containerPort": spec.pod.ports.status},
+            ],
+            "volumeMounts": mounts(spec),
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "readinessProbe": {
+                "httpGet": {"path": "/healthz", "port": "status"},
+                "periodSeconds": 5,
+                "failureThreshold": 3,
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+                "readOnlyRootFilesystem": True,
+            },
+        }
+    )
+
+
+def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int) -> list[dict[str, Any]]:
+    known = gang_environment(
+        job=job.name,
+        namespace=job.namespace,
+        uid=job.uid,
+        attempt=attempt,
+        rank=rank,
+        nodes=spec.nodes,
+        gpus_per_node=spec.gpus_per_node,
+        port=spec.pod.ports.rendezvous,
+    )
+    known[Variable.OUTPUT_DIR] = output_directory(job, spec)
+    downward = {
+        Variable.POD: "metadata.name",
+        Variable.POD_UID: "metadata.uid",
+        Variable.NODE: "spec.nodeName",
+    }
+    return [
+        *({"name": str(name), "value": value} for name, value in known.items()),
+        *({"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in downward.items()),
+        *(variable.to_manifest() for variable in spec.pod.env),
+    ]
+
+
+def _resources(spec: TrainingJobSpec) -> dict[str, Any]:
+    asked = spec.pod.resources or {}
+    if spec.gpus_per_node == 0:
+        return asked
+    gpus = {spec.pod.gpu_resource: str(spec.gpus_per_node)}
+    return {
+        **asked,
+        "requests": {**asked.get("requests", {}), **gpus},
+        "limits": {**asked.get("limits", {}), **gpus},
+    }
+
+
+def _one_pod_per_node(job: Job, spec: TrainingJobSpec, attempt: int) -> dict[str, Any]:
+    """The user's affinity, and no two pods of an attempt on one node where GPUs alone would not ensure it."""
+    affinity = dict(spec.scheduling.affinity or {})
+    if spec.gpus_per_node >= GPUS_OF_A_WHOLE_NODE or spec.nodes == 1:
+        return affinity
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {Label.JOB_UID.value: job.uid, Label.ATTEMPT.value: str(attempt)}},
+    }
+    apart = dict(affinity.get("podAntiAffinity") or {})
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    apart[required] = [*(apart.get(required) or []), term]
+    return {**affinity, "podAntiAffinity": apart}
+
+
+def _unreachable_tolerations() -> list[dict[str, Any]]:
+    return [
+        {
+            "key": f"node.kubernetes.io/{state}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": UNREACHABLE_SECONDS,
+        }
+        for state in ("not-ready", "unreachable")
+    ]
+
+
+def _present(fields: dict[str, Any]) -> dict[str, Any]:
+    """Without what is absent or empty, so that a manifest holds only what is meant."""
+    return {key: value for key, value in fields.items() if value not in (None, {}, [])}

@@ -1,0 +1,36 @@
+"""The headless Service: it gives ranks their names, before they are ready, and of the current attempt only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oarlock_api.contract.environment import RENDEZVOUS_PORT
+from oarlock_api.contract.names import Label, service_name
+from oarlock_operator.manifests.ownership import job_labels, owner_reference
+from oarlock_operator.observation import Job
+
+
+def selector(job: Job, attempt: int) -> dict[str, str]:
+    """Pods of one attempt: a name never has an old and a new address at once."""
+    return {Label.JOB_UID.value: job.uid, Label.ATTEMPT.value: str(attempt)}
+
+
+def service(job: Job, attempt: int) -> dict[str, Any]:
+    """The Service of a job."""
+    port = job.spec.pod.ports.rendezvous if job.spec else RENDEZVOUS_PORT
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": service_name(job.name),
+            "namespace": job.namespace,
+            "labels": job_labels(job),
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector(job, attempt),
+            "ports": [{"name": "rendezvous", "port": port, "protocol": "TCP"}],
+        },
+    }

@@ -1,0 +1,45 @@
+"""Volumes of a pod: the output, job.json, shared memory, and the few writable places of a read-only root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oarlock_api.contract.environment import RUN_DIRECTORY
+from oarlock_api.contract.names import config_map_name
+from oarlock_api.output import Output
+from oarlock_api.spec import TrainingJobSpec
+
+OUTPUT, CONFIG, RUN, SHARED_MEMORY, TEMPORARY = "output", "oarlock-config", "oarlock-run", "shared-memory", "tmp"
+
+
+def volumes(job_name: str, spec: TrainingJobSpec, attempt: int) -> list[dict[str, Any]]:
+    """Volumes of the pod, the job's own last."""
+    shared_memory = {"medium": "Memory", "sizeLimit": spec.pod.shared_memory}
+    return [
+        {"name": OUTPUT, **_output_source(spec.output)},
+        {"name": CONFIG, "configMap": {"name": config_map_name(job_name, attempt)}},
+        {"name": RUN, "emptyDir": {}},
+        {"name": SHARED_MEMORY, "emptyDir": shared_memory},
+        {"name": TEMPORARY, "emptyDir": {}},
+        *(volume.to_manifest() for volume in spec.pod.volumes),
+    ]
+
+
+def mounts(spec: TrainingJobSpec) -> list[dict[str, Any]]:
+    """Mounts of the trainer's container, the job's own last."""
+    return [
+        {"name": OUTPUT, "mountPath": spec.output.mount_path},
+        {"name": CONFIG, "mountPath": "/etc/oarlock", "readOnly": True},
+        {"name": RUN, "mountPath": RUN_DIRECTORY},
+        {"name": SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - that is where NCCL and the loaders look
+        {"name": TEMPORARY, "mountPath": "/tmp"},  # noqa: S108
+        *(mount.to_manifest() for mount in spec.pod.volume_mounts),
+    ]
+
+
+def _output_source(output: Output) -> dict[str, Any]:
+    if output.nfs:
+        return {"nfs": {"server": output.nfs.server, "path": output.nfs.path}}
+    if output.persistent_volume_claim:
+        return {"persistentVolumeClaim": {"claimName": output.persistent_volume_claim.claim_name}}
+    raise ValueError("the job names no output")

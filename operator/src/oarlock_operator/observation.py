@@ -1,0 +1,120 @@
+"""What one pass sees: the job, its pods and its Service as they are now, in the few fields that decisions need.
+
+Plain frozen data. Built by `observe` from live reads, consumed by `decide`; tests write it by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from oarlock_api.contract.report import Report
+from oarlock_api.contract.status import PodStatus
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.status import TrainingJobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a pod's container, or the pod itself, ended.
+
+    `code` is None where no container ever told one (evicted, admission refused). `reason` is the kubelet's word.
+    """
+
+    code: int | None
+    reason: str = ""
+    message: str = ""
+    report: Report | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod of the job, of whatever attempt."""
+
+    name: str
+    uid: str
+    attempt: int
+    rank: int
+    node: str = ""
+    address: str = ""
+    scheduled: bool = False
+    started: bool = False
+    ready: bool = False
+    deleting: bool = False
+    gone: bool = False
+    ending: Ending | None = None
+    obstacle: str = ""
+    """What keeps it from starting, in the scheduler's or the kubelet's words."""
+
+    @property
+    def stopped(self) -> bool:
+        """Nothing of it runs any more."""
+        return self.gone or self.ending is not None
+
+    @property
+    def succeeded(self) -> bool:
+        """It ended as it should."""
+        return self.ending is not None and self.ending.code == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The TrainingJob. `spec` is None where it does not fit the models; `problem` then says why."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    spec: TrainingJobSpec | None
+    problem: str = ""
+    status: TrainingJobStatus = field(default_factory=TrainingJobStatus)
+    labels: dict[str, str] = field(default_factory=dict)
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSeen:
+    """A Service of the job's name. `attempt` is what its selector names, 0 for none."""
+
+    uid: str
+    ours: bool
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the operator's settings add to a job."""
+
+    trainer_image: str
+    progress_seconds: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One pass's view. `now` is the operator's wall clock in UTC, `waited` the seconds since the event behind this pass."""
+
+    now: datetime
+    job: Job
+    defaults: Defaults
+    pods: tuple[Pod, ...] = ()
+    service: ServiceSeen | None = None
+    progress: PodStatus | None = None
+    waited: float = 0.0
+
+    @property
+    def spec(self) -> TrainingJobSpec:
+        """The spec, for policies that run after the job was accepted."""
+        if self.job.spec is None:
+            raise ValueError("the job was not accepted")
+        return self.job.spec
+
+    def of_attempt(self, attempt: int) -> tuple[Pod, ...]:
+        """Pods of one attempt, by rank; one that is gone and came back under a new uid counts as the living one."""
+        chosen: dict[int, Pod] = {}
+        for pod in sorted((p for p in self.pods if p.attempt == attempt), key=lambda p: not p.gone):
+            chosen[pod.rank] = pod
+        return tuple(chosen[rank] for rank in sorted(chosen))
+
+    def of_other_attempts(self, attempt: int) -> tuple[Pod, ...]:
+        """Pods that should not be there any more."""
+        return tuple(pod for pod in self.pods if pod.attempt != attempt)

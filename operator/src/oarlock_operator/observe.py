@@ -1,0 +1,166 @@
+"""Observe: read a job, its pods and its Service live, and reduce them to what decisions need.
+
+Never from a cache: a watch tells when to look, not what is there. What a watch saw of a pod's end is added (`sightings`),
+because a deleted pod is gone half a second after its last words.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from oarlock_api.contract.names import API_VERSION, PLURAL, Label, service_name
+from oarlock_api.contract.wire import text
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.cluster import Cluster, Json, NotFound
+from oarlock_operator.faults.report import trusted_report
+from oarlock_operator.manifests.pod import CONTAINER
+from oarlock_operator.observation import Defaults, Ending, Job, Observation, Pod, ServiceSeen
+from oarlock_operator.progress import ProgressReader
+from oarlock_operator.sightings import Sightings
+
+OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
+"""Waiting reasons that are no obstacle."""
+
+
+def job_path(namespace: str, name: str) -> str:
+    """API path of a TrainingJob."""
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}"
+
+
+async def observe(
+    cluster: Cluster,
+    key: tuple[str, str],
+    *,
+    sightings: Sightings,
+    progress: ProgressReader,
+    defaults: Defaults,
+    now: datetime,
+    waited: float,
+) -> tuple[Observation, Json] | None:
+    """One pass's view and the raw job (for its resourceVersion), or None where the job is gone.
+
+    Raises ApiError.
+    """
+    namespace, name = key
+    try:
+        raw = await cluster.get(job_path(namespace, name))
+    except NotFound:
+        return None
+    job = read_job(raw)
+    pods = await cluster.list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB_UID.value}={job.uid}")
+    seen = {pod.uid: pod for pod in map(read_pod, pods)}
+    departed = tuple(read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)))
+    everything = (*seen.values(), *departed)
+    return Observation(
+        now=now,
+        job=job,
+        defaults=defaults,
+        pods=everything,
+        service=await _service(cluster, job),
+        progress=await progress.read(job, everything),
+        waited=waited,
+    ), raw
+
+
+def read_job(raw: Json) -> Job:
+    """The job's facts. A spec or status that does not fit the models is told, never raised."""
+    metadata = raw["metadata"]
+    spec, problem = None, ""
+    try:
+        spec = TrainingJobSpec.model_validate(raw.get("spec") or {})
+    except ValidationError as error:
+        problem = "; ".join(
+            f"spec.{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}"
+            for mistake in error.errors(include_url=False)[:8]
+        )
+    return Job(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=metadata.get("generation", 0),
+        spec=spec,
+        problem=problem,
+        status=TrainingJobStatus.model_validate(raw.get("status") or {}),
+        labels=metadata.get("labels") or {},
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def read_pod(raw: Json, *, gone: bool = False) -> Pod:
+    """A pod's facts. Labels are ours, so a pod without them is a mistake of somebody else's: attempt 0, rank 0."""
+    metadata, status = raw["metadata"], raw.get("status") or {}
+    labels = metadata.get("labels") or {}
+    attempt, rank = _whole(labels.get(Label.ATTEMPT)), _whole(labels.get(Label.RANK))
+    conditions = {item.get("type"): item for item in status.get("conditions") or []}
+    container: Json = next((c for c in status.get("containerStatuses") or [] if c.get("name") == CONTAINER), {})
+    state = container.get("state") or {}
+    return Pod(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        attempt=attempt,
+        rank=rank,
+        node=(raw.get("spec") or {}).get("nodeName") or "",
+        address=status.get("podIP") or "",
+        scheduled=conditions.get("PodScheduled", {}).get("status") == "True",
+        started="running" in state or "terminated" in state,
+        ready=conditions.get("Ready", {}).get("status") == "True",
+        deleting="deletionTimestamp" in metadata,
+        gone=gone,
+        ending=_ending(status, state, attempt=attempt, rank=rank, uid=metadata["uid"]),
+        obstacle=_obstacle(conditions, state),
+    )
+
+
+def _ending(status: Json, state: Json, *, attempt: int, rank: int, uid: str) -> Ending | None:
+    """How it ended. The container's state is in the API about a second before the pod's phase."""
+    if terminated := state.get("terminated"):
+        message = text(terminated.get("message"), 4096)
+        report = trusted_report(message, attempt=attempt, rank=rank, pod_uid=uid)
+        return Ending(
+            code=_whole(terminated.get("exitCode"), default=1),
+            reason=text(terminated.get("reason"), 64),
+            message="" if report else _last_lines(message),
+            report=report,
+        )
+    if status.get("phase") in ("Failed", "Succeeded"):
+        code = 0 if status["phase"] == "Succeeded" else None
+        return Ending(code=code, reason=text(status.get("reason"), 64), message=text(status.get("message"), 1024))
+    return None
+
+
+def _obstacle(conditions: dict[Any, Json], state: Json) -> str:
+    scheduling = conditions.get("PodScheduled", {})
+    if scheduling.get("status") == "False":
+        return text(scheduling.get("message"), 512)
+    waiting = state.get("waiting") or {}
+    reason = text(waiting.get("reason"), 64)
+    return "" if reason in OBSTACLES else f"{reason}: {text(waiting.get('message'), 512)}"
+
+
+async def _service(cluster: Cluster, job: Job) -> ServiceSeen | None:
+    try:
+        raw = await cluster.get(f"/api/v1/namespaces/{job.namespace}/services/{service_name(job.name)}")
+    except NotFound:
+        return None
+    metadata = raw["metadata"]
+    return ServiceSeen(
+        uid=metadata["uid"],
+        ours=any(owner.get("uid") == job.uid for owner in metadata.get("ownerReferences") or []),
+        attempt=_whole((raw["spec"].get("selector") or {}).get(Label.ATTEMPT)),
+    )
+
+
+def _whole(value: object, default: int = 0) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        return default
+
+
+def _last_lines(message: str, limit: int = 600) -> str:
+    """The end of a log, where the error stands."""
+    return message[-limit:].strip()

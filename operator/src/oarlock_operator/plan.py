@@ -1,0 +1,80 @@
+"""What one pass wants: a status, actions, Events, and when to look again.
+
+The status is written first, so that intent stands in the API before anything is done; then the Events that tell of it;
+then the actions, in their order. Each action can be repeated, and names the very object (uid) that it is about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from oarlock_api.status import TrainingJobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class CreateService:
+    """Create the headless Service, selecting one attempt."""
+
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectAttempt:
+    """Point the Service at another attempt."""
+
+    name: str
+    uid: str
+    selector: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConfig:
+    """Create the immutable ConfigMap of an attempt."""
+
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePods:
+    """Create pods, in parallel."""
+
+    manifests: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePods:
+    """Delete pods, in parallel, each by name and uid. No grace period named: the pod's own."""
+
+    pods: tuple[tuple[str, str], ...]
+    grace_seconds: int | None = None
+
+
+Action = CreateService | SelectAttempt | CreateConfig | CreatePods | DeletePods
+
+
+class EventType(StrEnum):
+    """Kubernetes' two kinds of Events."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of `kubectl describe`."""
+
+    type: EventType
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome of `decide`. `status` None: nothing to write. `again_seconds` None: only an event or the resync."""
+
+    status: TrainingJobStatus | None = None
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    again_seconds: float | None = None

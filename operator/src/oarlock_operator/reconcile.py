@@ -1,0 +1,97 @@
+"""Reconcile: observe -> decide -> write the status -> tell -> execute. One job, one pass.
+
+The status goes first and is preconditioned by the version that was observed: if anybody else wrote meanwhile, nothing is
+done and the next pass looks again. So every action's intent stands in the API before the action, and killing this process
+between any two lines leads to the same end (docs/decisions/0001).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from oarlock_api.status import Phase, TrainingJobStatus
+from oarlock_operator import metrics
+from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.decide import decide
+from oarlock_operator.events import post_events
+from oarlock_operator.execute import execute
+from oarlock_operator.observation import Defaults
+from oarlock_operator.observe import job_path, observe
+from oarlock_operator.progress import ProgressReader
+from oarlock_operator.sightings import Sightings
+
+log = structlog.get_logger(__name__)
+
+Key = tuple[str, str]
+"""Namespace and name of a TrainingJob."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciler:
+    """What a pass needs. `clock` is the wall clock in UTC."""
+
+    cluster: Cluster
+    sightings: Sightings
+    progress: ProgressReader
+    defaults: Defaults
+    parallel: int
+    instance: str
+    clock: Callable[[], datetime]
+
+    async def reconcile(self, key: Key, *, waited: float) -> float | None:
+        """One pass over one job. Returns the seconds until the next look, None for an event or the resync.
+
+        Raises ApiError; a Conflict means that somebody else wrote, look again.
+        """
+        started = time.monotonic()
+        seen = await observe(
+            self.cluster,
+            key,
+            sightings=self.sightings,
+            progress=self.progress,
+            defaults=self.defaults,
+            now=self.clock(),
+            waited=waited,
+        )
+        if seen is None:
+            return None
+        o, raw = seen
+        with structlog.contextvars.bound_contextvars(
+            namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
+        ):
+            plan = decide(o)
+            if plan.status is not None:
+                await self._write_status(raw, plan.status)
+                _count(o.job.status, plan.status)
+            await post_events(self.cluster, o.job, plan.events, now=o.now, instance=self.instance)
+            await execute(self.cluster, o.job.namespace, plan.actions, parallel=self.parallel)
+        if o.job.status.completion_time is not None:
+            self.sightings.forget(o.job.uid)
+        metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
+        return plan.again_seconds
+
+    async def _write_status(self, raw: Json, status: TrainingJobStatus) -> None:
+        """Replace the status of the very version that was observed."""
+        metadata = raw["metadata"]
+        body = {**raw, "status": status.to_manifest()}
+        await self.cluster.replace(f"{job_path(metadata['namespace'], metadata['name'])}/status", body)
+
+
+def _count(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
+    """Metrics of what this write made true: counted after it, so that a pass that failed counts nothing."""
+    for budget in ("application", "infrastructure", "voluntary"):
+        if after.attempt > before.attempt > 0 and getattr(after.restarts, budget) != getattr(before.restarts, budget):
+            metrics.RESTARTS.labels(budget=budget).inc()
+    if after.completion_time is not None and before.completion_time is None:
+        reason = after.reason if after.phase == Phase.FAILED else "Succeeded"
+        metrics.FINISHED.labels(phase=after.phase, reason=reason or "").inc()
+    if before.recovery.stage is not None and after.recovery.stage is None and after.restart_count:
+        stages = next((a.stage_milliseconds for a in after.attempts if a.number == after.attempt), None)
+        for stage, milliseconds in (stages.model_dump() if stages else {}).items():
+            if milliseconds is not None:
+                metrics.RECOVERY_SECONDS.labels(stage=stage).observe(milliseconds / 1000)

@@ -1,0 +1,66 @@
+"""Resync: every job is looked at now and then, whatever the watches saw or missed. Also the process's pulse."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from oarlock_api.contract.names import API_VERSION, PLURAL
+from oarlock_operator import metrics
+from oarlock_operator.cluster import ApiError, Cluster
+from oarlock_operator.workqueue import WorkQueue
+
+log = structlog.get_logger(__name__)
+
+Key = tuple[str, str]
+
+
+class Resync:
+    """Lists all jobs every `interval` seconds (with jitter) and enqueues them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespaces: Sequence[str],
+        queue: WorkQueue[Key],
+        *,
+        interval: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._cluster = cluster
+        self._namespaces = namespaces
+        self._queue = queue
+        self._interval = interval
+        self._clock = clock
+        self._last: float | None = None
+
+    async def run(self) -> None:
+        """Resync until cancelled. A list that fails is tried again soon."""
+        while True:
+            try:
+                for key in await self._keys():
+                    self._queue.add(key)
+            except ApiError as error:
+                log.warning("resync failed", error=str(error))
+                await asyncio.sleep(min(5.0, self._interval))
+                continue
+            self._last = self._clock()
+            metrics.LAST_RESYNC.set_to_current_time()
+            await asyncio.sleep(self._interval * random.uniform(0.8, 1.0))  # noqa: S311 - spreads load, guards nothing
+
+    def health(self) -> str | None:
+        """What is wrong, or None: before the first resync (not leading yet) nothing is."""
+        if self._last is None or self._clock() - self._last < 2 * self._interval + 30:
+            return None
+        return f"no resync finished for {self._clock() - self._last:.0f} s"
+
+    async def _keys(self) -> list[Key]:
+        paths = [f"/apis/{API_VERSION}/namespaces/{name}/{PLURAL}" for name in self._namespaces]
+        found = []
+        for path in paths or [f"/apis/{API_VERSION}/{PLURAL}"]:
+            items = await self._cluster.list(path)
+            found += [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items]
+        return found

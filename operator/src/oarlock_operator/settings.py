@@ -1,0 +1,65 @@
+"""Settings of the operator process: flags and OARLOCK_OPERATOR_* variables, read once at start and frozen.
+
+Flags, environment and --help come from these fields, so that they cannot disagree. A setting exists only if somebody
+needs to change it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+DEFAULT_TRAINER_IMAGE = "oarlock/trainer:0.1.0"
+
+
+class Settings(BaseSettings):
+    """The operator's settings."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="OARLOCK_OPERATOR_",
+        cli_prog_name="oarlock-operator",
+        cli_kebab_case=True,
+        cli_hide_none_type=True,
+        cli_avoid_json=True,
+        env_parse_none_str="",
+        frozen=True,
+        extra="ignore",
+    )
+
+    kubeconfig: Path | None = Field(
+        default=None,
+        description="kubeconfig file, for running outside the cluster; default: the pod's own service account, "
+        "else KUBECONFIG or ~/.kube/config",
+    )
+    namespaces: list[str] = Field(
+        default=[], description="namespaces to work in; none named: all, which needs a ClusterRole"
+    )
+    trainer_image: str = Field(
+        default=DEFAULT_TRAINER_IMAGE, description="image of pods whose job names none in spec.pod.image"
+    )
+    host: str = Field(default="0.0.0.0", description="address that /healthz, /readyz and /metrics listen on")  # noqa: S104 - the kubelet and Prometheus come from other hosts
+    port: int = Field(default=8080, ge=0, le=65535, description="port of /healthz, /readyz and /metrics; 0: any free")
+    workers: int = Field(default=8, ge=1, le=128, description="jobs reconciled at the same time")
+    parallel_requests: int = Field(default=16, ge=1, le=256, description="pods created or deleted at the same time")
+    resync_seconds: float = Field(
+        default=300, ge=1, description="every job is looked at this often, whatever the watches saw"
+    )
+    progress_seconds: float = Field(
+        default=10, ge=0.5, description="how often rank 0's /status is read and the job's progress written"
+    )
+    pod_access: Literal["auto", "direct", "proxy"] = Field(
+        default="auto",
+        description="how /status is reached: direct by pod address, proxy through the API server, "
+        "auto: direct inside the cluster, proxy outside",
+    )
+    leader_election: bool = Field(default=True, description="hold a Lease while working")
+    lease_namespace: str = Field(
+        default="", description="namespace of the Lease; default: the operator's own, outside a cluster `default`"
+    )
+    lease_name: str = Field(default="oarlock-operator", description="name of the Lease")
+    lease_seconds: float = Field(default=15, ge=2, description="a leader silent for this long is replaced")
+    log_format: str = Field(default="json", pattern="^(json|console)$", description="json or console")
+    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$", description="least level shown")

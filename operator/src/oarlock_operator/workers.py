@@ -1,0 +1,44 @@
+"""A worker: takes keys from the queue and reconciles them, for ever. An error never ends it, and never loses a key."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+
+from oarlock_operator import metrics
+from oarlock_operator.cluster import ApiError, Conflict
+from oarlock_operator.reconcile import Key, Reconciler
+from oarlock_operator.workqueue import WorkQueue
+
+log = structlog.get_logger(__name__)
+
+
+async def work(queue: WorkQueue[Key], reconciler: Reconciler) -> None:
+    """Work until cancelled."""
+    while True:
+        key, noticed = await queue.get()
+        metrics.QUEUE_DEPTH.set(len(queue))
+        try:
+            again = await reconciler.reconcile(key, waited=time.monotonic() - noticed)
+        except Conflict as error:
+            # Somebody wrote in between; looking again is all it takes. Delayed, because a lasting conflict must not spin.
+            metrics.RECONCILES.labels(result="conflict").inc()
+            log.info("conflict, looking again", namespace=key[0], job=key[1], error=str(error))
+            queue.retry(key)
+        except ApiError as error:
+            metrics.RECONCILES.labels(result="error").inc()
+            delay = queue.retry(key)
+            log.warning("pass failed", namespace=key[0], job=key[1], error=str(error), again_seconds=round(delay, 1))
+        except Exception:
+            # A bug of ours in one job must not stop the others; it is loud and is retried ever more slowly.
+            metrics.RECONCILES.labels(result="bug").inc()
+            log.exception("pass failed unexpectedly", namespace=key[0], job=key[1])
+            queue.retry(key)
+        else:
+            metrics.RECONCILES.labels(result="ok").inc()
+            queue.forget(key)
+            if again is not None:
+                queue.add_after(key, again)
+        finally:
+            queue.done(key)

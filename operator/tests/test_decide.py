@@ -1,0 +1,347 @@
+"""Decisions, one promise a test: what the operator does in each life of a gang."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from worlds import World, job, spec
+
+from oarlock_operator.decide import decide
+from oarlock_operator.observation import Job, ServiceSeen
+from oarlock_operator.plan import CreatePods, DeletePods
+
+
+def condition(world: World, kind: str) -> tuple[str, str]:
+    found = next(c for c in world.job.status.conditions if c.type == kind)
+    return found.status.value, found.reason
+
+
+def test_a_new_job_gets_a_service_a_config_and_one_pod_per_node() -> None:
+    world = World()
+    world.settle()
+    assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
+    assert world.service == ServiceSeen("service-1", ours=True, attempt=1)
+    assert world.configs == {1}
+    assert world.job.status.phase == "Starting"
+
+
+def test_the_first_write_is_the_status_so_that_intent_precedes_action() -> None:
+    world = World()
+    world.one_pass()
+    assert world.log[0].startswith("status attempt=1")
+    assert world.log[1:] == ["service", "config", "pod flux-1-0", "pod flux-1-1"]
+
+
+def test_all_conditions_are_present_from_the_first_write() -> None:
+    world = World()
+    world.one_pass()
+    kinds = {c.type for c in world.job.status.conditions}
+    assert kinds == {
+        "Accepted",
+        "Suspended",
+        "StorageReady",
+        "Scheduled",
+        "Running",
+        "Recovering",
+        "Degraded",
+        "Succeeded",
+        "Failed",
+        "Finished",
+    }
+
+
+def test_training_is_running_with_its_figures_in_status() -> None:
+    world = World()
+    world.running(step=20, saved=10)
+    status = world.job.status
+    assert status.phase == "Running"
+    assert status.summary.nodes == "2/2"
+    assert status.summary.step == "20/100"
+    assert status.progress is not None
+    assert status.progress.eta_seconds == 40
+    assert status.latest_checkpoint is not None
+    assert status.latest_checkpoint.relative_path == "flux/checkpoints/step-10-a1"
+    assert status.attempts[0].stage_milliseconds.first_step == 4000
+
+
+def test_all_ranks_at_zero_is_success_with_the_models_path() -> None:
+    world = World()
+    world.running()
+    world.end(0, 0)
+    world.settle()
+    assert world.job.status.phase == "Running", "one rank alone ends nothing"
+    world.end(1, 0)
+    world.settle()
+    status = world.job.status
+    assert (status.phase, status.succeeded, status.failed) == ("Succeeded", 1, 0)
+    assert status.completion_time is not None
+    assert status.output is not None
+    assert status.output.model == "/output/flux/model"
+    assert condition(world, "Finished") == ("True", "AllRanksSucceeded")
+
+
+def test_a_crashed_rank_restarts_the_gang_under_a_new_attempt() -> None:
+    world = World()
+    world.running(step=20, saved=10)
+    world.end(1, 1)
+    world.one_pass()
+    assert world.job.status.attempt == 2, "the next attempt is written down"
+    assert world.pods["flux-1-0"].deleting, "what still runs is deleted"
+    assert "flux-1-1" in world.pods, "what ended keeps its evidence until the blame is written"
+    assert not any(pod.attempt == 2 for pod in world.pods.values()), "nothing new while the old gang runs"
+    world.kubelets()
+    world.settle()
+    assert sorted(world.pods) == ["flux-2-0", "flux-2-1"]
+    assert world.service is not None
+    assert world.service.attempt == 2
+    status = world.job.status
+    assert status.phase == "Recovering"
+    assert status.restarts.application == 1
+    assert status.attempts[1].reason == "ApplicationError"
+    assert status.last_fault is not None
+    assert status.last_fault.rank == 1
+
+
+def test_after_a_restart_the_lost_steps_and_the_stages_are_told() -> None:
+    world = World()
+    world.running(step=20, saved=10)
+    world.end(1, 1)
+    world.one_pass()
+    world.kubelets()
+    world.running(step=11, resumed=10)
+    record = world.job.status.attempts[1]
+    assert (record.resumed_from_step, record.lost_steps) == (10, 10)
+    stages = record.stage_milliseconds
+    assert None not in (stages.detect, stages.decide, stages.drain, stages.schedule, stages.start, stages.first_step)
+    assert world.job.status.phase == "Running"
+
+
+def test_peers_that_lost_a_peer_are_victims_and_never_the_cause() -> None:
+    world = World()
+    world.running()
+    world.end(0, 82)
+    world.now += timedelta(milliseconds=200)
+    world.end(1, 1)
+    world.one_pass()
+    fault = world.job.status.last_fault
+    assert fault is not None
+    assert (fault.rank, fault.fault_class, fault.victims) == (1, "Application", 1)
+
+
+def test_a_victim_alone_waits_a_moment_for_the_cause_and_then_restarts() -> None:
+    world = World()
+    world.running()
+    world.end(0, 82)
+    world.one_pass()
+    assert world.job.status.attempt == 1
+    world.now += timedelta(seconds=2)
+    world.one_pass()
+    assert world.job.status.attempt == 2
+    assert world.job.status.restarts.infrastructure == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(85, "ConfigurationError"), (88, "OutputInUse")], ids=["configuration", "fenced"]
+)
+def test_what_no_restart_can_mend_fails_at_once_with_its_reason(code: int, reason: str) -> None:
+    world = World()
+    world.running()
+    world.end(0, code)
+    world.one_pass()
+    assert world.job.status.attempt == 1
+    assert world.job.status.completion_time is None, "not before its pods have stopped"
+    world.kubelets()
+    world.settle()
+    status = world.job.status
+    assert (status.phase, status.reason, status.failed) == ("Failed", reason, 1)
+    assert "rank 1 raised ValueError" in (status.message or "")
+    assert status.restarts.application == 0
+
+
+def test_the_configuration_error_outranks_a_crash_of_another_rank() -> None:
+    world = World()
+    world.running()
+    world.end(0, 1)
+    world.now += timedelta(milliseconds=10)
+    world.end(1, 85)
+    world.settle()
+    assert world.job.status.reason == "ConfigurationError"
+
+
+def crash(world: World, code: int = 1) -> None:
+    world.running()
+    world.end(0, code)
+    world.settle()
+    world.kubelets()
+    world.now += timedelta(seconds=400)
+    world.settle()
+
+
+@pytest.mark.parametrize(
+    ("code", "field", "reason"),
+    [
+        (1, "maxApplicationRestarts", "ApplicationRestartsExhausted"),
+        (137, "maxApplicationRestarts", "ApplicationRestartsExhausted"),
+        (81, "maxInfrastructureRestarts", "InfrastructureRestartsExhausted"),
+    ],
+)
+def test_a_budget_bounds_restarts_and_is_charged_per_attempt(code: int, field: str, reason: str) -> None:
+    world = World(job=job(spec=spec(recovery={field: 2})))
+    for _ in range(3):
+        assert world.job.status.completion_time is None
+        crash(world, code)
+    status = world.job.status
+    assert (status.phase, status.reason, status.attempt) == ("Failed", reason, 3)
+    assert field in (status.message or "")
+
+
+def test_a_newer_checkpoint_renews_the_budget() -> None:
+    world = World(job=job(spec=spec(recovery={"maxApplicationRestarts": 1})))
+    for attempt in range(1, 5):
+        world.running(step=attempt * 20, resumed=(attempt - 1) * 10, saved=attempt * 10)
+        world.end(0, 1)
+        world.settle()
+        world.kubelets()
+        world.settle()
+    assert world.job.status.attempt == 5
+
+
+def test_the_first_restart_is_free_of_backoff_and_the_next_ones_wait_longer() -> None:
+    world = World()
+    waits = []
+    for _ in range(3):
+        world.running()
+        world.end(0, 1)
+        world.one_pass()
+        not_before = world.job.status.recovery.not_before_time
+        waits.append((not_before - world.now).total_seconds() if not_before else 0.0)
+        world.kubelets()
+        world.now += timedelta(seconds=60)
+    assert waits[0] == 0.0
+    assert 5 <= waits[1] <= 10
+    assert 10 <= waits[2] <= 20
+
+
+def test_nothing_is_created_before_the_backoff_is_over() -> None:
+    world = World()
+    crash(world)
+    world.running()
+    world.end(0, 1)
+    world.one_pass()
+    world.kubelets()
+    plan = world.one_pass()
+    assert not any(isinstance(action, CreatePods) for action in plan.actions)
+    assert plan.again_seconds is not None
+
+
+def test_a_pod_that_disappears_restarts_the_gang() -> None:
+    world = World()
+    world.running()
+    del world.pods["flux-1-1"]
+    world.one_pass()
+    status = world.job.status
+    assert status.attempt == 2
+    assert status.restarts.infrastructure == 1
+    assert status.attempts[1].reason == "PodDisappeared"
+
+
+def test_a_pod_that_somebody_else_deletes_restarts_the_gang_before_it_is_gone() -> None:
+    world = World()
+    world.running()
+    world.pods["flux-1-1"] = replace(world.pods["flux-1-1"], deleting=True)
+    world.one_pass()
+    assert world.job.status.attempt == 2
+
+
+def test_a_pod_that_is_not_there_yet_is_created_and_is_no_fault() -> None:
+    world = World()
+    world.one_pass()
+    del world.pods["flux-1-1"]
+    world.settle()
+    assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
+    assert world.job.status.attempt == 1
+
+
+def test_a_pod_that_never_stops_does_not_block_recovery_for_ever() -> None:
+    world = World()
+    world.running()
+    world.end(1, 81)
+    world.one_pass()
+    stuck = replace(world.pods["flux-1-0"], deleting=True)
+    world.now += timedelta(seconds=36)
+    plan = decide(world.observe())
+    assert any(isinstance(action, CreatePods) for action in plan.actions)
+    assert any(event.reason == "PodNotStopping" and stuck.name in event.message for event in plan.events)
+
+
+def test_pods_of_a_status_that_was_lost_are_stopped_and_their_number_is_not_used_again() -> None:
+    world = World()
+    world.running()
+    world.job = job()
+    world.service = ServiceSeen("service-1", ours=True, attempt=1)
+    plan = world.one_pass()
+    assert world.job.status.attempt == 0
+    assert isinstance(plan.actions[0], DeletePods)
+    world.kubelets()
+    world.highest = 0
+    world.settle()
+    assert all(pod.attempt >= 1 for pod in world.pods.values())
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        (job(spec=None, problem="spec.nodes: too many"), "InvalidSpec"),
+        (job(spec=spec(training=None, custom={"command": ["x"]}, pod={"image": "i"})), "NotImplemented"),
+    ],
+    ids=["invalid", "not implemented"],
+)
+def test_a_job_that_cannot_work_fails_at_once_and_says_why(broken: Job, reason: str) -> None:
+    world = World(job=broken)
+    world.settle()
+    status = world.job.status
+    assert (status.phase, status.reason) == ("Failed", reason)
+    assert not world.pods
+    assert condition(world, "Accepted") == ("False", reason)
+    assert status.completion_time is not None
+
+
+def test_a_service_of_somebody_else_is_never_taken() -> None:
+    world = World(service=ServiceSeen("other", ours=False, attempt=0))
+    world.settle()
+    assert world.job.status.reason == "NameTaken"
+    assert world.service == ServiceSeen("other", ours=False, attempt=0)
+
+
+def test_a_job_of_another_controller_is_left_alone() -> None:
+    world = World(job=job(spec=spec(managedBy="kueue.x-k8s.io/multikueue")))
+    world.settle()
+    assert world.writes == 0
+
+
+def test_a_finished_job_is_left_alone() -> None:
+    world = World()
+    crash(world, 85)
+    writes = world.writes
+    world.settle()
+    assert world.writes == writes
+
+
+def test_progress_is_written_no_oftener_than_the_setting_says() -> None:
+    world = World()
+    world.running(step=5)
+    world.step(6)
+    world.now += timedelta(seconds=1)
+    assert decide(world.observe()).status is None
+    world.now += timedelta(seconds=10)
+    assert decide(world.observe()).status is not None
+
+
+def test_the_same_observation_gives_the_same_plan() -> None:
+    world = World()
+    crash(world)
+    world.running()
+    world.end(0, 1)
+    assert decide(world.observe()) == decide(world.observe())

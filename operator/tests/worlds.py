@@ -1,0 +1,219 @@
+"""Jobs, pods and a tiny world for tests of decisions: what the API server and the kubelets would do, in memory and exact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from oarlock_api.contract.names import pod_name
+from oarlock_api.contract.report import Report
+from oarlock_api.contract.status import CheckpointStatus, PodStatus
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.decide import decide
+from oarlock_operator.observation import Defaults, Ending, Job, Observation, Pod, ServiceSeen
+from oarlock_operator.plan import Action, CreateConfig, CreatePods, CreateService, DeletePods, Plan, SelectAttempt
+
+START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+def spec(**changes: object) -> TrainingJobSpec:
+    """A small job that is accepted."""
+    raw: dict[str, object] = {
+        "nodes": 2,
+        "gpusPerNode": 2,
+        "output": {"persistentVolumeClaim": {"claimName": "out"}},
+        "training": {
+            "model": {"family": "Flux1", "path": "/output/models/tiny"},
+            "steps": 100,
+            "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
+        },
+    }
+    return TrainingJobSpec.model_validate({**raw, **changes})
+
+
+def job(**changes: object) -> Job:
+    """The job named flux."""
+    fields: dict[str, object] = {
+        "namespace": "default",
+        "name": "flux",
+        "uid": "uid-1",
+        "generation": 1,
+        "spec": spec(),
+    }
+    return Job(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def report(pod: Pod, *, code: int, at: datetime, summary: str = "rank 1 raised ValueError") -> Report:
+    """A report as the agent of `pod` would leave it."""
+    return Report(
+        attempt=pod.attempt,
+        rank=pod.rank,
+        pod_uid=pod.uid,
+        failure_class="",
+        code=code,
+        detected_at=at.isoformat(),
+        summary=summary,
+    )
+
+
+class Killed(Exception):  # noqa: N818
+    """The operator died between two of its writes."""
+
+
+@dataclass
+class World:
+    """One job and its objects. `writes` counts the operator's writes; at `kill_at` it dies right after one."""
+
+    job: Job = field(default_factory=job)
+    now: datetime = START
+    pods: dict[str, Pod] = field(default_factory=dict)
+    service: ServiceSeen | None = None
+    configs: set[int] = field(default_factory=set)
+    progress: PodStatus | None = None
+    writes: int = 0
+    kill_at: int | None = None
+    log: list[str] = field(default_factory=list)
+    highest: int = 0
+
+    def observe(self) -> Observation:
+        """What a pass would see now."""
+        return Observation(
+            now=self.now,
+            job=self.job,
+            defaults=Defaults(trainer_image="trainer:test"),
+            pods=tuple(self.pods.values()),
+            service=self.service,
+            progress=self.progress,
+        )
+
+    def one_pass(self) -> Plan:
+        """Decide once and carry it out, with every invariant checked after every write."""
+        plan = decide(self.observe())
+        if plan.status is not None:
+            self.write_status(plan.status)
+        for action in plan.actions:
+            self.apply(action)
+        return plan
+
+    def settle(self, *, passes: int = 30) -> None:
+        """Passes until nothing changes any more."""
+        for _ in range(passes):
+            before = (self.job.status, dict(self.pods), self.service)
+            self.one_pass()
+            self.now += timedelta(milliseconds=10)
+            if (self.job.status, self.pods, self.service) == before:
+                return
+
+    def write_status(self, status: TrainingJobStatus) -> None:
+        """The status subresource: what is written must survive a round trip through JSON."""
+        assert status.attempt >= self.job.status.attempt, "an attempt number fell"
+        assert self.job.status.completion_time is None, "a finished job was changed"
+        if status.completion_time is not None:
+            assert all(pod.stopped for pod in self.pods.values()), "a terminal phase with running pods"
+        self.job = replace(self.job, status=TrainingJobStatus.model_validate(status.to_manifest()))
+        self.wrote(f"status attempt={status.attempt} phase={status.phase} stage={status.recovery.stage}")
+
+    def apply(self, action: Action) -> None:
+        """What the API server does."""
+        match action:
+            case CreateService(manifest):
+                attempt = int(manifest["spec"]["selector"]["oarlock.dev/attempt"])
+                self.service = self.service or ServiceSeen("service-1", ours=True, attempt=attempt)
+                self.wrote("service")
+            case SelectAttempt(selector=selector):
+                self.service = ServiceSeen("service-1", ours=True, attempt=int(selector["oarlock.dev/attempt"]))
+                self.wrote("service selector")
+            case CreateConfig(manifest):
+                self.configs.add(int(manifest["metadata"]["labels"]["oarlock.dev/attempt"]))
+                self.wrote("config")
+            case CreatePods(manifests):
+                for manifest in manifests:
+                    self.create_pod(manifest)
+            case DeletePods(pods):
+                for name, uid in pods:
+                    self.delete_pod(name, uid)
+
+    def create_pod(self, manifest: dict[str, object]) -> None:
+        """A pod appears; nothing of another attempt may still run."""
+        metadata = manifest["metadata"]
+        assert isinstance(metadata, dict)
+        name = metadata["name"]
+        attempt = int(metadata["labels"]["oarlock.dev/attempt"])
+        rank = int(metadata["labels"]["oarlock.dev/rank"])
+        assert attempt == self.job.status.attempt, "a pod was created before its attempt was written down"
+        assert attempt in self.configs, "a pod was created before its job.json"
+        running = [pod.name for pod in self.pods.values() if pod.attempt != attempt and not pod.stopped]
+        assert not running, f"two live gangs: {running} beside {name}"
+        if name not in self.pods:
+            self.pods[name] = Pod(name=name, uid=f"{name}-{self.writes}", attempt=attempt, rank=rank)
+            self.highest = max(self.highest, attempt)
+        self.wrote(f"pod {name}")
+
+    def delete_pod(self, name: str, uid: str) -> None:
+        """A delete with a uid: what has ended goes at once, what runs is told to."""
+        pod = self.pods.get(name)
+        if pod is not None and pod.uid == uid:
+            if pod.stopped or not pod.started:
+                del self.pods[name]
+            else:
+                self.pods[name] = replace(pod, deleting=True)
+        self.wrote(f"delete {name}")
+
+    def wrote(self, what: str) -> None:
+        """Count a write, and die after it if told to."""
+        self.writes += 1
+        self.log.append(what)
+        if self.kill_at == self.writes:
+            raise Killed(what)
+
+    def start_all(self) -> None:
+        """Scheduler and kubelets bring up all pods of the current attempt."""
+        for name, pod in self.pods.items():
+            if pod.attempt == self.job.status.attempt and not pod.stopped:
+                self.pods[name] = replace(
+                    pod, node=f"node-{pod.rank}", address="10.0.0.1", scheduled=True, started=True, ready=True
+                )
+
+    def kubelets(self) -> None:
+        """Pods that are being deleted stop and go."""
+        self.pods = {name: pod for name, pod in self.pods.items() if not pod.deleting}
+
+    def end(self, rank: int, code: int, *, attempt: int | None = None, with_report: bool = True) -> None:
+        """The container of a rank ends."""
+        name = pod_name("flux", attempt or self.job.status.attempt, rank)
+        pod = self.pods[name]
+        said = report(pod, code=code, at=self.now) if with_report and code else None
+        self.pods[name] = replace(pod, started=True, ready=False, ending=Ending(code, report=said))
+
+    def step(self, step: int, *, resumed: int = 0, saved: int | None = None) -> None:
+        """Rank 0's agent reports."""
+        first = next(p for p in self.pods.values() if p.attempt == self.job.status.attempt and p.rank == 0)
+        self.progress = PodStatus(
+            job_uid=self.job.uid,
+            pod_uid=first.uid,
+            attempt=first.attempt,
+            rank=0,
+            phase="Training",
+            heartbeat_at=self.now.isoformat(),
+            started_at=self.now.isoformat(),
+            first_step_at=(self.now + timedelta(seconds=4)).isoformat(),
+            resumed_from_step=resumed,
+            step=step,
+            total_steps=100,
+            loss=1.5,
+            seconds_per_step=0.5,
+            checkpoint=CheckpointStatus(saved, f"/output/flux/checkpoints/step-{saved}-a1", self.now.isoformat())
+            if saved is not None
+            else None,
+        )
+
+    def running(self, step: int = 1, **progress: int) -> None:
+        """From wherever it is to training."""
+        self.settle()
+        self.start_all()
+        self.settle()
+        self.step(step, **progress)
+        self.now += timedelta(seconds=11)
+        self.settle()
+        self.progress = None
