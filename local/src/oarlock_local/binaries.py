@@ -50,7 +50,7 @@ def control_plane_parts() -> tuple[Part, ...]:
 
 
 def node_parts(*, seccomp: bool) -> tuple[Part, ...]:
-    """What a cluster with nodes needs; without libseccomp, runc gets a program before it that drops the profiles."""
+    """What a cluster with nodes needs; without libseccomp, runc can enforce no profiles, and is told to drop them."""
     containerd = tuple(
         Part(
             binary=name,
@@ -65,13 +65,12 @@ def node_parts(*, seccomp: bool) -> tuple[Part, ...]:
     return (
         KUBERNETES,
         *containerd,
-        *(
-            (Part(binary="runc", module="runc", package=runc, tags=("seccomp",), cgo=True),)
-            if seccomp
-            else (
-                Part(binary="runc-plain", module="runc", package=runc, cgo=True),
-                Part(binary="runc", module="node", package="./runc-without-seccomp"),
-            )
+        Part(binary="runc-plain", module="runc", package=runc, tags=("seccomp",) if seccomp else (), cgo=True),
+        Part(
+            binary="runc",
+            module="node",
+            package="./runc",
+            link_flags=f"-X main.dropSeccomp={'false' if seccomp else 'true'}",
         ),
         *(
             Part(binary=package.rpartition("/")[2], module="cni", package=f"{_CNI}/{package}")

@@ -6,6 +6,7 @@ when it is complete, so an interrupted build leaves nothing that looks finished.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -52,11 +53,11 @@ def binaries(*, nodes: bool, environ: Mapping[str, str] = os.environ, out: TextI
 
 def enforces_seccomp(folder: Path) -> bool:
     """Whether the runc in that folder is one that applies seccomp profiles."""
-    return not (folder / "runc-plain").exists()
+    output = subprocess.run([folder / "runc-plain", "features"], check=True, capture_output=True).stdout
+    return bool((json.loads(output)["linux"].get("seccomp") or {}).get("enabled"))
 
 
 def _ready_made(folder: Path, *, nodes: bool) -> Path:
-    # Whether the runc there is built with libseccomp is its maker's business: one binary named runc must be there.
     parts = node_parts(seccomp=True) if nodes else control_plane_parts()
     if missing := _missing(folder, parts):
         gaps = {name for part in missing for name in (part.binary, *part.names) if not (folder / name).exists()}

@@ -50,8 +50,8 @@ class ClusterFolder:
 
     @property
     def lock(self) -> Path:
-        """A file that the cluster's processes keep locked: locked means alive."""
-        return self.root / "alive.lock"
+        """A file that the cluster's processes keep locked: locked means alive. It stands beside the folder."""
+        return self.root.with_name(f"{self.name}.lock")
 
     @property
     def supervisor(self) -> Path:

@@ -1,0 +1,81 @@
+"""Starting processes that cannot outlive us, and finding them again.
+
+Nothing here uses threads: a parent-death signal is tied to the thread that started the child.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when its parent dies; for `preexec_fn`."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def start_logged(
+    command: Sequence[str], log: Path, *, stdin: int | None = None, environ: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a process that writes to a log file and dies with us; `environ` adds to our own environment."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL if stdin is None else stdin,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, **(environ or {})},
+            # Safe: single-threaded, and prctl allocates nothing.
+            preexec_fn=die_with_parent,  # noqa: PLW1509
+        )
+
+
+def children(parent: int) -> list[int]:
+    """The direct children of a process, in our process namespace."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # The name in parentheses may hold anything; the fields after the last one are plain.
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(path.parent.name))
+    return sorted(found)
+
+
+def program_of(pid: int) -> str:
+    """The base name under which a process was started; empty where it is gone."""
+    try:
+        return Path(Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()).name
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def start_time(pid: int) -> int | None:
+    """When a process was started, in ticks since boot: with the id, it tells processes apart for good."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def remember(pid: int, path: Path) -> None:
+    """Write down which process that is."""
+    path.write_text(json.dumps({"pid": pid, "startTime": start_time(pid)}))
+
+
+def kill_remembered(path: Path) -> None:
+    """Kill the process that was written down, unless it is gone and its id belongs to another by now."""
+    try:
+        known = json.loads(path.read_text())
+    except FileNotFoundError:
+        return
+    if start_time(known["pid"]) == known["startTime"]:
+        os.kill(known["pid"], signal.SIGKILL)
