@@ -29,9 +29,8 @@ def live_on(world: World, act: str) -> None:
         world.end(living[-1].rank, int(act))
 
 
-ACTS = st.lists(
-    st.sampled_from(["start", "kubelets", "wait", "step", "vanish", "0", "1", "81", "82", "85", "88"]), max_size=14
-)
+HAPPENINGS = ["start", "kubelets", "wait", "step", "vanish", "0", "1", "81", "82", "85", "88"]
+ACTS = st.lists(st.sampled_from(HAPPENINGS), max_size=14)
 
 
 @settings(max_examples=300, deadline=None)

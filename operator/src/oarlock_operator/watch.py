@@ -45,8 +45,12 @@ def registry(add: Callable[[Key], None], sightings: Sightings, configuration: Co
         add((namespace or "", name))
 
     @kopf.on.event("", "v1", "pods", labels={Label.JOB.value: kopf.PRESENT}, registry=handlers)
-    async def pod_event(
-        type: str | None, body: kopf.Body, namespace: str | None, labels: kopf.Labels, **_: Any
+    async def pod_event(  # kopf passes these by name
+        type: str | None,  # noqa: A002
+        body: kopf.Body,
+        namespace: str | None,
+        labels: kopf.Labels,
+        **_: Any,
     ) -> None:
         sightings.note(dict(body), deleted=type == "DELETED")
         add((namespace or "", labels[Label.JOB.value]))
