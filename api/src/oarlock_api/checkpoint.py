@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.references import S3Location
@@ -29,15 +29,15 @@ class Checkpoint(Group):
         ),
     )
 
-    interval_steps: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(
+    interval_steps: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] | None = Field(
         default=None,
         description="Optimizer steps between checkpoints; absent, without intervalSeconds = automatic, from the "
         "measured cost of a save and the expected time between faults. SimpleTuner: checkpointing_steps.",
     )
-    interval_seconds: Annotated[int, Field(ge=1, le=31_536_000)] | None = Field(
+    interval_seconds: Annotated[StrictInt, Field(ge=1, le=31_536_000)] | None = Field(
         default=None, description="Seconds between checkpoints."
     )
-    keep: Annotated[int, Field(ge=1, le=1000)] = Field(
+    keep: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
         default=5,
         description="Valid checkpoints that are kept; the newest is never deleted. SimpleTuner: "
         "checkpoints_total_limit.",

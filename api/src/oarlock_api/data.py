@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from oarlock_api.dataset import Dataset
 from oarlock_api.group import Group
@@ -36,16 +36,16 @@ class SmallBuckets(StrEnum):
 class DataTuning(Group):
     """Speed of the data path; each is the planner's choice when absent."""
 
-    vae_batch_size: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+    vae_batch_size: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
         default=None, description="Pictures per VAE call. SimpleTuner: vae_batch_size."
     )
-    text_batch_size: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+    text_batch_size: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
         default=None, description="Captions per text encoder call. SimpleTuner: text_encoder_batch_size."
     )
-    workers: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+    workers: Annotated[StrictInt, Field(ge=1, le=1024)] | None = Field(
         default=None, description="Threads per node that read and decode. SimpleTuner: max_workers."
     )
-    s3_max_connections: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+    s3_max_connections: Annotated[StrictInt, Field(ge=1, le=4096)] | None = Field(
         default=None, description="Open connections per node to an S3 service. SimpleTuner: aws_max_pool_connections."
     )
 

@@ -3,15 +3,15 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.primitives import Label, LongText, Probability, Step, Text, Word
 from oarlock_api.references import Location
 from oarlock_api.rules import Rule, exactly_one, only_when, ordered
 
-Size = Annotated[float, Field(gt=0, le=16384)]
-Aspect = Annotated[float, Field(gt=0, le=100)]
+Size = Annotated[StrictFloat, Field(gt=0, le=16384)]
+Aspect = Annotated[StrictFloat, Field(gt=0, le=100)]
 
 
 class Role(StrEnum):
@@ -84,7 +84,7 @@ class Parquet(Group):
     fallback_caption_column: Word | None = Field(
         default=None, description="Used where the others are empty. SimpleTuner: fallback_caption_column."
     )
-    filename_has_extension: bool = Field(
+    filename_has_extension: StrictBool = Field(
         default=True, description="File names carry their extension. SimpleTuner: identifier_includes_extension."
     )
 
@@ -196,7 +196,7 @@ class SizeLimits(Group):
         description="Larger pictures are first scaled down to downsampleTo. SimpleTuner: maximum_image_size.",
     )
     downsample_to: Size | None = Field(default=None, description="SimpleTuner: target_downsample_size.")
-    maximum_upscale_percent: Annotated[int, Field(ge=0, le=1000)] | None = Field(
+    maximum_upscale_percent: Annotated[StrictInt, Field(ge=0, le=1000)] | None = Field(
         default=None,
         description="Pictures that would have to grow by more percent than this are left out. SimpleTuner: "
         "max_upscale_threshold (a fraction).",
@@ -246,7 +246,7 @@ class Dataset(Group):
     )
     crop: Crop = Field(default=Crop(), description="How pictures are cut to their bucket. SimpleTuner: crop.")
     size: SizeLimits = Field(default=SizeLimits(), description="Which pictures are taken.")
-    repeats: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+    repeats: Annotated[StrictInt, Field(ge=0, le=1_000_000)] = Field(
         default=0,
         description="Extra passes per epoch; 0 = each sample once. SimpleTuner: repeats.",
     )
@@ -254,7 +254,7 @@ class Dataset(Group):
         default=None,
         description="Share of the steps that draw from this data set; absent = by size. SimpleTuner: probability.",
     )
-    max_samples: Annotated[int, Field(ge=1, le=10_000_000_000)] | None = Field(
+    max_samples: Annotated[StrictInt, Field(ge=1, le=10_000_000_000)] | None = Field(
         default=None, description="Take at most so many samples, chosen by the seed. SimpleTuner: max_num_samples."
     )
     start_step: Step | None = Field(
@@ -263,7 +263,7 @@ class Dataset(Group):
     end_step: Step | None = Field(
         default=None, description="Last optimizer step that may draw from it. SimpleTuner: end_step."
     )
-    preserve_scan: bool = Field(
+    preserve_scan: StrictBool = Field(
         default=False,
         description="Trust the metadata of an earlier run instead of scanning again. SimpleTuner: "
         "preserve_data_backend_cache.",

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.rules import Rule, only_when
@@ -80,17 +80,17 @@ class Engine(Group):
         default=Strategy.AUTO,
         description="Auto = DeepSpeed ZeRO stage 1 for method Full, DDP for LoRA. accelerate: distributed_type.",
     )
-    zero_stage: Annotated[int, Field(ge=1, le=3)] | None = Field(
+    zero_stage: Annotated[StrictInt, Field(ge=1, le=3)] | None = Field(
         default=None, description="ZeRO stage, only with strategy DeepSpeed; absent = 1. DeepSpeed: zero_stage."
     )
     offload_optimizer: OffloadOptimizer = Field(
         default=OffloadOptimizer.NONE,
         description="Keep the optimizer state in the node's memory. DeepSpeed: offload_optimizer_device.",
     )
-    overlap_communication: bool = Field(
+    overlap_communication: StrictBool = Field(
         default=True, description="Exchange gradients while the backward pass runs. DeepSpeed: overlap_comm."
     )
-    bucket_elements: Annotated[int, Field(ge=1_000_000, le=4_000_000_000)] | None = Field(
+    bucket_elements: Annotated[StrictInt, Field(ge=1_000_000, le=4_000_000_000)] | None = Field(
         default=None,
         description="Elements per gradient exchange; absent = the planner's choice. DeepSpeed: reduce_bucket_size.",
     )
@@ -103,10 +103,10 @@ class Compile(Group):
         default=CompileMode.NONE,
         description="None = eager, Default, or MaxAutotune (slow to start). accelerate: dynamo_config.",
     )
-    dynamic: bool = Field(
+    dynamic: StrictBool = Field(
         default=False, description="One graph for all shapes instead of one per shape. accelerate: dynamo_use_dynamic."
     )
-    full_graph: bool = Field(
+    full_graph: StrictBool = Field(
         default=False,
         description="Fail on graph breaks instead of going around them. accelerate: dynamo_use_fullgraph.",
     )
@@ -127,7 +127,7 @@ class ActivationCheckpointing(Group):
         default=ActivationCheckpointingMode.AUTO,
         description="Auto = as many blocks as the GPU's memory requires. SimpleTuner: gradient_checkpointing.",
     )
-    percent: Annotated[int, Field(ge=1, le=99)] | None = Field(
+    percent: Annotated[StrictInt, Field(ge=1, le=99)] | None = Field(
         default=None,
         description="Share of the blocks that are recomputed, in percent, with mode Partial. "
         "SimpleTuner: gradient_checkpointing_interval.",

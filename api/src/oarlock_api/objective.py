@@ -3,13 +3,13 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictFloat
 
 from oarlock_api.group import Group
 from oarlock_api.primitives import Probability
 from oarlock_api.rules import Rule, only_when, ordered
 
-GuidanceScale = Annotated[float, Field(ge=0, le=100)]
+GuidanceScale = Annotated[StrictFloat, Field(ge=0, le=100)]
 
 
 class Timesteps(StrEnum):
@@ -70,12 +70,12 @@ class Guidance(Group):
 class Objective(Group):
     """What is predicted, for which noise level, and how the error is measured."""
 
-    timestep_shift: Annotated[float, Field(gt=0, le=100)] = Field(
+    timestep_shift: Annotated[StrictFloat, Field(gt=0, le=100)] = Field(
         default=3.0,
         description="Shift s of the noise level: sigma' = s * sigma / (1 + (s - 1) * sigma). Ignored with autoShift. "
         "SimpleTuner: flow_schedule_shift.",
     )
-    auto_shift: bool = Field(
+    auto_shift: StrictBool = Field(
         default=False,
         description="Derive the shift from the picture's size. SimpleTuner: flow_schedule_auto_shift.",
     )
@@ -83,7 +83,7 @@ class Objective(Group):
         default=Timesteps.SIGMOID,
         description="Distribution of the noise level before the shift. SimpleTuner: flow_use_uniform_schedule.",
     )
-    sigmoid_scale: Annotated[float, Field(gt=0, le=100)] = Field(
+    sigmoid_scale: Annotated[StrictFloat, Field(gt=0, le=100)] = Field(
         default=1.0,
         description="With Sigmoid: sigma = sigmoid(scale * N(0, 1)). SimpleTuner: flow_sigmoid_scale.",
     )
@@ -98,7 +98,7 @@ class Objective(Group):
         default=0.1,
         description="Share of samples that are trained without caption. SimpleTuner: caption_dropout_probability.",
     )
-    attention_mask: bool = Field(
+    attention_mask: StrictBool = Field(
         default=False,
         description="Mask the padding of text tokens. SimpleTuner: flux_attention_masked_training.",
     )

@@ -3,14 +3,14 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictFloat, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.primitives import Step, Unstructured
 from oarlock_api.rules import Rule, only_when
 
-Beta = Annotated[float, Field(ge=0, lt=1)]
-LearningRate = Annotated[float, Field(gt=0, le=1)]
+Beta = Annotated[StrictFloat, Field(ge=0, lt=1)]
+LearningRate = Annotated[StrictFloat, Field(gt=0, le=1)]
 
 
 class OptimizerName(StrEnum):
@@ -70,15 +70,15 @@ class Schedule(Group):
         default=0,
         description="Optimizer steps of linear warm-up from 0. SimpleTuner: lr_warmup_steps.",
     )
-    cycles: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+    cycles: Annotated[StrictInt, Field(ge=1, le=10_000)] | None = Field(
         default=None,
         description="Number of cycles; absent = 1. SimpleTuner: lr_num_cycles.",
     )
-    power: Annotated[float, Field(gt=0, le=10)] | None = Field(
+    power: Annotated[StrictFloat, Field(gt=0, le=10)] | None = Field(
         default=None,
         description="Exponent with name Polynomial; absent = 1 (linear). SimpleTuner: lr_power.",
     )
-    end_learning_rate: Annotated[float, Field(ge=0, le=1)] | None = Field(
+    end_learning_rate: Annotated[StrictFloat, Field(ge=0, le=1)] | None = Field(
         default=None,
         description="Learning rate at the end of the decay; absent = 0. SimpleTuner: lr_end.",
     )
@@ -99,7 +99,7 @@ class Optimizer(Group):
         description="Decay of the two moments; absent = 0.9, 0.999 (Lion: 0.9, 0.99). SimpleTuner: optimizer_beta1, "
         "optimizer_beta2.",
     )
-    weight_decay: Annotated[float, Field(ge=0, le=1)] = Field(
+    weight_decay: Annotated[StrictFloat, Field(ge=0, le=1)] = Field(
         default=0.01, description="Decoupled weight decay. SimpleTuner: adam_weight_decay."
     )
     schedule: Schedule = Field(default=Schedule(), description="The learning rate over time.")
@@ -117,7 +117,7 @@ class GradientClipping(Group):
         description="Norm = global norm over all ranks, Value = each element, None = unbounded. "
         "SimpleTuner: grad_clip_method.",
     )
-    max: Annotated[float, Field(gt=0, le=1e6)] = Field(
+    max: Annotated[StrictFloat, Field(gt=0, le=1e6)] = Field(
         default=1.0, description="The bound. SimpleTuner: max_grad_norm."
     )
 
@@ -125,8 +125,8 @@ class GradientClipping(Group):
 class Ema(Group):
     """An exponential moving average of the trained weights."""
 
-    decay: Annotated[float, Field(gt=0, lt=1)] = Field(description="Decay per update. SimpleTuner: ema_decay.")
+    decay: Annotated[StrictFloat, Field(gt=0, lt=1)] = Field(description="Decay per update. SimpleTuner: ema_decay.")
     device: EmaDevice = Field(default=EmaDevice.CPU, description="Where the average is kept. SimpleTuner: ema_device.")
-    every_steps: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+    every_steps: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = Field(
         default=1, description="Optimizer steps between updates. SimpleTuner: ema_update_interval."
     )

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StrictBool
 
 from oarlock_api.group import Group
 from oarlock_api.pod_patch import PodPatch
@@ -125,7 +125,7 @@ class Pod(Group):
     termination_grace_period_seconds: Seconds = Field(
         default=300, description="Seconds that a pod has to save a checkpoint after SIGTERM."
     )
-    host_network: bool = Field(
+    host_network: StrictBool = Field(
         default=False,
         description="Use the node's network; sets the DNS policy and the interface of NCCL and gloo as well.",
     )

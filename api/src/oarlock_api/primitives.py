@@ -6,7 +6,7 @@ a CRD whose rules could become too expensive.
 
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
+from pydantic import AwareDatetime, BeforeValidator, Field, StrictFloat, StrictInt, WithJsonSchema
 
 Word = Annotated[str, Field(min_length=1, max_length=128)]
 """An identifier of somebody else: a column, a repository, a region."""
@@ -45,15 +45,15 @@ EnvName = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[-._a-zA
 
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")]
 
-Seconds = Annotated[int, Field(ge=0, le=31_536_000)]
+Seconds = Annotated[StrictInt, Field(ge=0, le=31_536_000)]
 """A duration of at most a year."""
 
-Port = Annotated[int, Field(ge=1024, le=65535)]
+Port = Annotated[StrictInt, Field(ge=1024, le=65535)]
 
-Step = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Step = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 """A number of optimizer steps."""
 
-Probability = Annotated[float, Field(ge=0, le=1)]
+Probability = Annotated[StrictFloat, Field(ge=0, le=1)]
 
 Unstructured = dict[str, Any]
 """A piece of the pod API that is passed on as it is; the API server checks it when the pod is made."""

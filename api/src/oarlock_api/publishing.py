@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from oarlock_api.group import Group
 from oarlock_api.primitives import Label, Text, Url
@@ -43,7 +43,7 @@ class HubTarget(Group):
     """A repository of a model hub."""
 
     repo: RepositoryName = Field(description="Repository, such as owner/name. SimpleTuner: hub_model_id.")
-    private: bool = Field(default=True, description="Make a new repository private..")
+    private: StrictBool = Field(default=True, description="Make a new repository private..")
     token_secret_ref: SecretKeyRef = Field(description="Secret with a token that may write.")
 
 

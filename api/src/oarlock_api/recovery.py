@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.group import Group
@@ -21,7 +21,7 @@ RecoverableClass = Literal[
 ]
 """The classes that a rule may name: being fenced and leaving on request are no faults."""
 
-Restarts = Annotated[int, Field(ge=0, le=1_000_000)]
+Restarts = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
 
 
 class CordonPolicy(StrEnum):
@@ -51,11 +51,13 @@ class RecoveryAction(StrEnum):
 class Preflight(Group):
     """Checks in every pod before a GPU is busy."""
 
-    storage: bool = Field(default=True, description="The output is writable from every pod and has room.")
-    clock: bool = Field(default=True, description="The nodes' clocks agree.")
-    gpus: bool = Field(default=True, description="The expected number of GPUs is there, healthy and idle.")
-    collective: bool = Field(default=False, description="A short all-reduce over the whole gang; costs some seconds.")
-    timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+    storage: StrictBool = Field(default=True, description="The output is writable from every pod and has room.")
+    clock: StrictBool = Field(default=True, description="The nodes' clocks agree.")
+    gpus: StrictBool = Field(default=True, description="The expected number of GPUs is there, healthy and idle.")
+    collective: StrictBool = Field(
+        default=False, description="A short all-reduce over the whole gang; costs some seconds."
+    )
+    timeout_seconds: Annotated[StrictInt, Field(ge=1, le=86_400)] = Field(
         default=300, description="Seconds that the checks may take."
     )
 
@@ -75,14 +77,17 @@ class RecoveryMatch(Group):
     )
 
     xids: (
-        Annotated[tuple[Annotated[int, Field(ge=0, le=65535)], ...], Field(min_length=1, max_length=64), ListSet()]
+        Annotated[
+            tuple[Annotated[StrictInt, Field(ge=0, le=65535)], ...], Field(min_length=1, max_length=64), ListSet()
+        ]
         | None
     ) = Field(default=None, description="XID codes of the NVIDIA driver.")
     classes: Annotated[tuple[RecoverableClass, ...], Field(min_length=1, max_length=8), ListSet()] | None = Field(
         default=None, description="Classes of faults."
     )
     exit_codes: (
-        Annotated[tuple[Annotated[int, Field(ge=1, le=255)], ...], Field(min_length=1, max_length=64), ListSet()] | None
+        Annotated[tuple[Annotated[StrictInt, Field(ge=1, le=255)], ...], Field(min_length=1, max_length=64), ListSet()]
+        | None
     ) = Field(default=None, description="Exit codes of the trainer's container.")
     node_names: Annotated[tuple[ObjectName, ...], Field(min_length=1, max_length=64), ListSet()] | None = Field(
         default=None, description="Nodes on which the fault happened."
@@ -135,7 +140,7 @@ class Recovery(Group):
     fault_grace_period_seconds: Seconds = Field(
         default=5, description="Grace period in seconds when a gang is torn down after a fault."
     )
-    teardown_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
+    teardown_seconds: Annotated[StrictInt, Field(ge=1, le=86_400)] = Field(
         default=30, description="Seconds beyond the grace period after which a pod that has not stopped counts as lost."
     )
     cordon: CordonPolicy = Field(

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.primitives import LabelValue, ObjectName, QualifiedName, Unstructured
@@ -91,7 +91,7 @@ class Scheduling(Group):
         default=None, description="Affinity of the pods, as in a pod; avoided nodes are ANDed into every node term."
     )
     topology: Topology = Field(default=Topology(), description="How near the nodes shall be to each other.")
-    placement_timeout_seconds: Annotated[int, Field(ge=10, le=31_536_000)] = Field(
+    placement_timeout_seconds: Annotated[StrictInt, Field(ge=10, le=31_536_000)] = Field(
         default=600,
         description="Seconds after which a gang that is not wholly scheduled is taken back and retried. Time in a "
         "queue does not count.",

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.output import Output
@@ -17,7 +17,7 @@ from oarlock_api.webhooks import Webhook
 OPERATOR = "oarlock.dev/operator"
 """The value of managedBy that this operator acts on."""
 
-Deadline = Annotated[int, Field(ge=1, le=31_536_000)]
+Deadline = Annotated[StrictInt, Field(ge=1, le=31_536_000)]
 
 
 class Custom(Group):
@@ -55,10 +55,10 @@ class TrainingJobSpec(Group):
         ),
     )
 
-    nodes: Annotated[int, Field(ge=1, le=4096)] = Field(
+    nodes: Annotated[StrictInt, Field(ge=1, le=4096)] = Field(
         default=1, description="Number of nodes; one pod runs on each. accelerate: num_machines."
     )
-    gpus_per_node: Annotated[int, Field(ge=0, le=16)] = Field(
+    gpus_per_node: Annotated[StrictInt, Field(ge=0, le=16)] = Field(
         default=8, description="GPUs per node; 0 = train on the CPU. accelerate: num_processes = nodes * gpusPerNode."
     )
     output: Output = Field(description="Where the job writes. Immutable. SimpleTuner: output_dir.")
@@ -71,7 +71,7 @@ class TrainingJobSpec(Group):
     webhooks: Annotated[tuple[Webhook, ...], Field(max_length=16), ListMap("name")] = Field(
         default=(), description="Who is told what happens. SimpleTuner: webhook_config."
     )
-    suspend: bool = Field(
+    suspend: StrictBool = Field(
         default=False, description="Save, stop all pods and give the GPUs back until it is false again."
     )
     startup_deadline_seconds: Deadline = Field(
@@ -82,7 +82,7 @@ class TrainingJobSpec(Group):
         description="Seconds since startTime after which the job fails; time suspended or in a queue does not count. "
         "Absent = none.",
     )
-    ttl_seconds_after_finished: Annotated[int, Field(ge=60, le=31_536_000)] | None = Field(
+    ttl_seconds_after_finished: Annotated[StrictInt, Field(ge=60, le=31_536_000)] | None = Field(
         default=None, description="Seconds after which a finished job is deleted, at least 60; absent = kept."
     )
     managed_by: Annotated[

@@ -51,7 +51,7 @@ _TRANSLATED = {
 
 
 def structural_schema(model: type[BaseModel], *, defaults: bool) -> Schema:
-    """Schema of one model; without `defaults` for the status, where the API server must fill nothing in."""
+    """Translate one model; without `defaults` for the status, where the API server must fill nothing in."""
     raw = model.model_json_schema(by_alias=True, mode="validation")
     return _Translation(raw.pop("$defs", {}), defaults=defaults).node(raw, model.__name__)
 

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.checkpoint import Checkpoint
 from oarlock_api.data import Data
@@ -83,19 +83,19 @@ class Training(Group):
         default=Method.FULL, description="Full = all parameters, LoRA = low-rank adapters. SimpleTuner: model_type."
     )
     lora: Lora | None = Field(default=None, description="The adapters, with method LoRA; absent = their defaults.")
-    steps: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(
+    steps: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] | None = Field(
         default=None, description="Optimizer steps in all. SimpleTuner: max_train_steps."
     )
-    epochs: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+    epochs: Annotated[StrictInt, Field(ge=1, le=1_000_000)] | None = Field(
         default=None, description="Passes over the data. SimpleTuner: num_train_epochs."
     )
-    batch_size: Annotated[int, Field(ge=1, le=4096)] = Field(
+    batch_size: Annotated[StrictInt, Field(ge=1, le=4096)] = Field(
         default=1, description="Samples per GPU and micro-batch. SimpleTuner: train_batch_size."
     )
-    gradient_accumulation: Annotated[int, Field(ge=1, le=4096)] = Field(
+    gradient_accumulation: Annotated[StrictInt, Field(ge=1, le=4096)] = Field(
         default=1, description="Micro-batches per optimizer step. SimpleTuner: gradient_accumulation_steps."
     )
-    seed: Annotated[int, Field(ge=0, le=2**53)] = Field(
+    seed: Annotated[StrictInt, Field(ge=0, le=2**53)] = Field(
         default=42, description="Seed of every draw: order, noise, crops, dropout. SimpleTuner: seed."
     )
     resolution: Size = Field(
@@ -106,7 +106,7 @@ class Training(Group):
         description="PixelArea = edge in pixels of a square with the picture's area, Pixel = shorter edge in pixels, "
         "Area = megapixels. SimpleTuner: resolution_type.",
     )
-    aspect_buckets: bool = Field(
+    aspect_buckets: StrictBool = Field(
         default=True, description="Keep aspect ratios, one shape per batch; false = square crops only."
     )
     precision: Precision = Field(

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictFloat, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.primitives import Label, LongText
@@ -30,7 +30,7 @@ class Validation(Group):
         ),
     )
 
-    every_steps: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+    every_steps: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] = Field(
         description="Optimizer steps between validations. SimpleTuner: validation_steps."
     )
     prompts: Annotated[tuple[Prompt, ...], Field(max_length=256), ListMap("name")] = Field(
@@ -43,17 +43,17 @@ class Validation(Group):
     negative_prompt: LongText | None = Field(
         default=None, description="Negative prompt. SimpleTuner: validation_negative_prompt."
     )
-    guidance: Annotated[float, Field(ge=0, le=100)] | None = Field(
+    guidance: Annotated[StrictFloat, Field(ge=0, le=100)] | None = Field(
         default=None,
         description="Guidance scale; absent = the model's usual value. SimpleTuner: validation_guidance.",
     )
-    inference_steps: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+    inference_steps: Annotated[StrictInt, Field(ge=1, le=1000)] | None = Field(
         default=None,
         description="Denoising steps; absent = the model's usual value. SimpleTuner: validation_num_inference_steps.",
     )
     resolutions: Annotated[tuple[PictureSize, ...], Field(min_length=1, max_length=16), ListSet()] = Field(
         default=("1024x1024",), description="WIDTHxHEIGHT in pixels. SimpleTuner: validation_resolution."
     )
-    seed: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
+    seed: Annotated[StrictInt, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="Seed; absent = training.seed. SimpleTuner: validation_seed."
     )

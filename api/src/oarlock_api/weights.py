@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictFloat, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.primitives import AbsolutePath, Probability, Word
@@ -73,8 +73,8 @@ class Model(Group):
 class Lora(Group):
     """Low-rank adapters; only with method LoRA."""
 
-    rank: Annotated[int, Field(ge=1, le=1024)] = Field(default=16, description="Rank. SimpleTuner: lora_rank.")
-    alpha: Annotated[float, Field(gt=0, le=4096)] = Field(
+    rank: Annotated[StrictInt, Field(ge=1, le=1024)] = Field(default=16, description="Rank. SimpleTuner: lora_rank.")
+    alpha: Annotated[StrictFloat, Field(gt=0, le=4096)] = Field(
         default=16, description="Scale of the update is alpha / rank. SimpleTuner: lora_alpha."
     )
     dropout: Probability = Field(default=0, description="Dropout before the adapters. SimpleTuner: lora_dropout.")
