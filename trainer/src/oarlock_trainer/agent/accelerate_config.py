@@ -88,7 +88,6 @@ def render(launch: Launch) -> str:
         "num_machines": launch.assignment.job.nodes,
         "num_processes": launch.assignment.world_size,
         "rdzv_backend": "static",
-        "same_network": True,
         "use_cpu": launch.assignment.on_cpu,
     }
     if launch.zero_stage is not None:

@@ -22,7 +22,7 @@ _CLIENTS_AT_ONCE = 16
 
 
 class StatusServer:
-    """The server's thread. `alive` tells whether the supervisor still turns its loop.
+    """The server's thread, which answers until the process ends. `alive`: the supervisor still turns its loop.
 
     Raises OSError where the port is taken. Port 0 takes any free one; `port` says which.
     """
@@ -33,13 +33,7 @@ class StatusServer:
         )
         self._server = _Server(port, handler)
         self.port: int = self._server.socket.getsockname()[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="status-server", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
+        threading.Thread(target=self._server.serve_forever, name="status-server", daemon=True).start()
 
 
 class _Server(ThreadingMixIn, TCPServer):

@@ -113,7 +113,7 @@ class _Supervisor:
             assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
         )
         self._storage = self._start_storage_check(environment)
-        self._server = self._start_server()
+        self._start_server()
         _render_accelerate_config(launch, options.run_directory)
 
     def run(self) -> int:
@@ -140,7 +140,7 @@ class _Supervisor:
             environment=environment,
         )
 
-    def _start_server(self) -> StatusServer | None:
+    def _start_server(self) -> None:
         port = self._assignment.job.status_port
         try:
             server = StatusServer(
@@ -157,9 +157,8 @@ class _Supervisor:
                 )
             )
             self._over = True
-            return None
-        log.info("listening", extra={"port": server.port})
-        return server
+        else:
+            log.info("listening", extra={"port": server.port})
 
     # One turn of the loop
 
@@ -302,8 +301,6 @@ class _Supervisor:
         children.end_all(within=_SWEEP_SECONDS)
         if copying:
             copying.join(_REPORT_COPY_SECONDS)
-        if self._server:
-            self._server.close()
         self._ranks.close()
         return self._verdict.code if self._verdict else ExitCode.DONE
 

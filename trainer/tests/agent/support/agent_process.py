@@ -1,0 +1,141 @@
+"""A real agent process for tests, and waiting for facts with a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_DEADLINE_SECONDS = 30.0
+
+
+def eventually(fact: Callable[[], Any], what: str) -> Any:
+    """The fact's first true value."""
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while not (value := fact()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {_DEADLINE_SECONDS} s: {what}")
+        time.sleep(0.005)
+    return value
+
+
+def lives(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Agent:
+    """`oarlock-trainer agent` as a child process, with everything that it reads and writes below one folder."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self.output = scratch / "output" / "flux"
+        self.report_path = scratch / "report"
+        self.log_path = scratch / "log"
+        self.job: dict[str, Any] = {
+            "version": 1,
+            "job": "flux",
+            "namespace": "default",
+            "job_uid": "uid-of-job",
+            "attempt": 3,
+            "nodes": 2,
+            "gpus_per_node": 2,
+            "output_directory": str(self.output),
+            "training": {"method": "Full"},
+            "status_port": 0,
+        }
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).parent),
+            "SCRATCH": str(scratch),
+            "OARLOCK_SIMULATE_GPUS": "1",
+            "OARLOCK_JOB": "flux",
+            "OARLOCK_ATTEMPT": "3",
+            "OARLOCK_POD_UID": "uid-of-pod",
+            "OARLOCK_NODE": "node-1",
+            "OARLOCK_CONFIG": str(scratch / "job.json"),
+            "MACHINE_RANK": "0",
+            "MASTER_ADDR": "flux-0.flux.default.svc",
+            "MASTER_PORT": "29500",
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(
+        self, program: str, *, warm: str = "fake_programs:imports_nothing", arguments: tuple[str, ...] = ()
+    ) -> None:
+        (self.scratch / "job.json").write_text(json.dumps(self.job))
+        command = [
+            *(sys.executable, "-m", "oarlock_trainer", "agent", *arguments),
+            *("--program", f"fake_programs:{program}", "--warm", warm),
+            *("--run-directory", str(self.scratch / "run"), "--termination-log", str(self.report_path)),
+        ]
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        assert self.process is not None
+        try:
+            return self.process.wait(_DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the agent does not end:\n{self.log_path.read_text()}") from None
+
+    def end(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def mark(self, name: str) -> None:
+        (self.scratch / name).touch()
+
+    def awaited(self, name: str) -> str:
+        """Content of a file that a rank leaves in the scratch folder, once it is there."""
+        path = self.scratch / name
+        eventually(path.exists, f"{name}; log:\n{self.log_path.read_text()}")
+        return path.read_text()
+
+    def rank_pid(self, rank: int) -> int:
+        return int(self.awaited(f"rank-{rank}"))
+
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.report_path.read_text())
+        return found
+
+    def log(self) -> list[dict[str, Any]]:
+        lines = []
+        for line in self.log_path.read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                lines.append(json.loads(line))
+        return lines
+
+    def get(self, path: str) -> bytes:
+        port = eventually(
+            lambda: next((line["port"] for line in self.log() if line.get("message") == "listening"), None), "listening"
+        )
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+            body: bytes = answer.read()
+        return body
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get("/status"))
+        return found

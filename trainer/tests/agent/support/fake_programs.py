@@ -1,0 +1,142 @@
+"""Training programs for tests of the agent: what a rank can do to its agent, one function each.
+
+They find their scratch folder in SCRATCH and leave files there, so that tests wait for facts instead of for time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from oarlock_trainer import channel
+from oarlock_trainer.channel import Event
+
+SCRATCH = Path(os.environ.get("SCRATCH", "/nonexistent"))
+
+
+def _rank() -> int:
+    return int(os.environ["RANK"])
+
+
+def _leave_mark(name: str, content: object = "") -> None:
+    fresh = SCRATCH / f".{name}.new"
+    fresh.write_text(str(content))
+    fresh.rename(SCRATCH / name)
+
+
+def _wait_for(name: str) -> None:
+    while not (SCRATCH / name).exists():
+        time.sleep(0.005)
+
+
+def _announce() -> None:
+    _leave_mark(f"rank-{_rank()}", os.getpid())
+
+
+def imports_nothing() -> None:
+    pass
+
+
+def slow_imports() -> None:
+    _leave_mark("importing", os.getpid())
+    _wait_for("imported")
+
+
+def imports_fail() -> None:
+    raise ImportError("libcudart.so.99 is missing")
+
+
+def leaves_its_environment() -> int:
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "DS_ACCELERATOR")
+    _leave_mark(f"environment-{_rank()}", "\n".join(os.environ[name] for name in names))
+    return 0
+
+
+def trains_until_told() -> int:
+    channel.send(Event.PHASE, name="Training")
+    channel.send(Event.RESUMED, step=100)
+    channel.send(Event.STEP, step=101, total=300, epoch=1, loss=0.5 + _rank(), learningRate=1e-5, secondsPerStep=0.25)
+    channel.send(Event.CHECKPOINT, step=100, path="/output/x", savedAt="2026-01-01T00:00:00Z", stallSeconds=0.1)
+    _announce()
+    _wait_for("finish")
+    return 0
+
+
+def first_rank_fails() -> int:
+    _announce()
+    if _rank() == 0:
+        _wait_for("rank-1")
+        raise ValueError("the loss is not a number")
+    _wait_for("report")
+    _leave_mark("report-seen-alive")
+    _wait_for("never")
+    return 0
+
+
+def victim_before_culprit() -> int:
+    _announce()
+    if _rank() == 0:
+        channel.send(Event.FAILURE, code=82, summary="connection closed by peer")
+        return 82
+    _wait_for("report")
+    channel.send(Event.FAILURE, code=85, summary='dataset "photos" is empty')
+    return 85
+
+
+def only_a_victim() -> int:
+    return 82 if _rank() == 0 else 0
+
+
+def first_rank_is_killed() -> int:
+    _announce()
+    if _rank() == 0:
+        _wait_for("rank-1")
+        os.kill(os.getpid(), signal.SIGKILL)
+    _wait_for("never")
+    return 0
+
+
+def says_why_and_hangs() -> int:
+    _announce()
+    if _rank() == 0:
+        channel.send(Event.FAILURE, code=84, summary="no space left")
+    _wait_for("never")
+    return 0
+
+
+def saves_when_asked() -> int:
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    _announce()
+    while not asked:
+        time.sleep(0.005)
+    _leave_mark(f"saved-{_rank()}")
+    return 86
+
+
+def never_leaves() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: _leave_mark(f"asked-{_rank()}"))
+    _announce()
+    _wait_for("never")
+    return 0
+
+
+def leaves_processes_behind() -> int:
+    """One orphan ends at once and would stay a zombie, one would run for ever in a session of its own."""
+    if _rank() == 0:
+        for name, stays in (("short", False), ("long", True)):
+            if os.fork() == 0:
+                os.setsid()
+                orphan = os.fork()
+                if orphan == 0:
+                    while stays:
+                        time.sleep(10)
+                    os._exit(0)
+                _leave_mark(f"orphan-{name}", orphan)
+                os._exit(0)
+            os.wait()
+    _announce()
+    _wait_for("finish")
+    return 0

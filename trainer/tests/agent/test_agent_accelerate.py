@@ -1,0 +1,113 @@
+"""The job in accelerate's words, compared with accelerate itself."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from oarlock_api.contract.job_file import JobFile
+from oarlock_trainer.agent import accelerate_config, rank_environment
+from oarlock_trainer.agent.assignment import Assignment, Pod
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def assignment(training: dict[str, Any], *, nodes: int = 4, gpus: int = 8, simulate: bool = False) -> Assignment:
+    job = JobFile(
+        job="flux",
+        namespace="default",
+        job_uid="u",
+        attempt=1,
+        nodes=nodes,
+        gpus_per_node=gpus,
+        output_directory="/output/flux",
+        training=training,
+    )
+    pod = Pod(rank=nodes - 1, job="flux", attempt=1, pod_uid="p", node="n")
+    return Assignment(pod=pod, job=job, master_address="flux-0.flux", master_port=29501, simulate_gpus=simulate)
+
+
+JOBS = [
+    pytest.param({}, id="defaults"),
+    pytest.param({"method": "LoRA", "precision": "BF16"}, id="LoRA on DDP"),
+    pytest.param(
+        {
+            "method": "Full",
+            "gradientAccumulation": 4,
+            "engine": {"strategy": "DeepSpeed", "zeroStage": 2, "offloadOptimizer": "CPU"},
+            "gradientClipping": {"method": "Norm", "max": 0.5},
+            "compile": {"mode": "MaxAutotune", "dynamic": True, "fullGraph": True},
+        },
+        id="everything set",
+    ),
+]
+
+
+@pytest.mark.parametrize("training", JOBS)
+def test_ranks_get_the_environment_that_accelerates_own_launcher_would_give_them(
+    training: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = pytest.importorskip("accelerate.utils.launch")
+    command = pytest.importorskip("accelerate.commands.launch")
+    for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:
+        monkeypatch.delenv(name)
+    launch = accelerate_config.plan_launch(assignment(training))
+    path = tmp_path / accelerate_config.FILE_NAME
+    path.write_text(accelerate_config.render(launch))
+    options = command.launch_command_parser().parse_args(["--config_file", str(path), "train.py"])
+    rendered = yaml.safe_load(path.read_text())
+    options, _, _ = command._validate_launch_command(options)
+    if options.use_deepspeed:
+        options.deepspeed_fields_from_accelerate_config = [*rendered["deepspeed_config"], "mixed_precision"]
+        _, theirs = launcher.prepare_deepspeed_cmd_env(options)
+    else:
+        theirs = launcher.prepare_multi_gpu_env(options)
+    ours = accelerate_config.environment(launch)
+    known = {name: value for name, value in theirs.items() if name.startswith("ACCELERATE_")}
+    assert known  # that they are set at all
+    # The list of the file's fields names the multi-node launcher too, and our ranks have no launcher.
+    theirs_alone = {name for name in known if name not in ours or name == "ACCELERATE_CONFIG_DS_FIELDS"}
+    assert {name: ours[name] for name in known.keys() - theirs_alone} == {
+        name: known[name] for name in known.keys() - theirs_alone
+    }
+    # With DeepSpeed its launcher drops what the file says about the compiler; without, it sets also what is off.
+    compiler = {name for name in known.keys() | ours.keys() if name.startswith("ACCELERATE_DYNAMO_")}
+    assert theirs_alone | (ours.keys() - known.keys()) <= compiler | {"ACCELERATE_CONFIG_DS_FIELDS"}
+    assert (options.rdzv_backend, options.rdzv_endpoint) == ("static", "flux-0.flux:29501")
+    assert (options.nnodes, options.nproc_per_node, options.node_rank) == ("4", "8", 3)
+
+
+def test_the_contracts_fields_are_all_in_the_file() -> None:
+    training = {"compile": {"mode": "Default"}}
+    rendered = yaml.safe_load(accelerate_config.render(accelerate_config.plan_launch(assignment(training))))
+    contract = "compute_environment distributed_type deepspeed_config dynamo_config machine_rank main_process_ip "
+    contract += "main_process_port num_machines num_processes rdzv_backend mixed_precision"
+    assert set(contract.split()) <= rendered.keys()
+    assert rendered["rdzv_backend"] == "static"
+
+
+def test_on_the_cpu_deepspeed_is_told_so_and_the_compiler_stays_unloaded() -> None:
+    launch = accelerate_config.plan_launch(assignment({}, gpus=2, simulate=True))
+    variables = rank_environment.shared(launch, {})
+    assert (variables["DS_ACCELERATOR"], variables["TORCHDYNAMO_DISABLE"]) == ("cpu", "1")
+    assert variables["ACCELERATE_USE_CPU"] == "True"
+
+
+def test_a_compiled_job_keeps_the_compiler_also_on_the_cpu() -> None:
+    launch = accelerate_config.plan_launch(assignment({"compile": {"mode": "Default"}}, gpus=0))
+    assert "TORCHDYNAMO_DISABLE" not in rank_environment.shared(launch, {})
+
+
+def test_on_gpus_nothing_asks_cuda_before_the_fork() -> None:
+    variables = rank_environment.shared(accelerate_config.plan_launch(assignment({})), {})
+    assert (variables["DS_ACCELERATOR"], variables["PYTORCH_NVML_BASED_CUDA_CHECK"]) == ("cuda", "1")
+
+
+def test_what_the_job_sets_itself_stays_as_it_is() -> None:
+    launch = accelerate_config.plan_launch(assignment({}))
+    variables = rank_environment.shared(launch, {"OMP_NUM_THREADS": "7", "WORLD_SIZE": "1"})
+    assert (variables["OMP_NUM_THREADS"], variables["WORLD_SIZE"]) == ("7", "32")

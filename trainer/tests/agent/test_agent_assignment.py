@@ -1,0 +1,81 @@
+"""What a pod is told, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB: dict[str, Any] = {
+    "version": 1,
+    "job": "flux",
+    "namespace": "default",
+    "job_uid": "u",
+    "attempt": 2,
+    "nodes": 4,
+    "gpus_per_node": 8,
+    "output_directory": "/output/flux",
+    "training": {},
+}
+ENVIRONMENT = {"MACHINE_RANK": "3", "MASTER_ADDR": "flux-0", "MASTER_PORT": "29500"}
+
+
+def told(tmp_path: Path, job: dict[str, Any] | str, **environment: str) -> dict[str, str]:
+    path = tmp_path / "job.json"
+    path.write_text(job if isinstance(job, str) else json.dumps(job))
+    return ENVIRONMENT | {"OARLOCK_CONFIG": str(path)} | environment
+
+
+def test_ranks_are_counted_node_by_node(tmp_path: Path) -> None:
+    assignment = read_assignment(told(tmp_path, JOB))
+    assert (assignment.ranks_per_node, assignment.first_rank, assignment.world_size) == (8, 24, 32)
+    assert not assignment.on_cpu
+
+
+def test_without_gpus_each_node_has_one_rank_on_the_cpu(tmp_path: Path) -> None:
+    assignment = read_assignment(told(tmp_path, JOB | {"gpus_per_node": 0}))
+    assert (assignment.ranks_per_node, assignment.first_rank, assignment.world_size) == (1, 3, 4)
+    assert assignment.on_cpu
+
+
+def test_pretended_gpus_keep_their_ranks_but_compute_on_the_cpu(tmp_path: Path) -> None:
+    assignment = read_assignment(told(tmp_path, JOB, OARLOCK_SIMULATE_GPUS="1"))
+    assert (assignment.ranks_per_node, assignment.on_cpu) == (8, True)
+
+
+@pytest.mark.parametrize(
+    ("job", "environment", "words"),
+    [
+        pytest.param("{", {}, "not JSON", id="no JSON"),
+        pytest.param("[]", {}, "not a JSON object", id="no object"),
+        pytest.param(JOB | {"version": 2}, {}, "version 2", id="newer version"),
+        pytest.param(JOB | {"pipelines": 4}, {}, "pipelines", id="unknown field"),
+        pytest.param({"version": 1}, {}, "incomplete", id="missing fields"),
+        pytest.param(JOB | {"nodes": "4"}, {}, "nodes", id="text for a number"),
+        pytest.param(JOB | {"nodes": True}, {}, "nodes", id="truth for a number"),
+        pytest.param(JOB | {"gpus_per_node": -1}, {}, "gpus_per_node", id="negative count"),
+        pytest.param(JOB | {"training": None}, {}, "training", id="no training"),
+        pytest.param(JOB | {"output_directory": "out"}, {}, "output_directory", id="relative output"),
+        pytest.param(JOB | {"min_free_bytes": "200Gi"}, {}, "min_free_bytes", id="quantity for bytes"),
+        pytest.param(JOB, {"MACHINE_RANK": "4"}, "has 0..3", id="rank beyond the gang"),
+        pytest.param(JOB, {"MACHINE_RANK": ""}, "MACHINE_RANK is not set", id="no rank"),
+        pytest.param(JOB, {"MASTER_PORT": "x"}, "not a port", id="no port"),
+        pytest.param(JOB, {"OARLOCK_CONFIG": "/nonexistent/job.json"}, "ConfigMap is not mounted", id="no file"),
+    ],
+)
+def test_what_is_not_understood_is_refused_in_words(
+    tmp_path: Path, job: dict[str, Any] | str, environment: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        read_assignment(told(tmp_path, job, **environment))
+
+
+def test_who_the_pod_is_can_be_read_without_a_job() -> None:
+    pod = read_pod({"OARLOCK_ATTEMPT": "7", "OARLOCK_POD_UID": "p", "MACHINE_RANK": "no number"})
+    assert (pod.attempt, pod.pod_uid, pod.rank, pod.job) == (7, "p", 0, "")

@@ -1,0 +1,58 @@
+"""The command `oarlock-trainer`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oarlock_trainer.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = ("agent", "train", "check-storage", "make-tiny-flux", "make-photographs")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["--help"])
+    assert left.value.code == 0
+    said = capsys.readouterr().out
+    assert [name for name in COMMANDS if name not in said] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--help"])
+    assert left.value.code == 0
+    assert len(capsys.readouterr().out.splitlines()) > 3
+
+
+def test_without_a_command_it_ends_with_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([])
+    assert left.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+def test_check_storage_ends_with_0_where_there_is_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-storage", str(tmp_path), "--min-free", "1"]) == 0
+    assert "is writable" in capsys.readouterr().out
+
+
+def test_check_storage_ends_with_84_where_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-storage", str(tmp_path), "--min-free", str(2**60)]) == 84
+    assert "missing" in capsys.readouterr().out
+
+
+def test_train_refuses_a_job_file_that_it_does_not_understand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OARLOCK_CONFIG", "MACHINE_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "")  # restored afterwards, whatever the command sets
+    job = tmp_path / "job.json"
+    job.write_text('{"version": 99}')
+    assert main(["train", str(job)]) == 85
+    assert "version 99" in capsys.readouterr().err
