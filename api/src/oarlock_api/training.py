@@ -8,7 +8,7 @@ from pydantic import Field, StrictBool, StrictInt
 from oarlock_api.checkpoint import Checkpoint
 from oarlock_api.data import Data
 from oarlock_api.dataset import ResolutionType, Size
-from oarlock_api.engine import ActivationCheckpointing, Attention, Compile, Engine, Precision
+from oarlock_api.engine import ActivationCheckpointing, Attention, Compile, Engine, Precision, Strategy
 from oarlock_api.group import Group
 from oarlock_api.objective import Objective
 from oarlock_api.optimization import Ema, GradientClipping, Optimizer
@@ -50,11 +50,9 @@ class Training(Group):
             holds=lambda training: training.validation is None or training.engine.zero_stage != 3,
         ),
         Rule(
-            cel="self.method != 'LoRA' || !has(self.engine.zeroStage) || self.engine.zeroStage < 2",
-            message="LoRA's gradients and optimizer state are too small to shard: remove engine.zeroStage",
-            holds=lambda training: (
-                training.method != Method.LORA or training.engine.zero_stage is None or training.engine.zero_stage < 2
-            ),
+            cel="self.method != 'LoRA' || self.engine.strategy != 'DeepSpeed'",
+            message="LoRA runs on DDP, its optimizer state is too small to shard: set engine.strategy to Auto or DDP",
+            holds=lambda training: training.method != Method.LORA or training.engine.strategy != Strategy.DEEPSPEED,
         ),
         Rule(
             cel="self.resolutionType == 'Area' ? self.resolution <= 64.0 : self.resolution >= 64.0",
