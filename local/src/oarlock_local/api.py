@@ -45,18 +45,24 @@ class ApiServer:
 
     def get(self, path: str) -> Any:
         """Read an object or a list; raises ClusterError with the server's words."""
-        return self._answer(self._http.get(path))
+        return self._answer(self._send("GET", path))
 
     def create(self, path: str, body: Any) -> None:
         """Create an object; one that is there already stays as it is."""
-        response = self._http.post(path, json=body)
+        response = self._send("POST", path, json=body)
         if response.status_code != _CONFLICT:
             self._answer(response)
 
     def merge(self, path: str, patch: Any) -> None:
         """Change an object by a merge patch."""
         headers = {"Content-Type": "application/merge-patch+json"}
-        self._answer(self._http.patch(path, json=patch, headers=headers))
+        self._answer(self._send("PATCH", path, json=patch, headers=headers))
+
+    def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
+        try:
+            return self._http.request(method, path, **content)
+        except httpx.TransportError as error:
+            raise ClusterError(f"the API server at {self._http.base_url} does not answer: {error!r}") from error
 
     def _answer(self, response: httpx.Response) -> Any:
         if response.is_success:

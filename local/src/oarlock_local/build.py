@@ -43,12 +43,18 @@ def binaries(*, nodes: bool, environ: Mapping[str, str] = os.environ, out: TextI
     modules = modules_folder()
     folder = cache_folder(environ) / "local" / cache_key(modules, seccomp=seccomp)
     parts = node_parts(seccomp=seccomp) if nodes else control_plane_parts()
+    build_into(folder, parts, modules, out)
+    return folder
+
+
+def build_into(folder: Path, parts: Sequence[Part], modules: Path, out: TextIO) -> None:
+    """Build those of the parts that the folder lacks; safe against other builders of the same folder."""
     if not _missing(folder, parts):
-        return folder
+        return
     folder.mkdir(parents=True, exist_ok=True)
     with _taking_turns(folder / "build.lock", out):
+        # What was missing before may have been built by whoever had the lock.
         _build(_missing(folder, parts), modules, folder, out)
-    return folder
 
 
 def enforces_seccomp(folder: Path) -> bool:

@@ -28,6 +28,16 @@ USR_LINKS = ("bin", "sbin", "lib", "lib32", "lib64")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
+def full_name(name: str) -> str:
+    """The name under which a kubelet looks for an image: with registry and tag, as Docker's rules add them."""
+    first, slash, _ = name.partition("/")
+    if not slash:
+        name = f"docker.io/library/{name}"
+    elif not (set(first) & {".", ":"} or first == "localhost"):
+        name = f"docker.io/{name}"
+    return name if ":" in name.rpartition("/")[2] or "@" in name else f"{name}:latest"
+
+
 def write_archive(path: Path, *, pause: Path, userland_names: Sequence[str], environ: Mapping[str, str]) -> None:
     """Write both images; `environ` becomes the environment of containers of the host userland image."""
     blobs: dict[str, bytes] = {}

@@ -1,41 +1,39 @@
-"""From nothing to a running cluster, and from a cluster to nothing: what `up` and `down` do on this machine.
+"""From nothing to a running cluster: what `up` does on this machine.
 
-A cluster's lock file is locked by its supervisor for as long as it lives, so `is_alive` is never wrong, and two `up`
-of one name cannot both succeed. Whatever happens between the first and the last line of `launch`, the supervisor
-sees the end of the lifetime pipe and ends the cluster.
+Whatever happens between the first and the last line of `launch`, even SIGKILL, the supervisor sees the end of the
+lifetime pipe and ends the cluster.
 """
 
-import fcntl
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from oarlock_local import cgroups, control, network
+from oarlock_local import network
 from oarlock_local.addresses import MOST_NODES, Addresses
 from oarlock_local.api import ApiServer
 from oarlock_local.build import binaries, enforces_seccomp
 from oarlock_local.certificates import write_all
 from oarlock_local.errors import ClusterError, LocalError
 from oarlock_local.folders import ClusterFolder
-from oarlock_local.image import USERLAND_IMAGE, write_archive
-from oarlock_local.lifetime import DETACH, LINKED
+from oarlock_local.image import USERLAND_IMAGE, full_name, write_archive
+from oarlock_local.lifetime import DETACH, END, LINKED
 from oarlock_local.machine import require
 from oarlock_local.node_config import write_base_spec, write_node
 from oarlock_local.objects import advertise_gpus, create_objects
-from oarlock_local.processes import kill_remembered, remember
+from oarlock_local.processes import remember
 from oarlock_local.slots import COUNT, lease_any
 from oarlock_local.spec import ClusterSpec
+from oarlock_local.teardown import END_SECONDS, clear_machine, lock_or_refuse, remove_leftovers, take_down
 
 Report = Callable[[str], None]
 _READY_SECONDS = 120
-_END_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +59,22 @@ class Launched:
         os.write(self.lifetime, f"{DETACH}\n".encode())
         os.close(self.lifetime)
 
-    def end(self) -> None:
-        """Take the cluster down and remove all traces."""
+    def end(self, *, keep_folder: bool = False) -> None:
+        """Take the cluster down and remove all traces, except the folder with its logs if that is wanted."""
+        if keep_folder:
+            # A supervisor that has ended by itself reads no more.
+            with suppress(BrokenPipeError):
+                os.write(self.lifetime, f"{END}\n".encode())
         os.close(self.lifetime)
         try:
-            self.process.wait(_END_SECONDS)
+            self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        take_down(self.spec.folder)
+        if keep_folder:
+            clear_machine(self.spec.folder)
+        else:
+            take_down(self.spec.folder)
 
 
 def launch(folder: ClusterFolder, wish: Wish, report: Report) -> Launched:
@@ -80,110 +85,55 @@ def launch(folder: ClusterFolder, wish: Wish, report: Report) -> Launched:
     programs = binaries(nodes=wish.nodes > 0)
     if wish.nodes and not enforces_seccomp(programs):
         report("runc is built without libseccomp: seccomp profiles of pods are accepted, but not enforced")
-    lock = _lock(folder)
+    lock = lock_or_refuse(folder)
     try:
-        _remove_leftovers(folder)
-        spec, slot = _prepare(folder, wish, programs)
-        with slot:
-            launched = _start_supervisor(spec, [slot.fileno(), lock])
+        remove_leftovers(folder)
+        launched = _start(folder, wish, programs, lock)
+    except BaseException:
+        shutil.rmtree(folder.root, ignore_errors=True)
+        raise
     finally:
         os.close(lock)
     try:
         _await(launched, report)
+    except LocalError:
+        # The message points to the logs: they stay until the next `up` or `down` of that name.
+        launched.end(keep_folder=True)
+        raise
     except BaseException:
         launched.end()
         raise
     return launched
 
 
-def is_alive(folder: ClusterFolder) -> bool:
-    """Whether any process of the cluster is left."""
-    try:
-        descriptor = os.open(folder.lock, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
-    finally:
-        os.close(descriptor)
-
-
-def take_down(folder: ClusterFolder) -> None:
-    """End the cluster, alive or not, and remove everything that it left; nothing to do is fine."""
-    if is_alive(folder):
-        try:
-            control.ask(folder.control_socket, {"do": "stop"}, seconds=5)
-        except LocalError:
-            # It ends without an answer, or cannot answer; what counts is whether it is gone.
-            _wait_for_end(folder, 2)
-    if not _wait_for_end(folder, _END_SECONDS / 2):
-        kill_remembered(folder.supervisor)
-        if not _wait_for_end(folder, _END_SECONDS):
-            raise ClusterError(f"processes of cluster {folder.name!r} do not end; they keep {folder.lock} open.")
-    _remove_leftovers(folder)
-    folder.lock.unlink(missing_ok=True)
-
-
-def _wait_for_end(folder: ClusterFolder, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while is_alive(folder):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _lock(folder: ClusterFolder) -> int:
-    folder.root.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ClusterError(
-            f"cluster {folder.name!r} is up already (or starting): `oarlock-local status` shows it, "
-            f"`oarlock-local down {folder.name}` ends it, and another name makes another cluster."
-        ) from None
-    return descriptor
-
-
-def _remove_leftovers(folder: ClusterFolder) -> None:
-    if os.geteuid() == 0:
-        if folder.spec.exists() and shutil.which("ip"):
-            network.remove_uplink(ClusterSpec.load(folder).addresses)
-        cgroups.sweep()
-    if folder.root.exists():
-        shutil.rmtree(folder.root)
-
-
-def _prepare(folder: ClusterFolder, wish: Wish, programs: Path) -> tuple[ClusterSpec, socket.socket]:
-    usable = range(COUNT) if not wish.nodes else [n for n in range(COUNT) if not network.is_routed(Addresses(n))]
+def _start(folder: ClusterFolder, wish: Wish, programs: Path, lock: int) -> Launched:
+    usable = [number for number in range(COUNT) if not wish.nodes or not network.is_routed(Addresses(number))]
     number, slot = lease_any(usable)
+    with slot:
+        spec = _prepare(folder, wish, programs, number)
+        return _start_supervisor(spec, [slot.fileno(), lock])
+
+
+def _prepare(folder: ClusterFolder, wish: Wish, programs: Path, slot: int) -> ClusterSpec:
     spec = ClusterSpec(
         root=str(folder.root),
-        slot=number,
+        slot=slot,
         binaries=str(programs),
         nodes=wish.nodes,
         gpus=wish.gpus,
         shares=tuple(str(path) for path in _with_targets(wish.shares)),
-        images=(USERLAND_IMAGE, *wish.images),
+        images=(USERLAND_IMAGE, *(full_name(name) for name in wish.images)),
     )
     for path in (folder.root, folder.logs, folder.volumes):
         path.mkdir(parents=True)
     spec.save()
     write_all(spec)
     if wish.nodes:
-        write_archive(
-            folder.image, pause=programs / "pause", userland_names=spec.images, environ=userland_environ()
-        )
+        write_archive(folder.image, pause=programs / "pause", userland_names=spec.images, environ=userland_environ())
         write_base_spec(spec)
         for node in range(1, wish.nodes + 1):
             write_node(spec, node)
-    return spec, slot
+    return spec
 
 
 def default_shares() -> list[Path]:
@@ -238,7 +188,7 @@ def _await(launched: Launched, report: Report) -> None:
     with ApiServer(spec.folder.kubeconfig) as api:
         if spec.nodes:
             create_objects(api, spec)
-            _wait(lambda: len(_ready_nodes(api)) == spec.nodes, "the nodes did not become Ready", spec)
+            _wait(lambda: len(ready_nodes(api)) == spec.nodes, "the nodes did not become Ready", spec)
             if spec.gpus:
                 for node in spec.node_names:
                     advertise_gpus(api, node, spec.gpus)
@@ -257,7 +207,8 @@ def _expect(news: IO[bytes], word: str, spec: ClusterSpec) -> None:
     raise ClusterError(f"cluster {spec.folder.name!r} did not start: its supervisor died.\n{log[-3000:]}")
 
 
-def _ready_nodes(api: ApiServer) -> list[str]:
+def ready_nodes(api: ApiServer) -> list[str]:
+    """The names of the nodes that are Ready."""
     return [
         node["metadata"]["name"]
         for node in api.get("/api/v1/nodes")["items"]

@@ -15,6 +15,12 @@ LINKED = "linked"
 """The caller has made the link between this machine and the cluster."""
 DETACH = "detach"
 """The cluster shall outlive the caller."""
+END = "end"
+"""The cluster shall end now, but its folder stay."""
+
+
+class Stop(Exception):  # noqa: N818 - it is no error
+    """Somebody asked for the end."""
 
 
 class Abandoned(Exception):  # noqa: N818 - it is no error
@@ -30,7 +36,7 @@ class Lifetime:
         os.set_blocking(descriptor, False)
 
     def read(self) -> list[str]:
-        """Take the words that have arrived; raises Abandoned when the caller is gone without a DETACH."""
+        """Take the words that have arrived; raises Abandoned when the caller is gone, Stop when it said END."""
         if self.descriptor is None:
             return []
         try:
@@ -41,6 +47,8 @@ class Lifetime:
             raise Abandoned
         *lines, self._pending = (self._pending + received).split(b"\n")
         words = [line.decode() for line in lines]
+        if END in words:
+            raise Stop
         if DETACH in words:
             # Not closed: `unshare` has it open as well, so whoever selects on it must still be able to unregister it.
             self.descriptor = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from oarlock_local import cgroups
 from oarlock_local.errors import ClusterError
+from oarlock_local.image import USERLAND_IMAGE
 from oarlock_local.network import ip
 from oarlock_local.processes import children, die_with_parent, program_of
 from oarlock_local.spec import ClusterSpec
@@ -74,6 +75,17 @@ class Node:
         ip(f"link del {self._link}", missing_ok=True)
         cgroups.remove(cgroups.tree_name(self.spec.slot, self.name))
 
+    def switch_on(self) -> None:
+        """Boot a node of a running cluster; returns when its kubelet has been started."""
+        self.boot()
+        self.plug_in()
+        self.start_kubelet()
+
+    def reboot(self) -> None:
+        """Switch the node off and on."""
+        self.kill()
+        self.switch_on()
+
     def cut(self) -> None:
         """Take the node's link down: it goes on working, unheard."""
         ip(f"link set {self._link} down")
@@ -88,19 +100,22 @@ class Node:
 
     def kill_container(self, container: str) -> None:
         """Kill the first process of a container, by the container's id."""
-        socket = f"/proc/{self._init()}/root/run/containerd/containerd.sock"
-        command = [self.spec.program("ctr"), "-a", socket, "-n", "k8s.io", "tasks", "kill", "-s", "SIGKILL", container]
-        result = subprocess.run(command, check=False, capture_output=True, text=True)
-        if result.returncode != 0:
-            raise ClusterError(f"container {container} on {self.name} was not killed: {result.stderr.strip()}")
+        self._ctr("tasks", "kill", "-s", "SIGKILL", container)
 
     def import_images(self, archive: Path) -> None:
-        """Import an OCI or Docker archive into the node."""
+        """Import an OCI or Docker archive."""
+        self._ctr("images", "import", str(archive))
+
+    def name_userland(self, name: str) -> None:
+        """Give the host userland image one more name."""
+        self._ctr("images", "tag", "--force", USERLAND_IMAGE, name)
+
+    def _ctr(self, *arguments: str) -> None:
         socket = f"/proc/{self._init()}/root/run/containerd/containerd.sock"
-        command = [self.spec.program("ctr"), "-a", socket, "-n", "k8s.io", "images", "import", str(archive)]
+        command = [self.spec.program("ctr"), "-a", socket, "-n", "k8s.io", *arguments]
         result = subprocess.run(command, check=False, capture_output=True, text=True)
         if result.returncode != 0:
-            raise ClusterError(f"{archive} was not imported into {self.name}: {result.stderr.strip()}")
+            raise ClusterError(f"{self.name}: ctr {' '.join(arguments)}: {result.stderr.strip()}")
 
     def _init(self) -> int:
         if self._outer is None or not (found := children(self._outer.pid)):
@@ -124,5 +139,5 @@ class Node:
         if (line := self._outer.stdout.readline().strip().decode()) != word:
             log = self.spec.folder.logs / f"{self.name}.log"
             last = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-            raise ClusterError(f"{self.name} did not start (said {line!r} instead of {word!r}). Its log, {log}:\n{last}")
+            raise ClusterError(f"{self.name} did not start: {line!r} instead of {word!r}. Its log, {log}:\n{last}")
         return self._outer

@@ -118,7 +118,7 @@ class _Node:
             return
         if service := self.services.pop(pid, None):
             code = os.waitstatus_to_exitcode(status)
-            print(f"{self.name}: {service} ended with {code}; starting it again", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{self.name}: {service} ended with {code}; starting it again\n")
             time.sleep(_RESTART_SECONDS)
             self._start(service)
 
@@ -133,7 +133,8 @@ def _accepts(path: Path) -> bool:
 
 
 def _say(word: str) -> None:
-    print(word, flush=True)
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 def _expect(word: str) -> None:

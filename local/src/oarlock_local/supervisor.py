@@ -8,18 +8,21 @@ It is single-threaded, as parent-death signals and reaping need.
 
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from oarlock_local import control, control_plane, network
 from oarlock_local.api import ApiServer
 from oarlock_local.errors import ClusterError, LocalError
+from oarlock_local.faults import NODE_ACTIONS
 from oarlock_local.folders import ClusterFolder
-from oarlock_local.lifetime import LINKED, Abandoned, Lifetime
+from oarlock_local.lifetime import LINKED, Abandoned, Lifetime, Stop
 from oarlock_local.node import Node
 from oarlock_local.processes import start_logged
 from oarlock_local.spec import ClusterSpec
@@ -29,26 +32,28 @@ _SHORTEST_LIFE_SECONDS = 5
 _START_SECONDS = 120
 
 
-class Stop(Exception):  # noqa: N818 - it is no error
-    """Somebody asked for the end."""
-
-
 def main() -> None:
     """Run a cluster until its end: arguments are its folder and the descriptor of its lifetime pipe."""
     spec = ClusterSpec.load(ClusterFolder(Path(sys.argv[1])))
     supervisor = Supervisor(spec, Lifetime(int(sys.argv[2])))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _stop)
+    abandoned = False
     try:
         supervisor.start()
         _say("up")
         supervisor.serve()
-    except (Stop, Abandoned):
+    except Stop:
         pass
+    except Abandoned:
+        abandoned = True
     except LocalError as error:
         _say(f"error {error}")
     finally:
         supervisor.end()
+        if abandoned:
+            # Nobody is left who would do it.
+            shutil.rmtree(spec.root)
 
 
 class Supervisor:
@@ -128,26 +133,14 @@ class Supervisor:
         match request:
             case {"do": "stop"}:
                 raise Stop
-            case {"do": "reboot", "node": str(name)}:
-                self._node(name).kill()
-                self._boot(self._node(name))
-            case {"do": "start", "node": str(name)}:
-                self._boot(self._node(name))
-            case {"do": "kill", "node": str(name)}:
-                self._node(name).kill()
-            case {"do": "cut", "node": str(name)}:
-                self._node(name).cut()
-            case {"do": "heal", "node": str(name)}:
-                self._node(name).heal()
-            case {"do": "freeze-kubelet", "node": str(name)}:
-                self._node(name).signal_kubelet(signal.SIGSTOP)
-            case {"do": "thaw-kubelet", "node": str(name)}:
-                self._node(name).signal_kubelet(signal.SIGCONT)
+            case {"do": str(fault), "node": str(name)} if fault in NODE_ACTIONS:
+                NODE_ACTIONS[fault](self._node(name))
             case {"do": "kill-container", "node": str(name), "container": str(container)}:
                 self._node(name).kill_container(container)
             case {"do": "load", "archive": str(archive)}:
-                for node in self.nodes.values():
-                    node.import_images(Path(archive))
+                self._on_running_nodes(lambda node: node.import_images(Path(archive)))
+            case {"do": "tag", "image": str(image)}:
+                self._on_running_nodes(lambda node: node.name_userland(image))
             case {"do": "freeze-apiserver"}:
                 self.components["kube-apiserver"].send_signal(signal.SIGSTOP)
             case {"do": "thaw-apiserver"}:
@@ -157,12 +150,12 @@ class Supervisor:
                 self.components["kube-apiserver"].wait()
                 self._start_component("kube-apiserver")
             case _:
-                raise ClusterError(f"the supervisor does not know the request {dict(request)}: is it of another version?")
+                raise ClusterError(f"unknown request {dict(request)}: is this supervisor of another version?")
 
-    def _boot(self, node: Node) -> None:
-        node.boot()
-        node.plug_in()
-        node.start_kubelet()
+    def _on_running_nodes(self, action: Callable[[Node], None]) -> None:
+        for node in self.nodes.values():
+            if node.running:
+                action(node)
 
     def _node(self, name: str) -> Node:
         if name not in self.nodes:
@@ -186,7 +179,7 @@ class Supervisor:
                 continue
             if time.monotonic() - self.started[name] < _SHORTEST_LIFE_SECONDS:
                 raise ClusterError(_obituary(self.spec, name, code))
-            print(f"{name} ended with {code}; starting it again", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{name} ended with {code}; starting it again\n")
             self._start_component(name)
         for node in self.nodes.values():
             # Remembers the end of a node's first process before the loop below could collect it.
@@ -229,7 +222,8 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 def _say(line: str) -> None:
     """Tell the caller, if it still listens."""
     try:
-        print(line.replace("\n", "\r"), flush=True)
+        sys.stdout.write(line.replace("\n", "\r") + "\n")
+        sys.stdout.flush()
     except BrokenPipeError:
         # Nobody waits for the news; the lifetime pipe decides what follows.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,41 @@
+"""Fixtures for tests against real clusters; pytest loads them wherever this package is installed.
+
+Each lasts for the session and dies with the test process, however that ends. Where the machine cannot run one, its
+tests are skipped with the reason.
+"""
+
+# ruff: noqa: PLC0415 - pytest loads this in every run; only those that need a cluster shall pay for its imports
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster]":
+    """A control plane without nodes: the real API, garbage collection, admission; pods stay Pending."""
+    from oarlock_local.cluster import running
+    from oarlock_local.machine import why_no_control_plane
+
+    if reason := why_no_control_plane():
+        pytest.skip(reason)
+    with running("control-plane", nodes=0, state=tmp_path_factory.mktemp("clusters")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def local_cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> "Iterator[Cluster]":
+    """Three real nodes that advertise two GPUs each; host-userland pods see this Python and the tested repository."""
+    from oarlock_local.cluster import running
+    from oarlock_local.launch import default_shares
+    from oarlock_local.machine import why_no_nodes
+
+    if reason := why_no_nodes():
+        pytest.skip(reason)
+    shares = [*default_shares(), pytestconfig.rootpath]
+    with running("nodes", nodes=3, gpus=2, shares=shares, state=tmp_path_factory.mktemp("clusters")) as cluster:
+        yield cluster
