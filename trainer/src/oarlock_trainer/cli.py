@@ -73,13 +73,14 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "exit code is the first rank's that is not 0.",
     )
     parser.add_argument("job", type=Path, metavar="JOB.JSON", help="the job file, as the operator writes it")
+    parser.add_argument("--program", help="MODULE:FUNCTION that each rank runs (default: the built-in trainer)")
     parser.set_defaults(run=_train)
 
 
 def _train(options: argparse.Namespace) -> int:
-    from oarlock_trainer import foreground  # noqa: PLC0415
+    from oarlock_trainer import foreground, rank_host  # noqa: PLC0415
 
-    return foreground.run(options.job)
+    return foreground.run(options.job, options.program or rank_host.PROGRAM)
 
 
 def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

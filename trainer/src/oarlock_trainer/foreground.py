@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def run(job: Path) -> int:
+def run(job: Path, program: str) -> int:
     """Run all ranks; the first that fails ends the others. Returns its exit code, or 0."""
     os.environ.update(
         {
@@ -39,7 +39,7 @@ def run(job: Path) -> int:
         return ExitCode.CONFIGURATION
     os.environ[Variable.OUTPUT_DIR] = assignment.job.output_directory
     os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
-    ranks = rank_host.Ranks(rank_host.load(rank_host.PROGRAM))
+    ranks = rank_host.Ranks(rank_host.load(program))
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
     failed = 0
     while ranks:

@@ -233,3 +233,17 @@ def test_a_taken_status_port_ends_with_87_and_names_the_setting(agent: Agent) ->
         agent.start("trains_until_told")
         assert agent.wait() == 87
     assert "set spec.pod.ports.status" in agent.report()["summary"]
+
+
+def test_a_training_value_that_cannot_be_translated_ends_with_85(agent: Agent) -> None:
+    agent.job["training"] = {"gradientClipping": {"max": "a lot"}}
+    agent.start("never_leaves")
+    assert agent.wait() == 85
+    assert "gradientClipping.max" in agent.report()["summary"]
+
+
+def test_a_failure_of_the_agent_itself_is_reported_too(agent: Agent) -> None:
+    agent.launcher = ("sh", "-c", 'ulimit -n 8; exec "$@"', "sh")
+    agent.start("never_leaves")
+    assert agent.wait() == 1
+    assert "the agent itself failed: OSError" in agent.report()["summary"]

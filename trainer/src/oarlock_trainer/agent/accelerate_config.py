@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oarlock_trainer.agent.assignment import setting
+from oarlock_api.contract.wire import number
+from oarlock_trainer.agent.assignment import ConfigurationError, setting
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.assignment import Assignment
@@ -45,7 +46,10 @@ class Launch:
 
 
 def plan_launch(assignment: Assignment) -> Launch:
-    """Translate spec.training; what it leaves out has the API's default."""
+    """Translate spec.training; what it leaves out has the API's default.
+
+    Raises ConfigurationError for a value that can't be translated. The ranks validate all of it.
+    """
     training = assignment.job.training
     return Launch(
         assignment=assignment,
@@ -70,6 +74,8 @@ def _zero_stage(training: dict[str, Any]) -> int | None:
 def _gradient_clipping(training: dict[str, Any]) -> float | None:
     method = setting(training, "gradientClipping", "method") or "Norm"
     highest = setting(training, "gradientClipping", "max")
+    if highest is not None and number(highest) is None:
+        raise ConfigurationError(f"training.gradientClipping.max is {highest!r}, not a number")
     return (1.0 if highest is None else float(highest)) if method == "Norm" else None
 
 

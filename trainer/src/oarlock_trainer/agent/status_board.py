@@ -62,8 +62,8 @@ class StatusBoard:
             self._apply_progress(message.event, fields)
 
     def _apply_progress(self, event: str, fields: Mapping[str, Any]) -> None:
-        if event == Event.PHASE and fields.get("name") in frozenset(PodPhase):
-            self._set(phase=PodPhase(fields["name"]))
+        if event == Event.PHASE and (name := text(fields.get("name"), 32)) in frozenset(PodPhase):
+            self._set(phase=PodPhase(name))
         elif event == Event.STEP:
             self._set(**_step(fields), first_step_at=self._status.first_step_at or self._clock())
         elif event == Event.RESUMED:

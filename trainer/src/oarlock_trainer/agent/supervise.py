@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_api.contract.report import Report
-    from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.agent.accelerate_config import Launch
     from oarlock_trainer.channel import Message
 
 log = logging.getLogger(__name__)
@@ -77,19 +77,23 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
     pod = read_pod(environment)
     logs.set_up(pod)
     try:
-        assignment = read_assignment(environment)
+        launch = accelerate_config.plan_launch(read_assignment(environment))
+        return _Supervisor(launch, options, environment).run()
     except ConfigurationError as error:
         log.error("%s", error)  # noqa: TRY400 - the sentence says it all
         verdict = Verdict(code=ExitCode.CONFIGURATION, summary=str(error))
-        termination.write(termination.report_of(verdict, pod, None), options.termination_log)
-        return verdict.code
-    return _Supervisor(assignment, options, environment).run()
+    except Exception as error:
+        log.exception("the agent failed")  # the kernel ends the ranks with it
+        verdict = Verdict(code=1, summary=f"the agent itself failed: {type(error).__name__}: {error}")
+    termination.write(termination.report_of(verdict, pod, None), options.termination_log)
+    return verdict.code
 
 
 class _Supervisor:
     """The loop's state: who has ended, what is awaited until when, and the verdict as far as it is known."""
 
-    def __init__(self, assignment: Assignment, options: Options, environment: Mapping[str, str]) -> None:
+    def __init__(self, launch: Launch, options: Options, environment: Mapping[str, str]) -> None:
+        assignment = launch.assignment
         self._assignment = assignment
         self._options = options
         self._output = Path(assignment.job.output_directory)
@@ -105,7 +109,6 @@ class _Supervisor:
 
         children.adopt_orphans()
         self._wakeup = _wake_on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-        launch = accelerate_config.plan_launch(assignment)
         host_environment = {**environment, **rank_environment.shared(launch, environment)}
         host_environment |= rank_environment.of_rank(assignment, 0)  # what the host itself tells, its first rank tells
         self._ranks = LocalRanks(environment=host_environment, program=options.program, warm=options.warm)

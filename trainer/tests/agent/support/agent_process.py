@@ -71,6 +71,7 @@ class Agent:
             "MASTER_ADDR": "flux-0.flux.default.svc",
             "MASTER_PORT": "29500",
         }
+        self.launcher: tuple[str, ...] = ()
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(
@@ -78,6 +79,7 @@ class Agent:
     ) -> None:
         (self.scratch / "job.json").write_text(json.dumps(self.job))
         command = [
+            *self.launcher,
             *(sys.executable, "-m", "oarlock_trainer", "agent", *arguments),
             *("--program", f"fake_programs:{program}", "--warm", warm),
             *("--run-directory", str(self.scratch / "run"), "--termination-log", str(self.report_path)),

@@ -1,0 +1,115 @@
+"""The rank host's parts: forking ranks, their codes, and what they may not inherit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oarlock_trainer import channel, rank_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def ends_with(program: Callable[[], int]) -> list[tuple[int, int]]:
+    """(rank, code) of two ranks that run the program."""
+    ranks = rank_host.Ranks(program)
+    ranks.start([{"RANK": "4"}, {"RANK": "5"}])
+    ended: list[tuple[int, int]] = []
+    while ranks:
+        ended += ranks.reap(block=True)
+    return sorted(ended)
+
+
+def leaves(code: object) -> Callable[[], int]:
+    def program() -> int:
+        sys.exit(code)  # type: ignore[arg-type]
+
+    return program
+
+
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        pytest.param(lambda: 0, 0, id="returns 0"),
+        pytest.param(lambda: None, 0, id="returns nothing"),
+        pytest.param(lambda: 86, 86, id="returns a code"),
+        pytest.param(leaves(85), 85, id="exits with a code"),
+        pytest.param(leaves(None), 0, id="exits without a code"),
+        pytest.param(leaves("words"), 1, id="exits with words"),
+        pytest.param(lambda: 1 // 0, 1, id="raises"),
+        pytest.param(lambda: os.kill(os.getpid(), signal.SIGKILL), -signal.SIGKILL, id="is killed"),
+    ],
+)
+def test_a_ranks_code_is_what_its_program_says(program: Callable[[], int], code: int) -> None:
+    assert ends_with(program) == [(4, code), (5, code)]
+
+
+def test_an_exception_is_told_to_the_agent_with_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setenv(channel.AGENT_FD, str(writing))
+    ends_with(lambda: {}["missing"])
+    os.close(writing)
+    with os.fdopen(reading, "rb") as told:
+        messages = [channel.decode(line) for line in told]
+    assert sorted(message.rank for message in messages if message) == [4, 5]
+    assert all(message and message.fields == {"code": 1, "summary": "KeyError: 'missing'"} for message in messages)
+
+
+def test_each_rank_leads_a_session_of_its_own() -> None:
+    assert ends_with(lambda: int(os.getsid(0) != os.getpid())) == [(4, 0), (5, 0)]
+
+
+def test_sigterm_before_the_program_can_take_it_means_left_on_request() -> None:
+    ranks = rank_host.Ranks(lambda: time.sleep(60) or 0)
+    ranks.start([{"RANK": "0"}])
+    ranks.signal(signal.SIGTERM)
+    assert ranks.reap(block=True) == [(0, 86)]
+
+
+def test_a_host_without_its_agent_leaves_at_once() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "oarlock_trainer.rank_host",
+        "--control",
+        "0",
+        "--parent",
+        "1",
+        "--program",
+        "os:x",
+    ]
+    ended = subprocess.run(command, check=False, capture_output=True, env={**os.environ, channel.AGENT_FD: "2"})
+    assert ended.returncode == 137
+
+
+def test_a_warm_up_that_is_not_there_is_no_error_but_one_that_lacks_a_part_is(tmp_path: Path) -> None:
+    (tmp_path / "lacking_warm_up.py").write_text("import a_part_that_is_missing\n")
+    rank_host._warm("no_such_warm_up:anything")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with pytest.raises(ModuleNotFoundError, match="a_part_that_is_missing"):
+            rank_host._warm("lacking_warm_up:anything")
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+def test_train_ends_all_ranks_with_the_code_of_the_first_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "programs.py").write_text(
+        "import os, time\ndef main():\n    if os.environ['RANK'] == '0':\n        return 85\n    time.sleep(600)\n"
+    )
+    (tmp_path / "job.json").write_text(
+        '{"version": 1, "job": "flux", "namespace": "n", "job_uid": "u", "attempt": 1, "nodes": 1, "gpus_per_node": 2,'
+        '"output_directory": "/output/flux", "training": {}}'
+    )
+    command = [sys.executable, "-m", "oarlock_trainer", "train", "--program", "programs:main", "job.json"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, check=False, timeout=60)
+    assert ended.returncode == 85
