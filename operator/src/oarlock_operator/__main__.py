@@ -67,8 +67,7 @@ async def run(settings: Settings) -> None:
     )
     resync = Resync(cluster, settings.namespaces, queue, interval=settings.resync_seconds, clock=time.monotonic)
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    _stop_on_signals(stop)
     try:
         async with serving(host=settings.host, port=settings.port, health=resync.health) as port:
             log.info("serving", port=port)
@@ -91,7 +90,13 @@ async def _lead(
     resync: Resync,
 ) -> None:
     """Work until `stop`, then hand the Lease over."""
-    handlers = watch.registry(queue.add, reconciler.sightings, reconciler.cluster.configuration)
+    handlers = watch.registry(
+        queue.add,
+        reconciler.sightings,
+        reconciler.cluster.configuration,
+        # kopf takes the signals for itself; its own way out idles for five seconds, in which nobody would lead.
+        started=lambda: _stop_on_signals(stop),
+    )
     # Started before kopf: when it exits it cancels every task that was made after its own start.
     tasks = [asyncio.create_task(work(queue, reconciler), name=f"worker-{i}") for i in range(settings.workers)]
     tasks.append(asyncio.create_task(resync.run(), name="resync"))
@@ -105,13 +110,11 @@ async def _lead(
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
-            stop_flag=stop,
         ),
         name="watches",
     )
     done, _ = await asyncio.wait([*tasks, transport, stopped], return_when=asyncio.FIRST_COMPLETED)
-    stop.set()
-    for task in tasks:
+    for task in [*tasks, transport]:
         task.cancel()
     await asyncio.wait([*tasks, transport], timeout=10)
     lost = any(not task.cancelled() and isinstance(task.exception(), LeadershipLost) for task in done)
@@ -120,6 +123,11 @@ async def _lead(
     for task in done:
         if task is not stopped:
             task.result()
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
 
 
 async def _wait(stop: asyncio.Event) -> None:

@@ -65,7 +65,8 @@ class Cluster:
     """One connection pool to one API server."""
 
     def __init__(self, configuration: Configuration) -> None:
-        configuration.retries = False
+        # One layer retries: the work queue.
+        configuration.retries = None
         self._client = ApiClient(configuration)
         self.configuration = configuration
 

@@ -19,9 +19,19 @@ from oarlock_operator.sightings import Sightings
 Key = tuple[str, str]
 
 
-def registry(add: Callable[[Key], None], sightings: Sightings, configuration: Configuration) -> kopf.OperatorRegistry:
-    """Handlers that enqueue. `add` is called in the loop that kopf runs in."""
+def registry(
+    add: Callable[[Key], None],
+    sightings: Sightings,
+    configuration: Configuration,
+    *,
+    started: Callable[[], None],
+) -> kopf.OperatorRegistry:
+    """Handlers that enqueue. `add` and, once kopf is up, `started` are called in the loop that kopf runs in."""
     handlers = kopf.OperatorRegistry()
+
+    @kopf.on.startup(registry=handlers)
+    async def startup(**_: Any) -> None:
+        started()
 
     @kopf.on.login(registry=handlers)
     async def login(**_: Any) -> kopf.ConnectionInfo:
@@ -68,6 +78,9 @@ def settings() -> kopf.OperatorSettings:
     ours.posting.enabled = False
     # Pods of others never leave the API server.
     ours.watching.label_selectors["", "v1", "pods"] = Label.JOB.value
+    # Handlers only enqueue: nothing of theirs is worth waiting for when the process ends.
+    ours.queueing.idle_timeout = 0.5
+    ours.queueing.exit_timeout = 0.1
     ours.watching.chunk_size = 500
     ours.watching.connect_timeout = 10
     ours.watching.server_timeout = 290

@@ -1,0 +1,39 @@
+{{- define "oarlock.labels" -}}
+app.kubernetes.io/name: oarlock
+app.kubernetes.io/component: operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "oarlock.selector" -}}
+app.kubernetes.io/name: oarlock
+app.kubernetes.io/component: operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{/* What the operator does, no more: tests compare this with the calls that it makes. */}}
+{{- define "oarlock.rules" -}}
+- apiGroups: [oarlock.dev]
+  resources: [trainingjobs]
+  verbs: [get, list, watch]
+- apiGroups: [oarlock.dev]
+  resources: [trainingjobs/status]
+  verbs: [update]
+- apiGroups: [oarlock.dev]
+  # An owner reference with blockOwnerDeletion needs it where the cluster enforces that.
+  resources: [trainingjobs/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, create, patch]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}

@@ -1,0 +1,99 @@
+"""The operator as a process of its own, against a real API server, and hands that play kubelet there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+Found = TypeVar("Found")
+ROOT = Path(__file__).parents[2]
+
+
+def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = 30) -> Found:
+    """What `look` finds, as soon as it finds something true; fails with `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.05)
+
+
+class Api:
+    """The API server by plain HTTPS, as the cluster's administrator."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        import base64  # noqa: PLC0415
+        import tempfile  # noqa: PLC0415
+
+        config = yaml.safe_load(kubeconfig.read_text())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        self._server = cluster["server"]
+
+        def data(group: dict[str, str], name: str) -> str:
+            return (
+                base64.b64decode(group[f"{name}-data"]).decode()
+                if f"{name}-data" in group
+                else Path(group[name]).read_text()
+            )
+
+        self._context = ssl.create_default_context(cadata=data(cluster, "certificate-authority"))
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
+            pair.write(data(user, "client-certificate") + "\n" + data(user, "client-key"))
+            pair.flush()
+            self._context.load_cert_chain(pair.name)
+
+    def call(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
+        """One request; raises urllib.error.HTTPError."""
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(  # noqa: S310 - always https, from the kubeconfig
+            self._server + path, data=data, method=method, headers={"Content-Type": kind}
+        )
+        with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:  # noqa: S310
+            return json.load(answer)
+
+    def find(self, path: str) -> Any:
+        """An object, or None; a CRD that was just made answers 429 for a moment."""
+        try:
+            return self.call("GET", path)
+        except urllib.error.HTTPError as error:
+            if error.code in (404, 429):
+                return None
+            raise
+
+    def merge(self, path: str, body: Any) -> Any:
+        """A merge patch."""
+        return self.call("PATCH", path, body, kind="application/merge-patch+json")
+
+
+@contextmanager
+def operator(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run oarlock-operator for the length of the block; it must still live at its end, unless it was killed."""
+    command = [sys.executable, "-m", "oarlock_operator", "--kubeconfig", str(kubeconfig), "--port", "0", *arguments]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("OARLOCK_")}
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    try:
+        yield process
+    finally:
+        alive = process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    assert alive or process.returncode == -signal.SIGKILL, f"the operator ended by itself:\n{log.read_text()[-3000:]}"

@@ -1,0 +1,210 @@
+"""The operator against a real API server: from a TrainingJob to pods, and through the lives of a gang.
+
+No kubelet runs here: the tests write pods' statuses, as a kubelet would.
+"""
+
+from __future__ import annotations
+
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from processes import ROOT, Api, operator, wait_for
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster
+
+pytestmark = pytest.mark.cluster
+
+JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
+PODS = "/api/v1/namespaces/default/pods"
+SETTINGS = ("--lease-seconds", "3", "--progress-seconds", "1")
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: Cluster) -> Api:
+    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/trainingjobs.yaml"))
+    control_plane.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
+    api = Api(control_plane.kubeconfig)
+    wait_for("the new API", lambda: api.find(JOBS))
+    return api
+
+
+@pytest.fixture
+def with_operator(control_plane: Cluster, api: Api, tmp_path: Path) -> Iterator[Api]:
+    with operator(control_plane.kubeconfig, tmp_path / "operator.log", *SETTINGS):
+        yield api
+
+
+class Gang:
+    """One job and its pods, through the API."""
+
+    def __init__(self, api: Api, **spec: Any) -> None:
+        self.api = api
+        self.name = f"job-{uuid.uuid4().hex[:8]}"
+        training = {
+            "model": {"family": "Flux1", "path": "/output/models/tiny"},
+            "steps": 100,
+            "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
+        }
+        body = {
+            "apiVersion": "oarlock.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": self.name},
+            "spec": {
+                "nodes": 2,
+                "gpusPerNode": 2,
+                "output": {"persistentVolumeClaim": {"claimName": "out"}},
+                "training": training,
+                **spec,
+            },
+        }
+        api.call("POST", f"{JOBS}?fieldValidation=Strict", body)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.api.call("GET", f"{JOBS}/{self.name}").get("status") or {}
+
+    def pods(self) -> dict[str, Any]:
+        found = self.api.call("GET", f"{PODS}?labelSelector=oarlock.dev/job={self.name}")
+        return {pod["metadata"]["name"].removeprefix(self.name + "-"): pod for pod in found["items"]}
+
+    def wait_for_pods(self, *names: str) -> None:
+        wait_for(f"pods {names}", lambda: sorted(self.pods()) == sorted(names) or None)
+
+    def wait_for_phase(self, phase: str) -> dict[str, Any]:
+        wait_for(f"phase {phase}", lambda: self.status.get("phase") == phase or None)
+        return self.status
+
+    def set_state(self, pod: str, **state: Any) -> None:
+        """What a kubelet would write."""
+        phase = {"running": "Running", "terminated": "Failed"}[next(iter(state))]
+        if state.get("terminated", {}).get("exitCode") == 0:
+            phase = "Succeeded"
+        container = {"name": "trainer", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        status = {
+            "phase": phase,
+            "conditions": [{"type": "PodScheduled", "status": "True"}],
+            "containerStatuses": [container],
+        }
+        self.api.merge(f"{PODS}/{self.name}-{pod}/status", {"status": status})
+
+    def run(self, attempt: int = 1) -> None:
+        self.wait_for_pods(f"{attempt}-0", f"{attempt}-1")
+        for rank in (0, 1):
+            self.set_state(f"{attempt}-{rank}", running={"startedAt": "2026-01-01T00:00:00Z"})
+
+    def end(self, pod: str, code: int, message: str = "") -> None:
+        self.set_state(pod, terminated={"exitCode": code, "reason": "Error", "message": message})
+
+    def events(self) -> set[str]:
+        found = self.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={self.name}")
+        return {event["reason"] for event in found["items"]}
+
+
+def test_a_job_becomes_a_headless_service_a_config_map_and_ranked_pods(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    gang.wait_for_pods("1-0", "1-1")
+    service = gang.api.call("GET", f"/api/v1/namespaces/default/services/{gang.name}")
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"]
+    pod = gang.pods()["1-1"]
+    env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
+    assert env["MACHINE_RANK"] == "1"
+    assert env["NUM_PROCESSES"] == "4"
+    assert env["MASTER_ADDR"] == f"{gang.name}-0.{gang.name}.default.svc"
+    assert pod["spec"]["hostname"] == f"{gang.name}-1"
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert pod["metadata"]["ownerReferences"][0]["kind"] == "TrainingJob"
+    config = gang.api.call("GET", f"/api/v1/namespaces/default/configmaps/{gang.name}-1")
+    assert config["immutable"]
+    assert gang.api.call("GET", f"{JOBS}/{gang.name}")["metadata"].get("finalizers") is None
+
+
+def test_a_crash_leads_to_the_next_attempt_and_zeros_to_success(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    gang.run()
+    gang.end("1-1", 1, "ValueError: x")
+    gang.run(2)
+    assert gang.status["restarts"]["application"] == 1
+    for rank in (0, 1):
+        gang.end(f"2-{rank}", 0)
+    status = gang.wait_for_phase("Succeeded")
+    assert status["completionTime"]
+    assert status["attempts"][1]["reason"] == "ApplicationError"
+    wait_for("Events", lambda: {"Starting", "ApplicationError", "Succeeded"} <= gang.events() or None)
+
+
+def test_unusable_data_fails_with_its_reason_and_is_not_retried(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    gang.run()
+    gang.end("1-0", 85, "dataset photos: no pictures in /output/photos")
+    status = gang.wait_for_phase("Failed")
+    assert (status["reason"], status["attempt"]) == ("ConfigurationError", 1)
+    assert "no pictures" in status["message"]
+
+
+def test_a_field_that_is_not_built_yet_is_named(with_operator: Api) -> None:
+    gang = Gang(with_operator, suspend=True)
+    status = gang.wait_for_phase("Failed")
+    assert status["reason"] == "NotImplemented"
+    assert "spec.suspend" in status["message"]
+    assert not gang.pods()
+
+
+def test_deleting_the_job_removes_everything_while_no_operator_runs(
+    api: Api, control_plane: Cluster, tmp_path: Path
+) -> None:
+    with operator(control_plane.kubeconfig, tmp_path / "operator.log", *SETTINGS):
+        gang = Gang(api)
+        gang.wait_for_pods("1-0", "1-1")
+    api.call("DELETE", f"{JOBS}/{gang.name}")
+    wait_for("garbage collection", lambda: not gang.pods(), seconds=90)
+    wait_for(
+        "the Service to go", lambda: api.find(f"/api/v1/namespaces/default/services/{gang.name}") is None, seconds=90
+    )
+
+
+def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(
+    api: Api, control_plane: Cluster, tmp_path: Path
+) -> None:
+    with operator(control_plane.kubeconfig, tmp_path / "first.log", *SETTINGS) as first:
+        gang = Gang(api)
+        gang.run()
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    gang.end("1-0", 1)
+    with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):
+        gang.run(2)
+        assert gang.status["attempt"] == 2
+
+
+def test_of_two_operators_one_works_and_the_other_takes_over(api: Api, control_plane: Cluster, tmp_path: Path) -> None:
+    with operator(control_plane.kubeconfig, tmp_path / "first.log", *SETTINGS) as first:
+        wait_for("a leader", lambda: "leading" in (tmp_path / "first.log").read_text() or None)
+        with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):
+            wait_for("a follower", lambda: "waiting for the Lease" in (tmp_path / "second.log").read_text() or None)
+            first.send_signal(signal.SIGKILL)
+            first.wait()
+            gang = Gang(api)
+            gang.wait_for_pods("1-0", "1-1")
+
+
+def test_a_job_of_the_same_name_made_anew_is_another_job(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    gang.wait_for_pods("1-0", "1-1")
+    before = gang.pods()["1-0"]["metadata"]["uid"]
+    api = gang.api
+    raw = api.call("GET", f"{JOBS}/{gang.name}")
+    api.call("DELETE", f"{JOBS}/{gang.name}")
+    wait_for("the job to go", lambda: api.find(f"{JOBS}/{gang.name}") is None)
+    fresh = {key: raw[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": gang.name}}
+    api.call("POST", JOBS, fresh)
+    wait_for(
+        "pods of the new job",
+        lambda: (pods := gang.pods()).keys() == {"1-0", "1-1"} and pods["1-0"]["metadata"]["uid"] != before,
+        seconds=90,
+    )
