@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from oarlock_api.manifest import load
+from oarlock_api.manifest import load, load_all
 from oarlock_api.rules import Rule
 from oarlock_api.trainingjob import TrainingJob
 
@@ -36,6 +36,13 @@ REFUSED = _table("refused")
 OUT_OF_BOUNDS = _table("out_of_bounds")
 DUPLICATES = _table("duplicates")
 UNKNOWN = _table("unknown")
+
+EXAMPLES = [
+    (path.name, document)
+    for path in sorted((Path(__file__).parents[2] / "examples").glob("**/*.yaml"))
+    for document in load_all(path.read_text())
+    if document.get("kind") == "TrainingJob"
+]
 
 NAMES = ["Upper", "9digit", "dot.ted", "a" * 51, "-dash", "dash-"]
 """Names of which Kubernetes itself refuses some, and the rule the others."""
@@ -116,6 +123,14 @@ def test_api_server_refuses_names_that_are_no_host_names(api: ApiServer, make_jo
 def test_api_server_accepts_the_common_job(api: ApiServer, common_job: Manifest) -> None:
     answer = api.create(common_job)
     assert answer.is_success, answer.json()["message"]
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize(("file", "job"), EXAMPLES, ids=[file for file, _ in EXAMPLES])
+def test_every_example_is_accepted_as_it_stands(api: ApiServer, file: str, job: Manifest) -> None:
+    TrainingJob.model_validate(job)
+    answer = api.create(job)
+    assert answer.is_success, (file, answer.json()["message"])
 
 
 @pytest.mark.cluster

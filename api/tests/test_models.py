@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from oarlock_api.location import S3Location
 from oarlock_api.naming import camel_case
-from oarlock_api.references import S3Location
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import ConditionType, TrainingJobStatus
 from oarlock_api.training import Training

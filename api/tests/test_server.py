@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oarlock_api.crd import custom_resource_definition
+from oarlock_api.manifest import load
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 
@@ -20,97 +22,7 @@ pytestmark = pytest.mark.cluster
 MakeJob = Callable[..., "Manifest"]
 
 STARTED = "2026-11-21T12:00:00Z"
-FULL_STATUS: Manifest = {
-    "observedGeneration": 1,
-    "phase": "Running",
-    "reason": "Training",
-    "message": "all ranks are training",
-    "succeeded": 0,
-    "failed": 0,
-    "attempt": 2,
-    "restartCount": 1,
-    "restarts": {
-        "application": 0,
-        "infrastructure": 1,
-        "withoutProgress": 0,
-        "voluntary": 0,
-        "windowStartTime": STARTED,
-    },
-    "summary": {"nodes": "4/4", "step": "120/300", "eta": "5h20m", "lastFault": "gpu-07 GPU 5 XID 79"},
-    "resolved": {
-        "image": "trainer:1",
-        "gang": "None",
-        "schedulerName": "default-scheduler",
-        "plan": {"effectiveBatch": 256, "zeroStage": 1, "memoryBytes": 52600000000},
-    },
-    "ranks": {"desired": 4, "created": 4, "ready": 4, "succeeded": 0, "failed": 0, "terminating": 0},
-    "recovery": {"stage": "FirstStep", "stageStartTime": STARTED, "notBeforeTime": STARTED},
-    "progress": {
-        "step": 120,
-        "totalSteps": 300,
-        "epoch": 0.4,
-        "loss": 0.31,
-        "learningRate": 1e-05,
-        "secondsPerStep": 4.41,
-        "imagesPerSecond": 58.1,
-        "mfuPercent": 38.5,
-        "etaSeconds": 19200,
-        "updateTime": STARTED,
-    },
-    "latestCheckpoint": {"step": 100, "path": "/output/job/checkpoints/step-100-a1", "saveTime": STARTED},
-    "output": {"path": "/output/job", "relativePath": "job", "metrics": {"loss": 0.3}},
-    "lastFault": {
-        "time": STARTED,
-        "class": "GPU",
-        "nodeName": "gpu-07",
-        "rank": 3,
-        "gpu": {"index": 5, "uuid": "GPU-5c1f", "serial": "1652"},
-        "xid": 79,
-        "verdict": "ReplaceNode",
-        "action": "cordoned gpu-07",
-        "evidence": ["XID 79"],
-        "victims": 3,
-    },
-    "attempts": [
-        {
-            "number": 2,
-            "startTime": STARTED,
-            "createdTime": STARTED,
-            "reason": "GPUFault",
-            "resumedFromStep": 100,
-            "lostSteps": 20,
-            "nodeCount": 4,
-            "nodeNames": ["gpu-01", "gpu-02", "gpu-04", "gpu-09"],
-            "removedNodeNames": ["gpu-07"],
-            "stageMilliseconds": {
-                "detect": 600,
-                "decide": 100,
-                "drain": 1800,
-                "cordon": 100,
-                "queue": 0,
-                "schedule": 300,
-                "start": 2100,
-                "firstStep": 8900,
-            },
-        }
-    ],
-    "avoidedNodes": [{"name": "gpu-07", "reason": "XID 79", "untilTime": STARTED}],
-    "strikes": [{"gpuUUID": "GPU-5c1f", "count": 1, "lastTime": STARTED}],
-    "cordonedNodes": [{"name": "gpu-07", "reason": "XID 79", "time": STARTED}],
-    "gpuSeconds": 12800,
-    "wastedGPUSeconds": 640,
-    "startTime": STARTED,
-    "conditions": [
-        {
-            "type": "Running",
-            "status": "True",
-            "reason": "Training",
-            "message": "",
-            "lastTransitionTime": STARTED,
-            "observedGeneration": 1,
-        }
-    ],
-}
+FULL_STATUS: Manifest = load((Path(__file__).parent / "status.yaml").read_text())
 
 
 def suspended_condition(status: str) -> Manifest:
@@ -254,6 +166,10 @@ def test_the_status_of_the_models_is_stored_whole_and_strictly(api: ApiServer, s
     assert answer.is_success, answer.text
     assert TrainingJobStatus.model_validate(answer.json()["status"]) == status
     assert answer.json()["spec"]["nodes"] == 1
+
+
+def test_the_tested_status_has_every_field_of_the_models() -> None:
+    assert set(FULL_STATUS) == {field.alias for field in TrainingJobStatus.model_fields.values()}
 
 
 def test_a_status_is_not_written_through_the_job_itself(api: ApiServer, stored: Callable[..., str]) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StrictInt
 
 from oarlock_api.group import Group
-from oarlock_api.references import S3Location
+from oarlock_api.location import S3Location
 from oarlock_api.rules import Rule, at_most_one
 
 

@@ -7,7 +7,7 @@ from pydantic import Field, StrictInt
 
 from oarlock_api.dataset import Dataset
 from oarlock_api.group import Group
-from oarlock_api.references import Location
+from oarlock_api.location import Location
 from oarlock_api.rules import ListMap, Rule
 
 

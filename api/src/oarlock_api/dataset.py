@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StrictBool, StrictFloat, StrictInt
 
 from oarlock_api.group import Group
+from oarlock_api.location import Location
 from oarlock_api.primitives import Label, LongText, Probability, Step, Text, Word
-from oarlock_api.references import Location
 from oarlock_api.rules import Rule, exactly_one, only_when, ordered
 
 Size = Annotated[StrictFloat, Field(gt=0, le=16384)]

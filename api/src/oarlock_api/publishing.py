@@ -6,9 +6,10 @@ from typing import ClassVar
 from pydantic import Field, StrictBool
 
 from oarlock_api.group import Group
+from oarlock_api.location import S3Location
 from oarlock_api.primitives import Label, Text, Url
-from oarlock_api.references import S3Location, SecretKeyRef, SecretRef
 from oarlock_api.rules import Rule, exactly_one
+from oarlock_api.secret_refs import SecretKeyRef, SecretRef
 from oarlock_api.weights import RepositoryName
 
 

@@ -10,10 +10,10 @@ from oarlock_api.data import Data
 from oarlock_api.dataset import ResolutionType, Size
 from oarlock_api.engine import ActivationCheckpointing, Attention, Compile, Engine, Precision, Strategy
 from oarlock_api.group import Group
+from oarlock_api.location import Location, S3Connection
 from oarlock_api.objective import Objective
 from oarlock_api.optimization import Ema, GradientClipping, Optimizer
 from oarlock_api.publishing import Publication, Tracker
-from oarlock_api.references import Location, S3Connection
 from oarlock_api.rules import ListMap, Rule, only_when
 from oarlock_api.training_rules import s3_connections_exist
 from oarlock_api.validation import Validation

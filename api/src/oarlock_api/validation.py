@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StrictFloat, StrictInt
 
 from oarlock_api.group import Group
+from oarlock_api.location import Location
 from oarlock_api.primitives import Label, LongText
-from oarlock_api.references import Location
 from oarlock_api.rules import ListMap, ListSet, Rule, at_least_one
 
 PictureSize = Annotated[str, Field(max_length=11, pattern=r"^[1-9][0-9]{1,4}x[1-9][0-9]{1,4}$")]

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from oarlock_api.group import Group
 from oarlock_api.primitives import Label, Text, Url
-from oarlock_api.references import SecretKeyRef
 from oarlock_api.rules import ListSet, Rule, exactly_one
+from oarlock_api.secret_refs import SecretKeyRef
 
 EventType = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z]+([._][a-z]+)*$")]
 

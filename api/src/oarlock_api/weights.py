@@ -6,9 +6,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StrictFloat, StrictInt
 
 from oarlock_api.group import Group
+from oarlock_api.location import S3Location
 from oarlock_api.primitives import AbsolutePath, Probability, Word
-from oarlock_api.references import S3Location, SecretKeyRef
 from oarlock_api.rules import ListSet, Rule, exactly_one
+from oarlock_api.secret_refs import SecretKeyRef
 
 RepositoryName = Annotated[
     str, Field(min_length=1, max_length=256, pattern=r"^[A-Za-z0-9][-A-Za-z0-9._]*(/[A-Za-z0-9][-A-Za-z0-9._]*)?$")

@@ -1,30 +1,13 @@
-"""References from a TrainingJob to things outside it: Secrets, and places where files lie.
-
-A secret value never stands in a TrainingJob: only the name of the Secret that holds it.
-"""
+"""Places where files lie: a path in the pod, or a prefix of an S3 bucket."""
 
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from oarlock_api.group import Group
-from oarlock_api.primitives import AbsolutePath, Label, ObjectName, Text, Url, Word
+from oarlock_api.primitives import AbsolutePath, Label, Text, Url, Word
 from oarlock_api.rules import Rule, exactly_one
-
-SecretKey = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
-
-
-class SecretRef(Group):
-    """A Secret of the job's namespace, as a whole."""
-
-    name: ObjectName = Field(description="Name of a Secret in the job's namespace.")
-
-
-class SecretKeyRef(Group):
-    """One key of a Secret of the job's namespace."""
-
-    name: ObjectName = Field(description="Name of a Secret in the job's namespace.")
-    key: SecretKey = Field(description="Key in that Secret.")
+from oarlock_api.secret_refs import SecretRef
 
 
 class S3Connection(Group):
