@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,6 @@ from oarlock_trainer import channel, rank_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def ends_with(program: Callable[[], int]) -> list[tuple[int, int]]:
@@ -65,6 +65,13 @@ def test_an_exception_is_told_to_the_agent_with_its_rank(monkeypatch: pytest.Mon
 
 def test_each_rank_leads_a_session_of_its_own() -> None:
     assert ends_with(lambda: int(os.getsid(0) != os.getpid())) == [(4, 0), (5, 0)]
+
+
+def test_a_ranks_process_is_named_after_it() -> None:
+    assert ends_with(lambda: int(Path("/proc/self/comm").read_text().strip() != f"rank-{os.environ['RANK']}")) == [
+        (4, 0),
+        (5, 0),
+    ]
 
 
 def test_sigterm_before_the_program_can_take_it_means_left_on_request() -> None:

@@ -37,7 +37,6 @@ def run(job: Path, program: str) -> int:
     if assignment.job.nodes != 1:
         sys.stderr.write(f"{job}: nodes is {assignment.job.nodes}, but here is one machine: set it to 1\n")
         return ExitCode.CONFIGURATION
-    os.environ[Variable.OUTPUT_DIR] = assignment.job.output_directory
     os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
     ranks = rank_host.Ranks(rank_host.load(program))
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 PROGRAM = "oarlock_trainer.train:main"
 WARM = "oarlock_trainer.warm:import_everything"
 _SET_PARENT_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
+_SET_NAME = 15
+"""PR_SET_PDEATHSIG and PR_SET_NAME of prctl(2)."""
 
 
 class HostEvent(StrEnum):
@@ -122,6 +123,7 @@ def _become_rank(environment: Mapping[str, str], program: Callable[[], int], hos
     try:
         die_with(host)
         os.setsid()
+        ctypes.CDLL(None).prctl(_SET_NAME, f"rank-{environment['RANK']}".encode(), 0, 0, 0)  # for top and py-spy
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oarlock_api.contract.environment import Variable
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.cgroup import cpu_limit
 
@@ -39,6 +40,8 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
         "GROUP_RANK": str(assignment.pod.rank),
         "MASTER_ADDR": assignment.master_address,
         "MASTER_PORT": str(assignment.master_port),
+        Variable.GPUS_PER_NODE: str(assignment.job.gpus_per_node),
+        Variable.OUTPUT_DIR: assignment.job.output_directory,
     }
 
 
