@@ -1,0 +1,1 @@
+"""Atomic checkpoints, the fence that guards them, resume, and the exported model."""

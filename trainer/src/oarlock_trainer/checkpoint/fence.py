@@ -1,0 +1,99 @@
+"""The fence: one small file that says which attempt of which job may commit into the output.
+
+A new attempt raises it before anything else; a writer reads it before each commit. That check can race with a takeover,
+so the file also lists the checkpoints that were valid when the owner took over: a later attempt trusts those and what
+the owner itself committed, and nothing that a fenced writer slipped in between.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.layout import OWNER, PRIVATE, Owner, parse_owner
+from oarlock_api.contract.wire import WireError
+from oarlock_trainer.durable import write_bytes, write_json
+from oarlock_trainer.errors import FencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+FINISHED = f"{PRIVATE}/finished"
+_LISTED = 64
+"""Checkpoint names that fit into the file's 4096 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """What the fence said before: its owner (None on a fresh output), and the checkpoints that were valid then."""
+
+    owner: Owner | None
+    trusted: tuple[str, ...]
+
+
+class Fence:
+    """This attempt's hold on an output directory."""
+
+    def __init__(self, output: Path, owner: Owner) -> None:
+        """Holds nothing until `check_free` and `take`."""
+        self._output = output
+        self._path = output / OWNER
+        self.owner = owner
+
+    def previous(self) -> Previous:
+        """What stands there now. An unreadable file (it is written in one piece) counts as none."""
+        try:
+            body = self._path.read_text(encoding="utf-8")
+            owner = parse_owner(body)
+        except (FileNotFoundError, UnicodeDecodeError, WireError):
+            return Previous(None, ())
+        listed = json.loads(body).get("valid", [])
+        return Previous(owner, tuple(name for name in listed if isinstance(name, str)))
+
+    def check_free(self, previous: Previous) -> None:
+        """Raise FencedError where the output belongs to a newer attempt, or to another job that has not finished."""
+        owner = previous.owner
+        if owner is None or owner == self.owner:
+            return
+        if owner.job_uid == self.owner.job_uid:
+            if owner.attempt > self.owner.attempt:
+                raise FencedError(
+                    f"attempt {owner.attempt} owns the output {self._output}, this is attempt {self.owner.attempt}"
+                )
+            return
+        if self._finished_uid() != owner.job_uid:
+            raise FencedError(
+                f"the output {self._output} belongs to another job (UID {owner.job_uid}, attempt {owner.attempt}) that "
+                f"has not finished: give this job another output.directory, or, if that job is gone for good, remove "
+                f"{self._path}"
+            )
+
+    def take(self, valid: Iterable[str]) -> None:
+        """Own the output from now on; `valid` are the checkpoints that count so far, newest first."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        content: dict[str, Any] = json.loads(self.owner.to_json())
+        content["valid"] = list(valid)[:_LISTED]
+        write_bytes(self._path, (json.dumps(content) + "\n").encode())
+
+    def check(self) -> None:
+        """Raise FencedError where somebody else owns the output now. To be called before every commit."""
+        if (owner := self.previous().owner) != self.owner:
+            raise FencedError(
+                f"the output {self._output} was taken over by "
+                f"{f'attempt {owner.attempt} of job UID {owner.job_uid}' if owner else 'somebody who removed the fence'}"
+            )
+
+    def finish(self, step: int) -> None:
+        """Mark the job as finished: another job may take the output over."""
+        self.check()
+        facts = {"jobUid": self.owner.job_uid, "attempt": self.owner.attempt, "step": step}
+        write_json(self._output / FINISHED, facts)
+
+    def _finished_uid(self) -> str:
+        try:
+            found = json.loads((self._output / FINISHED).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return ""
+        return str(found.get("jobUid", "")) if isinstance(found, dict) else ""

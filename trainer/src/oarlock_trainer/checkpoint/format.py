@@ -1,0 +1,127 @@
+"""What a checkpoint is on disk, and what makes it valid.
+
+    checkpoints/step-120-a2/
+      deepspeed/...       what DeepSpeed wrote: the weights and each rank's optimizer part
+      manifest.json       step, attempt, job, ranks, data position, and every file with size and SHA-256
+      COMMITTED           SHA-256 of manifest.json; written last
+
+It is written under a temporary name, synced, and renamed. Valid is what has the marker, a manifest that the marker
+matches, and every file in its size; the content is compared with its hash before it is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
+from oarlock_trainer.data.sampler import Origin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MANIFEST = "manifest.json"
+MARKER = "COMMITTED"
+TAG = "deepspeed"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """One file of a checkpoint: `name` relative to it, size in bytes."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPosition:
+    """Where the order of samples stands: enough to go on with the same effective batch, or with another."""
+
+    fingerprint: str
+    effective: int
+    origin: Origin
+    consumed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a checkpoint holds. `step` optimizer steps are done."""
+
+    step: int
+    attempt: int
+    job_uid: str
+    world_size: int
+    saved_at: str
+    data: DataPosition
+    files: tuple[FileFacts, ...]
+
+    def to_json(self) -> str:
+        """JSON, stable."""
+        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True, indent=1) + "\n"
+
+
+def parse_manifest(body: str) -> Manifest:
+    """Read a manifest.
+
+    Raises ValueError, KeyError or TypeError where it is none that this version knows.
+    """
+    raw: dict[str, Any] = json.loads(body)
+    if raw.pop("version") != VERSION:
+        raise ValueError("a manifest of another version")
+    position = raw.pop("data")
+    origin = position.pop("origin")
+    return Manifest(
+        **{key: value for key, value in raw.items() if key != "files"},
+        files=tuple(FileFacts(**file) for file in raw["files"]),
+        data=DataPosition(
+            fingerprint=position["fingerprint"],
+            effective=position["effective"],
+            origin=Origin(origin["step"], tuple(origin["consumed"])),
+            consumed=tuple(position["consumed"]),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that looks valid: committed, complete, sizes right."""
+
+    path: Path
+    step: int
+    attempt: int
+    manifest: Manifest
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def inspect(path: Path) -> Checkpoint | None:
+    """A checkpoint by its folder, or None where it is not valid."""
+    parsed = parse_checkpoint_name(path.name)
+    if parsed is None:
+        return None
+    try:
+        body = (path / MANIFEST).read_bytes()
+        marker = (path / MARKER).read_text(encoding="utf-8").strip()
+        if hashlib.sha256(body).hexdigest() != marker:
+            return None
+        manifest = parse_manifest(body.decode())
+        complete = all((path / file.name).stat().st_size == file.size for file in manifest.files)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    right_name = (manifest.step, manifest.attempt) == parsed
+    return Checkpoint(path, *parsed, manifest) if complete and right_name else None
+
+
+def valid_checkpoints(output: Path) -> list[Checkpoint]:
+    """All checkpoints that look valid, newest first."""
+    folder = output / CHECKPOINTS
+    found = [inspect(path) for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted((one for one in found if one), key=lambda one: (one.step, one.attempt), reverse=True)

@@ -1,0 +1,87 @@
+"""Taking the output over, and choosing where to resume: once, by rank 0, for all."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from oarlock_api.checkpoint import Resume
+from oarlock_api.contract.layout import CHECKPOINTS
+from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
+from oarlock_trainer.durable import TEMPORARY
+from oarlock_trainer.errors import ConfigurationError, storage
+
+if TYPE_CHECKING:
+    from oarlock_trainer.checkpoint.fence import Fence, Previous
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+
+
+def take_over(job: Job, ranks: Ranks, fence: Fence) -> Checkpoint | None:
+    """Raise the fence and find the newest checkpoint that counts and whose content is whole; None = from the start.
+
+    Every rank verifies its share of the hashes. A damaged one is passed over for the next older one.
+    Raises FencedError, StorageError, or ConfigurationError where checkpoint.resume asks for one and there is none.
+    """
+    candidates = ranks.decide(lambda: _claim(job, fence))
+    for candidate in candidates:
+        if all(ranks.gather(_share_is_whole(candidate, ranks))):
+            return candidate
+    if job.training.checkpoint.resume is Resume.REQUIRED:
+        raise ConfigurationError(
+            f"checkpoint.resume is Required and {job.output / CHECKPOINTS} holds no valid checkpoint: correct "
+            "output.directory, or set checkpoint.resume: Auto"
+        )
+    return None
+
+
+def check_fits(found: Checkpoint, job: Job) -> None:
+    """Raise ConfigurationError where a checkpoint was saved by another number of ranks."""
+    saved, now = found.manifest.world_size, job.place.world_size
+    if saved != now:
+        raise ConfigurationError(
+            f"the checkpoint {found.path} was saved by {saved} ranks, this job has {now}: use as many nodes and GPUs as "
+            "before, or start a new job from the exported weights (training.initFrom)"
+        )
+
+
+def _claim(job: Job, fence: Fence) -> list[Checkpoint]:
+    with storage(f"taking over the output {job.output}"):
+        job.output.mkdir(parents=True, exist_ok=True)
+        previous = fence.previous()
+        fence.check_free(previous)
+        counting = [one for one in valid_checkpoints(job.output) if _counts(one, previous, fence)]
+        fence.take(one.path.name for one in counting)
+        _clean(job)
+    if job.training.checkpoint.resume is Resume.NEVER:
+        return [one for one in counting if one.manifest.job_uid == fence.owner.job_uid]
+    return counting
+
+
+def _counts(found: Checkpoint, previous: Previous, fence: Fence) -> bool:
+    """Tell whether the last owner committed a checkpoint, or trusted it."""
+    owner = previous.owner
+    if owner is None or owner.job_uid != fence.owner.job_uid:
+        return True
+    return found.attempt == owner.attempt or found.path.name in previous.trusted
+
+
+def _clean(job: Job) -> None:
+    """Remove what a crash left half-written or half-deleted: whoever wrote it is fenced now."""
+    for folder in (job.output, job.output / CHECKPOINTS):
+        for path in folder.glob(f"{TEMPORARY}*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _share_is_whole(candidate: Checkpoint, ranks: Ranks) -> bool:
+    place = ranks.place
+    try:
+        return all(
+            digest(candidate.path / file.name) == file.sha256
+            for file in candidate.manifest.files[place.rank :: place.world_size]
+        )
+    except OSError:
+        return False

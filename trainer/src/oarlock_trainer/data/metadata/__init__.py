@@ -1,0 +1,1 @@
+"""What is known of every picture before it is decoded: size, caption, bucket."""

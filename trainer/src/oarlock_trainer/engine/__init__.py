@@ -1,0 +1,1 @@
+"""How the ranks work together: process groups, DeepSpeed, the learning rate."""

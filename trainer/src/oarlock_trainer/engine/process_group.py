@@ -1,0 +1,138 @@
+"""The ranks as a group: joining, agreeing on small things, and never waiting without a bound.
+
+Two groups exist: the one that DeepSpeed moves gradients in (NCCL on GPUs, gloo on the CPU), and one over gloo for
+agreement (who saves, who stops, what the mean loss is), which on the CPU is the same. Gloo notices a dead peer in about
+a second and a silent one by timeout; init_process_group's own timeout does not bound the groups that DeepSpeed opens
+later, so the default of every new group is set as well.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from oarlock_trainer.errors import ConfigurationError, TrainingEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oarlock_trainer.job import Job, Place
+
+START_TIMEOUT = 900.0
+"""Seconds. Ranks may load weights and open data at very different speeds."""
+PREPROCESS_TIMEOUT = 7 * 86400.0
+"""Seconds. Shares of the encoding are even in number, not in time; every rank can be seen working meanwhile."""
+STEP_TIMEOUT = 600.0
+"""Seconds, from the first step on: a checkpoint of one slow rank must fit. Dead peers are noticed long before."""
+
+Result = TypeVar("Result")
+
+
+class Ranks:
+    """This process among the others. All methods are collective: every rank calls them in the same order."""
+
+    def __init__(self, place: Place, device: torch.device, control: dist.ProcessGroup | None) -> None:
+        """`control` is the gloo group for agreement, None for the default group."""
+        self.place = place
+        self.device = device
+        self._control = control
+
+    def gather(self, value: Any) -> list[Any]:
+        """Every rank's value, in the order of ranks."""
+        values: list[Any] = [None] * self.place.world_size
+        dist.all_gather_object(values, value, group=self._control)
+        return values
+
+    def decide(self, choose: Callable[[], Result]) -> Result:
+        """Let rank 0 decide; all get its result, or raise the TrainingEnd that it raised."""
+        outcome: list[Any] = [None]
+        if self.place.is_leader:
+            try:
+                outcome = [choose()]
+            except TrainingEnd as end:
+                outcome = [end]
+        dist.broadcast_object_list(outcome, src=0, group=self._control)
+        if isinstance(outcome[0], TrainingEnd):
+            raise outcome[0]
+        result: Result = outcome[0]
+        return result
+
+    def all_or_none(self, work: Callable[[], Result]) -> Result:
+        """Do something on every rank; if it ends on one of them, all raise that end (the lowest rank's)."""
+        result, ended = None, None
+        try:
+            result = work()
+        except TrainingEnd as end:
+            ended = end
+        for other in self.gather(ended):
+            if other is not None:
+                raise other
+        return result  # type: ignore[return-value]
+
+    def sum(self, values: Sequence[float]) -> list[float]:
+        """Sums over all ranks."""
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor, group=self._control)
+        return [float(value) for value in tensor]
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        self.sum([0.0])
+
+    def bound_waiting(self, seconds: float) -> None:
+        """Set the timeout of all groups that exist and of those to come."""
+        timeout = timedelta(seconds=seconds)
+        _bound_new_groups(timeout)
+        for group in distributed_c10d._world.pg_map:  # noqa: SLF001 - torch lists its groups nowhere else
+            distributed_c10d._set_pg_timeout(timeout, group)  # noqa: SLF001 - the public form is NCCL's only
+
+
+def choose_device(job: Job) -> torch.device:
+    """The GPU of this rank, or the CPU where the job asks for none.
+
+    Raises ConfigurationError where GPUs are asked for and CUDA is not there: never a silent fall-back.
+    """
+    if job.file.gpus_per_node == 0 or job.simulate_gpus:
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ConfigurationError(
+            f"the job asks for {job.file.gpus_per_node} GPUs per node and CUDA finds none in this pod: "
+            "check the node's driver, the device plugin and spec.pod.gpuResource, or set gpusPerNode: 0 for the CPU"
+        )
+    if torch.cuda.device_count() <= job.place.local_rank:
+        raise ConfigurationError(
+            f"rank {job.place.rank} needs GPU {job.place.local_rank}, CUDA finds {torch.cuda.device_count()}: "
+            "gpusPerNode must be the number of GPUs that the pod gets"
+        )
+    return torch.device("cuda", job.place.local_rank)
+
+
+def join(job: Job) -> Ranks:
+    """Meet the other ranks at MASTER_ADDR:MASTER_PORT."""
+    device = choose_device(job)
+    timeout = timedelta(seconds=START_TIMEOUT)
+    _bound_new_groups(timeout)
+    control = None
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", timeout=timeout, device_id=device)
+        control = dist.new_group(backend="gloo", timeout=timeout)
+    else:
+        dist.init_process_group("gloo", timeout=timeout)
+    return Ranks(job.place, device, control)
+
+
+def _bound_new_groups(timeout: timedelta) -> None:
+    """DeepSpeed opens its groups without a timeout, and torch then takes these: half an hour, unless they are set."""
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        setattr(distributed_c10d, name, timeout)
+
+
+def leave() -> None:
+    """Close the groups, so that a rank that is done does not look lost to the others."""
+    if dist.is_initialized():
+        dist.destroy_process_group()

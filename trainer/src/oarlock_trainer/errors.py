@@ -1,0 +1,99 @@
+"""Every way in which training ends before its last step, and the exit code of the contract that each one means.
+
+    TrainingEnd
+    |-- ConfigurationError   85   the job or its data must change; the message says how
+    |-- StorageError         84   the output or a store did not do what storage does
+    |-- FencedError          88   somebody newer owns the output
+    |-- PeerLostError        82   another rank is gone: this one is a victim
+    `-- LeftOnRequest        86   asked to leave, and saved before
+
+Anything else is an application failure (1).
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
+
+from oarlock_api.contract.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class TrainingEnd(Exception):  # noqa: N818 - one of them is no error
+    """Training ends here, with `code`."""
+
+    code: ClassVar[ExitCode]
+
+
+class ConfigurationError(TrainingEnd):
+    """The job cannot run as it is written, or its data are not usable. The message says what to change."""
+
+    code = ExitCode.CONFIGURATION
+
+
+class StorageError(TrainingEnd):
+    """Reading or writing failed below us: a full disk, a lost mount, a torn file that was valid before."""
+
+    code = ExitCode.STORAGE
+
+
+class FencedError(TrainingEnd):
+    """The output belongs to a newer attempt or to another job."""
+
+    code = ExitCode.FENCED
+
+
+class PeerLostError(TrainingEnd):
+    """A collective failed because another rank is gone or silent."""
+
+    code = ExitCode.PEER_LOST
+
+
+class LeftOnRequest(TrainingEnd):
+    """All ranks saved together and leave, as they were asked to."""
+
+    code = ExitCode.LEFT_ON_REQUEST
+
+
+_PEER_LOST = (
+    "connection closed by peer",
+    "connection reset by peer",
+    "connection refused",
+    "broken pipe",
+    "timed out",
+    "socket timeout",
+    "remote process exited",
+    "nccl communicator was aborted",
+    "unhandled system error",
+    "failed to recv, got 0 bytes",
+)
+"""What gloo, NCCL and the rendezvous store say when the other side is gone."""
+
+
+def lost_a_peer(error: BaseException) -> bool:
+    """Tell whether `error` comes from a collective that lost its other side.
+
+    torch raises DistBackendError, DistStoreError and DistNetworkError (all RuntimeError), and gloo a bare RuntimeError
+    that names its source file: the class alone does not tell, so the words must.
+    """
+    if not isinstance(error, RuntimeError | ConnectionError):
+        return False
+    words = str(error).lower()
+    distributed = type(error).__name__.startswith("Dist") or "gloo" in words or "nccl" in words
+    return isinstance(error, ConnectionError) or (distributed and any(phrase in words for phrase in _PEER_LOST))
+
+
+@contextmanager
+def storage(doing: str) -> Iterator[None]:
+    """Turn what the storage does to us into StorageError; `doing` says what we were about."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{doing}: {error}") from error
+    except RuntimeError as error:
+        # torch.save reports a full disk or a lost mount through its archive writer, without an errno.
+        if "PytorchStreamWriter" in str(error) or "inline_container" in str(error):
+            raise StorageError(f"{doing}: {error}") from error
+        raise

@@ -1,0 +1,95 @@
+"""What one rank process is told: the job file, and its place among the ranks.
+
+The environment is read here and nowhere else in the training program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable
+from oarlock_api.contract.job_file import JobFile, parse_job_file
+from oarlock_api.contract.wire import WireError
+from oarlock_api.training import Training
+from oarlock_trainer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where this process stands among the ranks, by torch's environment variables."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    local_world_size: int
+
+    @property
+    def is_leader(self) -> bool:
+        """Rank 0 decides what only one may decide: the fence, the resume point, the commit."""
+        return self.rank == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One attempt of one job, as this rank sees it."""
+
+    file: JobFile
+    training: Training
+    place: Place
+    simulate_gpus: bool
+
+    @property
+    def output(self) -> Path:
+        """Directory that everything of the job lies below."""
+        return Path(self.file.output_directory)
+
+
+def read_job(environment: Mapping[str, str]) -> Job:
+    """Read the job file and this process's place.
+
+    Raises ConfigurationError where either is missing or says what this image does not know.
+    """
+    path = Path(environment.get(Variable.CONFIG, CONFIG_PATH))
+    try:
+        file = parse_job_file(path.read_text(encoding="utf-8"))
+    except (OSError, WireError) as error:
+        raise ConfigurationError(f"cannot read the job file {path}: {error}") from error
+    return Job(
+        file=file,
+        training=parse_training(file),
+        place=read_place(environment),
+        simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
+    )
+
+
+def parse_training(file: JobFile) -> Training:
+    """Validate spec.training with the models of the API.
+
+    Raises ConfigurationError that names each field that is unknown or wrong.
+    """
+    try:
+        return Training.model_validate(file.training)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"training.{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in error.errors()
+        )
+        raise ConfigurationError(
+            f"the job's training is not what this image understands: {wrong}. "
+            "Use the trainer image of the operator's release, or correct the job."
+        ) from error
+
+
+def read_place(environment: Mapping[str, str]) -> Place:
+    """This rank's place, from RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+    if missing := [name for name in names if not environment.get(name, "").isdecimal()]:
+        raise ConfigurationError(f"{', '.join(missing)} must be set to numbers: start ranks through the agent")
+    rank, local_rank, world_size, local_world_size = (int(environment[name]) for name in names)
+    return Place(rank=rank, local_rank=local_rank, world_size=world_size, local_world_size=local_world_size)

@@ -1,0 +1,95 @@
+"""The frozen encoders of FLUX.1: pictures -> latents (VAE), captions -> T5 sequence and CLIP vector.
+
+Exactly as diffusers' FluxPipeline feeds them: the T5 sequence is padded to its full length and *not* masked, so the
+padding positions carry values of their own. They are loaded only when something is missing from the cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from oarlock_api.weights import ModelFlavor
+from oarlock_trainer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+_TEXT_TOKENS = {ModelFlavor.DEV: 512, ModelFlavor.KREA: 512, ModelFlavor.SCHNELL: 256}
+
+
+class PictureEncoder:
+    """The VAE."""
+
+    def __init__(self, model: Path, device: torch.device) -> None:
+        """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
+        from diffusers import AutoencoderKL  # noqa: PLC0415 - only where latents are missing
+
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        self._vae = _load(AutoencoderKL, model / "vae", device, torch_dtype=dtype, low_cpu_mem_usage=False)
+        self._device, self._dtype = device, dtype
+
+    @torch.no_grad()
+    def encode(self, pictures: np.ndarray, seeds: Sequence[int]) -> Tensor:
+        """(B, H, W, 3) uint8 -> latents (B, C, H/8, W/8) bfloat16, shifted and scaled.
+
+        One fixed sample of the latent distribution per picture, drawn from its own seed.
+        """
+        pixels = torch.from_numpy(pictures).permute(0, 3, 1, 2).to(self._device, self._dtype) / 127.5 - 1.0
+        distribution = self._vae.encode(pixels).latent_dist
+        noise = torch.stack(
+            [torch.randn(distribution.mean.shape[1:], generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+        ).to(self._device)
+        latents = distribution.mean.float() + distribution.std.float() * noise
+        config = self._vae.config
+        shifted: Tensor = (latents - config.shift_factor) * config.scaling_factor
+        return shifted.to(torch.bfloat16).cpu()
+
+
+class CaptionEncoder:
+    """T5 and CLIP with their tokenizers."""
+
+    def __init__(self, model: Path, flavor: ModelFlavor, device: torch.device) -> None:
+        """bfloat16 on a GPU, float32 on the CPU."""
+        from transformers import CLIPTextModel, CLIPTokenizer, T5EncoderModel, T5TokenizerFast  # noqa: PLC0415
+        from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
+
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        disable_progress_bar()  # a bar per rank and encoder makes a log unreadable
+        self._device = device
+        self._clip = _load(CLIPTextModel, model / "text_encoder", device, dtype=dtype)
+        self._t5 = _load(T5EncoderModel, model / "text_encoder_2", device, dtype=dtype)
+        self._clip_tokenizer = CLIPTokenizer.from_pretrained(model / "tokenizer", local_files_only=True)
+        self._t5_tokenizer = T5TokenizerFast.from_pretrained(model / "tokenizer_2", local_files_only=True)
+        self._tokens = min(_TEXT_TOKENS[flavor], self._t5_tokenizer.model_max_length)
+
+    @torch.no_grad()
+    def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor, list[int]]:
+        """Captions -> T5 sequence (B, T, d), CLIP vector (B, p), both bfloat16, and how many of T are no padding."""
+        long = self._t5_tokenizer(
+            list(captions), padding="max_length", max_length=self._tokens, truncation=True, return_tensors="pt"
+        )
+        short = self._clip_tokenizer(
+            list(captions),
+            padding="max_length",
+            max_length=self._clip_tokenizer.model_max_length,
+            truncation=True,
+            return_tensors="pt",
+        )
+        sequence = self._t5(long.input_ids.to(self._device)).last_hidden_state
+        pooled = self._clip(short.input_ids.to(self._device)).pooler_output
+        lengths = [int(length) for length in long.attention_mask.sum(dim=1)]
+        return sequence.to(torch.bfloat16).cpu(), pooled.to(torch.bfloat16).cpu(), lengths
+
+
+def _load(kind: Any, folder: Path, device: torch.device, **options: Any) -> Any:
+    try:
+        encoder = kind.from_pretrained(folder, local_files_only=True, **options)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"training.model: {folder} cannot be loaded: {error}") from error
+    return encoder.to(device).eval().requires_grad_(requires_grad=False)

@@ -1,0 +1,101 @@
+"""The FLUX.1 training loss: flow matching on packed latents.
+
+x_t = (1 - sigma) x_0 + sigma noise, target = noise - x_0, error in float32, mean per sample, then over the batch: what
+diffusers' FLUX scripts and SimpleTuner compute. The model is told sigma itself (diffusers multiplies it by 1000).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+from oarlock_api.objective import Loss
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+_THRESHOLD = 0.1
+"""Where Huber and SmoothL1 go over from quadratic to linear; SimpleTuner's huber_c."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatch:
+    """One micro-batch of one rank, all of one size; B samples, C channels, h x w latents, T text tokens.
+
+    latents, noise (B, C, h, w); text (B, T, d); pooled (B, p); sigmas, guidance (B,) float32; text_mask (B, T) bool or
+    None where padding is not masked.
+    """
+
+    latents: Tensor
+    noise: Tensor
+    text: Tensor
+    pooled: Tensor
+    sigmas: Tensor
+    guidance: Tensor
+    text_mask: Tensor | None
+
+    def to(self, device: torch.device) -> MicroBatch:
+        """The same batch on a device."""
+        return MicroBatch(
+            latents=self.latents.to(device, non_blocking=True),
+            noise=self.noise.to(device, non_blocking=True),
+            text=self.text.to(device, non_blocking=True),
+            pooled=self.pooled.to(device, non_blocking=True),
+            sigmas=self.sigmas.to(device, non_blocking=True),
+            guidance=self.guidance.to(device, non_blocking=True),
+            text_mask=None if self.text_mask is None else self.text_mask.to(device, non_blocking=True),
+        )
+
+
+def pack(latents: Tensor) -> Tensor:
+    """(B, C, h, w) -> (B, h/2 x w/2, 4 C): a token is a patch of 2 x 2."""
+    batch, channels, height, width = latents.shape
+    patches = latents.reshape(batch, channels, height // 2, 2, width // 2, 2)
+    return patches.permute(0, 2, 4, 1, 3, 5).reshape(batch, (height // 2) * (width // 2), 4 * channels)
+
+
+def image_ids(height: int, width: int, device: torch.device) -> Tensor:
+    """(h/2 x w/2, 3): 0, row and column of each token of h x w latents."""
+    rows, columns = torch.arange(height // 2, device=device), torch.arange(width // 2, device=device)
+    grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1).reshape(-1, 2)
+    return torch.cat([torch.zeros_like(grid[:, :1]), grid], dim=1).to(torch.float32)
+
+
+def flow_matching_loss(model: nn.Module, batch: MicroBatch, *, has_guidance: bool, measure: Loss) -> Tensor:
+    """Mean loss of a micro-batch, a float32 scalar. `model` is diffusers' FluxTransformer2DModel, bare or wrapped."""
+    sigmas = batch.sigmas.view(-1, 1, 1, 1)
+    latents, noise = batch.latents.float(), batch.noise.float()
+    noisy = (1.0 - sigmas) * latents + sigmas * noise
+    height, width = latents.shape[-2:]
+    arguments = {}
+    if batch.text_mask is not None:
+        tokens = (height // 2) * (width // 2)
+        every_image_token = batch.text_mask.new_ones(len(batch.text_mask), tokens)
+        mask = torch.cat([batch.text_mask, every_image_token], dim=1)
+        arguments["joint_attention_kwargs"] = {"attention_mask": mask[:, None, None, :]}
+    prediction = model(
+        hidden_states=pack(noisy).to(batch.text.dtype),
+        encoder_hidden_states=batch.text,
+        pooled_projections=batch.pooled,
+        timestep=batch.sigmas.to(batch.text.dtype),
+        guidance=batch.guidance.to(batch.text.dtype) if has_guidance else None,
+        img_ids=image_ids(height, width, latents.device),
+        txt_ids=torch.zeros(batch.text.shape[1], 3, device=latents.device),
+        return_dict=False,
+        **arguments,
+    )[0]
+    return error(prediction.float(), pack(noise - latents), measure)
+
+
+def error(prediction: Tensor, target: Tensor, measure: Loss) -> Tensor:
+    """Mean error over all elements of each sample, then over the samples. Both (B, tokens, channels) float32."""
+    if measure is Loss.MSE:
+        each = functional.mse_loss(prediction, target, reduction="none")
+    elif measure is Loss.HUBER:
+        each = functional.huber_loss(prediction, target, reduction="none", delta=_THRESHOLD)
+    else:
+        each = functional.smooth_l1_loss(prediction, target, reduction="none", beta=_THRESHOLD)
+    return each.flatten(1).mean(dim=1).mean()

@@ -1,0 +1,43 @@
+"""Which noise level a sample is trained at.
+
+sigma = sigmoid(scale x N(0, 1)) or uniform, then shifted: sigma' = s sigma / (1 + (s - 1) sigma). s is a constant, or
+with autoShift exp(mu), mu linear in the number of image tokens as in diffusers' FluxPipeline (0.5 at 256, 1.15 at
+4096).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from oarlock_api.objective import GuidanceMode, Objective, Timesteps
+
+if TYPE_CHECKING:
+    from oarlock_trainer.data.draws import SampleDraws
+
+_FEW_TOKENS, _MANY_TOKENS = 256, 4096
+_LOW_SHIFT, _HIGH_SHIFT = 0.5, 1.15
+
+
+def noise_level(objective: Objective, draws: SampleDraws, *, image_tokens: int) -> float:
+    """Sigma of a sample: 0 = the picture, 1 = pure noise."""
+    if objective.timesteps is Timesteps.SIGMOID:
+        sigma = 1.0 / (1.0 + math.exp(-objective.sigmoid_scale * draws.normal))
+    else:
+        sigma = draws.uniform
+    shift = automatic_shift(image_tokens) if objective.auto_shift else objective.timestep_shift
+    return shift * sigma / (1.0 + (shift - 1.0) * sigma)
+
+
+def automatic_shift(image_tokens: int) -> float:
+    """Shift for a number of image tokens."""
+    slope = (_HIGH_SHIFT - _LOW_SHIFT) / (_MANY_TOKENS - _FEW_TOKENS)
+    return math.exp(_LOW_SHIFT + slope * (image_tokens - _FEW_TOKENS))
+
+
+def guidance(objective: Objective, draws: SampleDraws) -> float:
+    """Guidance value that a sample is trained with."""
+    settings = objective.guidance
+    if settings.mode is GuidanceMode.CONSTANT or settings.min is None or settings.max is None:
+        return settings.value
+    return settings.min + (settings.max - settings.min) * draws.guidance

@@ -1,0 +1,86 @@
+"""Loading the FLUX.1 transformer of diffusers, and knowing what it costs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import nn
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the transformer's configuration says of it."""
+
+    blocks: int
+    width: int
+    has_guidance: bool
+    packed_channels: int
+    text_width: int
+
+
+def read_shape(model: Path) -> Shape:
+    """Shape of the transformer in a diffusers directory.
+
+    Raises ConfigurationError where there is none.
+    """
+    path = model / "transformer" / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"training.model: {path} cannot be read ({error}): model.path must be a FLUX.1 directory in the layout of "
+            "diffusers, with transformer, vae, text_encoder, text_encoder_2, tokenizer and tokenizer_2"
+        ) from error
+    return Shape(
+        blocks=config["num_layers"] + config["num_single_layers"],
+        width=config["num_attention_heads"] * config["attention_head_dim"],
+        has_guidance=bool(config.get("guidance_embeds")),
+        packed_channels=config["in_channels"],
+        text_width=config["joint_attention_dim"],
+    )
+
+
+def import_class() -> Any:
+    """Import diffusers' FluxTransformer2DModel, without what this process has no use for.
+
+    diffusers imports transformers, scipy and accelerate wherever they are installed, for pipelines, LoRA loaders and
+    schedulers that a training rank never touches: a third of its import time, paid before the first step after every
+    fault. Its own switches for "not installed" are used, and put back.
+    """
+    import diffusers.utils.import_utils as switches  # noqa: PLC0415 - half a second, not for whoever reads shapes
+
+    names = [f"_{name}_available" for name in ("transformers", "scipy", "accelerate", "peft")]
+    kept = {name: getattr(switches, name) for name in names if hasattr(switches, name)}
+    for name in kept:
+        setattr(switches, name, False)
+    try:
+        from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: PLC0415
+    finally:
+        for name, value in kept.items():
+            setattr(switches, name, value)
+    return FluxTransformer2DModel
+
+
+def load(model: Path, *, recompute: bool) -> nn.Module:
+    """The transformer in bfloat16, in training mode; `recompute` trades time for the memory of activations."""
+    import torch  # noqa: PLC0415
+
+    try:
+        transformer = import_class().from_pretrained(
+            model / "transformer", torch_dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"training.model: {model}/transformer cannot be loaded: {error}") from error
+    transformer.train()
+    transformer.requires_grad_(requires_grad=True)
+    if recompute:
+        transformer.enable_gradient_checkpointing()
+    result: nn.Module = transformer
+    return result

@@ -1,0 +1,1 @@
+"""Pictures and captions become latents and text embeddings, once."""

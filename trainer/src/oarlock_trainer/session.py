@@ -1,0 +1,176 @@
+"""Everything that one attempt trains with, put together in the order in which it can fail most cheaply.
+
+settings -> ranks -> fence and resume point -> data (nothing is encoded for a job that cannot run) -> model -> engine
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from oarlock_api.contract.layout import Owner
+from oarlock_api.engine import ActivationCheckpointingMode
+from oarlock_api.training import Task
+from oarlock_trainer import channel
+from oarlock_trainer.checkpoint.fence import Fence
+from oarlock_trainer.checkpoint.format import TAG, Checkpoint, DataPosition
+from oarlock_trainer.checkpoint.interval import Interval
+from oarlock_trainer.checkpoint.reader import check_fits, take_over
+from oarlock_trainer.checkpoint.writer import Writer
+from oarlock_trainer.data.batches import Loader, Prefetcher, make_buckets, make_order
+from oarlock_trainer.data.sampler import Order, Origin
+from oarlock_trainer.engine import process_group
+from oarlock_trainer.engine.deepspeed import Engine, initialize
+from oarlock_trainer.metrics import Metrics
+from oarlock_trainer.models.flux import transformer
+from oarlock_trainer.plan.batches import Batch
+from oarlock_trainer.plan.flops import peak_flops
+from oarlock_trainer.plan.support import refuse_unsupported
+from oarlock_trainer.preprocess.pipeline import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oarlock_trainer.data.metadata.table import Picture
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.models.flux.transformer import Shape
+    from oarlock_trainer.preprocess.pipeline import Prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The output is ours and the data are there: what both training and preprocessing begin with."""
+
+    job: Job
+    ranks: Ranks
+    fence: Fence
+    resumed: Checkpoint | None
+    batch: Batch
+    prepared: Prepared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """All parts of a training loop. `first` steps are done already, of `total`."""
+
+    job: Job
+    ranks: Ranks
+    fence: Fence
+    batch: Batch
+    shape: Shape
+    order: Order
+    data_fingerprint: str
+    engine: Engine
+    writer: Writer
+    interval: Interval
+    prefetch: Prefetcher
+    metrics: Metrics | None
+    peak: float | None
+    first: int
+    total: int
+
+    @property
+    def model(self) -> Path:
+        """The base model's directory."""
+        return model_folder(self.job)
+
+    def position(self, step: int) -> DataPosition:
+        """Where the data stand after `step` steps."""
+        return DataPosition(
+            fingerprint=self.data_fingerprint,
+            effective=self.batch.effective,
+            origin=self.order.origin,
+            consumed=self.order.consumed(step),
+        )
+
+
+def model_folder(job: Job) -> Path:
+    """The base model's directory."""
+    return Path(job.training.model.path or "")
+
+
+def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
+    """Join the ranks, take the output over, and make sure that all embeddings are there.
+
+    `go_on` is called while encoding and may raise to stop.
+    """
+    training = job.training
+    refuse_unsupported(training)
+    ranks = process_group.join(job)
+    fence = Fence(job.output, Owner(job.file.job_uid, job.file.attempt))
+    resumed = take_over(job, ranks, fence)
+    if resumed:
+        check_fits(resumed, job)
+    batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
+
+    def check(pictures: Sequence[Picture]) -> None:
+        if training.task is Task.TRAIN:
+            make_buckets(pictures, training, batch)
+
+    prepared = prepare(job, ranks, check=check, go_on=go_on)
+    return Claim(job=job, ranks=ranks, fence=fence, resumed=resumed, batch=batch, prepared=prepared)
+
+
+def assemble(claim: Claim) -> Session:
+    """Load the model, resume, and start reading the first batch."""
+    job, ranks, batch, training = claim.job, claim.ranks, claim.batch, claim.job.training
+    shape = transformer.read_shape(model_folder(job))
+    buckets = make_buckets(claim.prepared.pictures, training, batch)
+    origin = _origin(claim, len(buckets))
+    order = make_order(buckets, seed=training.seed, effective=batch.effective, origin=origin)
+    first = claim.resumed.step if claim.resumed else 0
+    total = training.steps or order.steps_in(training.epochs or 1)
+    prefetch = Prefetcher(Loader(claim.prepared, buckets, order, training, job.place), first, total)
+    engine = _engine(job, ranks, claim.resumed)
+    return Session(
+        job=job,
+        ranks=ranks,
+        fence=claim.fence,
+        batch=batch,
+        shape=shape,
+        order=order,
+        data_fingerprint=claim.prepared.fingerprint,
+        engine=engine,
+        writer=Writer(job.output, claim.fence, ranks, keep=training.checkpoint.keep),
+        interval=Interval(training.checkpoint, now=time.monotonic()),
+        prefetch=prefetch,
+        metrics=Metrics(job.output, job.file.attempt) if job.place.is_leader else None,
+        peak=peak_flops(torch.cuda.get_device_name()) if ranks.device.type == "cuda" else None,
+        first=first,
+        total=total,
+    )
+
+
+def _engine(job: Job, ranks: Ranks, resumed: Checkpoint | None) -> Engine:
+    """The model on its device, sharded, with the checkpoint's state where there is one."""
+    training = job.training
+    weights = model_folder(job)
+    if training.init_from and training.init_from.path and not resumed:
+        weights = Path(training.init_from.path)
+    mode = training.activation_checkpointing.mode
+    recompute = mode is ActivationCheckpointingMode.FULL or (
+        mode is ActivationCheckpointingMode.AUTO and ranks.device.type == "cuda"
+    )
+    engine = initialize(transformer.load(weights, recompute=recompute).to(ranks.device), training, job.place)
+    if resumed:
+        engine.load(str(resumed.path), TAG)
+        channel.send(channel.Event.RESUMED, step=resumed.step)
+    return engine
+
+
+def _origin(claim: Claim, buckets: int) -> Origin | None:
+    """Where the order of samples goes on: unchanged, cut anew for another batch, or begun anew for other data."""
+    if claim.resumed is None:
+        return None
+    step, position = claim.resumed.step, claim.resumed.manifest.data
+    if position.fingerprint != claim.prepared.fingerprint or len(position.consumed) != buckets:
+        channel.send(channel.Event.NOTE, message=f"the data changed: their order begins anew at step {step}")
+        return Origin(step, (0,) * buckets)
+    if position.effective != claim.batch.effective:
+        return Origin(step, position.consumed)
+    return position.origin

@@ -1,0 +1,170 @@
+"""The training program of one rank: from its start to its exit code, and the loop in between."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+import torch
+
+from oarlock_api.contract.status import PodPhase
+from oarlock_api.training import Task
+from oarlock_trainer import channel
+from oarlock_trainer.checkpoint.export import export
+from oarlock_trainer.engine import process_group
+from oarlock_trainer.engine.learning_rate import learning_rate
+from oarlock_trainer.errors import LeftOnRequest, PeerLostError, TrainingEnd, lost_a_peer
+from oarlock_trainer.job import read_job
+from oarlock_trainer.metrics import StepFacts
+from oarlock_trainer.models.flux.loss import flow_matching_loss
+from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
+from oarlock_trainer.session import Claim, Session, assemble, claim
+from oarlock_trainer.stop import StopRequest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from oarlock_trainer.data.batches import StepBatch
+    from oarlock_trainer.job import Job
+
+_BAD_LOSSES = 10
+"""So many losses in a row that are not finite, and the weights are beyond recovery: DeepSpeed skips such updates."""
+
+
+def main() -> int:
+    """Run this rank; returns the exit code of the contract."""
+    try:
+        run(read_job(os.environ))
+    except TrainingEnd as end:
+        return _ended(int(end.code), str(end))
+    except Exception as error:  # noqa: BLE001 - the process ends here, and says why
+        if lost_a_peer(error):
+            return _ended(int(PeerLostError.code), f"lost a peer: {error}")
+        traceback.print_exc()
+        return _ended(1, f"{type(error).__name__}: {error}")
+    return 0
+
+
+def run(job: Job) -> None:
+    """Train one attempt to its end."""
+    stop = StopRequest()
+    claimed = claim(job, go_on=stop.leave_if_requested)
+    if job.training.task is Task.PREPROCESS:
+        _finish(claimed, step=0)
+        return
+    session = assemble(claimed)
+    loop(session, stop)
+    if job.place.is_leader:
+        channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
+        path = export(session.engine.weights, session.model, job.output)
+        channel.send(channel.Event.MODEL, path=str(path))
+    _finish(claimed, step=session.total)
+
+
+def loop(session: Session, stop: StopRequest) -> None:
+    """Every optimizer step from `session.first` to `session.total`.
+
+    Raises LeftOnRequest, after saving, where a rank was asked to leave.
+    """
+    settings, ranks = session.job.training, session.ranks
+    channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
+    bad_losses = 0
+    for step in range(session.first, session.total):
+        began = time.monotonic()
+        batch = session.prefetch.take()
+        waited = time.monotonic() - began
+        rate = learning_rate(settings.optimizer, step, session.total)
+        loss = _optimizer_step(session, batch, rate)
+        done = step + 1
+        due = ranks.place.is_leader and session.interval.is_due(done, time.monotonic())
+        # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, and
+        # whether rank 0's clock says that a checkpoint is due. It waits for the step, as DeepSpeed's overflow check did.
+        total_loss, leaving, saving = ranks.sum([float(loss), float(stop.requested), float(due)])
+        mean_loss = total_loss / ranks.place.world_size
+        if step == session.first:
+            ranks.bound_waiting(process_group.STEP_TIMEOUT)
+        if session.metrics:
+            session.metrics.step(
+                StepFacts(
+                    step=done,
+                    total=session.total,
+                    epoch=batch.epoch,
+                    loss=mean_loss,
+                    learning_rate=rate,
+                    gradient_norm=session.engine.gradient_norm(),
+                    seconds=(seconds := time.monotonic() - began),
+                    data_seconds=waited,
+                    images=session.batch.effective,
+                    mfu=_mfu(session, batch, seconds),
+                )
+            )
+        bad_losses = 0 if math.isfinite(mean_loss) else bad_losses + 1
+        if bad_losses >= _BAD_LOSSES:
+            raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")
+        if saving or leaving or done == session.total:
+            _save(session, done)
+        if leaving:
+            raise LeftOnRequest(f"saved step {done} and left on request")
+    session.prefetch.close()
+
+
+def _optimizer_step(session: Session, batch: StepBatch, rate: float) -> Tensor:
+    """Forward, backward, update; returns this rank's mean loss, still on its device."""
+    losses = []
+    for micro_batch in batch.micro_batches:
+        loss = flow_matching_loss(
+            session.engine.model,
+            micro_batch.to(session.ranks.device),
+            has_guidance=session.shape.has_guidance,
+            measure=session.job.training.objective.loss,
+        )
+        session.engine.backward(loss)
+        session.engine.step(rate)
+        losses.append(loss.detach())
+    return torch.stack(losses).mean()
+
+
+def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
+    """Share of the GPUs' peak; None on the CPU and on GPUs that are not known."""
+    if session.peak is None:
+        return None
+    each = training_flops(blocks=session.shape.blocks, width=session.shape.width, tokens=batch.tokens)
+    return model_flops_utilization(
+        flops=session.batch.effective * each,
+        seconds=seconds,
+        devices=session.ranks.place.world_size,
+        peak=session.peak,
+    )
+
+
+def _save(session: Session, step: int) -> None:
+    channel.send(channel.Event.PHASE, name=PodPhase.SAVING)
+    saved = session.writer.save(session.engine, step, session.position(step))
+    session.interval.saved(time.monotonic(), saved.stall_seconds)
+    channel.send(
+        channel.Event.CHECKPOINT,
+        step=saved.step,
+        path=str(saved.path),
+        savedAt=saved.saved_at,
+        stallSeconds=saved.stall_seconds,
+    )
+    if step < session.total:
+        channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
+
+
+def _finish(claimed: Claim, *, step: int) -> None:
+    """Say that the job is done, when rank 0 has done all."""
+    claimed.ranks.decide(lambda: claimed.fence.finish(step))
+    channel.send(channel.Event.PHASE, name=PodPhase.DONE)
+    process_group.leave()
+
+
+def _ended(code: int, summary: str) -> int:
+    channel.send(channel.Event.FAILURE, code=code, summary=summary)
+    sys.stderr.write(f"{summary}\n")
+    sys.stderr.flush()
+    return code

@@ -1,0 +1,60 @@
+"""Everything heavy, imported once per node: the agent's spawner calls this and then forks the ranks.
+
+After it the process has one thread, no CUDA context and no process group, so that a fork is safe. What makes imports
+slow is known and measured (`python -X importtime`): torch, its compiler front end (imported by torch.optim on the first
+step anyway), DeepSpeed, and diffusers' one class.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from oarlock_api.contract.environment import Variable
+
+
+def import_everything(*, encoders: bool | None = None) -> None:
+    """Import what a training rank needs. `encoders` None = only where the output has no published table yet."""
+    settle_environment()
+    import numpy as np  # noqa: F401, PLC0415
+    import torch  # noqa: PLC0415
+    import torch._dynamo  # noqa: PLC0415
+    import torch.distributed  # noqa: PLC0415
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    import deepspeed  # noqa: F401, PLC0415
+
+    from oarlock_trainer import train  # noqa: F401, PLC0415
+    from oarlock_trainer.models.flux.transformer import import_class  # noqa: PLC0415
+
+    import_class()
+    if encoders if encoders is not None else _embeddings_are_missing():
+        import_encoders()
+
+
+def import_encoders() -> None:
+    """Import what only encoding needs."""
+    from diffusers import AutoencoderKL  # noqa: F401, PLC0415
+    from transformers import CLIPTextModel, CLIPTokenizer, T5EncoderModel, T5TokenizerFast  # noqa: F401, PLC0415
+
+    from oarlock_trainer.models.flux import encode  # noqa: F401, PLC0415
+
+
+def settle_environment() -> None:
+    """Set what must stand in the environment before torch is imported, unless somebody chose otherwise.
+
+    One compute thread per rank on the CPU: ranks share the cores. Without compile, TorchDynamo only costs time.
+    """
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
+        os.environ.setdefault(name, "1")
+    if int(os.environ.get(Variable.GPUS_PER_NODE, "0") or 0) == 0 or os.environ.get("OARLOCK_SIMULATE_GPUS") == "1":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+
+
+def _embeddings_are_missing() -> bool:
+    output = os.environ.get(Variable.OUTPUT_DIR)
+    return output is None or not (Path(output) / ".oarlock" / "data" / "table.parquet").exists()
