@@ -50,6 +50,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/mypy api/src operator/src trainer/src local/src
 	@$(RUN)/lint-imports
 	@$(RUN)/python -m oarlock_api.crd --check
+	@$(RUN)/python -m oarlock_api.reference --check
 	@$(UV) lock --check --quiet
 
 .PHONY: format
@@ -60,6 +61,7 @@ format: setup ## Format the code and mend what ruff can mend
 .PHONY: generate
 generate: setup ## Write the CRD and the reference pages from the models
 	@$(RUN)/python -m oarlock_api.crd
+	@$(RUN)/python -m oarlock_api.reference
 
 .PHONY: clean
 clean: ## Stop every local cluster and remove the environment; the cache of built binaries stays

@@ -130,7 +130,8 @@ class Recovery(Group):
     )
     backoff_seconds: Seconds = Field(
         default=10,
-        description="Seconds before the first restart after a failure of the program or of storage; doubles.",
+        description="Seconds before the second restart in a row after failures of the program; doubles with each one. "
+        "The first restart begins at once.",
     )
     max_backoff_seconds: Seconds = Field(default=300, description="Longest backoff in seconds.")
     hang_seconds: Seconds = Field(
