@@ -112,6 +112,12 @@ def test_a_rank_that_says_why_and_then_hangs_does_not_hold_the_pod(agent: Agent)
     assert agent.report()["summary"] == "rank 0: no space left"
 
 
+def test_ranks_that_have_all_left_do_not_hold_the_pod_in_their_teardown(agent: Agent) -> None:
+    agent.start("says_saved_and_hangs")
+    assert agent.wait() == 86
+    assert agent.report()["summary"].endswith("saved step 7 and left on request")
+
+
 def test_sigterm_lets_the_ranks_save_and_the_pod_leaves_with_86(agent: Agent) -> None:
     agent.start("saves_when_asked")
     agent.rank_pid(0), agent.rank_pid(1)

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import PodPhase
-from oarlock_api.contract.wire import integer, text
+from oarlock_api.contract.wire import integer
 from oarlock_trainer import rank_host
 from oarlock_trainer.agent import (
     accelerate_config,
-    cgroup,
     children,
     clock,
     logs,
@@ -37,19 +36,18 @@ from oarlock_trainer.agent import (
 )
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
 from oarlock_trainer.agent.local_ranks import LocalRanks
+from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.preflight.storage_process import StorageProcess
 from oarlock_trainer.agent.status_board import StatusBoard
 from oarlock_trainer.agent.status_server import StatusServer
-from oarlock_trainer.agent.verdict import Ending, Verdict, is_failure, judge
+from oarlock_trainer.agent.verdict import Verdict
 from oarlock_trainer.channel import Event
 from oarlock_trainer.rank_host import HostEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_api.contract.report import Report
     from oarlock_trainer.agent.accelerate_config import Launch
-    from oarlock_trainer.channel import Message
 
 log = logging.getLogger(__name__)
 
@@ -90,21 +88,16 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
 
 
 class _Supervisor:
-    """The loop's state: who has ended, what is awaited until when, and the verdict as far as it is known."""
+    """The loop's state: what runs, what is awaited until when."""
 
     def __init__(self, launch: Launch, options: Options, environment: Mapping[str, str]) -> None:
         assignment = launch.assignment
         self._assignment = assignment
         self._options = options
         self._output = Path(assignment.job.output_directory)
-        self._endings: dict[int, Ending] = {}
-        self._gone: set[int] = set()
-        self._verdict: Verdict | None = None
-        self._report: Report | None = None
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
         self._stop_requests = 0
-        self._memory_kills_before = cgroup.out_of_memory_kills() or 0
         self._beat_at = time.monotonic()
 
         children.adopt_orphans()
@@ -115,6 +108,7 @@ class _Supervisor:
         self._board = StatusBoard(
             assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
         )
+        self._outcome = Outcome(assignment, self._board, options.termination_log)
         self._storage = self._start_storage_check(environment)
         self._start_server()
         _render_accelerate_config(launch, options.run_directory)
@@ -153,13 +147,10 @@ class _Supervisor:
                 alive=lambda: time.monotonic() - self._beat_at < _HANGING_SECONDS,
             )
         except OSError as error:
-            self._conclude(
-                Verdict(
-                    code=ExitCode.PREFLIGHT,
-                    summary=f"port {port} of this node is taken ({error.strerror}): set spec.pod.ports.status",
-                )
+            self._end(
+                ExitCode.PREFLIGHT,
+                f"port {port} of this node is taken ({error.strerror}): set spec.pod.ports.status",
             )
-            self._over = True
         else:
             log.info("listening", extra={"port": server.port})
 
@@ -184,11 +175,10 @@ class _Supervisor:
 
     def _stop_on_request(self, number: signal.Signals) -> None:
         self._stop_requests += 1
-        if self._verdict is not None and self._stop_requests == 1:
+        if self._outcome.verdict is not None and self._stop_requests == 1:
             return  # they are ending already
         if not self._ranks_started:
-            self._conclude(Verdict(code=ExitCode.LEFT_ON_REQUEST, summary=f"{number.name} before the ranks started"))
-            self._over = True
+            self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} before the ranks started")
         elif self._stop_requests == 1:
             log.info("asked to leave: the ranks save first", extra={"signal": number.name})
             self._ranks.signal(signal.SIGTERM)
@@ -203,40 +193,19 @@ class _Supervisor:
             if message.event == HostEvent.READY:
                 self._host_ready = True
             elif message.event == HostEvent.ENDED:
-                self._gone.add(message.rank)
-                self._take_ending(message.rank, integer(message.fields.get("code")) or 0)
+                self._outcome.take_end(message.rank, integer(message.fields.get("code")) or 0)
             elif message.event == Event.FAILURE:
-                self._take_last_words(message)
+                self._outcome.take_last_words(message)
             else:
                 self._board.apply(message)
-
-    def _take_last_words(self, message: Message) -> None:
-        code = integer(message.fields.get("code")) or 1
-        ending = Ending(
-            rank=message.rank, code=min(max(code, 1), 255), summary=text(message.fields.get("summary"), 1500)
-        )
-        self._endings.setdefault(message.rank, ending)
-        self._judge_so_far()
-
-    def _take_ending(self, rank: int, code: int) -> None:
-        # A rank's own words say more than how the process then ended: crashes in teardown are common.
-        self._endings.setdefault(rank, Ending(rank=rank, code=code))
-        log.info("rank %d ended", rank, extra={"code": code})
-        self._judge_so_far()
 
     def _bury(self, ended: Mapping[int, int]) -> None:
         if self._storage and self._storage.pid in ended:
             self._storage.ended(ended[self._storage.pid])
         if self._ranks.host_pid in ended and not self._over:
             self._hear_ranks()  # its last words, and those of its ranks, are still in the pipe
-            if not self._over and self._verdict is None:  # the kernel killed its ranks with it
-                self._take_ending(self._first_running_rank(), ended[self._ranks.host_pid] or 1)
+            self._outcome.take_end_of_host(ended[self._ranks.host_pid])
             self._over = True
-
-    def _first_running_rank(self) -> int:
-        first = self._assignment.first_rank
-        running = set(range(first, first + self._assignment.ranks_per_node)) - self._gone
-        return min(running, default=first)
 
     def _check_storage(self) -> None:
         storage = self._storage
@@ -244,9 +213,7 @@ class _Supervisor:
             return
         storage.give_up_when_due()
         if storage.passed is False:
-            log.error("%s", storage.message)
-            self._conclude(Verdict(code=ExitCode.STORAGE, summary=storage.message))
-            self._over = True
+            self._end(ExitCode.STORAGE, storage.message)
         elif storage.passed:
             log.info("%s", storage.message)
             self._storage = None
@@ -260,52 +227,33 @@ class _Supervisor:
             log.info("ranks started", extra={"ranks": count})
 
     def _end_when_due(self) -> None:
-        if len(self._gone) == self._assignment.ranks_per_node:
+        if self._outcome.verdict is not None:
+            self._deadline = min(self._deadline, time.monotonic() + _SETTLE_SECONDS)
+        if not self._outcome.running:
             self._over = True
         elif time.monotonic() >= self._deadline:
-            if self._verdict is None:  # nobody failed: the time to save is up
-                left = self._assignment.ranks_per_node - len(self._gone)
-                self._conclude(
-                    Verdict(code=ExitCode.LEFT_ON_REQUEST, summary=f"left on request; {left} ranks were killed unsaved")
-                )
+            if self._outcome.verdict is None:  # nobody failed: the time to save is up
+                killed = self._outcome.running
+                self._end(ExitCode.LEFT_ON_REQUEST, f"left on request; {killed} ranks were killed unsaved")
             self._over = True
 
     # The end
 
-    def _judge_so_far(self) -> None:
-        """Judge what is known. The first failure is decisive enough to be written, later ones may correct it."""
-        endings = list(self._endings.values())
-        failed = any(is_failure(ending.code) for ending in endings)
-        if failed:
-            self._deadline = min(self._deadline, time.monotonic() + _SETTLE_SECONDS)
-        if failed or len(endings) == self._assignment.ranks_per_node:
-            kills = (cgroup.out_of_memory_kills() or 0) - self._memory_kills_before
-            self._conclude(judge(endings, out_of_memory_kills=kills))
-
-    def _conclude(self, verdict: Verdict) -> None:
-        """Write the report now, unless it is what stands there already."""
-        if verdict == self._verdict:
-            return
-        self._verdict = verdict
-        failed = is_failure(verdict.code)
-        if verdict.code == ExitCode.LEFT_ON_REQUEST:
-            self._board.note(verdict.summary)
-        else:
-            self._board.enter(PodPhase.FAILED if failed else PodPhase.DONE, verdict.summary)
-        log.log(logging.ERROR if failed else logging.INFO, "%s", verdict.summary, extra={"code": verdict.code})
-        if verdict.code != ExitCode.DONE:
-            self._report = termination.report_of(verdict, self._assignment.pod, self._board.status)
-            termination.write(self._report, self._options.termination_log)
+    def _end(self, code: ExitCode, summary: str) -> None:
+        """End for a reason that is none of the ranks'."""
+        self._outcome.conclude(Verdict(code=code, summary=summary))
+        self._over = True
 
     def _leave(self) -> int:
         """Leave nothing behind, and say how it ended."""
-        copying = termination.copy_to_output(self._report, self._output) if self._report else None
+        report, verdict = self._outcome.report, self._outcome.verdict
+        copying = termination.copy_to_output(report, self._output) if report else None
         self._ranks.kill()
         children.end_all(within=_SWEEP_SECONDS)
         if copying:
             copying.join(_REPORT_COPY_SECONDS)
         self._ranks.close()
-        return self._verdict.code if self._verdict else ExitCode.DONE
+        return verdict.code if verdict else ExitCode.DONE
 
 
 def _wake_on(*numbers: signal.Signals) -> int:

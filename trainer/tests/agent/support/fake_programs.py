@@ -106,6 +106,13 @@ def says_why_and_hangs() -> int:
     return 0
 
 
+def says_saved_and_hangs() -> int:
+    channel.send(Event.FAILURE, code=86, summary="saved step 7 and left on request")
+    _announce()
+    _wait_for("never")
+    return 0
+
+
 def saves_when_asked() -> int:
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
