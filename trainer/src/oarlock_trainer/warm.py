@@ -7,10 +7,22 @@ step anyway), DeepSpeed, and diffusers' one class.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 from pathlib import Path
 
 from oarlock_api.contract.environment import Variable
+
+_IMPORTED_LATE = (
+    "deepspeed.comm.mori",
+    "deepspeed.module_inject.auto_ep_layer",
+    "deepspeed.runtime.zero.muon.original_muon",
+    "deepspeed.runtime.zero.muon.muon_optimizer",
+    "torch._inductor.compiler_bisector",
+    "torch.utils.serialization.config",
+)
+"""What DeepSpeed and torch import in the middle of initialize() and the first step: every rank would pay for it."""
 
 
 def import_everything(*, encoders: bool | None = None) -> None:
@@ -25,9 +37,14 @@ def import_everything(*, encoders: bool | None = None) -> None:
     import deepspeed  # noqa: F401, PLC0415
 
     from oarlock_trainer import train  # noqa: F401, PLC0415
+    from oarlock_trainer.engine.deepspeed import skip_operator_probes  # noqa: PLC0415
     from oarlock_trainer.models.flux.transformer import import_class  # noqa: PLC0415
 
     import_class()
+    skip_operator_probes()
+    for name in _IMPORTED_LATE:
+        with contextlib.suppress(ImportError):  # another release may have moved it: then it is merely imported later
+            importlib.import_module(name)
     if encoders if encoders is not None else _embeddings_are_missing():
         import_encoders()
 
@@ -48,6 +65,8 @@ def settle_environment() -> None:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+    # Arrow's allocator would start a thread at import, and a process with threads cannot be forked safely.
+    os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
         os.environ.setdefault(name, "1")

@@ -97,9 +97,10 @@ class Engine:
 
 def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
     """Shard the optimizer over all ranks. The process groups exist already."""
-    import deepspeed  # noqa: PLC0415 - must come after the environment below
+    import deepspeed  # noqa: PLC0415 - its import reads the environment
 
-    prepare_import(place.local_world_size)
+    skip_operator_probes()
+    os.environ.setdefault("LOCAL_SIZE", str(place.local_world_size))  # else it counts NUMA nodes on the CPU
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     # DeepSpeed's own call of a name that torch renamed: nothing that a reader of our log could act on.
     warnings.filterwarnings("ignore", message=".*all_gather_into_tensor.*", category=FutureWarning)
@@ -121,9 +122,12 @@ def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
     return Engine(engine)
 
 
-def prepare_import(local_world_size: int) -> None:
-    """Keep DeepSpeed from compiling an operator for shared memory (a minute on the first start) on the CPU."""
+def skip_operator_probes() -> None:
+    """Tell DeepSpeed that none of its own operators can be built.
+
+    None is used here: AdamW is torch's. Otherwise the first process group would probe compilers (2 s), and on the CPU
+    compile one for shared memory (a minute).
+    """
     import deepspeed.ops  # noqa: PLC0415
 
-    os.environ.setdefault("LOCAL_SIZE", str(local_world_size))
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    vars(deepspeed.ops)["__compatible_ops__"] = {}

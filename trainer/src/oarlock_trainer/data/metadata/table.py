@@ -61,7 +61,7 @@ def write_table(path: Path, table: Table) -> None:
 def read_table(path: Path) -> Table | None:
     """Read a published table, or None where there is none or an older version wrote other columns."""
     try:
-        arrow = pq.read_table(path, use_threads=False, memory_map=False)
+        arrow = pq.ParquetFile(path).read(use_threads=False)
         metadata = arrow.schema.metadata or {}
         columns = [arrow.column(field.name).to_pylist() for field in fields(Picture)]
     except (FileNotFoundError, KeyError, pa.ArrowInvalid):
