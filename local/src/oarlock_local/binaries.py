@@ -4,6 +4,7 @@ Versions and checksums are in each module's go.mod and go.sum. Nothing here runs
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,10 @@ KUBERNETES = Part(
     link_flags=_KUBERNETES_FLAGS,
     names=("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"),
 )
+
+
+HELM = Part(binary="helm", module="helm", package="helm.sh/helm/v4/cmd/helm")
+"""Not part of a cluster: it installs charts into one."""
 
 
 def control_plane_parts() -> tuple[Part, ...]:
@@ -88,11 +93,12 @@ def modules_folder() -> Path:
     return installed if installed.is_dir() else here.parents[1] / "go"
 
 
-def cache_key(modules: Path, *, seccomp: bool) -> str:
-    """Sixteen hexadecimal digits that change whenever a source, a version or the way of building changes."""
+def cache_key(modules: Path, parts: Sequence[Part]) -> str:
+    """Sixteen hexadecimal digits that change whenever a source, a version or the way of building `parts` changes."""
     digest = hashlib.sha256()
-    for path in sorted(modules.rglob("*")):
-        if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
-            digest.update(path.relative_to(modules).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    digest.update(repr(node_parts(seccomp=seccomp)).encode())
+    for module in sorted({part.module for part in parts}):
+        for path in sorted((modules / module).rglob("*")):
+            if path.name in {"go.mod", "go.sum"} or path.suffix == ".go":
+                digest.update(path.relative_to(modules).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(repr(parts).encode())
     return digest.hexdigest()[:16]

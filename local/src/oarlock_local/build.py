@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from oarlock_local.binaries import Part, cache_key, control_plane_parts, modules_folder, node_parts
+from oarlock_local.binaries import HELM, Part, cache_key, control_plane_parts, modules_folder, node_parts
 from oarlock_local.errors import BuildError
 from oarlock_local.folders import cache_folder
 
@@ -41,10 +41,21 @@ def binaries(*, nodes: bool, environ: Mapping[str, str] = os.environ, out: TextI
         return _ready_made(Path(ready_made), nodes=nodes)
     seccomp = has_libseccomp()
     modules = modules_folder()
-    folder = cache_folder(environ) / "local" / cache_key(modules, seccomp=seccomp)
+    # One folder for both sizes of a cluster: what a control plane needs is a part of what nodes need.
+    folder = cache_folder(environ) / "local" / cache_key(modules, node_parts(seccomp=seccomp))
     parts = node_parts(seccomp=seccomp) if nodes else control_plane_parts()
     build_into(folder, parts, modules, out)
     return folder
+
+
+def helm(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The helm program, built first where it is missing. Raises BuildError with the compiler's last words."""
+    if ready_made := environ.get(READY_MADE):
+        return _lacking_nothing(Path(ready_made), (HELM,)) / HELM.binary
+    modules = modules_folder()
+    folder = cache_folder(environ) / "local" / f"helm-{cache_key(modules, (HELM,))}"
+    build_into(folder, (HELM,), modules, out)
+    return folder / HELM.binary
 
 
 def build_into(folder: Path, parts: Sequence[Part], modules: Path, out: TextIO) -> None:
@@ -64,7 +75,10 @@ def enforces_seccomp(folder: Path) -> bool:
 
 
 def _ready_made(folder: Path, *, nodes: bool) -> Path:
-    parts = node_parts(seccomp=True) if nodes else control_plane_parts()
+    return _lacking_nothing(folder, node_parts(seccomp=True) if nodes else control_plane_parts())
+
+
+def _lacking_nothing(folder: Path, parts: Sequence[Part]) -> Path:
     if missing := _missing(folder, parts):
         gaps = {name for part in missing for name in (part.binary, *part.names) if not (folder / name).exists()}
         raise BuildError(
@@ -102,6 +116,8 @@ def _build(parts: Sequence[Part], modules: Path, folder: Path, out: TextIO) -> N
 
 def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[str], None]) -> None:
     unfinished = folder / f".{part.binary}.unfinished"
+    # The linker refuses to write over what an interrupted build left.
+    unfinished.unlink(missing_ok=True)
     command = ["go", "build", "-trimpath", "-buildvcs=false", "-tags", ",".join(part.tags)]
     command += ["-ldflags", f"-s -w {part.link_flags}".strip(), "-o", str(unfinished), part.package]
     environ = {**os.environ, "CGO_ENABLED": "1" if part.cgo else "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}

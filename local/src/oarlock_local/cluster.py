@@ -89,6 +89,8 @@ class Cluster:
             case Target.API_SERVER:
                 request = {}
         control.ask(self.spec.folder.control_socket, {"do": kind, **request})
+        if kind == "restart-apiserver":
+            self._wait_for_api_server()
 
     def volume(self, claim: str, namespace: str = "default", *, seconds: float = 10) -> Path:
         """The folder of this machine that a claim of the class `shared` got; waits for it to be bound."""
@@ -111,6 +113,16 @@ class Cluster:
     def tag(self, image: str) -> None:
         """Give the host userland image one more name on every running node."""
         control.ask(self.spec.folder.control_socket, {"do": "tag", "image": full_name(image)})
+
+    def _wait_for_api_server(self, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        with ApiServer(self.kubeconfig) as api:
+            while not api.is_ready():
+                if time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"the API server of {self.name!r} is not back after {seconds:g} s; see {self.logs}."
+                    )
+                time.sleep(0.05)
 
     def _container(self, target: str) -> dict[str, str]:
         namespace, _, rest = target.partition("/")

@@ -188,7 +188,7 @@ def _await(launched: Launched, report: Report) -> None:
     with ApiServer(spec.folder.kubeconfig) as api:
         if spec.nodes:
             create_objects(api, spec)
-            _wait(lambda: len(ready_nodes(api)) == spec.nodes, "the nodes did not become Ready", spec)
+            _wait(lambda: len(ready_nodes(api)) == spec.nodes, "not all nodes became Ready", spec)
             if spec.gpus:
                 for node in spec.node_names:
                     advertise_gpus(api, node, spec.gpus)
@@ -220,5 +220,11 @@ def _wait(condition: Callable[[], bool], what: str, spec: ClusterSpec) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise ClusterError(f"{what} within {_READY_SECONDS} s; the logs are in {spec.folder.logs}.")
+            last = "".join(_last_lines(spec.folder.logs / f"{name}-kubelet.log") for name in spec.node_names)
+            raise ClusterError(f"{what} within {_READY_SECONDS} s; the logs are in {spec.folder.logs}.{last}")
         time.sleep(0.05)
+
+
+def _last_lines(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()[-2:] if log.exists() else ["never started"]
+    return "".join(f"\n  {log.name}: {line}" for line in lines)

@@ -4,6 +4,7 @@ import ctypes
 import os
 from pathlib import Path
 
+_MS_BIND = 0x1000
 _MS_REC = 0x4000
 _MS_SHARED = 0x100000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -23,6 +24,11 @@ def share_all() -> None:
 def fresh(target: Path) -> None:
     """Cover a folder with an empty file system in memory."""
     _mount("tmpfs", target, "tmpfs", 0, "mode=0755")
+
+
+def bind(source: Path, target: Path) -> None:
+    """Show a folder at another path as well."""
+    _mount(os.fspath(source), target, "", _MS_BIND | _MS_REC, "")
 
 
 def overlay(target: Path, scratch: Path) -> None:

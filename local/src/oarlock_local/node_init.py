@@ -56,6 +56,9 @@ class _Node:
         mounts.fresh(Path("/run"))
         mounts.fresh(Path("/var/log"))
         mounts.overlay(Path("/var/lib"), Path("/run/var-lib"))
+        # The kubelet's disk under its usual name: below a deep state folder its sockets' paths would be too long.
+        Path("/var/lib/kubelet").mkdir(exist_ok=True)
+        mounts.bind(self.folder / "kubelet", Path("/var/lib/kubelet"))
         Path("/run/containerd").mkdir()
         Path("/var/log/pods").mkdir()
 
@@ -80,8 +83,6 @@ class _Node:
             self.spec.program("kubelet"),
             f"--config={self.folder}/kubelet.json",
             f"--kubeconfig={self.spec.folder.certificates}/{self.name}.kubeconfig",
-            f"--root-dir={self.folder}/kubelet",
-            f"--cert-dir={self.folder}/kubelet/pki",
             f"--hostname-override={self.name}",
             f"--node-ip={self.spec.addresses.node(self.number)}",
         ]

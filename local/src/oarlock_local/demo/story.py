@@ -1,0 +1,171 @@
+"""What the demo does, in its order, and what must hold for it to end well."""
+
+# ruff: noqa: T201
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from oarlock_local.build import helm
+from oarlock_local.cluster import Cluster, running
+from oarlock_local.demo.inputs import make_inputs
+from oarlock_local.demo.job import JobView
+from oarlock_local.demo.table import attempts_table
+from oarlock_local.launch import default_shares
+
+NAME = "demo"
+CLAIM = "training-output"
+KILL_AT_STEP = 120
+NAMESPACE = "oarlock"
+
+KILL_A_RANK = """
+import os, signal
+from pathlib import Path
+def parent(pid): return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+def command(pid): return Path(f"/proc/{pid}/cmdline").read_text()
+pids = [p.name for p in Path("/proc").iterdir() if p.name.isdigit() and p.name != str(os.getpid())]
+ranks = [pid for pid in pids if "rank_host" in command(pid) and "rank_host" in command(parent(pid))]
+os.kill(int(max(ranks, key=int)), signal.SIGKILL)
+print(len(ranks))
+"""
+"""Run inside a pod: the ranks are the forked children of the rank host; the last one dies."""
+
+
+class Disappointed(Exception):  # noqa: N818 - the word for a demo that did not hold
+    """Something that the demo promises did not come true."""
+
+
+def tell(root: Path) -> None:
+    """Run the demo. Raises LocalError where the machine cannot, Disappointed where a promise did not hold."""
+    print("A 3-node Kubernetes on this machine, a 2-node FLUX.1 job on simulated GPUs, one rank killed.")
+    began = time.monotonic()
+    helm_program = helm()
+    with ThreadPoolExecutor(1) as pool:
+        inputs: Future[Path] = pool.submit(make_inputs)
+        started = time.monotonic()
+        with running(
+            NAME, nodes=3, gpus=2, shares=[*default_shares(), root], report=lambda line: say("", line)
+        ) as cluster:
+            say("cluster", f"3 nodes Ready in {time.monotonic() - started:.1f} s")
+            print(f"            look for yourself: export KUBECONFIG={cluster.kubeconfig}")
+            _install_operator(cluster, root, helm_program)
+            output = _prepare_output(cluster, inputs)
+            view = _train_and_break(cluster, root)
+            _verdict(view)
+            model = _keep_model(output, view, root)
+    print()
+    print(attempts_table(view.status))
+    print(f"\nThe model is in {model} (diffusers format); all of it took {time.monotonic() - began:.0f} s.")
+
+
+def say(what: str, words: str) -> None:
+    """One line of the story."""
+    print(f" {what:<10} {words}", flush=True)
+
+
+def _install_operator(cluster: Cluster, root: Path, helm_program: Path) -> None:
+    started = time.monotonic()
+    cluster.kubectl("apply", "--server-side", "-f", str(root / "crds/trainingjobs.yaml"))
+    cluster.kubectl("create", "namespace", NAMESPACE)
+    values = {
+        "image.repository": "oarlock.local/host",
+        "image.tag": "1",
+        "runtimeClassName": "host-userland",
+        "settings.PROGRESS_SECONDS": "1",
+        "settings.LEASE_SECONDS": "5",
+    }
+    rendered = subprocess.run(
+        [
+            str(helm_program),
+            "template",
+            "oarlock",
+            str(root / "charts/oarlock"),
+            "--namespace",
+            NAMESPACE,
+            *(part for key, value in values.items() for part in ("--set-string", f"{key}={value}")),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=rendered)
+    cluster.kubectl("rollout", "status", "deployment/oarlock-operator", "-n", NAMESPACE, "--timeout=90s")
+    say("operator", f"ready in {time.monotonic() - started:.1f} s, a pod like any other")
+
+
+def _prepare_output(cluster: Cluster, inputs: Future[Path]) -> Path:
+    """The claim that the job writes to, with the model and the photographs in it."""
+    claim: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": CLAIM},
+        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}},
+    }
+    import json  # noqa: PLC0415 - a line of it is all that is needed
+
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(claim))
+    output = cluster.volume(CLAIM)
+    shutil.copytree(inputs.result(), output, dirs_exist_ok=True)
+    pictures = len(list((output / "data/photos").glob("*.png")))
+    say("inputs", f"a small FLUX.1 and {pictures} photographs with captions, in the claim {CLAIM}")
+    return output
+
+
+def _train_and_break(cluster: Cluster, root: Path) -> JobView:
+    cluster.kubectl("apply", "-f", str(root / "examples/trainingjob.yaml"))
+    say("job", "kubectl apply -f examples/trainingjob.yaml")
+    print()
+    with JobView(cluster, "default", "flux") as view:
+        view.follow(lambda status: _step(status) >= 1, "the first step", seconds=120)
+        say("", f"first step {view.seconds_since_creation():.1f} s after kubectl apply (seen from outside)")
+        view.follow(
+            lambda status: _step(status) >= KILL_AT_STEP and "latestCheckpoint" in status,
+            f"step {KILL_AT_STEP} and a checkpoint",
+            seconds=120,
+        )
+        cluster.kubectl("exec", "flux-1-1", "--", "python", "-c", KILL_A_RANK)
+        view.note("a rank of pod flux-1-1 was killed (SIGKILL)")
+        view.follow(lambda status: status.get("attempt") == 2, "the second attempt", seconds=60)
+        view.note(f"decided: {view.status['message'][:150]}")
+        view.follow(lambda status: status["phase"] == "Running" and _step(status) > 0, "training again", seconds=120)
+        again = view.attempt(2)
+        view.note(f"training again from step {again['resumedFromStep']}, {again.get('lostSteps', 0)} steps to redo")
+        view.follow(lambda status: "completionTime" in status, "the end", seconds=300)
+        return view
+
+
+def _step(status: dict[str, Any]) -> int:
+    return int((status.get("progress") or {}).get("step") or 0)
+
+
+def _verdict(view: JobView) -> None:
+    """Every promise of the demo, looked at once more in the job's own status."""
+    status = view.status
+    if status["phase"] != "Succeeded":
+        raise Disappointed(f"the job ended as {status['phase']}: {status.get('reason')}: {status.get('message')}")
+    if [attempt["number"] for attempt in status["attempts"]] != [1, 2]:
+        raise Disappointed(f"two attempts were expected, there were {len(status['attempts'])}")
+    resumed = view.attempt(2).get("resumedFromStep", 0)
+    if resumed < 50:
+        raise Disappointed(f"the second attempt began at step {resumed}, not at a checkpoint")
+    if status["restarts"]["application"] > 1:
+        raise Disappointed("the crash was charged more than once")
+
+
+def _keep_model(output: Path, view: JobView, root: Path) -> Path:
+    """Copy the model out of the cluster's volume, which goes with the cluster."""
+    made = output / Path(view.status["output"]["relativePath"]) / "model"
+    if not (made / "model_index.json").is_file():
+        raise Disappointed(f"there is no exported model in {made}")
+    kept = root / "out/demo"
+    shutil.rmtree(kept, ignore_errors=True)
+    shutil.copytree(made, kept / "model")
+    for extra in ("metrics.jsonl",):
+        if (made.parent / extra).is_file():
+            shutil.copy(made.parent / extra, kept)
+    return kept / "model"
