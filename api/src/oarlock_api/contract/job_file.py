@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 from oarlock_api.contract.wire import WireError, parse_object
 
@@ -44,21 +44,31 @@ class JobFile:
         return json.dumps({"version": JOB_FILE_VERSION, **asdict(self)}, sort_keys=True, indent=1)
 
 
+_HINTS = get_type_hints(JobFile)
+_KINDS: dict[str, Any] = {field.name: _HINTS[field.name] for field in fields(JobFile)} | {"training": dict}
+
+
+def _fits(value: object, kind: Any) -> bool:
+    # True and False are integers to Python, and to nobody else.
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
 def parse_job_file(body: str) -> JobFile:
     """Read job.json.
 
-    Raises WireError (the pod then ends with 85) where the version or a field is not one that this image knows.
+    Raises WireError (the pod then ends with 85) where the version, a field or a type is not one that this image knows.
     """
     raw = parse_object(body, max_bytes=MAX_BYTES)
     version = raw.pop("version", None)
-    if version != JOB_FILE_VERSION:
+    if version != JOB_FILE_VERSION or isinstance(version, bool):
         raise WireError(
             f"job.json has version {version}, this image knows {JOB_FILE_VERSION}: "
             "use the trainer image of the operator's release"
         )
-    known = {field.name for field in fields(JobFile)}
-    if unknown := sorted(raw.keys() - known):
+    if unknown := sorted(raw.keys() - _KINDS.keys()):
         raise WireError(f"job.json has fields that this image does not know: {', '.join(unknown)}: use a newer image")
+    if wrong := sorted(name for name, value in raw.items() if not _fits(value, _KINDS[name])):
+        raise WireError(f"job.json has values of a wrong type: {', '.join(wrong)}")
     try:
         return JobFile(**raw)
     except TypeError as error:

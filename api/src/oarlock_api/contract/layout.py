@@ -14,7 +14,7 @@ REPORTS = f"{PRIVATE}/reports"
 CHECKPOINTS = "checkpoints"
 MODEL = "model"
 
-_CHECKPOINT = re.compile(r"^step-(\d{1,12})-a(\d{1,9})$")
+_CHECKPOINT = re.compile(r"step-([0-9]{1,12})-a([0-9]{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +49,5 @@ def checkpoint_name(step: int, attempt: int) -> str:
 
 def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
     """(step, attempt) of a checkpoint's folder, or None for any other name."""
-    found = _CHECKPOINT.match(name)
+    found = _CHECKPOINT.fullmatch(name)
     return (int(found[1]), int(found[2])) if found else None

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from oarlock_api.contract.wire import WireError, finite, integer, number, parse_object, text
+from oarlock_api.contract.wire import WireError, encodable, finite, integer, number, parse_object, text
 
 REPORT_VERSION = 1
 MAX_BYTES = 4096
@@ -61,7 +61,7 @@ class Report:
         """One JSON object of at most 4096 bytes: evidence goes first, then the summary's tail."""
         evidence, summary = self.evidence[:MAX_EVIDENCE], self.summary[:1500]
         while True:
-            written = json.dumps(self._fields(evidence, summary), ensure_ascii=False, separators=(",", ":"))
+            written = encodable(json.dumps(self._fields(evidence, summary), ensure_ascii=False, separators=(",", ":")))
             if len(written.encode()) <= MAX_BYTES:
                 return written
             if evidence:
@@ -75,15 +75,15 @@ class Report:
             "attempt": self.attempt,
             "rank": self.rank,
             "podUid": self.pod_uid[:64],
-            "class": self.failure_class,
+            "class": self.failure_class[:32],
             "code": self.code,
-            "detectedAt": self.detected_at,
+            "detectedAt": self.detected_at[:40],
             "step": self.step,
             "checkpointStep": self.checkpoint_step,
             "summary": summary,
             "gpu": None,
             "xid": self.xid,
-            "evidence": [{"probe": e.probe[:64], "value": _value(e.value), "at": e.at} for e in evidence],
+            "evidence": [{"probe": e.probe[:64], "value": _value(e.value), "at": e.at[:40]} for e in evidence],
             "firstErrorRank": self.first_error_rank,
         }
         if self.gpu:

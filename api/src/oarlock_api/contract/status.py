@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from oarlock_api.contract.wire import finite, integer, number, parse_object, text
+from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
 
 STATUS_VERSION = 1
 MAX_BYTES = 65536
@@ -103,7 +103,7 @@ class PodStatus:
             "message": self.message[:1024],
             "heartbeatAt": self.heartbeat_at,
         }
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
 
 def parse_status(body: str) -> PodStatus:

@@ -28,8 +28,13 @@ def parse_object(text: str, *, max_bytes: int) -> dict[str, Any]:
 
 
 def text(value: object, limit: int = 256) -> str:
-    """A string of at most `limit` characters; anything else becomes the empty string."""
-    return value[:limit] if isinstance(value, str) else ""
+    """A string of at most `limit` characters that can be written again; anything else becomes the empty string."""
+    return encodable(value[:limit]) if isinstance(value, str) else ""
+
+
+def encodable(value: str) -> str:
+    """`value` with `?` for lone surrogates: JSON can escape them and file names can hold them, but UTF-8 has none."""
+    return value.encode(errors="replace").decode()
 
 
 def integer(value: object) -> int | None:
@@ -41,7 +46,11 @@ def number(value: object) -> float | None:
     """A finite number, or None: JSON has no NaN, and nobody may act on one."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if math.isfinite(value) else None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) else None
 
 
 def finite(value: float | None) -> float | None:

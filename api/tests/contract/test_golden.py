@@ -1,0 +1,109 @@
+"""Golden files of every released contract version: what a writer writes, and what every later reader must still read.
+
+A golden file never changes after its release: a change of the wire format is a new version with files of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oarlock_api.contract.job_file import JOB_FILE_VERSION, JobFile, parse_job_file
+from oarlock_api.contract.layout import Owner, parse_owner
+from oarlock_api.contract.report import REPORT_VERSION, Evidence, Gpu, Report, parse_report
+from oarlock_api.contract.status import STATUS_VERSION, CheckpointStatus, PodPhase, PodStatus, parse_status
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+JOB_UID = "0b6f9a52-6c6c-4ad8-9a3c-0f6e4b7a1c11"
+POD_UID = "9d1c7a04-52a7-4b0e-8f5d-3f2f7f0a9e22"
+
+# Every field is set, so that none can be lost unseen.
+REPORT = Report(
+    attempt=3,
+    rank=1,
+    pod_uid=POD_UID,
+    failure_class="GPU",
+    code=80,
+    detected_at="2026-01-01T12:00:00.250+00:00",
+    summary="XID 79 on GPU 5: the GPU has fallen off the bus: größter Fehler",
+    step=1200,
+    checkpoint_step=1000,
+    gpu=Gpu(index=5, uuid="GPU-11111111-2222", serial="1650123", pci_bus_id="00000000:C1:00.0", name="NVIDIA H100"),
+    xid=79,
+    evidence=(
+        Evidence(probe="xid", value=79.0, at="2026-01-01T12:00:00.200+00:00"),
+        Evidence(probe="recoveryAction", value="reset", at="2026-01-01T12:00:00.240+00:00"),
+    ),
+    first_error_rank=5,
+)
+STATUS = PodStatus(
+    job_uid=JOB_UID,
+    pod_uid=POD_UID,
+    attempt=3,
+    rank=0,
+    phase=PodPhase.TRAINING,
+    heartbeat_at="2026-01-01T12:00:10+00:00",
+    started_at="2026-01-01T11:00:00+00:00",
+    first_step_at="2026-01-01T11:00:08+00:00",
+    resumed_from_step=1000,
+    step=1200,
+    total_steps=10000,
+    epoch=2,
+    loss=0.4375,
+    learning_rate=1e-05,
+    seconds_per_step=1.5,
+    images_per_second=21.25,
+    mfu=0.38,
+    data_wait_share=0.01,
+    checkpoint=CheckpointStatus(
+        step=1000,
+        path="/output/flux/checkpoints/step-1000-a3",
+        saved_at="2026-01-01T11:50:00+00:00",
+        stall_seconds=0.75,
+    ),
+    model_path="/output/flux/model",
+    message="validation has begun",
+)
+JOB = JobFile(
+    job="flux",
+    namespace="research",
+    job_uid=JOB_UID,
+    attempt=3,
+    nodes=4,
+    gpus_per_node=8,
+    output_directory="/output/flux",
+    training={"model": {"family": "Flux1", "path": "/output/models/flux"}, "steps": 10000, "seed": 42},
+    min_free_bytes=214748364800,
+    storage_check=False,
+    preflight_timeout_seconds=120,
+    status_port=19400,
+)
+OWNER = Owner(job_uid=JOB_UID, attempt=3)
+
+CASES = [
+    pytest.param(REPORT, parse_report, "v1/report.json", id="report"),
+    pytest.param(STATUS, parse_status, "v1/status.json", id="status"),
+    pytest.param(JOB, parse_job_file, "v1/job.json", id="job file"),
+    pytest.param(OWNER, parse_owner, "v1/owner", id="owner"),
+]
+
+
+@pytest.mark.parametrize(("value", "_parse", "file"), CASES)
+def test_a_writer_writes_what_its_version_s_golden_file_says_to_the_byte(value, _parse, file) -> None:  # noqa: ANN001
+    assert value.to_json() + "\n" == (GOLDEN / file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("value", "parse", "file"), CASES)
+def test_a_reader_reads_every_field_of_a_released_version(value, parse, file) -> None:  # noqa: ANN001
+    assert parse((GOLDEN / file).read_text(encoding="utf-8")) == value
+
+
+def test_the_golden_files_are_those_of_the_current_versions() -> None:
+    assert {REPORT_VERSION, STATUS_VERSION, JOB_FILE_VERSION} == {1}, "a new version needs golden files beside v1"
+    assert sorted(path.name for path in (GOLDEN / "v1").iterdir()) == [
+        "job.json",
+        "owner",
+        "report.json",
+        "status.json",
+    ]

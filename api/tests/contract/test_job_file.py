@@ -1,0 +1,66 @@
+"""job.json is read strictly: an image that does not understand a job must not train it differently."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oarlock_api.contract.job_file import MAX_BYTES, parse_job_file
+from oarlock_api.contract.wire import WireError
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden/v1/job.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 2}, "job.json has version 2, this image knows 1: use the trainer image of the operator's release"),
+        ({"version": None}, "job.json has version None, this image knows 1"),
+        ({"version": True}, "job.json has version True, this image knows 1"),
+        ({"zebras": 1, "aardvarks": 2}, "does not know: aardvarks, zebras: use a newer image"),
+        ({"nodes": "4"}, "wrong type: nodes"),
+        ({"nodes": 4.0}, "wrong type: nodes"),
+        ({"attempt": True}, "wrong type: attempt"),
+        ({"training": []}, "wrong type: training"),
+        ({"storage_check": 1, "job": None}, "wrong type: job, storage_check"),
+    ],
+)
+def test_an_unknown_version_field_or_type_is_refused_with_words_that_name_it(
+    change: dict[str, object], words: str
+) -> None:
+    with pytest.raises(WireError, match=words):
+        parse_job_file(json.dumps({**GOLDEN, **change}))
+
+
+@pytest.mark.parametrize(
+    "name", ["job", "job_uid", "attempt", "nodes", "gpus_per_node", "output_directory", "training"]
+)
+def test_a_fact_that_is_missing_is_refused_by_its_name(name: str) -> None:
+    raw = {key: value for key, value in GOLDEN.items() if key != name}
+    with pytest.raises(WireError, match=f"incomplete.*'{name}'"):
+        parse_job_file(json.dumps(raw))
+
+
+def test_facts_with_a_default_may_be_missing() -> None:
+    optional = {"min_free_bytes", "storage_check", "preflight_timeout_seconds", "status_port"}
+    raw = {key: value for key, value in GOLDEN.items() if key not in optional}
+    job = parse_job_file(json.dumps(raw))
+    assert (job.min_free_bytes, job.storage_check, job.status_port) == (None, True, 9400)
+
+
+def test_the_same_facts_are_always_the_same_text_however_they_were_ordered() -> None:
+    job = parse_job_file(json.dumps(GOLDEN))
+    turned = parse_job_file(json.dumps(dict(reversed(GOLDEN.items()))))
+    assert job.to_json() == turned.to_json()
+    assert job.to_json() != replace(job, attempt=job.attempt + 1).to_json()
+
+
+@pytest.mark.parametrize(
+    "body", ["", "[]", "{" * 10, " " * (MAX_BYTES + 1)], ids=["empty", "list", "broken", "too long"]
+)
+def test_what_is_no_job_file_is_refused(body: str) -> None:
+    with pytest.raises(WireError):
+        parse_job_file(body)

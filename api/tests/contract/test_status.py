@@ -1,0 +1,63 @@
+"""/status: values that are not known or make no sense are absent, never made up and never an error."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from oarlock_api.contract.status import MAX_BYTES, PodStatus, parse_status
+from oarlock_api.contract.wire import WireError
+
+
+def read(**fields: object) -> PodStatus:
+    return parse_status(json.dumps(fields))
+
+
+def test_a_newer_version_with_unknown_fields_is_read_as_far_as_it_is_known() -> None:
+    status = read(version=99, jobUid="uid", step=5, weather={"rain": True}, checkpoint={"step": 4, "shards": []})
+    assert (status.job_uid, status.step) == ("uid", 5)
+    assert status.checkpoint is not None
+    assert status.checkpoint.step == 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "expected"),
+    [
+        ({"loss": "nan"}, "loss", None),
+        ({"loss": float("nan")}, "loss", None),
+        ({"loss": float("inf")}, "loss", None),
+        ({"loss": 10**400}, "loss", None),
+        ({"loss": True}, "loss", None),
+        ({"loss": 2}, "loss", 2.0),
+        ({"step": 1.5}, "step", None),
+        ({"step": -(2**63)}, "step", None),
+        ({"attempt": "1"}, "attempt", 0),
+        ({"jobUid": {"a": 1}}, "job_uid", ""),
+        ({"jobUid": "u" * 100}, "job_uid", "u" * 64),
+        ({"modelPath": "/x\udfff"}, "model_path", "/x?"),
+        ({"message": "m" * 2000}, "message", "m" * 1024),
+        ({"checkpoint": "step-4"}, "checkpoint", None),
+        ({"checkpoint": {"path": "/no/step"}}, "checkpoint", None),
+    ],
+)
+def test_a_strange_value_is_bounded_or_absent_and_never_an_error(
+    fields: dict[str, object], name: str, expected: object
+) -> None:
+    assert getattr(read(**fields), name) == expected
+
+
+def test_what_is_not_finite_is_written_as_null() -> None:
+    status = PodStatus("job", "pod", 1, 0, "Training", "t", loss=float("nan"), mfu=float("inf"), message="\ud800")
+    raw = json.loads(status.to_json().encode())
+    assert (raw["loss"], raw["mfu"], raw["message"]) == (None, None, "?")
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["", "<html>", "[]", '{"jobUid": "' + "ß" * (MAX_BYTES // 2) + '"}'],
+    ids=["empty", "html", "list", "longer than 64 KiB in bytes"],
+)
+def test_what_is_no_bounded_json_object_is_refused(body: str) -> None:
+    with pytest.raises(WireError):
+        parse_status(body)
