@@ -27,7 +27,7 @@ from oarlock_local.lifetime import DETACH, END, LINKED
 from oarlock_local.machine import require
 from oarlock_local.node_config import write_base_spec, write_node
 from oarlock_local.objects import advertise_gpus, create_objects
-from oarlock_local.processes import remember
+from oarlock_local.processes import children, remember
 from oarlock_local.slots import COUNT, lease_any
 from oarlock_local.spec import ClusterSpec
 from oarlock_local.teardown import END_SECONDS, clear_machine, lock_or_refuse, remove_leftovers, take_down
@@ -158,15 +158,16 @@ def _with_targets(shares: Sequence[Path]) -> list[Path]:
 
 def _start_supervisor(spec: ClusterSpec, keep_open: Sequence[int]) -> Launched:
     readable, writable = os.pipe()
-    namespaces = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command = [sys.executable, "-m", "oarlock_local.supervisor", spec.root, str(readable)]
+    # A control plane alone leaves nothing that its supervisor would not clear, so it needs no keeper.
+    module = "oarlock_local.keeper" if spec.nodes else "oarlock_local.supervisor"
+    handed_on = [readable, *keep_open]
     with (spec.folder.logs / "supervisor.log").open("ab") as log:
         process = subprocess.Popen(
-            [*namespaces, *command] if spec.nodes else command,
+            [sys.executable, "-m", module, spec.root, *map(str, handed_on)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            pass_fds=[readable, *keep_open],
+            pass_fds=handed_on,
             # Ctrl-C is for us: we end the supervisor in good order.
             start_new_session=True,
         )
@@ -181,7 +182,7 @@ def _await(launched: Launched, report: Report) -> None:
     assert news is not None  # noqa: S101 - it is a pipe, see above
     if spec.nodes:
         _expect(news, "born", spec)
-        network.make_uplink(spec.addresses, launched.process.pid)
+        network.make_uplink(spec.addresses, children(launched.process.pid)[0])
         os.write(launched.lifetime, f"{LINKED}\n".encode())
     _expect(news, "up", spec)
     report("API server ready")

@@ -3,6 +3,7 @@
 With nodes it is process 1 of its own process namespace, and has its own network and mount namespace: when it dies,
 even by SIGKILL, the kernel kills all other processes of the cluster and takes its mounts, links and routes away. A
 control plane alone needs no root and so has no namespaces; its processes ask the kernel to die with their parent.
+What the kernel does not take away, the keeper does.
 It is single-threaded, as parent-death signals and reaping need.
 """
 

@@ -1,0 +1,39 @@
+"""Faults of nodes are real, and mend."""
+
+import pytest
+
+from oarlock_local.cluster import Cluster
+from oarlock_local.errors import ClusterError
+
+from .pods import apply, python_pod, wait_for_phase
+
+pytestmark = [pytest.mark.nodes, pytest.mark.xdist_group("local_cluster")]
+
+
+def _wait_ready(cluster: Cluster, status: str, *nodes: str) -> None:
+    cluster.kubectl("wait", f"--for=condition=Ready={status}", *(f"node/{node}" for node in nodes), "--timeout=60s")
+
+
+def test_frozen_cut_off_and_dead_nodes_are_lost_and_come_back(local_cluster: Cluster) -> None:
+    local_cluster.fault("freeze-kubelet", "node-1")
+    local_cluster.fault("cut", "node-2")
+    local_cluster.fault("kill", "node-3")
+    _wait_ready(local_cluster, "Unknown", "node-1", "node-2", "node-3")
+    local_cluster.fault("thaw-kubelet", "node-1")
+    local_cluster.fault("heal", "node-2")
+    local_cluster.fault("start", "node-3")
+    _wait_ready(local_cluster, "True", "node-1", "node-2", "node-3")
+
+
+def test_a_rebooted_node_keeps_its_gpus_and_images_and_runs_pods(local_cluster: Cluster) -> None:
+    local_cluster.fault("reboot", "node-2")
+    apply(local_cluster, python_pod("after-reboot", "print('alive')", node="node-2", gpus=2))
+    try:
+        wait_for_phase(local_cluster, "after-reboot", "Succeeded")
+    finally:
+        local_cluster.kubectl("delete", "pod", "after-reboot")
+
+
+def test_a_node_that_is_on_cannot_be_switched_on(local_cluster: Cluster) -> None:
+    with pytest.raises(ClusterError, match="node-1 is running already"):
+        local_cluster.fault("start", "node-1")

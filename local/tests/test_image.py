@@ -1,0 +1,61 @@
+"""The images that every node has."""
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from oarlock_local.image import full_name, write_archive
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> dict[str, bytes]:
+    (tmp_path / "pause").write_bytes(b"a program")
+    archive = tmp_path / "images.tar"
+    names = ["oarlock.local/host:1", "docker.io/me/other:2"]
+    write_archive(archive, pause=tmp_path / "pause", userland_names=names, environ={"HOME": "/tmp"})
+    with tarfile.open(archive) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+
+
+def _blob(blobs: dict[str, bytes], entry: dict[str, str]) -> bytes:
+    return blobs["blobs/" + entry["digest"].replace(":", "/")]
+
+
+def test_every_blob_is_what_its_digest_says(blobs: dict[str, bytes]) -> None:
+    for name, content in blobs.items():
+        if name.startswith("blobs/"):
+            assert hashlib.sha256(content).hexdigest() == name.rpartition("/")[2]
+
+
+def test_all_names_of_the_userland_lead_to_the_same_image(blobs: dict[str, bytes]) -> None:
+    entries = json.loads(blobs["index.json"])["manifests"]
+    digests = {entry["annotations"]["io.containerd.image.name"]: entry["digest"] for entry in entries}
+    assert digests["oarlock.local/host:1"] == digests["docker.io/me/other:2"] != digests["oarlock.local/pause:1"]
+
+
+def test_the_userland_is_usable_by_any_uid(blobs: dict[str, bytes]) -> None:
+    manifest = json.loads(_blob(blobs, json.loads(blobs["index.json"])["manifests"][0]))
+    with tarfile.open(fileobj=io.BytesIO(_blob(blobs, manifest["layers"][0]))) as layer:
+        modes = {member.name: member.mode for member in layer}
+    assert modes["tmp"] == 0o1777
+    assert modes["root"] == 0o755, "a Python under /root must be reachable"
+    config = json.loads(_blob(blobs, manifest["config"]))
+    assert config["config"]["Env"] == ["HOME=/tmp"]
+
+
+@pytest.mark.parametrize(
+    ("given", "full"),
+    [
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("me/app:1", "docker.io/me/app:1"),
+        ("ghcr.io/me/app", "ghcr.io/me/app:latest"),
+        ("localhost:5000/app:2", "localhost:5000/app:2"),
+        ("oarlock.local/host:1", "oarlock.local/host:1"),
+    ],
+)
+def test_names_are_completed_as_a_kubelet_does(given: str, full: str) -> None:
+    assert full_name(given) == full
