@@ -1,0 +1,69 @@
+"""The main job on real nodes: real pods, real DeepSpeed, a real crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.e2e.jobs import Jobs
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
+
+
+def step(status: dict) -> int:
+    return (status.get("progress") or {}).get("step") or 0
+
+
+def test_a_killed_rank_costs_steps_but_changes_no_loss_and_the_model_is_exported(jobs: Jobs) -> None:
+    jobs.apply("calm", steps=40, every=10)
+    calm = jobs.wait_for_end("calm")
+    assert (calm["phase"], calm["attempt"]) == ("Succeeded", 1), calm
+    jobs.apply("crash", steps=40, every=10)
+    jobs.wait("crash", "a checkpoint", lambda status: "latestCheckpoint" in status)
+    jobs.kill_rank("crash", 1, 1, 3)
+    crash = jobs.wait_for_end("crash")
+    assert (crash["phase"], crash["attempt"]) == ("Succeeded", 2), crash
+    resumed = crash["attempts"][1]["resumedFromStep"]
+    assert resumed >= 10
+    assert resumed % 10 == 0
+    assert crash["restarts"]["application"] + crash["restarts"]["infrastructure"] <= 1
+    undisturbed, disturbed = jobs.losses("calm"), jobs.losses("crash")
+    again = {at: loss for (attempt, at), loss in disturbed.items() if attempt == 2}
+    assert sorted(again) == list(range(resumed + 1, 41))
+    assert again == {at: undisturbed[1, at] for at in again}
+    stages = crash["attempts"][1]["stageMilliseconds"]
+    assert {"detect", "decide", "drain", "schedule", "start", "firstStep"} <= stages.keys()
+    model = jobs.output / crash["output"]["relativePath"] / "model"
+    assert (model / "transformer/diffusion_pytorch_model.safetensors").is_file()
+    assert crash["output"]["model"] == "/output/crash/model"
+
+
+def test_unusable_data_fails_with_its_reason_and_is_not_retried(jobs: Jobs) -> None:
+    (jobs.output / "data/empty").mkdir(parents=True, exist_ok=True)
+    jobs.apply(
+        "nodata", training={"data": {"datasets": [{"name": "photos", "source": {"path": "/output/data/empty"}}]}}
+    )
+    status = jobs.wait_for_end("nodata")
+    assert (status["phase"], status["reason"], status["attempt"]) == ("Failed", "ConfigurationError", 1)
+    assert "photos" in status["message"]
+    assert "/output/data/empty" in status["message"]
+
+
+def test_an_output_without_room_fails_preflight_with_the_numbers(jobs: Jobs) -> None:
+    jobs.apply("full", output={"minFree": "300Ti"}, recovery={"maxInfrastructureRestarts": 0})
+    status = jobs.wait_for_end("full")
+    assert status["phase"] == "Failed"
+    assert "TiB missing" in status["message"], status["message"]
+    assert "spec.output.minFree" in status["message"]
+    storage = next(c for c in status["conditions"] if c["type"] == "StorageReady")
+    assert (storage["status"], storage["reason"]) == ("False", "StorageFault")
+
+
+def test_a_deleted_job_leaves_no_pod_running(jobs: Jobs) -> None:
+    jobs.apply("gone", steps=2000)
+    jobs.wait("gone", "the first step", lambda status: step(status) > 0)
+    jobs.cluster.kubectl("delete", "trainingjob", "gone", "--wait=false")
+    jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", "oarlock.dev/job=gone", "--timeout=120s")
+    assert jobs.pods("gone") == []
