@@ -31,7 +31,7 @@ class PictureEncoder:
         from diffusers import AutoencoderKL  # noqa: PLC0415 - only where latents are missing
 
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self._vae = _load(AutoencoderKL, model / "vae", device, torch_dtype=dtype, low_cpu_mem_usage=False)
+        self._vae = _load(AutoencoderKL, model / "vae", device, dtype=dtype, low_cpu_mem_usage=False)
         self._device, self._dtype = device, dtype
 
     @torch.no_grad()

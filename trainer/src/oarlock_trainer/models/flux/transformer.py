@@ -48,11 +48,12 @@ def read_shape(model: Path) -> Shape:
 
 
 def import_class() -> Any:
-    """Import diffusers' FluxTransformer2DModel, without what this process has no use for.
+    """Import diffusers' FluxTransformer2DModel without what this process has no use for.
 
     diffusers imports transformers, scipy and accelerate wherever they are installed, for pipelines, LoRA loaders and
     schedulers that a training rank never touches: a third of its import time, paid before the first step after every
-    fault. Its own switches for "not installed" are used, and put back.
+    fault. Its own switches for "not installed" are used, and put back. The price: a process that called this can no
+    longer import diffusers' pipelines; whoever needs both imports the pipeline first.
     """
     import diffusers.utils.import_utils as switches  # noqa: PLC0415 - half a second, not for whoever reads shapes
 
@@ -74,7 +75,7 @@ def load(model: Path, *, recompute: bool) -> nn.Module:
 
     try:
         transformer = import_class().from_pretrained(
-            model / "transformer", torch_dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
+            model / "transformer", dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
         )
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"training.model: {model}/transformer cannot be loaded: {error}") from error

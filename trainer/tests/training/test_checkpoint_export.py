@@ -1,0 +1,59 @@
+"""The exported model is a diffusers directory, whole or not there."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_trainer import warm
+from oarlock_trainer.checkpoint.export import export
+from oarlock_trainer.models.flux import transformer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+warm.settle_environment()
+import torch  # noqa: E402 - reads the environment that was just settled
+from diffusers import FluxPipeline  # noqa: E402 - before ours: a rank imports less of diffusers
+
+
+@pytest.fixture(scope="module")
+def trained(tiny_flux: Path) -> Any:
+    module = transformer.load(tiny_flux, recompute=False)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.125)
+    return module
+
+
+def test_an_exported_model_loads_with_diffusers_and_holds_the_trained_weights(
+    trained: Any, tiny_flux: Path, tmp_path: Path
+) -> None:
+    path = export(trained, tiny_flux, tmp_path)
+    pipeline = FluxPipeline.from_pretrained(path, dtype=torch.bfloat16)
+    loaded = pipeline.transformer.state_dict()
+    for name, value in trained.state_dict().items():
+        assert torch.equal(loaded[name], value)
+    assert pipeline("a cat", height=32, width=32, num_inference_steps=1, max_sequence_length=32).images[0]
+
+
+def test_exporting_again_replaces_the_model_and_leaves_nothing_else(
+    trained: Any, tiny_flux: Path, tmp_path: Path
+) -> None:
+    export(trained, tiny_flux, tmp_path)
+    (tmp_path / "model" / "stale").write_text("old")
+    (tmp_path / ".tmp-model").mkdir()
+    export(trained, tiny_flux, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert not (tmp_path / "model" / "stale").exists()
+
+
+def test_the_base_model_is_not_touched(trained: Any, tiny_flux: Path, tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_flux, base)
+    before = {path: path.read_bytes() for path in base.rglob("*") if path.is_file()}
+    (tmp_path / "out").mkdir()
+    export(trained, base, tmp_path / "out")
+    assert {path: path.read_bytes() for path in base.rglob("*") if path.is_file()} == before

@@ -1,0 +1,94 @@
+"""Who may commit into an output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oarlock_api.contract.layout import OWNER, Owner, parse_owner
+from oarlock_trainer.checkpoint.fence import Fence
+from oarlock_trainer.errors import FencedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def fence(output: Path, uid: str, attempt: int) -> Fence:
+    return Fence(output, Owner(uid, attempt))
+
+
+def take(found: Fence, *valid: str) -> Fence:
+    found.check_free(found.previous())
+    found.take(valid)
+    return found
+
+
+def test_a_newer_attempt_takes_over_and_the_older_may_commit_no_more(tmp_path: Path) -> None:
+    old = take(fence(tmp_path, "job", 1))
+    old.check()
+    new = take(fence(tmp_path, "job", 2))
+    new.check()
+    with pytest.raises(FencedError, match="attempt 2"):
+        old.check()
+
+
+def test_an_older_attempt_cannot_take_over(tmp_path: Path) -> None:
+    take(fence(tmp_path, "job", 2))
+    with pytest.raises(FencedError, match="attempt 2 owns"):
+        take(fence(tmp_path, "job", 1))
+
+
+def test_the_same_attempt_may_start_again(tmp_path: Path) -> None:
+    take(fence(tmp_path, "job", 2))
+    take(fence(tmp_path, "job", 2)).check()
+
+
+def test_another_job_takes_over_only_what_is_finished(tmp_path: Path) -> None:
+    first = take(fence(tmp_path, "one", 3))
+    with pytest.raises(FencedError, match=r"another output\.directory"):
+        take(fence(tmp_path, "two", 1))
+    first.finish(100)
+    take(fence(tmp_path, "two", 1)).check()
+    with pytest.raises(FencedError, match="another job"):
+        take(fence(tmp_path, "three", 1))
+
+
+def test_a_finished_job_that_was_restarted_by_its_successor_protects_the_successor(tmp_path: Path) -> None:
+    take(fence(tmp_path, "one", 1)).finish(5)
+    take(fence(tmp_path, "two", 1))
+    with pytest.raises(FencedError):
+        take(fence(tmp_path, "one", 2))
+
+
+def test_a_fence_that_was_removed_stops_the_writer(tmp_path: Path) -> None:
+    mine = take(fence(tmp_path, "job", 1))
+    (tmp_path / OWNER).unlink()
+    with pytest.raises(FencedError, match="removed the fence"):
+        mine.check()
+
+
+def test_the_file_is_the_contracts_and_lists_what_was_valid(tmp_path: Path) -> None:
+    mine = take(fence(tmp_path, "job", 4), "step-20-a3", "step-10-a3")
+    assert parse_owner((tmp_path / OWNER).read_text()) == Owner("job", 4)
+    assert mine.previous().trusted == ("step-20-a3", "step-10-a3")
+
+
+def test_hundreds_of_checkpoints_do_not_outgrow_the_contracts_limit(tmp_path: Path) -> None:
+    take(fence(tmp_path, "8" * 36, 10**6), *(f"step-{10**9 + step}-a{10**6}" for step in range(1000)))
+    assert parse_owner((tmp_path / OWNER).read_text()).attempt == 10**6
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"jobUid": "x"}', b"\xff\xfe"])
+def test_a_file_that_no_oarlock_wrote_blocks_nobody(tmp_path: Path, body: bytes) -> None:
+    path = tmp_path / OWNER
+    path.parent.mkdir(parents=True)
+    path.write_bytes(body)
+    take(fence(tmp_path, "job", 1)).check()
+
+
+def test_leftovers_of_a_crashed_writer_block_nobody(tmp_path: Path) -> None:
+    path = tmp_path / OWNER
+    path.parent.mkdir(parents=True)
+    (path.parent / ".tmp-owner-host-1").write_text("half")
+    take(fence(tmp_path, "job", 1)).check()

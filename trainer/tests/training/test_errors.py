@@ -1,0 +1,47 @@
+"""Which ending is a lost peer."""
+
+from __future__ import annotations
+
+import pytest
+
+from oarlock_trainer.errors import StorageError, lost_a_peer, storage
+
+
+class DistBackendError(RuntimeError):
+    """Named as torch's."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.1.0.7]:29"),
+        RuntimeError("[../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 20000ms for recv operation"),
+        DistBackendError("NCCL error: remote process exited or there was a network error"),
+        ConnectionResetError(104, "Connection reset by peer"),
+    ],
+)  # fmt: skip
+def test_a_collective_without_its_other_side_is_a_lost_peer(error: Exception) -> None:
+    assert lost_a_peer(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA out of memory"),
+        RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
+        ValueError("gloo timed out"),
+        ValueError("timed out"),
+    ],
+)
+def test_anything_else_is_not(error: Exception) -> None:
+    assert not lost_a_peer(error)
+
+
+def test_a_full_disk_is_the_storages_fault_and_says_what_was_done() -> None:
+    with pytest.raises(StorageError, match=r"saving step 3.*No space left"), storage("saving step 3"):
+        raise OSError(28, "No space left on device")
+
+
+def test_torchs_words_for_a_full_disk_are_known() -> None:
+    with pytest.raises(StorageError), storage("saving"):
+        raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")

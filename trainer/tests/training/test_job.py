@@ -1,0 +1,55 @@
+"""What a rank reads from its environment and the job file."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.job import read_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLACE = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+
+
+def environment(folder: Path, **fields: Any) -> dict[str, str]:
+    training = {
+        "model": {"family": "Flux1", "path": "/models/flux"},
+        "steps": 10,
+        "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
+    }
+    body = {
+        "version": 1, "job": "flux", "namespace": "default", "job_uid": "u", "attempt": 2, "nodes": 2,
+        "gpus_per_node": 0, "output_directory": "/output/flux", "training": training,
+    } | fields  # fmt: skip
+    (folder / "job.json").write_text(json.dumps(body))
+    return PLACE | {"OARLOCK_CONFIG": str(folder / "job.json")}
+
+
+def test_a_rank_knows_its_job_and_its_place(tmp_path: Path) -> None:
+    job = read_job(environment(tmp_path))
+    assert (job.place.rank, job.place.local_rank, job.place.world_size) == (3, 1, 4)
+    assert str(job.output) == "/output/flux"
+    assert job.training.objective.timestep_shift == 3.0
+
+
+def test_a_field_that_this_image_does_not_know_is_refused_by_name(tmp_path: Path) -> None:
+    fields = environment(tmp_path, training={"model": {"family": "Flux1", "path": "/m"}, "steps": 1, "turbo": True})
+    with pytest.raises(ConfigurationError, match=r"training\.turbo"):
+        read_job(fields)
+
+
+def test_a_job_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="version 2"):
+        read_job(environment(tmp_path, version=2))
+
+
+def test_a_missing_place_is_named(tmp_path: Path) -> None:
+    fields = environment(tmp_path)
+    del fields["LOCAL_RANK"]
+    with pytest.raises(ConfigurationError, match="LOCAL_RANK"):
+        read_job(fields)

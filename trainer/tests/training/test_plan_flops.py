@@ -1,0 +1,30 @@
+"""The arithmetic of FLUX.1, against the published table."""
+
+from __future__ import annotations
+
+import pytest
+
+from oarlock_trainer.plan.flops import model_flops_utilization, peak_flops, training_flops
+
+
+@pytest.mark.parametrize(
+    ("pixels", "text", "teraflops"), [(256, 256, 20.4), (512, 512, 64.4), (768, 512, 125.7), (1024, 512, 223.1)]
+)
+def test_training_flops_match_the_table_for_the_12_billion_model(pixels: int, text: int, teraflops: float) -> None:
+    flops = training_flops(blocks=57, width=3072, tokens=(pixels // 16) ** 2 + text)
+    assert flops / 1e12 == pytest.approx(teraflops, abs=0.06)
+
+
+def test_fifteen_seconds_a_step_with_eight_pictures_per_h100_is_twelve_percent() -> None:
+    flops = 8 * 32 * training_flops(blocks=57, width=3072, tokens=4608)
+    peak = peak_flops("NVIDIA H100 80GB HBM3")
+    assert peak is not None
+    assert model_flops_utilization(flops=flops, seconds=15.0, devices=32, peak=peak) == pytest.approx(0.12, abs=0.001)
+
+
+def test_no_peak_is_made_up_for_an_unknown_gpu() -> None:
+    assert peak_flops("Matrox Mystique") is None
+
+
+def test_the_longest_matching_name_decides() -> None:
+    assert peak_flops("NVIDIA GB200") == 2250e12

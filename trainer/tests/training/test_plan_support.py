@@ -1,0 +1,49 @@
+"""Nothing that the API offers is ignored in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oarlock_api.training import Training
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.plan.support import refuse_unsupported
+
+
+def training(**fields: Any) -> Training:
+    body: dict[str, Any] = {
+        "model": {"family": "Flux1", "path": "/models/flux"},
+        "steps": 10,
+        "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
+    }
+    return Training.model_validate(body | fields)
+
+
+def test_the_plain_job_is_accepted() -> None:
+    refuse_unsupported(training())
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"method": "LoRA"}, "training.method"),
+        ({"precision": "FP8"}, "training.precision"),
+        ({"ema": {"decay": 0.99}}, "training.ema"),
+        ({"optimizer": {"name": "Lion"}}, "training.optimizer.name"),
+        ({"optimizer": {"options": {"fused": True}}}, "training.optimizer.options.fused"),
+        ({"engine": {"strategy": "DDP"}}, "training.engine.strategy"),
+        ({"gradientClipping": {"method": "Value"}}, "training.gradientClipping.method"),
+        ({"compile": {"mode": "Default"}}, "training.compile.mode"),
+        ({"data": {"compression": "Zstd"} | training().to_manifest()["data"] | {"compression": "Zstd"}}, "compression"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        refuse_unsupported(training(**fields))
+
+
+def test_all_refused_settings_are_named_at_once() -> None:
+    data = {"datasets": [{"name": "a", "source": {"path": "/a"}, "probability": 0.5}]}
+    with pytest.raises(ConfigurationError, match=r"probability.*method"):
+        refuse_unsupported(training(method="LoRA", data=data))
