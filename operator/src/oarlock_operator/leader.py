@@ -37,6 +37,7 @@ class Leader:
     clock: Callable[[], float]
     wall: Callable[[], datetime]
     _seen: tuple[str, float] = ("", 0.0)
+    _renewed: float = 0.0
 
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
@@ -51,12 +52,15 @@ class Leader:
 
     async def hold(self) -> None:
         """Renew until cancelled. Raises LeadershipLost when the Lease is another's or could not be renewed in time."""
-        renewed = self.clock()
         while True:
             await asyncio.sleep(self.seconds / 7.5)
-            if await self._try():
-                renewed = self.clock()
-            elif self._held_by_another() or self.clock() - renewed > self.seconds * 2 / 3:
+            left = self._renewed + self.seconds * 2 / 3 - self.clock()
+            granted = False
+            # An API server that does not answer at all must not make us sleep through our own deadline.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, left)):
+                    granted = await self._try()
+            if not granted and (self._held_by_another() or self.clock() - self._renewed >= self.seconds * 2 / 3):
                 metrics.LEADER.set(0)
                 raise LeadershipLost(f"the Lease {self.namespace}/{self.name} was lost: another process may lead now")
 
@@ -64,7 +68,7 @@ class Leader:
         """Hand the Lease over, so that a successor need not wait. Best effort: it runs out by itself."""
         with contextlib.suppress(ApiError):
             lease = await self.cluster.get(self._path)
-            if lease["spec"].get("holderIdentity") == self.identity:
+            if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
                 lease["spec"]["holderIdentity"] = ""
                 await self.cluster.replace(self._path, lease)
         metrics.LEADER.set(0)
@@ -83,6 +87,8 @@ class Leader:
 
     async def _try(self) -> bool:
         """Take or renew the Lease; False when it is another's, or the API server did not agree."""
+        # Counted from before the request: the others count from when they see it done.
+        asked = self.clock()
         try:
             try:
                 lease = await self.cluster.get(self._path)
@@ -94,6 +100,7 @@ class Leader:
                     "spec": self._spec(transitions=0, since=None),
                 }
                 await self.cluster.create(self._collection, fresh)
+                self._mark_renewed(asked)
                 return True
             spec: dict[str, Any] = lease.get("spec") or {}
             holder = spec.get("holderIdentity") or ""
@@ -110,8 +117,12 @@ class Leader:
         except ApiError as error:
             log.warning("the Lease could not be renewed", error=str(error))
             return False
-        self._seen = (f"{self.identity}/", self.clock())
+        self._mark_renewed(asked)
         return True
+
+    def _mark_renewed(self, asked: float) -> None:
+        self._seen = (f"{self.identity}/", asked)
+        self._renewed = asked
 
     def _run_out(self, version: str, holder: str) -> bool:
         """Whether another's Lease stood unchanged for its whole duration, on our clock."""

@@ -1,0 +1,75 @@
+"""A small API server in memory, as the transport of a Cluster: names, uids, resourceVersions and their conflicts."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from oarlock_operator.cluster import Conflict, NotFound
+
+Json = dict[str, Any]
+
+
+class MemoryApi:
+    """Objects by path. `before` sees each request first and may wait, or raise what the server would answer."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.requests: list[tuple[str, str]] = []
+        self.before: Callable[[str, str], Awaitable[None]] | None = None
+        self._version = 0
+
+    async def get(self, path: str, **_: str) -> Json:
+        await self._asked("GET", path)
+        return copy.deepcopy(self._there(path))
+
+    async def create(self, path: str, body: Json) -> Json:
+        name = f"{path}/{body['metadata']['name']}"
+        await self._asked("POST", name)
+        if name in self.objects:
+            raise Conflict(409, "AlreadyExists", f"{name} already exists")
+        return self._store(name, {**body, "metadata": {**body["metadata"], "uid": f"uid-{self._version}"}})
+
+    async def replace(self, path: str, body: Json) -> Json:
+        await self._asked("PUT", path)
+        if self._there(path)["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise Conflict(409, "Conflict", f"{path} has been modified")
+        return self._store(path, body)
+
+    async def merge(self, path: str, patch: Json) -> Json:
+        await self._asked("PATCH", path)
+        known = self._there(path)
+        if patch.get("metadata", {}).get("uid", known["metadata"]["uid"]) != known["metadata"]["uid"]:
+            raise Conflict(409, "Conflict", "the uid in the precondition is another")
+        return self._store(path, {**known, "spec": {**known.get("spec", {}), **patch["spec"]}})
+
+    async def delete(self, path: str, *, uid: str, grace_seconds: int | None = None) -> None:
+        """Like Cluster.delete: one that is gone or is another object counts as done."""
+        await self._asked("DELETE", f"{path}?grace={grace_seconds}")
+        if self.objects.get(path, {}).get("metadata", {}).get("uid") == uid:
+            del self.objects[path]
+
+    def put(self, path: str, **parts: Any) -> Json:
+        """What somebody else made."""
+        return self._store(path, {"metadata": {"name": path.rpartition("/")[2], "uid": f"other-{path}"}, **parts})
+
+    def names(self) -> list[str]:
+        return sorted(path.rpartition("/")[2] for path in self.objects)
+
+    def _there(self, path: str) -> Json:
+        if path not in self.objects:
+            raise NotFound(404, "NotFound", f"{path} not found")
+        return self.objects[path]
+
+    def _store(self, path: str, body: Json) -> Json:
+        self._version += 1
+        stored = copy.deepcopy(body)
+        stored["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[path] = stored
+        return copy.deepcopy(stored)
+
+    async def _asked(self, verb: str, path: str) -> None:
+        self.requests.append((verb, path))
+        if self.before:
+            await self.before(verb, path)

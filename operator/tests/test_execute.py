@@ -1,0 +1,135 @@
+"""Actions can be repeated, name what they are about, and are all tried before one that failed is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from memory_api import MemoryApi
+from virtual_time import in_virtual_time
+from worlds import job, spec
+
+from oarlock_operator.cluster import ApiError, Conflict, NotFound
+from oarlock_operator.execute import execute
+from oarlock_operator.manifests.config import config_map
+from oarlock_operator.manifests.pod import pod
+from oarlock_operator.manifests.service import selector, service
+from oarlock_operator.plan import Action, CreateConfig, CreatePods, CreateService, DeletePods, SelectAttempt
+
+PODS = "/api/v1/namespaces/default/pods"
+SERVICE = "/api/v1/namespaces/default/services/flux"
+CONFIG = "/api/v1/namespaces/default/configmaps/flux-1"
+JOB, SPEC = job(), spec(nodes=8)
+ALL_PODS = CreatePods(tuple(pod(JOB, SPEC, attempt=1, rank=rank, image="i") for rank in range(8)))
+START: tuple[Action, ...] = (CreateService(service(JOB, 1)), CreateConfig(config_map(JOB, SPEC, 1)), ALL_PODS)
+
+
+async def run(api: MemoryApi, *actions: Action, parallel: int = 4) -> None:
+    await execute(api, "default", actions, parallel=parallel)  # type: ignore[arg-type]
+
+
+async def test_a_start_makes_all_objects_in_the_plan_s_order() -> None:
+    api = MemoryApi()
+    await run(api, *START)
+    kinds = [path.split("/")[5] for verb, path in api.requests if verb == "POST"]
+    assert kinds == ["services", "configmaps", *["pods"] * 8]
+
+
+async def test_doing_it_again_changes_nothing() -> None:
+    api = MemoryApi()
+    await run(api, *START)
+    before = {path: body["metadata"]["uid"] for path, body in api.objects.items()}
+    await run(api, *START)
+    assert {path: body["metadata"]["uid"] for path, body in api.objects.items()} == before
+
+
+async def test_a_start_that_was_cut_off_is_completed() -> None:
+    api = MemoryApi()
+    await run(api, *START)
+    del api.objects[f"{PODS}/flux-1-3"], api.objects[CONFIG]
+    await run(api, *START)
+    assert len(api.objects) == 10
+
+
+@pytest.mark.parametrize("taken", [f"{PODS}/flux-1-5", CONFIG, SERVICE], ids=["pod", "ConfigMap", "Service"])
+@pytest.mark.parametrize("owners", [None, [], [{"uid": "uid-of-another"}]], ids=["absent", "none", "another"])
+async def test_a_name_that_somebody_else_holds_is_told_and_left_alone(taken: str, owners: object) -> None:
+    api = MemoryApi()
+    api.put(taken)
+    if owners is not None:
+        api.objects[taken]["metadata"]["ownerReferences"] = owners
+    before = dict(api.objects[taken]["metadata"])
+    with pytest.raises(ApiError, match="belongs to somebody else") as refusal:
+        await run(api, *START)
+    assert refusal.value.reason == "NameTaken"
+    assert not isinstance(refusal.value, Conflict), "looking again would not help"
+    assert api.objects[taken]["metadata"] == before
+
+
+async def test_deleting_names_the_grace_period_and_spares_an_object_of_the_same_name() -> None:
+    api = MemoryApi()
+    await run(api, *START)
+    uid = api.objects[f"{PODS}/flux-1-0"]["metadata"]["uid"]
+    pods = (("flux-1-0", uid), ("flux-1-1", "uid-of-its-predecessor"), ("flux-1-77", "gone"))
+    await run(api, DeletePods(pods, grace_seconds=5))
+    assert f"{PODS}/flux-1-0" not in api.objects
+    assert f"{PODS}/flux-1-1" in api.objects
+    assert {path.partition("?")[2] for verb, path in api.requests if verb == "DELETE"} == {"grace=5"}
+
+
+async def test_selecting_an_attempt_changes_the_very_service_that_was_seen() -> None:
+    api = MemoryApi()
+    await run(api, *START)
+    uid = api.objects[SERVICE]["metadata"]["uid"]
+    await run(api, SelectAttempt("flux", uid, selector(JOB, 2)))
+    assert api.objects[SERVICE]["spec"]["selector"]["oarlock.dev/attempt"] == "2"
+    with pytest.raises(Conflict):
+        await run(api, SelectAttempt("flux", "uid-of-its-predecessor", selector(JOB, 3)))
+    assert api.objects[SERVICE]["spec"]["selector"]["oarlock.dev/attempt"] == "2"
+
+
+@pytest.mark.parametrize("parallel", [1, 3, 100])
+def test_no_more_requests_run_at_once_than_the_setting_allows(parallel: int) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        api, running, most = MemoryApi(), 0, 0
+
+        async def slow(_verb: str, _path: str) -> None:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(1)
+            running -= 1
+
+        api.before = slow
+        await run(api, ALL_PODS, parallel=parallel)
+        assert most == min(parallel, 8)
+
+    scenario()
+
+
+async def test_all_pods_are_tried_and_then_the_first_error_is_raised_and_what_follows_is_not_done() -> None:
+    api = MemoryApi()
+
+    async def refuse(verb: str, path: str) -> None:
+        if verb == "POST" and path.endswith(("-2", "-5")):
+            raise ApiError(403, "Forbidden", f"exceeded quota: {path}")
+
+    api.before = refuse
+    with pytest.raises(ApiError, match="flux-1-2"):
+        await run(api, ALL_PODS, START[1])
+    assert api.names() == [f"flux-1-{rank}" for rank in (0, 1, 3, 4, 6, 7)]
+    assert CONFIG not in api.objects
+
+
+async def test_a_name_that_was_taken_and_is_free_again_is_an_error_for_the_next_pass() -> None:
+    api = MemoryApi()
+    api.put(CONFIG)
+
+    async def vanish(verb: str, _path: str) -> None:
+        if verb == "GET":
+            del api.objects[CONFIG]
+
+    api.before = vanish
+    with pytest.raises(NotFound):
+        await run(api, START[1])

@@ -1,0 +1,59 @@
+"""What the watch saw of pods that ended is kept, bounded, and only of those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oarlock_operator.sightings import Sightings
+
+
+def raw(uid: str, job: str = "job-1", **state: Any) -> dict[str, Any]:
+    statuses = [{"name": "trainer", "state": state}] if state else []
+    return {
+        "metadata": {"name": f"pod-{uid}", "uid": uid, "labels": {"oarlock.dev/job-uid": job}},
+        "status": {"containerStatuses": statuses},
+    }
+
+
+ENDED = {"terminated": {"exitCode": 1}}
+
+
+def test_a_pod_that_ended_or_was_deleted_is_remembered_and_one_that_lives_is_not() -> None:
+    sightings = Sightings()
+    sightings.note(raw("ended", **ENDED), deleted=False)
+    sightings.note(raw("deleted"), deleted=True)
+    sightings.note(raw("running", running={}), deleted=False)
+    sightings.note(raw("new"), deleted=False)
+    assert [pod["metadata"]["uid"] for pod in sightings.departed("job-1", alive=set())] == ["ended", "deleted"]
+
+
+def test_the_last_words_replace_the_earlier_ones() -> None:
+    sightings = Sightings()
+    sightings.note(raw("a", **ENDED), deleted=False)
+    last = raw("a", terminated={"exitCode": 80})
+    sightings.note(last, deleted=True)
+    assert sightings.departed("job-1", alive=set()) == [last]
+
+
+def test_a_pod_that_is_still_there_has_not_departed() -> None:
+    sightings = Sightings()
+    sightings.note(raw("a", **ENDED), deleted=False)
+    assert sightings.departed("job-1", alive={"a"}) == []
+    assert len(sightings.departed("job-1", alive=set())) == 1
+
+
+def test_a_job_sees_only_its_own_pods_and_forgets_only_those() -> None:
+    sightings = Sightings()
+    sightings.note(raw("a"), deleted=True)
+    sightings.note(raw("b", job="job-2"), deleted=True)
+    sightings.note({"metadata": {"name": "x", "uid": "x"}}, deleted=True)
+    sightings.forget("job-1")
+    assert sightings.departed("job-1", alive=set()) == []
+    assert [pod["metadata"]["uid"] for pod in sightings.departed("job-2", alive=set())] == ["b"]
+
+
+def test_beyond_the_limit_the_pod_that_was_not_heard_of_for_longest_is_forgotten() -> None:
+    sightings = Sightings(limit=3)
+    for uid in ("a", "b", "c", "a", "d"):
+        sightings.note(raw(uid), deleted=True)
+    assert [pod["metadata"]["uid"] for pod in sightings.departed("job-1", alive=set())] == ["c", "a", "d"]
