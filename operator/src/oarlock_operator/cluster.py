@@ -85,7 +85,7 @@ class Cluster:
         while True:
             page = await self._call("GET", path, query=query)
             items.extend(page.get("items") or [])
-            if not (token := page["metadata"].get("continue")):
+            if not (token := (page.get("metadata") or {}).get("continue")):
                 return items
             query["continue"] = token
 
@@ -125,7 +125,10 @@ class Cluster:
         content_type: str = "application/json",
     ) -> Json:
         target = f"{path}?{urlencode(query)}" if query else path
-        answer = json.loads(await self._send(method, target, body=body, content_type=content_type))
+        try:
+            answer = json.loads(await self._send(method, target, body=body, content_type=content_type))
+        except ValueError as error:
+            raise ApiError(0, "Malformed", f"{method} {path} answered with no JSON: {error}") from error
         if not isinstance(answer, dict):
             raise ApiError(0, "Malformed", f"{method} {path} answered with no object")
         return answer
@@ -147,7 +150,10 @@ class Cluster:
                 method, f"{self.configuration.host}{target}", headers=headers, body=body, _request_timeout=timeout
             )
             raw = response.response
-            data = await (raw.content.read(max_bytes) if max_bytes else raw.read())
+            try:
+                data = await (read_at_most(raw.content, max_bytes) if max_bytes else raw.read())
+            finally:
+                raw.release()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.api_call(method, 0)
             raise ApiError(0, type(error).__name__, f"{method} {target}: {error}") from error
@@ -156,6 +162,16 @@ class Cluster:
         if response.status < 400:
             return answer
         raise _refusal(response.status, answer)
+
+
+async def read_at_most(content: aiohttp.StreamReader, limit: int) -> bytes:
+    """The whole of an answer of at most `limit` bytes. Raises aiohttp.ClientPayloadError where it is longer."""
+    data = bytearray()
+    async for chunk in content.iter_any():
+        data += chunk
+        if len(data) > limit:
+            raise aiohttp.ClientPayloadError(f"longer than {limit} bytes")
+    return bytes(data)
 
 
 def _refusal(status: int, answer: str) -> ApiError:

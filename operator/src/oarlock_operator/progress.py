@@ -14,7 +14,7 @@ import aiohttp
 
 from oarlock_api.contract.status import MAX_BYTES, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
-from oarlock_operator.cluster import ApiError, Cluster
+from oarlock_operator.cluster import ApiError, Cluster, read_at_most
 from oarlock_operator.observation import Job, Pod
 
 TIMEOUT_SECONDS = 2.0
@@ -63,5 +63,7 @@ class ProgressReader:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
-        async with asyncio.timeout(TIMEOUT_SECONDS), self._session.get(f"http://{host}:{port}/status") as answer:
-            return (await answer.content.read(MAX_BYTES)).decode(errors="replace")
+        url = f"http://{host}:{port}/status"
+        # No redirects: a pod must not choose what the operator asks for.
+        async with asyncio.timeout(TIMEOUT_SECONDS), self._session.get(url, allow_redirects=False) as answer:
+            return (await read_at_most(answer.content, MAX_BYTES)).decode(errors="replace")
