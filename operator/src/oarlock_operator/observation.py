@@ -45,6 +45,8 @@ class Pod:
     ending: Ending | None = None
     obstacle: str = ""
     """What keeps it from starting, in the scheduler's or the kubelet's words."""
+    disrupted: str = ""
+    """Who made it leave: an eviction's or a preemption's reason, empty for none."""
 
     @property
     def stopped(self) -> bool:

@@ -24,6 +24,8 @@ from oarlock_operator.sightings import Sightings
 
 OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
 """Waiting reasons that are no obstacle."""
+DISRUPTIONS = {"PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet"}
+"""Reasons of the condition DisruptionTarget that cost nothing; the others mean that the node was lost."""
 
 
 def job_path(namespace: str, name: str) -> str:
@@ -51,9 +53,13 @@ async def observe(
     except NotFound:
         return None
     job = read_job(raw)
-    pods = await cluster.list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB_UID.value}={job.uid}")
-    seen = {pod.uid: pod for pod in map(read_pod, pods)}
-    departed = tuple(read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)))
+    listed = await cluster.list(
+        f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB_UID.value}={job.uid}"
+    )
+    seen = {pod.uid: pod for pod in (read_pod(found) for found in listed if _owned(found, job.uid))}
+    departed = tuple(
+        read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if _owned(pod, job.uid)
+    )
     everything = (*seen.values(), *departed)
     return Observation(
         now=now,
@@ -67,7 +73,11 @@ async def observe(
 
 
 def read_job(raw: Json) -> Job:
-    """The job's facts. A spec or status that does not fit the models is told, never raised."""
+    """The job's facts. A spec that does not fit the models is told in `problem`.
+
+    A status that does not fit raises: only the operator writes it, and whoever went on without its attempt number and
+    budgets could end or double a gang that trains.
+    """
     metadata = raw["metadata"]
     spec, problem = None, ""
     try:
@@ -110,6 +120,7 @@ def read_pod(raw: Json, *, gone: bool = False) -> Pod:
         ready=conditions.get("Ready", {}).get("status") == "True",
         deleting="deletionTimestamp" in metadata,
         gone=gone,
+        disrupted=_disruption(status, conditions),
         ending=_ending(status, state, attempt=attempt, rank=rank, uid=metadata["uid"]),
         obstacle=_obstacle(conditions, state),
     )
@@ -132,6 +143,13 @@ def _ending(status: Json, state: Json, *, attempt: int, rank: int, uid: str) -> 
     return None
 
 
+def _disruption(status: Json, conditions: dict[Any, Json]) -> str:
+    target = conditions.get("DisruptionTarget", {})
+    if target.get("status") == "True" and target.get("reason") in DISRUPTIONS:
+        return text(target.get("reason"), 64)
+    return "Evicted" if status.get("reason") == "Evicted" else ""
+
+
 def _obstacle(conditions: dict[Any, Json], state: Json) -> str:
     scheduling = conditions.get("PodScheduled", {})
     if scheduling.get("status") == "False":
@@ -149,9 +167,14 @@ async def _service(cluster: Cluster, job: Job) -> ServiceSeen | None:
     metadata = raw["metadata"]
     return ServiceSeen(
         uid=metadata["uid"],
-        ours=any(owner.get("uid") == job.uid for owner in metadata.get("ownerReferences") or []),
+        ours=_owned(raw, job.uid),
         attempt=_whole((raw["spec"].get("selector") or {}).get(Label.ATTEMPT)),
     )
+
+
+def _owned(raw: Json, uid: str) -> bool:
+    """Whether the job owns the object: labels can be copied by anybody."""
+    return any(owner.get("uid") == uid for owner in raw["metadata"].get("ownerReferences") or [])
 
 
 def _whole(value: object, default: int = 0) -> int:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from oarlock_operator.faults.classify import Budget, Fault
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,21 @@ def attribute(faults: Sequence[Fault]) -> Attribution:
     return Attribution(cause=cause, victims=sum(1 for fault in faults if fault is not cause and fault.victim))
 
 
-def _order(fault: Fault) -> tuple[bool, bool, str, int]:
+def detected_at(fault: Fault) -> datetime | None:
+    """When the fault was noticed in its pod, on the pod's clock; None where it did not say so readably."""
     report = fault.pod.ending.report if fault.pod.ending else None
+    try:
+        time = datetime.fromisoformat(report.detected_at) if report else None
+    except ValueError:
+        return None
+    return time if time is not None and time.tzinfo else None
+
+
+def _order(fault: Fault) -> tuple[bool, bool, datetime, int]:
     # What no restart can mend ends the job, whatever else fell over at the same time.
     return (
         fault.victim,
         fault.budget is not Budget.NONE,
-        report.detected_at if report and report.detected_at else "~",
+        detected_at(fault) or _NEVER,
         fault.pod.rank,
     )

@@ -10,10 +10,11 @@ from oarlock_operator.observation import Ending, Pod
 
 
 class Budget(StrEnum):
-    """Which count a restart raises. NONE: restarting is no use, the job fails."""
+    """Which count a restart raises. NONE: restarting is no use, the job fails. VOLUNTARY has no limit."""
 
     APPLICATION = "application"
     INFRASTRUCTURE = "infrastructure"
+    VOLUNTARY = "voluntary"
     NONE = "none"
 
 
@@ -29,8 +30,8 @@ class Fault:
 
     @property
     def victim(self) -> bool:
-        """Its peers broke, not it."""
-        return self.failure_class == FailureClass.PEER_LOST
+        """Its peers broke, not it. A pod that is simply gone is what its peers lost, and no victim."""
+        return self.failure_class == FailureClass.PEER_LOST and self.pod.ending is not None
 
 
 _REASONS = {
@@ -46,6 +47,12 @@ _REASONS = {
 }
 _APPLICATION = {FailureClass.APPLICATION, FailureClass.HANG}
 _HOPELESS = {FailureClass.CONFIGURATION, FailureClass.FENCED}
+_BUDGETS = {
+    **dict.fromkeys(FailureClass, Budget.INFRASTRUCTURE),
+    **dict.fromkeys(_APPLICATION, Budget.APPLICATION),
+    **dict.fromkeys(_HOPELESS, Budget.NONE),
+    FailureClass.REQUESTED: Budget.VOLUNTARY,
+}
 
 
 def classify(pod: Pod) -> Fault | None:
@@ -55,6 +62,10 @@ def classify(pod: Pod) -> Fault | None:
     """
     if pod.succeeded:
         return None
+    if pod.disrupted and (pod.stopped or pod.deleting):
+        # Outranks any exit code: whoever needed the node took it, and neither the program nor the node is at fault.
+        what = f"pod {pod.name} had to leave {pod.node or 'its node'} ({pod.disrupted})"
+        return Fault(pod, FailureClass.REQUESTED, "Evicted", what, Budget.VOLUNTARY)
     if pod.ending is not None:
         return _ended(pod, pod.ending)
     if pod.gone or pod.deleting:
@@ -89,9 +100,8 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
             pod, FailureClass.PREFLIGHT, ending.reason or "PodFailed", f"{where}: {said}", Budget.INFRASTRUCTURE
         )
     kind = failure_class(ending.code)
-    budget = Budget.NONE if kind in _HOPELESS else Budget.APPLICATION if kind in _APPLICATION else Budget.INFRASTRUCTURE
     reason = "OOMKilled" if ending.reason == "OOMKilled" else _REASONS[kind]
-    return Fault(pod, kind, reason, f"{where}: {_words(ending)}", budget)
+    return Fault(pod, kind, reason, f"{where}: {_words(ending)}", _BUDGETS[kind])
 
 
 def _words(ending: Ending) -> str:

@@ -1,0 +1,320 @@
+"""Observing: what the API says of a job and its pods, reduced to facts, however odd it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from memory_api import Json, MemoryApi
+from pydantic import ValidationError
+from worlds import START, spec
+
+from oarlock_api.contract.report import Report
+from oarlock_operator.observation import Defaults, Ending, Observation, Pod
+from oarlock_operator.observe import observe, read_job, read_pod
+from oarlock_operator.sightings import Sightings
+
+REPORT = Report(2, 1, "pod-uid", "GPU", 80, "2026-01-01T12:00:00+00:00", "XID 79")
+
+
+def pod(status: Json | None = None, **metadata: Any) -> Json:
+    labels = {"oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "2", "oarlock.dev/rank": "1"}
+    owner = {"uid": "uid-1", "kind": "TrainingJob"}
+    known = {"name": "flux-2-1", "uid": "pod-uid", "labels": labels, "ownerReferences": [owner], **metadata}
+    return {"metadata": known, "spec": {"nodeName": "node-b"}, **({"status": status} if status is not None else {})}
+
+
+def container(**state: Any) -> list[Json]:
+    other = {"name": "sidecar", "state": {"terminated": {"exitCode": 9}}}
+    return [other, {"name": "trainer", "state": state}]
+
+
+def condition(kind: str, status: str, **more: str) -> Json:
+    return {"type": kind, "status": status, **more}
+
+
+def test_a_pod_that_was_just_created_is_nothing_but_its_name() -> None:
+    raw = pod()
+    del raw["spec"]
+    assert read_pod(raw) == Pod(name="flux-2-1", uid="pod-uid", attempt=2, rank=1)
+
+
+def test_a_running_pod_tells_where_it_is_and_that_it_is_ready() -> None:
+    conditions = [condition("PodScheduled", "True"), condition("Ready", "True")]
+    seen = read_pod(
+        pod(
+            {
+                "phase": "Running",
+                "podIP": "10.0.0.7",
+                "conditions": conditions,
+                "containerStatuses": container(running={}),
+            }
+        )
+    )
+    assert (seen.node, seen.address, seen.scheduled, seen.started, seen.ready) == (
+        "node-b",
+        "10.0.0.7",
+        True,
+        True,
+        True,
+    )
+    assert not seen.stopped
+    assert seen.obstacle == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "ending"),
+    [
+        pytest.param(
+            {"phase": "Running", "containerStatuses": container(terminated={"exitCode": 1, "reason": "Error"})},
+            Ending(1, "Error"),
+            id="the container ended, the phase does not know yet",
+        ),
+        pytest.param(
+            {"phase": "Running", "containerStatuses": container(terminated={"exitCode": 0, "reason": "Completed"})},
+            Ending(0, "Completed"),
+            id="done, the phase does not know yet",
+        ),
+        pytest.param({"phase": "Succeeded"}, Ending(0), id="succeeded without container status"),
+        pytest.param(
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"},
+            Ending(None, "Evicted", "The node was low on memory"),
+            id="evicted before a container ran",
+        ),
+        pytest.param(
+            {"phase": "Failed", "reason": "UnexpectedAdmissionError", "containerStatuses": container(waiting={})},
+            Ending(None, "UnexpectedAdmissionError"),
+            id="refused by the kubelet",
+        ),
+        pytest.param(
+            {"phase": "Failed", "containerStatuses": container(terminated={"exitCode": 137, "reason": "OOMKilled"})},
+            Ending(137, "OOMKilled"),
+            id="out of memory",
+        ),
+        pytest.param(
+            {"containerStatuses": container(terminated={"reason": "ContainerStatusUnknown"})},
+            Ending(1, "ContainerStatusUnknown"),
+            id="no exit code",
+        ),
+        pytest.param({"phase": "Running", "containerStatuses": container(running={})}, None, id="running"),
+        pytest.param({"phase": "Pending"}, None, id="pending"),
+        pytest.param({"phase": "Unknown"}, None, id="node lost"),
+        pytest.param({"containerStatuses": container()}, None, id="a sidecar's end is not the trainer's"),
+    ],
+)
+def test_an_ending_is_read_from_the_container_before_the_phase(status: Json, ending: Ending | None) -> None:
+    seen = read_pod(pod(status))
+    assert seen.ending == ending
+    assert seen.stopped == (ending is not None)
+
+
+def test_a_log_s_end_is_kept_where_the_error_stands() -> None:
+    message = "x" * 5000 + "\nValueError: the end\n"
+    seen = read_pod(pod({"containerStatuses": container(terminated={"exitCode": 1, "message": message[-4096:]})}))
+    assert seen.ending is not None
+    assert seen.ending.message.endswith("ValueError: the end")
+    assert len(seen.ending.message) <= 600
+    assert seen.ending.report is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "believed"),
+    [
+        ({}, True),
+        ({"pod_uid": ""}, True),
+        ({"pod_uid": "uid-of-another-pod"}, False),
+        ({"attempt": 1}, False),
+        ({"rank": 0}, False),
+    ],
+    ids=["its own", "from before it knew its uid", "another pod's", "another attempt's", "another rank's"],
+)
+def test_a_report_is_believed_only_about_its_own_pod_and_attempt(changes: dict[str, Any], believed: bool) -> None:  # noqa: FBT001
+    fields = {name: getattr(REPORT, name) for name in REPORT.__dataclass_fields__}
+    said = Report(**{**fields, **changes}).to_json()
+    seen = read_pod(pod({"containerStatuses": container(terminated={"exitCode": 80, "message": said})}))
+    assert seen.ending is not None
+    assert (seen.ending.report is not None) == believed
+    assert seen.ending.code == 80
+    assert (seen.ending.message == "") == believed, "what is not believed is shown as it stands"
+
+
+@pytest.mark.parametrize(
+    ("status", "obstacle"),
+    [
+        (
+            {"conditions": [condition("PodScheduled", "False", message="0/3 nodes are available")]},
+            "0/3 nodes are available",
+        ),
+        (
+            {"containerStatuses": container(waiting={"reason": "ImagePullBackOff", "message": "no such image"})},
+            "ImagePullBackOff: no such image",
+        ),
+        ({"containerStatuses": container(waiting={"reason": "ContainerCreating"})}, ""),
+        ({"containerStatuses": container(waiting={"reason": "PodInitializing", "message": "x"})}, ""),
+        ({"containerStatuses": container(waiting={})}, ""),
+        ({"containerStatuses": container(running={})}, ""),
+        ({}, ""),
+    ],
+)
+def test_what_keeps_a_pod_from_starting_is_told_in_the_cluster_s_own_words(status: Json, obstacle: str) -> None:
+    assert read_pod(pod(status)).obstacle == obstacle
+
+
+@pytest.mark.parametrize(
+    ("status", "disrupted"),
+    [
+        (
+            {"conditions": [condition("DisruptionTarget", "True", reason="EvictionByEvictionAPI")]},
+            "EvictionByEvictionAPI",
+        ),
+        (
+            {"conditions": [condition("DisruptionTarget", "True", reason="PreemptionByScheduler")]},
+            "PreemptionByScheduler",
+        ),
+        (
+            {"conditions": [condition("DisruptionTarget", "True", reason="TerminationByKubelet")]},
+            "TerminationByKubelet",
+        ),
+        ({"conditions": [condition("DisruptionTarget", "True", reason="DeletionByTaintManager")]}, ""),
+        ({"conditions": [condition("DisruptionTarget", "True", reason="DeletionByPodGC")]}, ""),
+        ({"conditions": [condition("DisruptionTarget", "False", reason="EvictionByEvictionAPI")]}, ""),
+        ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
+        ({"phase": "Failed", "reason": "NodeLost"}, ""),
+    ],
+)
+def test_an_eviction_or_preemption_is_told_from_a_lost_node(status: Json, disrupted: str) -> None:
+    assert read_pod(pod(status)).disrupted == disrupted
+
+
+def test_a_pod_that_is_being_deleted_or_gone_says_so() -> None:
+    seen = read_pod(pod(deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert (seen.deleting, seen.stopped) == (True, False)
+    gone = read_pod(pod(), gone=True)
+    assert (gone.gone, gone.stopped) == (True, True)
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"oarlock.dev/attempt": "two"}])
+def test_a_pod_without_readable_labels_belongs_to_no_attempt(labels: object) -> None:
+    seen = read_pod(pod(labels=labels))
+    assert (seen.attempt, seen.rank) == (0, 0)
+
+
+def job(**parts: Any) -> Json:
+    return {"metadata": {"namespace": "default", "name": "flux", "uid": "uid-1"}, "spec": spec().to_manifest(), **parts}
+
+
+def test_a_job_is_read_with_its_spec_and_status() -> None:
+    read = read_job(job(status={"attempt": 3, "phase": "Running", "fieldOfALaterVersion": 1}))
+    assert (read.spec, read.problem, read.status.attempt, read.deleting) == (spec(), "", 3, False)
+
+
+def test_a_job_that_is_being_deleted_says_so() -> None:
+    raw = job()
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert read_job(raw).deleting
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({}, ["spec.output: Field required"]),
+        (None, ["spec.output: Field required"]),
+        ({**spec().to_manifest(), "nodes": 0, "colour": "red"}, ["spec.nodes: ", "spec.colour: "]),
+        ({**spec().to_manifest(), "output": {}}, ["spec.output: ", "set exactly one of"]),
+    ],
+)
+def test_a_spec_that_does_not_fit_is_told_field_by_field_and_never_raised(bad: Any, words: list[str]) -> None:
+    read = read_job(job(spec=bad))
+    assert read.spec is None
+    assert all(word in read.problem for word in words), read.problem
+
+
+def test_a_status_that_does_not_fit_is_raised_because_its_attempt_can_t_be_guessed() -> None:
+    with pytest.raises(ValidationError):
+        read_job(job(status={"attempt": "three"}))
+
+
+class Listing(MemoryApi):
+    """With the one list that a pass makes."""
+
+    async def list(self, path: str, *, labelSelector: str) -> list[Json]:  # noqa: N803 - the API's own spelling
+        assert labelSelector == "oarlock.dev/job-uid=uid-1"
+        return [body for name, body in self.objects.items() if name.startswith(path + "/")]
+
+
+class Silent:
+    """A progress reader without news."""
+
+    async def read(self, _job: object, pods: object) -> None:
+        self.asked_about = pods
+
+
+async def look(api: MemoryApi, sightings: Sightings | None = None) -> Observation | None:
+    seen = await observe(
+        api,  # type: ignore[arg-type]
+        ("default", "flux"),
+        sightings=sightings or Sightings(),
+        progress=Silent(),  # type: ignore[arg-type]
+        defaults=Defaults(trainer_image="i"),
+        now=START,
+        waited=0.0,
+    )
+    return seen[0] if seen else None
+
+
+def cluster_with(*pods: Json) -> MemoryApi:
+    api = Listing()
+    api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job()
+    for raw in pods:
+        api.objects[f"/api/v1/namespaces/default/pods/{raw['metadata']['uid']}"] = raw
+    return api
+
+
+async def test_a_job_that_is_gone_is_nothing_to_look_at() -> None:
+    assert await look(Listing()) is None
+
+
+async def test_only_pods_that_the_job_owns_count_whatever_their_labels_say() -> None:
+    copied = pod(name="debug-copy", uid="copied", ownerReferences=[{"uid": "somebody-else"}])
+    stray = pod(name="stray", uid="stray", ownerReferences=None)
+    sightings = Sightings()
+    sightings.note(pod(name="stray", uid="seen", ownerReferences=[]), deleted=True)
+    o = await look(cluster_with(pod(), copied, stray), sightings)
+    assert o is not None
+    assert [seen.name for seen in o.pods] == ["flux-2-1"]
+
+
+async def test_what_the_watch_saw_of_a_pod_that_is_gone_is_added_and_a_living_pod_is_read_live() -> None:
+    sightings = Sightings()
+    ended = {"containerStatuses": container(terminated={"exitCode": 80, "message": REPORT.to_json()})}
+    sightings.note(pod(ended), deleted=True)
+    sightings.note(pod(ended, uid="alive"), deleted=False)
+    o = await look(cluster_with(pod(uid="alive")), sightings)
+    assert o is not None
+    assert {seen.uid: (seen.gone, seen.stopped) for seen in o.pods} == {
+        "alive": (False, False),
+        "pod-uid": (True, True),
+    }
+    assert next(seen for seen in o.pods if seen.gone).ending.report == REPORT  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("owners", "selector", "seen"),
+    [
+        ([{"uid": "uid-1"}], {"oarlock.dev/attempt": "2"}, (True, 2)),
+        ([{"uid": "another"}], {"app": "web"}, (False, 0)),
+        (None, None, (False, 0)),
+    ],
+)
+async def test_a_service_of_the_job_s_name_is_told_with_its_owner_and_attempt(
+    owners: object, selector: object, seen: tuple[bool, int]
+) -> None:
+    api = cluster_with()
+    api.objects["/api/v1/namespaces/default/services/flux"] = {
+        "metadata": {"uid": "s", "ownerReferences": owners},
+        "spec": {"selector": selector},
+    }
+    o = await look(api)
+    assert o is not None
+    assert o.service is not None
+    assert (o.service.ours, o.service.attempt) == seen
