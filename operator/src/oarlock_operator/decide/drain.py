@@ -25,16 +25,19 @@ def drain(o: Observation, draft: Draft) -> bool:
     others = o.of_other_attempts(number)
     running = [pod for pod in others if not pod.stopped]
     draining = draft.status.recovery.stage == RecoveryStage.DRAIN.value
-    since = draft.status.recovery.stage_start_time or o.now
+    # Counted from the intent: a pod that was given up once does not hold the new gang's later stages either.
+    since = draft.attempt(number).start_time or o.now
     recovery = o.spec.recovery
     bound = timedelta(seconds=recovery.fault_grace_period_seconds + recovery.teardown_seconds)
     if running:
         delete(draft, running, grace_seconds=recovery.fault_grace_period_seconds)
-        if not draining or o.now - since < bound:
+        if o.now - since < bound:
             draft.again(LOOK_AGAIN_SECONDS)
             return True
-        names = ", ".join(pod.name for pod in running)
-        draft.tell("PodNotStopping", f"{names} did not stop within {bound.seconds} s; going on without", warning=True)
+        if draining:
+            names = ", ".join(pod.name for pod in running)
+            words = f"{names} did not stop within {bound.total_seconds():.0f} s; going on without"
+            draft.tell("PodNotStopping", words, warning=True)
     if draining:
         _close(o, draft, number - 1)
         draft.measure(number, "drain", milliseconds_since(since, o.now))

@@ -1,0 +1,257 @@
+"""The objects of a job: alike for every rank, locked down, without a secret, and the same whenever they are made."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from worlds import job, spec
+
+from oarlock_api.contract.environment import RESERVED
+from oarlock_api.contract.job_file import parse_job_file
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_operator.manifests.config import config_map, output_directory
+from oarlock_operator.manifests.pod import pod
+from oarlock_operator.manifests.service import service
+
+HOSTNAME = "kubernetes.io/hostname"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
+    return pod(job(), spec(**changes), attempt=attempt, rank=rank, image="trainer:1")
+
+
+def container(manifest: dict[str, Any]) -> dict[str, Any]:
+    return manifest["spec"]["containers"][0]
+
+
+def environment(manifest: dict[str, Any]) -> dict[str, Any]:
+    names = [item["name"] for item in container(manifest)["env"]]
+    assert len(names) == len(set(names)), "a variable is set twice"
+    return {item["name"]: item.get("value", item.get("valueFrom")) for item in container(manifest)["env"]}
+
+
+FULL: dict[str, Any] = {
+    "pod": {
+        "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
+        "envFrom": [{"secretRef": {"name": "mine"}}],
+        "labels": {"team": "vision"},
+        "volumes": [{"name": "cache", "hostPath": {"path": "/cache"}}],
+        "volumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+        "resources": {"requests": {"cpu": "4"}},
+    },
+    "scheduling": {"nodeSelector": {"pool": "h100"}, "affinity": {"nodeAffinity": {"x": 1}}},
+}
+
+
+@pytest.mark.parametrize("changes", [{}, FULL, {"nodes": 1}, {"gpusPerNode": 0}, {"gpusPerNode": 8}])
+def test_all_ranks_pods_are_alike_but_for_name_hostname_rank_label_and_environment(changes: dict[str, Any]) -> None:
+    def shape(rank: int) -> str:
+        manifest = made(rank, **changes)
+        manifest["metadata"].pop("name")
+        manifest["metadata"]["labels"].pop("oarlock.dev/rank")
+        manifest["spec"].pop("hostname")
+        container(manifest).pop("env")
+        return json.dumps(manifest)
+
+    assert shape(0) == shape(1) == shape(31)
+    one, other = environment(made(0, **changes)), environment(made(1, **changes))
+    assert {name for name in one if one[name] != other[name]} == {"MACHINE_RANK"}
+
+
+def test_a_manifest_is_the_same_whenever_it_is_made() -> None:
+    assert json.dumps(made(**FULL)) == json.dumps(made(**FULL))
+    assert config_map(job(), spec(), 3) == config_map(job(), spec(), 3)
+
+
+def test_a_pod_is_found_by_its_labels_and_goes_with_its_job() -> None:
+    metadata = made(1, 7, **FULL)["metadata"]
+    assert metadata["name"] == "flux-7-1"
+    assert metadata["labels"] == {
+        "team": "vision",
+        "app.kubernetes.io/managed-by": "oarlock",
+        "oarlock.dev/job": "flux",
+        "oarlock.dev/job-uid": "uid-1",
+        "oarlock.dev/attempt": "7",
+        "oarlock.dev/rank": "1",
+    }
+    assert metadata["ownerReferences"] == [
+        {
+            "apiVersion": "oarlock.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "name": "flux",
+            "uid": "uid-1",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+
+
+def test_argo_s_workflow_label_is_copied_from_the_job_and_no_other_label_is() -> None:
+    labelled = job(labels={"workflows.argoproj.io/workflow": "wf-1", "other": "x"})
+    labels = pod(labelled, spec(), attempt=1, rank=0, image="i")["metadata"]["labels"]
+    assert labels["workflows.argoproj.io/workflow"] == "wf-1"
+    assert "other" not in labels
+
+
+def test_no_service_account_token_is_mounted_unless_the_job_asks_for_an_account() -> None:
+    bare = made()["spec"]
+    assert bare["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in bare
+    asked = made(pod={"serviceAccountName": "s3-reader"})["spec"]
+    assert (asked["serviceAccountName"], asked["automountServiceAccountToken"]) == ("s3-reader", True)
+
+
+def test_a_pod_meets_the_restricted_pod_security_standard() -> None:
+    manifest = made()
+    context = manifest["spec"]["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert context["runAsUser"] != 0
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    inner = container(manifest)["securityContext"]
+    assert inner["allowPrivilegeEscalation"] is False
+    assert inner["capabilities"] == {"drop": ["ALL"]}
+    assert inner["readOnlyRootFilesystem"] is True
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & manifest["spec"].keys()
+    assert all("hostPath" not in volume for volume in manifest["spec"]["volumes"])
+
+
+def test_the_job_s_own_security_context_outranks_ours_field_by_field() -> None:
+    context = made(pod={"securityContext": {"runAsUser": 4242}})["spec"]["securityContext"]
+    assert (context["runAsUser"], context["runAsNonRoot"]) == (4242, True)
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_a_reserved_variable_cannot_be_set_by_a_job(name: str) -> None:
+    with pytest.raises(ValidationError, match="this variable is set by Oarlock"):
+        spec(pod={"env": [{"name": name, "value": "x"}]})
+    assert name in environment(made()), "what is reserved is set"
+
+
+def test_a_job_s_own_variables_come_after_the_contract_s_and_envfrom_cannot_outrank_them() -> None:
+    manifest = made(**FULL)
+    assert environment(manifest)["NCCL_DEBUG"] == "INFO"
+    assert container(manifest)["env"][-1]["name"] == "NCCL_DEBUG"
+    assert container(manifest)["envFrom"] == [{"secretRef": {"name": "mine"}}]
+
+
+def test_who_and_where_comes_from_the_downward_api() -> None:
+    env = environment(made())
+    assert env["OARLOCK_POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert env["OARLOCK_POD"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert env["OARLOCK_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+
+
+@pytest.mark.parametrize(
+    ("output", "source"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "out"}}, {"persistentVolumeClaim": {"claimName": "out"}}),
+        ({"nfs": {"server": "10.0.0.100", "path": "/exports"}}, {"nfs": {"server": "10.0.0.100", "path": "/exports"}}),
+    ],
+    ids=["claim", "NFS"],
+)
+def test_the_output_is_mounted_from_a_claim_or_an_export(output: dict[str, Any], source: dict[str, Any]) -> None:
+    manifest = made(output={**output, "mountPath": "/out/"})
+    assert manifest["spec"]["volumes"][0] == {"name": "output", **source}
+    assert container(manifest)["volumeMounts"][0] == {"name": "output", "mountPath": "/out/"}
+    assert environment(manifest)["OARLOCK_OUTPUT_DIR"] == "/out/flux"
+    assert output_directory(job(), spec(output={**output, "directory": "run-7"})) == "/output/run-7"
+
+
+@given(st.sampled_from([{}, FULL]), st.integers(0, 4095), st.integers(1, 10**7 - 1))
+def test_every_mount_has_its_volume_and_no_two_volumes_share_a_name(
+    changes: dict[str, Any], rank: int, attempt: int
+) -> None:
+    manifest = made(rank, attempt, **changes)
+    names = [volume["name"] for volume in manifest["spec"]["volumes"]]
+    assert len(names) == len(set(names))
+    paths = [mount["mountPath"] for mount in container(manifest)["volumeMounts"]]
+    assert len(paths) == len(set(paths))
+    assert {mount["name"] for mount in container(manifest)["volumeMounts"]} == set(names)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "apart"), [(2, 7, True), (2, 1, True), (2, 0, True), (2, 8, False), (1, 1, False), (4, 16, False)]
+)
+def test_pods_keep_apart_where_gpus_alone_would_not_put_one_on_each_node(nodes: int, gpus: int, apart: bool) -> None:  # noqa: FBT001
+    affinity = made(nodes=nodes, gpusPerNode=gpus)["spec"].get("affinity", {})
+    terms = affinity.get("podAntiAffinity", {}).get(REQUIRED, [])
+    assert [term["topologyKey"] for term in terms] == ([HOSTNAME] if apart else [])
+
+
+def test_only_pods_of_the_same_attempt_keep_apart_so_that_a_dying_gang_does_not_block_its_successor() -> None:
+    term = made(attempt=3)["spec"]["affinity"]["podAntiAffinity"][REQUIRED][0]
+    assert term["labelSelector"] == {"matchLabels": {"oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "3"}}
+
+
+def test_the_job_s_own_affinity_and_tolerations_are_kept_beside_ours() -> None:
+    theirs = {"topologyKey": "rack", "labelSelector": {}}
+    affinity = {"nodeAffinity": {"a": 1}, "podAntiAffinity": {REQUIRED: [theirs], "preferred": [2]}}
+    toleration = {"key": "gpu", "operator": "Exists"}
+    job_spec = spec(scheduling={"affinity": affinity, "tolerations": [toleration]})
+    before = job_spec.model_dump()
+    built = pod(job(), job_spec, attempt=1, rank=0, image="i")["spec"]
+    assert built["affinity"]["nodeAffinity"] == {"a": 1}
+    assert built["affinity"]["podAntiAffinity"]["preferred"] == [2]
+    assert built["affinity"]["podAntiAffinity"][REQUIRED][0] == theirs
+    assert len(built["affinity"]["podAntiAffinity"][REQUIRED]) == 2
+    assert built["tolerations"][-1] == toleration
+    assert {t["tolerationSeconds"] for t in built["tolerations"][:-1]} == {30}
+    assert job_spec.model_dump() == before, "the job itself is not changed"
+
+
+def test_gpus_are_asked_as_requests_and_limits_beside_the_job_s_own() -> None:
+    resources = container(made(**FULL))["resources"]
+    assert resources == {"requests": {"cpu": "4", "nvidia.com/gpu": "2"}, "limits": {"nvidia.com/gpu": "2"}}
+    assert "resources" not in container(made(gpusPerNode=0))
+    assert "amd.com/gpu" in container(made(pod={"gpuResource": "amd.com/gpu"}))["resources"]["limits"]
+
+
+def test_a_grace_period_of_zero_is_not_the_default() -> None:
+    assert made(pod={"terminationGracePeriodSeconds": 0})["spec"]["terminationGracePeriodSeconds"] == 0
+
+
+def secretive() -> TrainingJobSpec:
+    connection = {"name": "default", "credentialsSecretRef": {"name": "r2-keys"}}
+    training = spec().training
+    assert training is not None
+    raw = {**training.to_manifest(), "s3Connections": [connection]}
+    env = [{"name": "TOKEN", "value": "hunter2"}]
+    return spec(training=raw, pod={"env": env}, webhooks=[])
+
+
+def test_job_json_holds_names_of_secrets_at_most_and_none_of_the_environment() -> None:
+    body = config_map(job(), secretive(), 1)["data"]["job.json"]
+    assert "hunter2" not in body
+    assert json.loads(body)["training"]["s3Connections"][0]["credentialsSecretRef"] == {"name": "r2-keys"}
+
+
+def test_job_json_is_immutable_one_per_attempt_and_read_by_the_pod() -> None:
+    built = config_map(job(), spec(output={"nfs": {"server": "s", "path": "/e"}, "minFree": "2Gi"}), 4)
+    assert (built["metadata"]["name"], built["immutable"]) == ("flux-4", True)
+    facts = parse_job_file(built["data"]["job.json"])
+    assert (facts.attempt, facts.nodes, facts.gpus_per_node, facts.min_free_bytes) == (4, 2, 2, 2 * 1024**3)
+    assert facts.output_directory == "/output/flux"
+    assert facts.training["steps"] == 100
+    assert {"name": "oarlock-config", "configMap": {"name": "flux-4"}} in made(attempt=4)["spec"]["volumes"]
+
+
+@pytest.mark.parametrize(("said", "read"), [("1000", 1000), ("1.5Gi", 1610612736), ("1500m", 1), ("1e3", 1000)])
+def test_min_free_is_told_in_bytes(said: str, read: int) -> None:
+    built = config_map(job(), spec(output={"nfs": {"server": "s", "path": "/e"}, "minFree": said}), 1)
+    assert parse_job_file(built["data"]["job.json"]).min_free_bytes == read
+
+
+def test_the_service_names_ranks_before_they_are_ready_and_of_one_attempt_only() -> None:
+    built = service(job(), 5)
+    assert built["spec"]["clusterIP"] == "None"
+    assert built["spec"]["publishNotReadyAddresses"] is True
+    labels = made(attempt=5)["metadata"]["labels"]
+    assert built["spec"]["selector"].items() <= labels.items()
+    assert not built["spec"]["selector"].items() <= made(attempt=6)["metadata"]["labels"].items()
+    assert made(3)["spec"]["subdomain"] == built["metadata"]["name"]

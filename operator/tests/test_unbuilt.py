@@ -1,0 +1,141 @@
+"""A job that uses what this release does not act on is told which field; one that uses nothing of it never is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from worlds import spec
+
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_operator.decide.unbuilt import UNBUILT, unbuilt_fields
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = TrainingJobSpec.model_json_schema(by_alias=True)
+BASE: dict[str, Any] = {
+    "nodes": 2,
+    "output": {"persistentVolumeClaim": {"claimName": "out"}},
+    "training": {
+        "model": {"family": "Flux1", "path": "/output/models/tiny"},
+        "steps": 100,
+        "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
+    },
+}
+S3 = {"bucket": "photos"}
+CONNECTION = {"s3Connections": [{"name": "default"}]}
+
+# One job per entry of UNBUILT: what is merged over a job that is accepted.
+USES: dict[str, dict[str, Any]] = {
+    "custom": {"training": None, "custom": {"command": ["train"]}, "pod": {"image": "mine"}},
+    "training.task": {"training": {"task": "Preprocess"}},
+    "training.model.s3": {"training": {**CONNECTION, "model": {"path": None, "s3": S3}}},
+    "training.model.hub": {"training": {"model": {"path": None, "hub": {"repo": "o/m"}}}},
+    "training.initFrom": {"training": {"initFrom": {"path": "/output/earlier"}}},
+    "training.method": {"training": {"method": "LoRA"}},
+    "training.lora": {"training": {"method": "LoRA", "lora": {}}},
+    "training.precision": {"training": {"precision": "FP8"}},
+    "training.compile": {"training": {"compile": {"mode": "Default"}}},
+    "training.activationCheckpointing": {"training": {"activationCheckpointing": {"mode": "Full"}}},
+    "training.ema": {"training": {"ema": {"decay": 0.999}}},
+    "training.validation": {
+        "training": {"validation": {"everySteps": 10, "prompts": [{"name": "a", "prompt": "a boat"}]}}
+    },
+    "training.tracking": {"training": {"tracking": [{"name": "board"}]}},
+    "training.publish": {"training": {"publish": [{"name": "bucket", "s3": S3}], **CONNECTION}},
+    "training.s3Connections": {"training": CONNECTION},
+    "pod.hostNetwork": {"pod": {"hostNetwork": True}},
+    "pod.ports.link": {"pod": {"ports": {"link": 9500}}},
+    "pod.patch": {"pod": {"patch": {"dnsPolicy": "Default"}}},
+    "scheduling.gang": {"scheduling": {"gang": "Volcano"}},
+    "scheduling.queue": {"scheduling": {"queue": "team"}},
+    "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},
+    "scheduling.topology": {"scheduling": {"topology": {"requiredKey": "rack"}}},
+    "scheduling.placementTimeoutSeconds": {"scheduling": {"placementTimeoutSeconds": 60}},
+    "preflight.collective": {"preflight": {"collective": True}},
+    "recovery.maxRestartsWithoutProgress": {"recovery": {"maxRestartsWithoutProgress": 9}},
+    "recovery.hangSeconds": {"recovery": {"hangSeconds": 60}},
+    "recovery.cordon": {"recovery": {"cordon": "DryRun"}},
+    "recovery.rules": {"recovery": {"rules": [{"name": "r", "when": {"xids": [79]}, "action": "Fail"}]}},
+    "webhooks": {"webhooks": [{"name": "chat", "url": "https://example.org/hook"}]},
+    "suspend": {"suspend": True},
+    "startupDeadlineSeconds": {"startupDeadlineSeconds": 60},
+    "activeDeadlineSeconds": {"activeDeadlineSeconds": 60},
+    "ttlSecondsAfterFinished": {"ttlSecondsAfterFinished": 60},
+}
+
+
+def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """A merge patch: None removes."""
+    result = dict(base)
+    for key, value in over.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key, {}), value) if isinstance(value, dict) else value
+    return result
+
+
+def using(over: dict[str, Any]) -> TrainingJobSpec:
+    return TrainingJobSpec.model_validate(merged(BASE, over))
+
+
+def step_into(node: dict[str, Any], name: str) -> dict[str, Any]:
+    """The schema of a field, through references, optionals and lists."""
+    while "properties" not in node:
+        options = [option for option in node.get("anyOf", []) if option.get("type") != "null"]
+        node = SCHEMA["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node.get("items") or options[0]
+    found: dict[str, Any] = node["properties"][name]
+    return found
+
+
+@pytest.mark.parametrize("path", UNBUILT)
+def test_every_path_that_is_listed_is_a_field_of_the_spec(path: str) -> None:
+    node = SCHEMA
+    for name in path.split("."):
+        node = step_into(node, name)
+    assert node
+
+
+WITHOUT_A_USE = {"recovery.forceDelete"}
+"""Its one other value says that nothing is to be done, and that works."""
+
+
+def test_every_path_that_is_listed_has_a_job_that_uses_it_below() -> None:
+    assert UNBUILT.keys() == USES.keys() | WITHOUT_A_USE
+
+
+@pytest.mark.parametrize("path", USES)
+def test_a_job_that_uses_the_field_is_told_its_name(path: str) -> None:
+    assert f"spec.{path}" in unbuilt_fields(using(USES[path]))
+
+
+@pytest.mark.parametrize("path", [path for path, over in USES.items() if len(over) == 1])
+def test_nothing_but_what_was_used_is_named(path: str) -> None:
+    named = {name.removeprefix("spec.") for name in unbuilt_fields(using(USES[path]))}
+    needed = {"training.lora": {"training.method"}, "scheduling.queuePriorityClassName": {"scheduling.queue"}}
+    with_it = {"training.s3Connections"} if "s3Connections" in str(USES[path]) else set()
+    assert named == {path} | needed.get(path, set()) | with_it
+
+
+@pytest.mark.parametrize("path", [path for path, values in UNBUILT.items() if values])
+def test_a_value_that_asks_for_nothing_is_never_named(path: str) -> None:
+    group, name = path.split(".")
+    for value in UNBUILT[path]:
+        assert unbuilt_fields(using({group: {name: value}})) == []
+
+
+def test_a_default_is_never_named_whether_it_is_absent_or_written_out() -> None:
+    absent = using({})
+    assert unbuilt_fields(absent) == []
+    written_out = TrainingJobSpec.model_validate(absent.to_manifest())
+    assert written_out == absent
+    assert unbuilt_fields(written_out) == []
+    assert unbuilt_fields(spec()) == []
+
+
+def test_the_published_example_is_built() -> None:
+    path = ROOT / "examples/trainingjob.yaml"
+    raw = next(doc for doc in yaml.safe_load_all(path.read_text()) if doc["kind"] == "TrainingJob")
+    assert unbuilt_fields(TrainingJobSpec.model_validate(raw["spec"])) == []
