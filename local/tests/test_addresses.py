@@ -26,6 +26,13 @@ def test_every_address_of_a_cluster_is_in_its_range_and_used_once() -> None:
     assert not any(ipaddress.ip_address(address) in network for address in single for network in pods)
 
 
+def test_link_layer_addresses_are_given_and_used_once() -> None:
+    given = [Addresses(slot).hardware(number) for slot in (0, 99) for number in range(MOST_NODES + 1)]
+    assert len(set(given)) == len(given)
+    # Locally administered, and of one station: the second-lowest bit set, the lowest not.
+    assert all(int(address.split(":")[0], 16) & 3 == 2 for address in given)
+
+
 def test_a_control_plane_alone_listens_on_the_loopback_only() -> None:
     assert ipaddress.ip_address(Addresses(3, loopback_only=True).control_plane).is_loopback
 

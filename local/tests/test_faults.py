@@ -34,6 +34,14 @@ def test_a_rebooted_node_keeps_its_gpus_and_images_and_runs_pods(local_cluster: 
         local_cluster.kubectl("delete", "pod", "after-reboot")
 
 
+def test_the_other_nodes_stay_reachable_when_one_reboots(local_cluster: Cluster) -> None:
+    # The bridge once took another link-layer address whenever a node came or went, and was unheard for 20 s.
+    local_cluster.fault("reboot", "node-3")
+    for node in ("node-1", "node-2"):
+        assert local_cluster.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/healthz") == "ok"
+    _wait_ready(local_cluster, "True", "node-3")
+
+
 def test_a_node_that_is_on_cannot_be_switched_on(local_cluster: Cluster) -> None:
     with pytest.raises(ClusterError, match="node-1 is running already"):
         local_cluster.fault("start", "node-1")

@@ -59,6 +59,14 @@ class Addresses:
         """Node 1, 2, ... on the bridge."""
         return f"{self._prefix}.0.{10 + number}"
 
+    def hardware(self, number: int) -> str:
+        """The link-layer address of node 1, 2, ..., or 0 for the bridge.
+
+        Given, not left to chance: one that changed at a reboot would send its neighbours' packets astray until
+        they ask for it again, many seconds later. A bridge even takes another one whenever a node comes or goes.
+        """
+        return f"02:6f:61:{self.slot:02x}:00:{number:02x}"
+
     def pods(self, number: int) -> str:
         """The range of the pods of node 1, 2, ..."""
         return f"{self._prefix}.{number}.0/24"

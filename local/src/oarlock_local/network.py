@@ -28,7 +28,7 @@ def make_bridge(addresses: Addresses) -> None:
     """In the cluster's namespace: the bridge, with the gateway's and the API server's Service address."""
     for arguments in (
         "link set lo up",
-        "link add cluster type bridge",
+        f"link add cluster address {addresses.hardware(0)} type bridge",
         f"addr add {addresses.control_plane}/24 dev cluster",
         f"addr add {KUBERNETES_SERVICE}/32 dev cluster",
         "link set cluster up",

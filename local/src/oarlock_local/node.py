@@ -55,7 +55,8 @@ class Node:
     def plug_in(self) -> None:
         """Give the booting node its link; returns when the node has its namespaces."""
         outer = self._expect("born")
-        ip(f"link add {self._link} type veth peer name eth0 netns {outer.pid}")
+        hardware = self.spec.addresses.hardware(self.number)
+        ip(f"link add {self._link} type veth peer name eth0 address {hardware} netns {outer.pid}")
         ip(f"link set {self._link} master cluster up")
         self._say("link")
 
