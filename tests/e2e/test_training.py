@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_operator.cluster import Cluster, load_configuration
+from oarlock_operator.observation import Defaults
+from oarlock_operator.observe import observe
+from oarlock_operator.progress import ProgressReader, Route
+from oarlock_operator.sightings import Sightings
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oarlock_api.contract.status import PodStatus
     from tests.e2e.jobs import Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
@@ -61,9 +72,33 @@ def test_an_output_without_room_fails_preflight_with_the_numbers(jobs: Jobs) -> 
     assert (storage["status"], storage["reason"]) == ("False", "StorageFault")
 
 
-def test_a_deleted_job_leaves_no_pod_running(jobs: Jobs) -> None:
+async def seen_from_outside(kubeconfig: Path, key: tuple[str, str]) -> PodStatus | None:
+    configuration, _ = await load_configuration(kubeconfig)
+    cluster = Cluster(configuration)
+    reader = ProgressReader(cluster, Route.PROXY)
+    try:
+        found = await observe(
+            cluster,
+            key,
+            sightings=Sightings(),
+            progress=reader,
+            defaults=Defaults(trainer_image=""),
+            now=datetime.now(UTC),
+            waited=0.0,
+        )
+        assert found is not None
+        return found[0].progress
+    finally:
+        await reader.close()
+        await cluster.close()
+
+
+def test_a_running_job_is_seen_from_outside_and_leaves_no_pod_when_it_is_deleted(jobs: Jobs) -> None:
     jobs.apply("gone", steps=2000)
     jobs.wait("gone", "the first step", lambda status: step(status) > 0)
+    seen = asyncio.run(seen_from_outside(jobs.cluster.kubeconfig, ("default", "gone")))
+    assert seen is not None, "an operator outside the cluster reaches /status through the API server"
+    assert seen.step is not None
     jobs.cluster.kubectl("delete", "trainingjob", "gone", "--wait=false")
     jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", "oarlock.dev/job=gone", "--timeout=120s")
     assert jobs.pods("gone") == []

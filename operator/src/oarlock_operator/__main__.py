@@ -17,7 +17,7 @@ import kopf
 import structlog
 from kubernetes.aio.config import ConfigException
 from pydantic import ValidationError
-from pydantic_settings import CliApp
+from pydantic_settings import CliApp, SettingsError
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import logs, metrics, watch
@@ -107,6 +107,8 @@ async def _lead(
         kopf.operator(
             registry=handlers,
             settings=watch.settings(),
+            # Named, because kopf would look the user up, and an image's user need not be in /etc/passwd.
+            identity=leader.identity,  # type: ignore[arg-type]
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
@@ -176,6 +178,9 @@ def main() -> int:
         for mistake in error.errors(include_url=False):
             name = ".".join(str(part) for part in mistake["loc"])
             sys.stderr.write(f"oarlock-operator: {name}: {mistake['msg']} (see --help)\n")
+        return 2
+    except SettingsError as error:
+        sys.stderr.write(f'oarlock-operator: {error}; a list is written as JSON, such as ["a", "b"] (see --help)\n')
         return 2
     logs.set_up(log_format=settings.log_format, level=settings.log_level)
     metrics.LEADER.set(0)

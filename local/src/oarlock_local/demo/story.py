@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-import subprocess
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 from oarlock_local.build import helm
 from oarlock_local.cluster import Cluster, running
 from oarlock_local.demo.inputs import make_inputs
+from oarlock_local.demo.install import install_operator
 from oarlock_local.demo.job import JobView
 from oarlock_local.demo.table import attempts_table
 from oarlock_local.launch import default_shares
@@ -21,7 +22,6 @@ from oarlock_local.launch import default_shares
 NAME = "demo"
 CLAIM = "training-output"
 KILL_AT_STEP = 120
-NAMESPACE = "oarlock"
 
 VICTIM = "flux-1-1"
 KILL_A_RANK = 'for p in /proc/[0-9]*; do [ "$(cat "$p/comm")" = rank-3 ] && kill -9 "${p#/proc/}"; done; true'
@@ -45,7 +45,9 @@ def tell(root: Path) -> None:
         ) as cluster:
             say("cluster", f"3 nodes Ready in {time.monotonic() - started:.1f} s")
             print(f"            look for yourself: export KUBECONFIG={cluster.kubeconfig}")
-            _install_operator(cluster, root, helm_program)
+            started = time.monotonic()
+            install_operator(cluster, root, helm_program)
+            say("operator", f"ready in {time.monotonic() - started:.1f} s, a pod like any other")
             output = _prepare_output(cluster, inputs)
             view = _train_and_break(cluster, root)
             _verdict(view)
@@ -60,36 +62,6 @@ def say(what: str, words: str) -> None:
     print(f" {what:<10} {words}", flush=True)
 
 
-def _install_operator(cluster: Cluster, root: Path, helm_program: Path) -> None:
-    started = time.monotonic()
-    cluster.kubectl("apply", "--server-side", "-f", str(root / "crds/trainingjobs.yaml"))
-    cluster.kubectl("create", "namespace", NAMESPACE)
-    values = {
-        "image.repository": "oarlock.local/host",
-        "image.tag": "1",
-        "runtimeClassName": "host-userland",
-        "settings.PROGRESS_SECONDS": "1",
-        "settings.LEASE_SECONDS": "5",
-    }
-    rendered = subprocess.run(
-        [
-            str(helm_program),
-            "template",
-            "oarlock",
-            str(root / "charts/oarlock"),
-            "--namespace",
-            NAMESPACE,
-            *(part for key, value in values.items() for part in ("--set-string", f"{key}={value}")),
-        ],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=rendered)
-    cluster.kubectl("rollout", "status", "deployment/oarlock-operator", "-n", NAMESPACE, "--timeout=90s")
-    say("operator", f"ready in {time.monotonic() - started:.1f} s, a pod like any other")
-
-
 def _prepare_output(cluster: Cluster, inputs: Future[Path]) -> Path:
     """The claim that the job writes to, with the model and the photographs in it."""
     claim: dict[str, Any] = {
@@ -98,8 +70,6 @@ def _prepare_output(cluster: Cluster, inputs: Future[Path]) -> Path:
         "metadata": {"name": CLAIM},
         "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}},
     }
-    import json  # noqa: PLC0415 - a line of it is all that is needed
-
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(claim))
     output = cluster.volume(CLAIM)
     shutil.copytree(inputs.result(), output, dirs_exist_ok=True)

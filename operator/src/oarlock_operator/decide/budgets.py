@@ -31,7 +31,9 @@ def charged(counts: RestartCounts, budget: Budget, *, now: datetime) -> RestartC
 
 
 def exhausted(counts: RestartCounts, budget: Budget, recovery: Recovery) -> str | None:
-    """What to tell where the budget allows no further restart, else None."""
+    """What to tell where the budget allows no further restart, else None; what others ask for costs nothing."""
+    if budget is Budget.VOLUNTARY:
+        return None
     limit, name = (
         (recovery.max_application_restarts, "maxApplicationRestarts")
         if budget is Budget.APPLICATION
@@ -42,14 +44,14 @@ def exhausted(counts: RestartCounts, budget: Budget, recovery: Recovery) -> str 
     return f"recovery.{name} ({limit}) is used up within {recovery.window_seconds} s and without a newer checkpoint"
 
 
-def backoff_seconds(counts: RestartCounts, recovery: Recovery, *, uid: str, attempt: int) -> float:
-    """Seconds to wait before restart number `counts.application`: 0 for the first, then doubling, with jitter.
+def backoff_seconds(restarts: int, recovery: Recovery, *, uid: str, attempt: int) -> float:
+    """Seconds to wait before restart number `restarts` of a budget: 0 for the first, then doubling, with jitter.
 
     The first restart is free, because most crashes are not repeated and every second idles a whole gang. The jitter
     (50-100 %) is drawn from the job and the attempt, so that a pass that is repeated decides the same.
     """
-    if counts.application <= 1:
+    if restarts <= 1:
         return 0.0
-    longest = min(recovery.backoff_seconds * 2.0 ** min(counts.application - 2, 30), recovery.max_backoff_seconds)
+    longest = min(recovery.backoff_seconds * 2.0 ** min(restarts - 2, 30), recovery.max_backoff_seconds)
     digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
     return longest * (0.5 + 0.5 * digest[0] / 255)

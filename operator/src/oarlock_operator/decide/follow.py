@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from oarlock_api.contract.status import PodStatus
+from oarlock_api.contract.wire import finite
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import LatestCheckpoint, Progress
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.observation import Observation, Pod
 
 LOOK_AGAIN_SECONDS = 1.0
+LONGEST_ETA_SECONDS = 10 * 365 * 86_400
+"""An estimate beyond it says nothing, and a pod's own figures must never break a pass."""
 
 
 def follow(o: Observation, draft: Draft) -> bool:
@@ -82,7 +85,8 @@ def _due(o: Observation, draft: Draft) -> bool:
 def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
     left = None
     if news.step is not None and news.total_steps is not None and news.seconds_per_step is not None:
-        left = round(max(0, news.total_steps - news.step) * news.seconds_per_step)
+        seconds = max(0, news.total_steps - news.step) * news.seconds_per_step
+        left = round(seconds) if 0 <= seconds <= LONGEST_ETA_SECONDS else None
     draft.set(
         progress=Progress(
             step=news.step,
@@ -90,9 +94,10 @@ def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
             epoch=news.epoch,
             loss=news.loss,
             learning_rate=news.learning_rate,
-            seconds_per_step=news.seconds_per_step,
+            # Three decimals, for the column that shows it.
+            seconds_per_step=round(news.seconds_per_step, 3) if news.seconds_per_step is not None else None,
             images_per_second=news.images_per_second,
-            mfu_percent=news.mfu * 100 if news.mfu is not None else None,
+            mfu_percent=finite(news.mfu * 100) if news.mfu is not None else None,
             eta_seconds=left,
             update_time=o.now,
         )

@@ -6,15 +6,15 @@ Intent first: this policy only writes the next attempt's number, its reason and 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
-from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RecoveryStatus
+from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RecoveryStatus, RestartCounts
 from oarlock_operator.decide.budgets import backoff_seconds, charged, exhausted, renewed
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
-from oarlock_operator.faults.attribution import Attribution, attribute
+from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Budget, Fault, classify, missing
 from oarlock_operator.observation import Observation
 
@@ -67,7 +67,7 @@ def last_fault(o: Observation, found: Attribution) -> LastFault:
     report = cause.pod.ending.report if cause.pod.ending else None
     gpu = report.gpu if report else None
     return LastFault(  # type: ignore[call-arg]  # populate_by_name: the alias `class` is a keyword of Python
-        time=detected_at(found) or o.now,
+        time=detected_at(found.cause) or o.now,
         fault_class=cause.failure_class.value,
         node_name=cause.pod.node or None,
         rank=cause.pod.rank,
@@ -78,22 +78,12 @@ def last_fault(o: Observation, found: Attribution) -> LastFault:
     )
 
 
-def detected_at(found: Attribution) -> datetime | None:
-    """When the cause was noticed in its pod, on the pod's clock; None where it did not say so readably."""
-    report = found.cause.pod.ending.report if found.cause.pod.ending else None
-    try:
-        time = datetime.fromisoformat(report.detected_at) if report else None
-    except ValueError:
-        return None
-    return time if time is not None and time.tzinfo else None
-
-
 def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
     """Whether to wait for the cause: only a victim spoke, within the last second, and others may still speak."""
-    if found.cause.failure_class != FailureClass.PEER_LOST or found.cause.pod.ending is None:
+    if not found.cause.victim:
         return False
     others_run = any(not pod.stopped for pod in o.of_attempt(draft.status.attempt))
-    since = detected_at(found)
+    since = detected_at(found.cause)
     return others_run and since is not None and timedelta(0) <= o.now - since < timedelta(seconds=SETTLE_SECONDS)
 
 
@@ -104,19 +94,20 @@ def _progressed(draft: Draft) -> bool:
     return saved is not None and start is not None and saved.step > start
 
 
-def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: object) -> None:
+def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: RestartCounts) -> None:
     status, cause = draft.status, found.cause
     number = 1 + max([status.attempt, *(pod.attempt for pod in o.pods)])
     pods = o.of_attempt(status.attempt)
     draft.record(status.attempt, node_names=tuple(pod.node for pod in pods if pod.node)[:32])
     draft.set(attempt=number, restart_count=status.restart_count + 1, restarts=counts)
-    delay = backoff_seconds(draft.status.restarts, o.spec.recovery, uid=o.job.uid, attempt=number)
-    if cause.budget is not Budget.APPLICATION:
-        delay = 0.0
+    delay = 0.0
+    if cause.budget is Budget.APPLICATION or cause.failure_class == FailureClass.STORAGE:
+        restarts = getattr(counts, cause.budget.value)
+        delay = backoff_seconds(restarts, o.spec.recovery, uid=o.job.uid, attempt=number)
     draft.record(number, start_time=o.now, reason=cause.reason, node_count=o.spec.nodes)
     noticed = o.now - timedelta(seconds=o.waited)
     # Across two clocks, as the only stage that has to be: the pod says when it noticed, the operator when it heard.
-    draft.measure(number, "detect", milliseconds_since(detected_at(found), noticed))
+    draft.measure(number, "detect", milliseconds_since(detected_at(found.cause), noticed))
     draft.measure(number, "decide", o.waited * 1000)
     draft.set(
         reason=cause.reason,
