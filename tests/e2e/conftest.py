@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,8 @@ from oarlock_local.build import helm
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import install_operator
-from tests.e2e.jobs import CLAIM, Jobs
+from oarlock_local.demo.output import make_output
+from tests.e2e.jobs import Jobs
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,16 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def output(local_cluster: Cluster) -> Path:
     """The folder of this machine that the jobs' claim leads to, with a small model and photographs in it."""
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": CLAIM},
-        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}},
-    }
-    local_cluster.kubectl("apply", "-f", "-", stdin=json.dumps(claim))
-    folder = local_cluster.volume(CLAIM)
-    shutil.copytree(make_inputs(), folder, dirs_exist_ok=True)
-    return folder
+    return make_output(local_cluster, make_inputs())
 
 
 @pytest.fixture(scope="session")

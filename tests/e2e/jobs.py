@@ -12,7 +12,6 @@ import yaml
 
 from oarlock_local.cluster import Cluster
 
-CLAIM = "training-output"
 EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
 KILL_RANK = 'for p in /proc/[0-9]*; do [ "$(cat "$p/comm")" = rank-{rank} ] && kill -9 "${{p#/proc/}}"; done; true'
 

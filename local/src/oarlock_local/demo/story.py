@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,11 +15,11 @@ from oarlock_local.cluster import Cluster, running
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import install_operator
 from oarlock_local.demo.job import JobView
+from oarlock_local.demo.output import CLAIM, make_output
 from oarlock_local.demo.table import attempts_table
 from oarlock_local.launch import default_shares
 
 NAME = "demo"
-CLAIM = "training-output"
 KILL_AT_STEP = 120
 
 VICTIM = "flux-1-1"
@@ -48,7 +47,9 @@ def tell(root: Path) -> None:
             started = time.monotonic()
             install_operator(cluster, root, helm_program)
             say("operator", f"ready in {time.monotonic() - started:.1f} s, a pod like any other")
-            output = _prepare_output(cluster, inputs)
+            output = make_output(cluster, inputs.result())
+            pictures = len(list((output / "data/photos").glob("*.png")))
+            say("inputs", f"a small FLUX.1 and {pictures} photographs with captions, in the claim {CLAIM}")
             view = _train_and_break(cluster, root)
             _verdict(view)
             model = _keep_model(output, view, root)
@@ -60,22 +61,6 @@ def tell(root: Path) -> None:
 def say(what: str, words: str) -> None:
     """One line of the story."""
     print(f" {what:<10} {words}", flush=True)
-
-
-def _prepare_output(cluster: Cluster, inputs: Future[Path]) -> Path:
-    """The claim that the job writes to, with the model and the photographs in it."""
-    claim: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": CLAIM},
-        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}},
-    }
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(claim))
-    output = cluster.volume(CLAIM)
-    shutil.copytree(inputs.result(), output, dirs_exist_ok=True)
-    pictures = len(list((output / "data/photos").glob("*.png")))
-    say("inputs", f"a small FLUX.1 and {pictures} photographs with captions, in the claim {CLAIM}")
-    return output
 
 
 def _train_and_break(cluster: Cluster, root: Path) -> JobView:
