@@ -114,7 +114,7 @@ def _build(parts: Sequence[Part], modules: Path, folder: Path, out: TextIO) -> N
         _show(f"{title}  done, {_clock(time.monotonic() - began)} in all", out, end="\n")
 
 
-def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[str], None]) -> None:
+def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[float], None]) -> None:
     unfinished = folder / f".{part.binary}.unfinished"
     # The linker refuses to write over what an interrupted build left.
     unfinished.unlink(missing_ok=True)
@@ -131,7 +131,7 @@ def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[str], No
                     code = process.wait(timeout=1)
                     break
                 except subprocess.TimeoutExpired:
-                    show(_clock(time.monotonic() - began))
+                    show(time.monotonic() - began)
         finally:
             process.kill()
     if code != 0:
@@ -157,8 +157,10 @@ def _require_compilers() -> None:
         )
 
 
-def _show_progress(out: TextIO, title: str, elapsed: str) -> None:
-    _show(f"{title}  {elapsed}", out)
+def _show_progress(out: TextIO, title: str, seconds: float) -> None:
+    """Called every second; a log that is no terminal gets a sign of life twice a minute."""
+    end = "\n" if int(seconds) % 30 == 0 and not out.isatty() else ""
+    _show(f"{title}  {_clock(seconds)}", out, end=end)
 
 
 def _show(line: str, out: TextIO, end: str = "") -> None:

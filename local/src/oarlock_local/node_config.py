@@ -16,8 +16,8 @@ from oarlock_local.image import PAUSE_IMAGE, USR_LINKS
 from oarlock_local.spec import ClusterSpec
 
 USERLAND_RUNTIME = "host-userland"
-# What the loader and Debian's alternatives need from /etc to make sense of /usr.
-_ETC = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl")
+# What the loader, Debian's alternatives and OpenSSL need from /etc to make sense of /usr.
+_ETC = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl/certs", "/etc/ssl/openssl.cnf")
 _OVERLAYFS = "overlay"
 
 

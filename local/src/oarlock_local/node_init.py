@@ -53,9 +53,19 @@ class _Node:
     def _make_file_systems(self) -> None:
         """Hide the machine's own /run and logs, and keep what kubelet and CNI write under /var/lib off the machine."""
         mounts.share_all()
+        covered = [Path("/run"), Path("/var/log"), Path("/var/lib")]
+        needed = [Path(path) for path in (self.spec.root, self.spec.binaries, *self.spec.shares)]
+        # What the cluster itself needs from below those folders is kept in hand, and put back over the covers.
+        kept = {
+            path: os.open(path, os.O_PATH) for path in needed if any(path.is_relative_to(folder) for folder in covered)
+        }
         mounts.fresh(Path("/run"))
         mounts.fresh(Path("/var/log"))
         mounts.overlay(Path("/var/lib"), Path("/run/var-lib"))
+        for path, descriptor in kept.items():
+            path.mkdir(parents=True, exist_ok=True)
+            mounts.bind(Path(f"/proc/self/fd/{descriptor}"), path)
+            os.close(descriptor)
         # The kubelet's disk under its usual name: below a deep state folder its sockets' paths would be too long.
         Path("/var/lib/kubelet").mkdir(exist_ok=True)
         mounts.bind(self.folder / "kubelet", Path("/var/lib/kubelet"))
