@@ -12,6 +12,7 @@ Anything else is an application failure (1).
 
 from __future__ import annotations
 
+import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
@@ -83,6 +84,15 @@ def lost_a_peer(error: BaseException) -> bool:
     words = str(error).lower()
     distributed = type(error).__name__.startswith("Dist") or "gloo" in words or "nccl" in words
     return isinstance(error, ConnectionError) or (distributed and any(phrase in words for phrase in _PEER_LOST))
+
+
+_STORAGE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EROFS, errno.ENODEV, errno.ENOTCONN})
+"""What a full, failing or lost file system says, wherever it is met."""
+
+
+def lost_storage(error: BaseException) -> bool:
+    """Tell whether an error that nobody expected comes from the storage."""
+    return isinstance(error, OSError) and error.errno in _STORAGE
 
 
 @contextmanager

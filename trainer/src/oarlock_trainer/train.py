@@ -17,7 +17,7 @@ from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.export import export
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.learning_rate import learning_rate
-from oarlock_trainer.errors import LeftOnRequest, PeerLostError, TrainingEnd, lost_a_peer
+from oarlock_trainer.errors import LeftOnRequest, PeerLostError, StorageError, TrainingEnd, lost_a_peer, lost_storage
 from oarlock_trainer.job import read_job
 from oarlock_trainer.metrics import StepFacts
 from oarlock_trainer.models.flux.loss import flow_matching_loss
@@ -45,6 +45,8 @@ def main() -> int:
         if lost_a_peer(error):
             return _ended(int(PeerLostError.code), f"lost a peer: {error}")
         traceback.print_exc()
+        if lost_storage(error):
+            return _ended(int(StorageError.code), f"the storage failed: {error}")
         return _ended(1, f"{type(error).__name__}: {error}")
     return 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_trainer.errors import StorageError, lost_a_peer, storage
+from oarlock_trainer.errors import StorageError, lost_a_peer, lost_storage, storage
 
 
 class DistBackendError(RuntimeError):
@@ -45,3 +45,8 @@ def test_a_full_disk_is_the_storages_fault_and_says_what_was_done() -> None:
 def test_torchs_words_for_a_full_disk_are_known() -> None:
     with pytest.raises(StorageError), storage("saving"):
         raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
+
+
+def test_a_full_disk_that_nobody_expected_is_the_storages_fault_and_a_missing_file_is_not() -> None:
+    assert lost_storage(OSError(28, "No space left on device"))
+    assert not lost_storage(FileNotFoundError(2, "No such file or directory"))

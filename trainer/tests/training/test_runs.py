@@ -216,3 +216,13 @@ def test_only_the_newest_checkpoints_are_kept(gang: Gang, tmp_path: Path) -> Non
     run = gang.run(tmp_path, gang.training(steps=5, checkpoint={"intervalSteps": 1, "keep": 2}))
     assert run.codes == {0: 0, 1: 0}, gang.log()
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-4-a1", "step-5-a1"]
+
+
+def test_training_starts_from_the_weights_of_an_earlier_run_without_its_steps(
+    undisturbed: tuple[Path, Run], gang: Gang, tmp_path: Path
+) -> None:
+    output, reference = undisturbed
+    run = gang.run(tmp_path, gang.training(steps=1, initFrom={"path": str(output / "model")}), uid="another")
+    assert run.codes == {0: 0, 1: 0}, gang.log()
+    assert not run.of("resumed")
+    assert run.losses[1] < reference.losses[1]

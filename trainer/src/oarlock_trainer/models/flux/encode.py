@@ -13,6 +13,7 @@ import torch
 
 from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux.classes import vae_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +29,8 @@ class PictureEncoder:
 
     def __init__(self, model: Path, device: torch.device) -> None:
         """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
-        from diffusers import AutoencoderKL  # noqa: PLC0415 - only where latents are missing
-
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self._vae = _load(AutoencoderKL, model / "vae", device, dtype=dtype, low_cpu_mem_usage=False)
+        self._vae = _load(vae_class(), model / "vae", device, dtype=dtype, low_cpu_mem_usage=False)
         self._device, self._dtype = device, dtype
 
     @torch.no_grad()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux.classes import transformer_class
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,34 +48,12 @@ def read_shape(model: Path) -> Shape:
     )
 
 
-def import_class() -> Any:
-    """Import diffusers' FluxTransformer2DModel without what this process has no use for.
-
-    diffusers imports transformers, scipy and accelerate wherever they are installed, for pipelines, LoRA loaders and
-    schedulers that a training rank never touches: a third of its import time, paid before the first step after every
-    fault. Its own switches for "not installed" are used, and put back. The price: a process that called this can no
-    longer import diffusers' pipelines; whoever needs both imports the pipeline first.
-    """
-    import diffusers.utils.import_utils as switches  # noqa: PLC0415 - half a second, not for whoever reads shapes
-
-    names = [f"_{name}_available" for name in ("transformers", "scipy", "accelerate", "peft")]
-    kept = {name: getattr(switches, name) for name in names if hasattr(switches, name)}
-    for name in kept:
-        setattr(switches, name, False)
-    try:
-        from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: PLC0415
-    finally:
-        for name, value in kept.items():
-            setattr(switches, name, value)
-    return FluxTransformer2DModel
-
-
 def load(model: Path, *, recompute: bool) -> nn.Module:
     """The transformer in bfloat16, in training mode; `recompute` trades time for the memory of activations."""
     import torch  # noqa: PLC0415
 
     try:
-        transformer = import_class().from_pretrained(
+        transformer = transformer_class().from_pretrained(
             model / "transformer", dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
         )
     except (OSError, ValueError) as error:

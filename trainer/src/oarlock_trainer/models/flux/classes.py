@@ -1,0 +1,46 @@
+"""Diffusers' classes, imported without what a training process has no use for.
+
+diffusers imports transformers, scipy, accelerate and peft wherever they are installed, for pipelines, LoRA loaders and
+schedulers that a rank never touches: a third of its import time, paid before the first step after every fault. Its own
+switches for "not installed" are used, and put back. The price: a process that imported a class from here can no longer
+import diffusers' pipelines; whoever needs both imports the pipeline first.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_UNUSED = ("transformers", "scipy", "accelerate", "peft")
+
+
+def transformer_class() -> Any:
+    """FluxTransformer2DModel."""
+    with _lean():
+        from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: PLC0415
+    return FluxTransformer2DModel
+
+
+def vae_class() -> Any:
+    """AutoencoderKL."""
+    with _lean():
+        from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL  # noqa: PLC0415
+    return AutoencoderKL
+
+
+@contextmanager
+def _lean() -> Iterator[None]:
+    import diffusers.utils.import_utils as switches  # noqa: PLC0415 - half a second, for those who call
+
+    names = [f"_{package}_available" for package in _UNUSED]
+    kept = {name: getattr(switches, name) for name in names if hasattr(switches, name)}
+    for name in kept:
+        setattr(switches, name, False)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(switches, name, value)

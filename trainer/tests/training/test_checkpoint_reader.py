@@ -1,0 +1,154 @@
+"""Where a new attempt resumes, and what it cleans up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.layout import Owner
+from oarlock_api.training import Training
+from oarlock_trainer.checkpoint.fence import Fence
+from oarlock_trainer.checkpoint.format import DataPosition
+from oarlock_trainer.checkpoint.reader import check_fits, take_over
+from oarlock_trainer.checkpoint.writer import Writer
+from oarlock_trainer.data.sampler import Origin
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.job import Job, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oarlock_trainer.checkpoint.format import Checkpoint
+
+POSITION = DataPosition(fingerprint="f", effective=8, origin=Origin(), consumed=(8,))
+PLACE = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
+
+
+@dataclass
+class Alone:
+    """One rank's agreement with itself; the real exchange is tested in test_runs."""
+
+    place: Place = PLACE
+
+    def decide(self, choose: Callable[[], Any]) -> Any:
+        return choose()
+
+    all_or_none = decide
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+
+class Weights:
+    def save(self, folder: str, tag: str) -> None:
+        Path(folder, tag).mkdir()
+        Path(folder, tag, "mp_rank_00_model_states.pt").write_bytes(b"weights")
+
+
+def job(output: Path, *, attempt: int, uid: str = "job", resume: str = "Auto", world_size: int = 1) -> Job:
+    training = Training.model_validate(
+        {
+            "model": {"family": "Flux1", "path": "/m"}, "steps": 1, "checkpoint": {"resume": resume},
+            "data": {"datasets": [{"name": "d", "source": {"path": "/d"}}]},
+        }
+    )  # fmt: skip
+    file = JobFile(
+        job="flux", namespace="default", job_uid=uid, attempt=attempt, nodes=1, gpus_per_node=0,
+        output_directory=str(output), training={},
+    )  # fmt: skip
+    place = Place(rank=0, local_rank=0, world_size=world_size, local_world_size=world_size)
+    return Job(file=file, training=training, place=place, simulate_gpus=False)
+
+
+def start(given: Job) -> tuple[Checkpoint | None, Callable[[int], None]]:
+    """Take the output over; returns the resume point, and how this attempt saves a step."""
+    fence = Fence(given.output, Owner(given.file.job_uid, given.file.attempt))
+    alone: Any = Alone()
+    weights: Any = Weights()
+    found = take_over(given, alone, fence)
+    writer = Writer(given.output, fence, alone, keep=5)
+    return found, lambda step: writer.save(weights, step, POSITION) and None
+
+
+def resumed(given: Job) -> int | None:
+    found, _ = start(given)
+    return found.step if found else None
+
+
+def test_a_fresh_output_starts_from_the_beginning(tmp_path: Path) -> None:
+    assert resumed(job(tmp_path / "new", attempt=1)) is None
+
+
+def test_the_newest_checkpoint_of_the_attempts_before_counts(tmp_path: Path) -> None:
+    _, save = start(job(tmp_path, attempt=1))
+    save(10)
+    save(20)
+    _, save = start(job(tmp_path, attempt=2))
+    save(30)
+    assert resumed(job(tmp_path, attempt=3)) == 30
+
+
+def test_what_a_fenced_attempt_committed_after_it_was_overtaken_does_not_count(tmp_path: Path) -> None:
+    _, save = start(job(tmp_path, attempt=1))
+    save(10)
+    _, save_second = start(job(tmp_path, attempt=2))
+    late = tmp_path / "checkpoints" / "step-99-a1"
+    (tmp_path / "checkpoints" / "step-10-a1").rename(tmp_path / "kept")
+    save_second(20)
+    (tmp_path / "kept").rename(tmp_path / "checkpoints" / "step-10-a1")
+    _forge(tmp_path, late)
+    assert resumed(job(tmp_path, attempt=3)) == 20
+
+
+def _forge(output: Path, late: Path) -> None:
+    """Commit as attempt 1 would if its check of the fence had raced: in another output, then moved here."""
+    other = output / "other"
+    _, save = start(job(other, attempt=1))
+    save(99)
+    (other / "checkpoints" / late.name).rename(late)
+
+
+def test_never_starts_anew_once_and_resumes_after_its_own_faults(tmp_path: Path) -> None:
+    earlier = job(tmp_path, attempt=1, uid="earlier")
+    _, save = start(earlier)
+    save(50)
+    Fence(tmp_path, Owner("earlier", 1)).finish(50)
+    found, save = start(job(tmp_path, attempt=1, resume="Never"))
+    assert found is None
+    save(10)
+    assert resumed(job(tmp_path, attempt=2, resume="Never")) == 10
+
+
+def test_auto_goes_on_from_a_finished_jobs_last_checkpoint(tmp_path: Path) -> None:
+    _, save = start(job(tmp_path, attempt=1, uid="earlier"))
+    save(50)
+    Fence(tmp_path, Owner("earlier", 1)).finish(50)
+    assert resumed(job(tmp_path, attempt=1)) == 50
+
+
+def test_required_without_a_checkpoint_is_the_jobs_fault(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="Required"):
+        start(job(tmp_path, attempt=1, resume="Required"))
+
+
+def test_half_written_leftovers_are_removed_and_checkpoints_are_not(tmp_path: Path) -> None:
+    _, save = start(job(tmp_path, attempt=1))
+    save(10)
+    for name in ("checkpoints/.tmp-step-20-a1", "checkpoints/.tmp-old-step-5-a1", ".tmp-model"):
+        (tmp_path / name / "deepspeed").mkdir(parents=True)
+    start(job(tmp_path, attempt=2))
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-10-a1"]
+    assert not (tmp_path / ".tmp-model").exists()
+
+
+def test_another_number_of_ranks_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    _, save = start(job(tmp_path, attempt=1))
+    save(10)
+    found, _ = start(job(tmp_path, attempt=2))
+    assert found is not None
+    with pytest.raises(ConfigurationError, match=r"saved by 1 ranks, this job has 4.*initFrom"):
+        check_fits(found, job(tmp_path, attempt=2, world_size=4))
