@@ -24,7 +24,7 @@ class Settings(BaseSettings):
         cli_kebab_case=True,
         cli_hide_none_type=True,
         cli_avoid_json=True,
-        env_parse_none_str="",
+        env_ignore_empty=True,
         frozen=True,
         extra="ignore",
     )

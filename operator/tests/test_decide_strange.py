@@ -1,0 +1,154 @@
+"""Decisions about pods that do what nobody wants: never stop, are evicted, disappear, or tell nonsense."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from worlds import World, job, spec
+
+from oarlock_operator.decide import decide
+from oarlock_operator.observation import Ending
+from oarlock_operator.plan import CreatePods
+
+
+def stuck() -> World:
+    """Attempt 2 is decided, and a pod of attempt 1 never stops."""
+    world = World()
+    world.running()
+    world.end(1, 81)
+    world.one_pass()
+    assert world.pods["flux-1-0"].deleting
+    world.now += timedelta(seconds=36)
+    return world
+
+
+def create_beside(world: World) -> None:
+    """A pass that may create pods beside the stuck one, which World forbids without reason."""
+    pod = world.pods["flux-1-0"]
+    plan = decide(world.observe())
+    del world.pods["flux-1-0"]
+    if plan.status:
+        world.write_status(plan.status)
+    for action in plan.actions:
+        world.apply(action)
+    world.pods[pod.name] = pod
+
+
+def test_a_new_gang_beside_a_pod_that_never_stops_is_followed_to_its_first_step() -> None:
+    world = stuck()
+    create_beside(world)
+    world.settle()
+    world.start_all()
+    world.settle()
+    world.step(11, resumed=10)
+    world.now += timedelta(seconds=11)
+    world.settle()
+    status = world.job.status
+    assert world.pods["flux-1-0"].deleting, "it never stops"
+    assert (status.phase, status.attempt, status.recovery.stage) == ("Running", 2, None)
+    assert status.attempts[1].created_time is not None
+
+
+def test_pods_beside_one_that_never_stops_are_made_even_if_the_operator_died_before_it_made_them() -> None:
+    world = stuck()
+    plan = decide(world.observe())
+    assert plan.status is not None
+    world.write_status(plan.status)
+    again = decide(world.observe())
+    assert any(isinstance(action, CreatePods) for action in again.actions)
+
+
+def test_a_pod_that_never_stops_is_told_once() -> None:
+    world = stuck()
+    told = []
+    for _ in range(5):
+        told += [event.reason for event in decide(world.observe()).events]
+        create_beside(world)
+        world.now += timedelta(seconds=1)
+    assert told.count("PodNotStopping") == 1
+
+
+def test_a_stray_pod_of_another_attempt_does_not_blind_a_gang_that_trains() -> None:
+    world = World()
+    world.running(step=5)
+    world.now += timedelta(hours=1)
+    stray = replace(world.pods["flux-1-1"], name="flux-0-1", uid="stray", attempt=0)
+    world.pods[stray.name] = stray
+    world.step(50)
+    world.one_pass()
+    assert world.pods["flux-0-1"].deleting
+    assert world.job.status.progress is not None
+    assert world.job.status.progress.step == 50
+
+
+def evict(world: World) -> None:
+    name = f"flux-{world.job.status.attempt}-1"
+    world.pods[name] = replace(world.pods[name], ending=Ending(137), disrupted="EvictionByEvictionAPI")
+    world.settle()
+    world.kubelets()
+    world.now += timedelta(seconds=1)
+    world.settle()
+
+
+def test_evictions_restart_the_gang_at_once_and_cost_no_budget() -> None:
+    world = World(job=job(spec=spec(recovery={"maxApplicationRestarts": 0, "maxInfrastructureRestarts": 0})))
+    for count in range(1, 5):
+        world.running()
+        evict(world)
+        status = world.job.status
+        assert (status.attempt, status.restarts.voluntary) == (count + 1, count)
+        assert status.restarts.application == status.restarts.infrastructure == 0
+        assert f"flux-{count + 1}-0" in world.pods, "without backoff"
+    assert world.job.status.attempts[-1].reason == "Evicted"
+
+
+def test_leaving_on_request_costs_no_budget() -> None:
+    world = World(job=job(spec=spec(recovery={"maxInfrastructureRestarts": 0})))
+    world.running()
+    for rank in (0, 1):
+        world.end(rank, 86)
+    world.settle()
+    assert (world.job.status.attempt, world.job.status.restarts.voluntary) == (2, 1)
+
+
+def test_a_pod_that_disappears_is_named_at_once_although_a_peer_says_it_lost_somebody() -> None:
+    world = World()
+    world.running()
+    world.end(0, 82)
+    del world.pods["flux-1-1"]
+    world.one_pass()
+    status = world.job.status
+    assert status.attempt == 2
+    assert status.attempts[1].reason == "PodDisappeared"
+    assert status.last_fault is not None
+    assert (status.last_fault.rank, status.last_fault.victims) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"seconds_per_step": 1e308, "total_steps": 2**62},
+        {"seconds_per_step": -5.0},
+        {"mfu": 1e308},
+        {"step": -(2**62), "seconds_per_step": 1.0},
+        {"total_steps": -1},
+        {"first_step_at": "9999-12-31T23:59:59+00:00", "started_at": "0001-01-01T00:00:00+00:00"},
+        {"first_step_at": "yesterday"},
+        {"resumed_from_step": -7},
+    ],
+)
+def test_nonsense_in_a_pod_s_status_never_breaks_a_pass(nonsense: dict[str, object]) -> None:
+    world = World()
+    world.settle()
+    world.start_all()
+    world.settle()
+    world.step(5)
+    assert world.progress is not None
+    world.progress = replace(world.progress, **nonsense)  # type: ignore[arg-type]
+    world.now += timedelta(seconds=11)
+    world.settle()
+    progress = world.job.status.progress
+    assert progress is not None
+    assert progress.eta_seconds is None or 0 <= progress.eta_seconds <= 10 * 365 * 86400
