@@ -13,7 +13,7 @@ import importlib
 import os
 from pathlib import Path
 
-from oarlock_api.contract.environment import Variable
+from oarlock_api.contract.environment import SIMULATE_GPUS, Variable
 
 _IMPORTED_LATE = (
     "deepspeed.comm.mori",
@@ -32,12 +32,12 @@ def import_everything(*, encoders: bool | None = None) -> None:
     # Imports make millions of objects that live on: every pass of the collector over them is wasted, a fifth of the time.
     gc.disable()
     try:
-        _import(encoders=_embeddings_are_missing() if encoders is None else encoders)
+        _import(encoders=encoders)
     finally:
         gc.enable()
 
 
-def _import(*, encoders: bool) -> None:
+def _import(*, encoders: bool | None) -> None:
     import numpy as np  # noqa: F401, PLC0415
     import torch  # noqa: PLC0415
     import torch._dynamo  # noqa: PLC0415
@@ -49,12 +49,16 @@ def _import(*, encoders: bool) -> None:
     from oarlock_trainer import train  # noqa: F401, PLC0415
     from oarlock_trainer.engine.deepspeed import skip_operator_probes  # noqa: PLC0415
     from oarlock_trainer.models.flux.classes import transformer_class  # noqa: PLC0415
+    from oarlock_trainer.preprocess.pipeline import table_path  # noqa: PLC0415
 
     transformer_class()
     skip_operator_probes()
     for name in _IMPORTED_LATE:
         with contextlib.suppress(ImportError):  # another release may have moved it: then it is merely imported later
             importlib.import_module(name)
+    if encoders is None:
+        output = os.environ.get(Variable.OUTPUT_DIR)
+        encoders = output is None or not table_path(Path(output)).exists()
     if encoders:
         import_encoders()
 
@@ -82,10 +86,5 @@ def settle_environment() -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
         os.environ.setdefault(name, "1")
-    if int(os.environ.get(Variable.GPUS_PER_NODE, "0") or 0) == 0 or os.environ.get("OARLOCK_SIMULATE_GPUS") == "1":
+    if int(os.environ.get(Variable.GPUS_PER_NODE, "0") or 0) == 0 or os.environ.get(SIMULATE_GPUS) == "1":
         os.environ.setdefault("DS_ACCELERATOR", "cpu")
-
-
-def _embeddings_are_missing() -> bool:
-    output = os.environ.get(Variable.OUTPUT_DIR)
-    return output is None or not (Path(output) / ".oarlock" / "data" / "table.parquet").exists()

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.data import OnMissingEmbeds
@@ -118,6 +120,8 @@ def _encode(
     ranks.all_or_none(lambda: _encode_captions(job, ranks, captions, go_on))
     gathered = ranks.gather(ranks.all_or_none(lambda: _encode_pictures(job, ranks, mine, go_on)))
     ranks.bound_waiting(START_TIMEOUT)
+    if ranks.device.type == "cuda":
+        torch.cuda.empty_cache()  # the encoders are gone; what they held is wanted for the transformer
     rejected = [item for some in gathered for item in some]
     report(job, ranks, rejected, len(pictures))
     bad = {(item.dataset, item.name) for item in rejected}

@@ -103,19 +103,6 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
     _write_json(directory / "model_index.json", _model_index())
 
 
-def main(arguments: list[str]) -> int:
-    """`make-tiny-flux DIR`."""
-    import argparse  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
-
-    parser = argparse.ArgumentParser(prog="oarlock-trainer make-tiny-flux", description=write.__doc__)
-    parser.add_argument("directory", type=Path)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    write(given.directory, seed=given.seed)
-    return 0
-
-
 def _model_index() -> dict[str, Any]:
     from diffusers import __version__  # noqa: PLC0415
 
