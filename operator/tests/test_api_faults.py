@@ -1,0 +1,252 @@
+"""A real API server that refuses, hangs, or does what it is told and does not say so: the same end, no extra attempt.
+
+The reconciler runs in this process, one pass after the other, as the work queue would have it; the test plays kubelet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+from processes import ROOT, Api, wait_for
+
+from oarlock_operator.cluster import ApiError, Cluster, Conflict, load_configuration
+from oarlock_operator.observation import Defaults
+from oarlock_operator.progress import ProgressReader, Route
+from oarlock_operator.reconcile import Reconciler
+from oarlock_operator.sightings import Sightings
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster as LocalCluster
+
+pytestmark = pytest.mark.cluster
+
+JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
+CORE = "/api/v1/namespaces/default"
+AT_ONCE = 6
+"""Scenarios that run side by side; more would only wait for the API server's two cores."""
+
+Fault = Callable[[], ApiError]
+OTHERS = (
+    ApiError(429, "TooManyRequests", "try again later"),
+    ApiError(500, "InternalError", "etcdserver: leader changed"),
+    ApiError(0, "TimeoutError", "no answer"),
+)
+KINDS: dict[str, Callable[[int], ApiError]] = {
+    "409": lambda _: Conflict(409, "Conflict", "the object has been modified"),
+    "429, 500 and timeouts": lambda number: OTHERS[number % len(OTHERS)],
+    "applied but the answer was lost": lambda _: OTHERS[2],
+}
+PERIOD = 7
+END = {
+    "phase": "Succeeded",
+    "reason": "AllRanksSucceeded",
+    "attempt": 2,
+    "restartCount": 1,
+    "succeeded": 1,
+    "failed": 0,
+    "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 0, "voluntary": 0},
+    "attempts": [(1, None, True), (2, "ApplicationError", True)],
+    "lastFault": {
+        "class": "Application",
+        "rank": 1,
+        "victims": 0,
+        "evidence": "['pod -1-1: exit code 1: ValueError: x']",
+    },
+    "pods": ["2-0", "2-1"],
+    "service": "2",
+    "configs": ["-1", "-2"],
+}
+"""What a start, one crash, and a success leave behind; nothing of it may depend on what failed on the way."""
+LOST = "applied but the answer was lost"
+
+
+class FaultyCluster(Cluster):
+    """The real API, of whose writes those that `breaks` names (from 1 on) fail: before they are sent, or after."""
+
+    def __init__(self, real: Cluster, kind: str, breaks: Callable[[int], bool]) -> None:
+        self._client = real._client
+        self.configuration = real.configuration
+        self.writes = 0
+        self._kind, self._breaks = kind, breaks
+
+    async def _send(self, method: str, target: str, **options: Any) -> str:
+        if method == "GET":
+            return await super()._send(method, target, **options)
+        self.writes += 1
+        broken = self._breaks(self.writes)
+        if broken and self._kind != LOST:
+            raise KINDS[self._kind](self.writes)
+        answer = await super()._send(method, target, **options)
+        if broken:
+            raise KINDS[self._kind](self.writes)
+        return answer
+
+
+@dataclass
+class Gang:
+    """One job, its reconciler, and hands that play scheduler and kubelet."""
+
+    real: Cluster
+    faulty: FaultyCluster
+    name: str = field(default_factory=lambda: f"job-{uuid.uuid4().hex[:8]}")
+
+    async def create(self) -> None:
+        training = {
+            "model": {"family": "Flux1", "path": "/output/models/tiny"},
+            "steps": 100,
+            "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
+        }
+        spec = {
+            "nodes": 2,
+            "gpusPerNode": 2,
+            "output": {"persistentVolumeClaim": {"claimName": "out"}},
+            "training": training,
+        }
+        body = {
+            "apiVersion": "oarlock.dev/v1alpha1",
+            "kind": "TrainingJob",
+            "metadata": {"name": self.name},
+            "spec": spec,
+        }
+        await self.real.create(JOBS, body)
+
+    async def settle(self) -> None:
+        """Passes until one writes nothing; one that failed is repeated, as the queue does."""
+        reconciler = Reconciler(
+            cluster=self.faulty,
+            sightings=Sightings(),
+            progress=ProgressReader(self.faulty, Route.PROXY),
+            defaults=Defaults(trainer_image="trainer:test"),
+            parallel=4,
+            instance="test",
+            clock=lambda: datetime.now(UTC),
+        )
+        for _ in range(60):
+            before = self.faulty.writes
+            try:
+                await reconciler.reconcile(("default", self.name), waited=0.0)
+            except ApiError:
+                continue
+            if self.faulty.writes == before:
+                return
+        raise AssertionError(f"{self.name} does not come to rest")
+
+    async def pods(self) -> dict[str, Any]:
+        listed = await self.real.list(f"{CORE}/pods", labelSelector=f"oarlock.dev/job={self.name}")
+        return {pod["metadata"]["name"].removeprefix(f"{self.name}-"): pod for pod in listed}
+
+    async def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = (await self.real.get(f"{JOBS}/{self.name}"))["status"]
+        return found
+
+    async def set_state(self, pod: str, **state: Any) -> None:
+        """What a kubelet would write; the reconciler looks at containers before phases."""
+        container = {"name": "trainer", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        conditions = [{"type": "PodScheduled", "status": "True"}]
+        body = {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [container]}}
+        await self.real.merge(f"{CORE}/pods/{self.name}-{pod}/status", body)
+
+    async def live(self) -> dict[str, Any]:
+        """Start, crash, recover, succeed. Returns all that may depend on the faults on the way."""
+        await self.create()
+        await self.settle()
+        for pod in ("1-0", "1-1"):
+            await self.set_state(pod, running={"startedAt": "2026-01-01T00:00:00Z"})
+        await self.settle()
+        await self.set_state("1-1", terminated={"exitCode": 1, "reason": "Error", "message": "ValueError: x"})
+        await self.settle()
+        for pod in ("2-0", "2-1"):
+            await self.set_state(pod, running={"startedAt": "2026-01-01T00:00:00Z"})
+        await self.settle()
+        for pod in ("2-0", "2-1"):
+            await self.set_state(pod, terminated={"exitCode": 0, "reason": "Completed"})
+        await self.settle()
+        return await self.end()
+
+    async def end(self) -> dict[str, Any]:
+        """What is there in the end."""
+        status = await self.status()
+        service = await self.real.get(f"{CORE}/services/{self.name}")
+        configs = await self.real.list(f"{CORE}/configmaps", labelSelector=f"oarlock.dev/job={self.name}")
+        return {
+            "pods": sorted(await self.pods()),
+            "service": service["spec"]["selector"]["oarlock.dev/attempt"],
+            "configs": sorted(config["metadata"]["name"].removeprefix(self.name) for config in configs),
+            "restarts": {key: value for key, value in status["restarts"].items() if key != "windowStartTime"},
+            "lastFault": {key: status["lastFault"].get(key) for key in ("class", "rank", "victims", "evidence")},
+            "attempts": [(one["number"], one.get("reason"), "endTime" in one) for one in status["attempts"]],
+            **{key: status.get(key) for key in ("phase", "reason", "attempt", "restartCount", "succeeded", "failed")},
+        }
+
+
+@pytest.fixture(scope="module")
+def api(control_plane: LocalCluster) -> Api:
+    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/trainingjobs.yaml"))
+    control_plane.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
+    api = Api(control_plane.kubeconfig)
+    wait_for("the new API", lambda: api.find(JOBS))
+    return api
+
+
+@pytest.fixture
+async def real(api: Api, control_plane: LocalCluster) -> AsyncIterator[Cluster]:  # noqa: ARG001 - the CRD must be there
+    configuration, _ = await load_configuration(control_plane.kubeconfig)
+    cluster = Cluster(configuration)
+    yield cluster
+    await cluster.close()
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.reset_defaults()
+
+
+async def lives_through(real: Cluster, kind: str, breaks: Callable[[int], bool]) -> dict[str, Any]:
+    """How it ends, without the job's name."""
+    faulty = FaultyCluster(real, kind, breaks)
+    gang = Gang(real, faulty)
+    end = await gang.live()
+    end["lastFault"]["evidence"] = str(end["lastFault"]["evidence"]).replace(gang.name, "")
+    return end
+
+
+async def differing(works: dict[int, Any]) -> dict[int, Any]:
+    """What ended otherwise than it should, by its key; a few scenarios run at a time."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def end_of(work: Any) -> Any:
+        async with gate:
+            return await work
+
+    ends = await asyncio.gather(*(end_of(work) for work in works.values()), return_exceptions=True)
+    return {key: end for key, end in zip(works, ends, strict=True) if end != END}
+
+
+async def test_without_faults_the_scenario_ends_as_it_should(real: Cluster) -> None:
+    assert await lives_through(real, "409", lambda _: False) == END
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_faults_at_any_write_lead_to_the_same_end_without_an_extra_attempt(real: Cluster, kind: str) -> None:
+    # Every write is hit in one of them: the undisturbed scenario makes some thirty, and no pass makes as many as seven.
+    works = {first: lives_through(real, kind, lambda n, k=first: n % PERIOD == k) for first in range(PERIOD)}  # type: ignore[misc]
+    assert await differing(works) == {}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_end(real: Cluster, kind: str) -> None:
+    def unlucky(number: int) -> bool:
+        return random.Random(f"{kind}/{number}").random() < 0.4  # noqa: S311 - a draw that repeats
+
+    assert await differing({0: lives_through(real, kind, unlucky)}) == {}
