@@ -13,6 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from oarlock_local import cluster as clusters
+from oarlock_local.build import binaries, helm
 from oarlock_local.errors import LocalError
 from oarlock_local.faults import FAULTS
 from oarlock_local.folders import state_folder
@@ -90,6 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     down.add_argument("name", nargs="?", default="dev", help="default: dev")
     down.add_argument("--all", action="store_true", help="all clusters of this state folder")
 
+    build = commands.add_parser("build", help="build all programs into the cache now, instead of at the first use")
+    build.set_defaults(run=_build)
+
     status = commands.add_parser("status", help="list the clusters")
     status.set_defaults(run=_status)
 
@@ -130,6 +134,12 @@ def _add_fault(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name")
     parser.add_argument("kind", choices=FAULTS, metavar="FAULT")
     parser.add_argument("target", nargs="?", default="", help="a node, or a container")
+
+
+def _build(_given: argparse.Namespace) -> int:
+    print(binaries(nodes=True))
+    print(helm())
+    return 0
 
 
 def _up(given: argparse.Namespace) -> int:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from oarlock_local.demo.story import Disappointed, tell
+from oarlock_local.demo.job import Disappointed
+from oarlock_local.demo.story import tell
 from oarlock_local.errors import LocalError
 
 OTHER_WAY = (

@@ -25,6 +25,11 @@ COLUMNS = (
 )
 POLL_SECONDS = 0.1
 ROW_SECONDS = 2.0
+STUCK_SECONDS = 120.0
+
+
+class Disappointed(Exception):  # noqa: N818 - the word for a demo that did not hold
+    """Something that the demo promises did not come true."""
 
 
 class JobView:
@@ -63,19 +68,27 @@ class JobView:
         made = datetime.fromisoformat(self._raw["metadata"]["creationTimestamp"])
         return (datetime.now(UTC) - made).total_seconds()
 
-    def follow(self, until: Callable[[dict[str, Any]], bool], what: str, *, seconds: float) -> None:
-        """Show the job until a condition on its status holds; raises TimeoutError with what was waited for."""
-        deadline = time.monotonic() + seconds
+    def follow(self, until: Callable[[dict[str, Any]], bool], what: str) -> None:
+        """Show the job until a condition on its status holds.
+
+        Raises Disappointed where the job ends before, or nothing of its status changes for a long while: a slow machine
+        is no disappointment.
+        """
+        changed = time.monotonic()
         while True:
-            self._raw = self._api.get(self._path)
+            before, self._raw = self.status, self._api.get(self._path)
             self._show()
             if until(self.status):
                 return
             if "completionTime" in self.status:
                 ended = f"{self.status['phase']}: {self.status.get('reason')}: {self.status.get('message')}"
-                raise TimeoutError(f"the job ended before {what} came: {ended}")
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{what} did not come within {seconds:.0f} s; the job: {self._shown}")
+                raise Disappointed(f"the job ended before {what} came: {ended}")
+            if self.status != before:
+                changed = time.monotonic()
+            elif time.monotonic() - changed > STUCK_SECONDS:
+                raise Disappointed(
+                    f"waiting for {what}, nothing changed for {STUCK_SECONDS:.0f} s; the job: {self._row()}"
+                )
             time.sleep(POLL_SECONDS)
 
     def note(self, words: str) -> None:
