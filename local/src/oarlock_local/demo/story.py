@@ -77,7 +77,7 @@ def _train_and_break(cluster: Cluster, root: Path) -> JobView:
         view.note(f"rank 3 in pod {VICTIM} was killed (SIGKILL)")
         view.follow(lambda status: status.get("attempt") == 2, "the second attempt")
         view.note(f"decided: {view.status['message'][:150]}")
-        view.follow(lambda status: "resumedFromStep" in view.attempt(2), "training again")
+        view.follow(lambda status: "resumedFromStep" in status["attempts"][-1], "training again")
         again = view.attempt(2)
         view.note(f"training again from step {again['resumedFromStep']}, {again.get('lostSteps', 0)} steps to redo")
         view.follow(lambda status: "completionTime" in status, "the end")
