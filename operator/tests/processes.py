@@ -14,9 +14,12 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster
 
 Found = TypeVar("Found")
 ROOT = Path(__file__).parents[2]
@@ -78,6 +81,14 @@ class Api:
     def merge(self, path: str, body: Any) -> Any:
         """A merge patch."""
         return self.call("PATCH", path, body, kind="application/merge-patch+json")
+
+
+def api_with_crd(control_plane: Cluster) -> Api:
+    """The API once it serves TrainingJobs. Not `kubectl wait`: it fails on a CRD that has no conditions yet."""
+    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/trainingjobs.yaml"))
+    api = Api(control_plane.kubeconfig)
+    wait_for("the new API", lambda: api.find("/apis/oarlock.dev/v1alpha1/trainingjobs"))
+    return api
 
 
 @contextmanager

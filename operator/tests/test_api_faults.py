@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
-from processes import ROOT, Api, wait_for
+from processes import Api, api_with_crd
 
 from oarlock_operator.cluster import ApiError, Cluster, Conflict, load_configuration
 from oarlock_operator.observation import Defaults
@@ -99,7 +99,7 @@ class Gang:
     faulty: FaultyCluster
     name: str = field(default_factory=lambda: f"job-{uuid.uuid4().hex[:8]}")
 
-    async def create(self) -> None:
+    async def create(self, **more: Any) -> None:
         training = {
             "model": {"family": "Flux1", "path": "/output/models/tiny"},
             "steps": 100,
@@ -110,6 +110,7 @@ class Gang:
             "gpusPerNode": 2,
             "output": {"persistentVolumeClaim": {"claimName": "out"}},
             "training": training,
+            **more,
         }
         body = {
             "apiVersion": "oarlock.dev/v1alpha1",
@@ -119,9 +120,8 @@ class Gang:
         }
         await self.real.create(JOBS, body)
 
-    async def settle(self) -> None:
-        """Passes until one writes nothing; one that failed is repeated, as the queue does."""
-        reconciler = Reconciler(
+    def __post_init__(self) -> None:
+        self.reconciler = Reconciler(
             cluster=self.faulty,
             sightings=Sightings(),
             progress=ProgressReader(self.faulty, Route.PROXY),
@@ -130,10 +130,13 @@ class Gang:
             instance="test",
             clock=lambda: datetime.now(UTC),
         )
+
+    async def settle(self) -> None:
+        """Passes until one writes nothing; one that failed is repeated, as the queue does."""
         for _ in range(60):
             before = self.faulty.writes
             try:
-                await reconciler.reconcile(("default", self.name), waited=0.0)
+                await self.reconciler.reconcile(("default", self.name), waited=0.0)
             except ApiError:
                 continue
             if self.faulty.writes == before:
@@ -190,11 +193,7 @@ class Gang:
 
 @pytest.fixture(scope="module")
 def api(control_plane: LocalCluster) -> Api:
-    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/trainingjobs.yaml"))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
-    api = Api(control_plane.kubeconfig)
-    wait_for("the new API", lambda: api.find(JOBS))
-    return api
+    return api_with_crd(control_plane)
 
 
 @pytest.fixture
@@ -250,3 +249,13 @@ async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_e
         return random.Random(f"{kind}/{number}").random() < 0.4  # noqa: S311 - a draw that repeats
 
     assert await differing({0: lives_through(real, kind, unlucky)}) == {}
+
+
+async def test_a_pod_that_the_api_server_calls_invalid_ends_the_job_with_its_words(real: Cluster) -> None:
+    gang = Gang(real, FaultyCluster(real, "409", lambda _: False))
+    await gang.create(pod={"volumes": [{"name": "tmp", "emptyDir": {}}]})
+    await gang.settle()
+    status = await gang.status()
+    assert (status["phase"], status["reason"]) == ("Failed", "InvalidManifest")
+    assert 'Duplicate value: "tmp"' in status["message"]
+    assert await gang.pods() == {}

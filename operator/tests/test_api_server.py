@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from processes import ROOT, Api, operator, wait_for
+from processes import Api, api_with_crd, operator, wait_for
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
@@ -26,11 +26,7 @@ SETTINGS = ("--lease-seconds", "3", "--progress-seconds", "1")
 
 @pytest.fixture(scope="module")
 def api(control_plane: Cluster) -> Api:
-    control_plane.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/trainingjobs.yaml"))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
-    api = Api(control_plane.kubeconfig)
-    wait_for("the new API", lambda: api.find(JOBS))
-    return api
+    return api_with_crd(control_plane)
 
 
 @pytest.fixture

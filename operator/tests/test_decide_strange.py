@@ -152,3 +152,16 @@ def test_nonsense_in_a_pod_s_status_never_breaks_a_pass(nonsense: dict[str, obje
     progress = world.job.status.progress
     assert progress is not None
     assert progress.eta_seconds is None or 0 <= progress.eta_seconds <= 10 * 365 * 86400
+
+
+def test_a_job_whose_pods_the_api_server_calls_invalid_fails_with_its_words_and_leaves_none_behind() -> None:
+    world = World()
+    world.running()
+    world.refusal = 'Pod "flux-1-0" is invalid: spec.volumes[5].name: Duplicate value: "tmp"'
+    world.settle()
+    world.kubelets()
+    world.settle()
+    status = world.job.status
+    assert (status.phase, status.reason) == ("Failed", "InvalidManifest")
+    assert "Duplicate value" in (status.message or "")
+    assert not [pod for pod in world.pods.values() if not pod.stopped]

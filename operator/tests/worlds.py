@@ -71,6 +71,7 @@ class World:
     service: ServiceSeen | None = None
     configs: set[int] = field(default_factory=set)
     progress: PodStatus | None = None
+    refusal: str = ""
     writes: int = 0
     kill_at: int | None = None
     log: list[str] = field(default_factory=list)
@@ -85,6 +86,7 @@ class World:
             pods=tuple(self.pods.values()),
             service=self.service,
             progress=self.progress,
+            refusal=self.refusal,
         )
 
     def one_pass(self) -> Plan:

@@ -102,6 +102,8 @@ class Observation:
     service: ServiceSeen | None = None
     progress: PodStatus | None = None
     waited: float = 0.0
+    refusal: str = ""
+    """What the API server called invalid in the objects that this job asks for: trying again would not help."""
 
     @property
     def spec(self) -> TrainingJobSpec:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
 
 from oarlock_api.status import Phase, TrainingJobStatus
 from oarlock_operator import metrics
-from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.cluster import ApiError, Cluster, Json
 from oarlock_operator.decide import decide
 from oarlock_operator.events import post_events
 from oarlock_operator.execute import execute
@@ -30,6 +30,9 @@ log = structlog.get_logger(__name__)
 Key = tuple[str, str]
 """Namespace and name of a TrainingJob."""
 
+INVALID = 422
+"""The API server's answer to an object that can never be, whatever else there is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciler:
@@ -42,6 +45,8 @@ class Reconciler:
     parallel: int
     instance: str
     clock: Callable[[], datetime]
+    refusals: dict[str, str] = field(default_factory=dict)
+    """By the job's uid, for its next pass; an operator that starts anew is refused anew."""
 
     async def reconcile(self, key: Key, *, waited: float) -> float | None:
         """One pass over one job. Returns the seconds until the next look, None for an event or the resync.
@@ -60,7 +65,7 @@ class Reconciler:
         )
         if seen is None:
             return None
-        o, raw = seen
+        o, raw = replace(seen[0], refusal=self.refusals.get(seen[0].job.uid, "")), seen[1]
         with structlog.contextvars.bound_contextvars(
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
@@ -69,9 +74,15 @@ class Reconciler:
                 await self._write_status(raw, plan.status)
                 _count(o.job.status, plan.status)
             await post_events(self.cluster, o.job, plan.events, now=o.now, instance=self.instance)
-            await execute(self.cluster, o.job.namespace, plan.actions, parallel=self.parallel)
+            try:
+                await execute(self.cluster, o.job.namespace, plan.actions, parallel=self.parallel)
+            except ApiError as error:
+                if error.status == INVALID:
+                    self.refusals[o.job.uid] = error.message
+                raise
         if o.job.status.completion_time is not None:
             self.sightings.forget(o.job.uid)
+            self.refusals.pop(o.job.uid, None)
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
         return plan.again_seconds
 

@@ -29,4 +29,6 @@ def accept(o: Observation, draft: Draft) -> bool:
             f"a Service named {o.job.name} is there already and belongs to somebody else: delete it, or give the job "
             "another name.",
         )
+    elif o.refusal:
+        fail(o, draft, "InvalidManifest", f"the API server refuses what the job asks for: {o.refusal[:2000]}")
     return False

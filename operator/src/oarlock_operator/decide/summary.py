@@ -9,7 +9,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import STOPPING
 from oarlock_operator.observation import Observation, Pod
 
-_REFUSALS = {"InvalidSpec", "NotImplemented", "NameTaken"}
+_REFUSALS = {"InvalidSpec", "NotImplemented", "NameTaken", "InvalidManifest"}
 
 
 def summarize(o: Observation, draft: Draft) -> None:
