@@ -25,6 +25,15 @@ _IMPORTED_LATE = (
 )
 """What DeepSpeed and torch import in the middle of initialize() and the first step: every rank would pay for it."""
 
+_IMPORTED_LATE_BY_ENCODERS = (
+    "PIL.ImageChops",
+    "PIL.ImageSequence",
+    "PIL.JpegImagePlugin",
+    "PIL.PngImagePlugin",
+    "oarlock_trainer.preprocess.latents",
+    "oarlock_trainer.preprocess.text",
+)
+
 
 def import_everything(*, encoders: bool | None = None) -> None:
     """Import what a training rank needs. `encoders` None = only where the output has no published table yet."""
@@ -71,6 +80,10 @@ def import_encoders() -> None:
     from oarlock_trainer.models.flux.classes import vae_class  # noqa: PLC0415
 
     vae_class()
+    for name in _IMPORTED_LATE_BY_ENCODERS:
+        importlib.import_module(name)
+    with contextlib.suppress(ImportError, AttributeError):  # a cache of a thousand compiled patterns, filled once
+        importlib.import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("t5")
 
 
 def settle_environment() -> None:
