@@ -1,0 +1,46 @@
+"""Reading a job: a spec that does not fit is told, a status that does not fit stops the pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from worlds import spec
+
+from oarlock_operator.observe import read_job
+
+
+def job(**parts: Any) -> dict[str, Any]:
+    return {"metadata": {"namespace": "default", "name": "flux", "uid": "uid-1"}, "spec": spec().to_manifest(), **parts}
+
+
+def test_a_job_is_read_with_its_spec_and_status() -> None:
+    read = read_job(job(status={"attempt": 3, "phase": "Running", "fieldOfALaterVersion": 1}))
+    assert (read.spec, read.problem, read.status.attempt, read.deleting) == (spec(), "", 3, False)
+
+
+def test_a_job_that_is_being_deleted_says_so() -> None:
+    raw = job()
+    raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert read_job(raw).deleting
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({}, ["spec.output: Field required"]),
+        (None, ["spec.output: Field required"]),
+        ({**spec().to_manifest(), "nodes": 0, "colour": "red"}, ["spec.nodes: ", "spec.colour: "]),
+        ({**spec().to_manifest(), "output": {}}, ["spec.output: ", "set exactly one of"]),
+    ],
+)
+def test_a_spec_that_does_not_fit_is_told_field_by_field_and_never_raised(bad: Any, words: list[str]) -> None:
+    read = read_job(job(spec=bad))
+    assert read.spec is None
+    assert all(word in read.problem for word in words), read.problem
+
+
+def test_a_status_that_does_not_fit_is_raised_because_its_attempt_can_t_be_guessed() -> None:
+    with pytest.raises(ValidationError):
+        read_job(job(status={"attempt": "three"}))
