@@ -189,6 +189,18 @@ def test_of_two_operators_one_works_and_the_other_takes_over(api: Api, control_p
             gang.wait_for_pods("1-0", "1-1")
 
 
+def test_two_jobs_with_one_output_never_run_together(with_operator: Api) -> None:
+    output = {"persistentVolumeClaim": {"claimName": "out"}, "directory": f"shared-{uuid.uuid4().hex[:6]}"}
+    first = Gang(with_operator, output=output)
+    first.wait_for_pods("1-0", "1-1")
+    second = Gang(with_operator, output=output)
+    status = second.wait_for_phase("Failed")
+    assert status["reason"] == "OutputInUse"
+    assert first.name in status["message"]
+    assert not second.pods()
+    assert sorted(first.pods()) == ["1-0", "1-1"]
+
+
 def test_a_job_of_the_same_name_made_anew_is_another_job(with_operator: Api) -> None:
     gang = Gang(with_operator)
     gang.wait_for_pods("1-0", "1-1")
@@ -196,7 +208,6 @@ def test_a_job_of_the_same_name_made_anew_is_another_job(with_operator: Api) -> 
     api = gang.api
     raw = api.call("GET", f"{JOBS}/{gang.name}")
     api.call("DELETE", f"{JOBS}/{gang.name}")
-    wait_for("the job to go", lambda: api.find(f"{JOBS}/{gang.name}") is None)
     fresh = {key: raw[key] for key in ("apiVersion", "kind", "spec")} | {"metadata": {"name": gang.name}}
     api.call("POST", JOBS, fresh)
     wait_for(

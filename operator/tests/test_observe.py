@@ -203,11 +203,12 @@ def job(**parts: Any) -> Json:
 
 
 class Listing(MemoryApi):
-    """With the one list that a pass makes."""
+    """With lists by one label."""
 
-    async def list(self, path: str, *, labelSelector: str) -> list[Json]:  # noqa: N803 - the API's own spelling
-        assert labelSelector == "oarlock.dev/job-uid=uid-1"
-        return [body for name, body in self.objects.items() if name.startswith(path + "/")]
+    async def list(self, path: str, *, labelSelector: str = "") -> list[Json]:  # noqa: N803 - the API's own spelling
+        found = [body for name, body in self.objects.items() if name.startswith(path + "/")]
+        label, _, value = labelSelector.partition("=")
+        return [body for body in found if not label or body["metadata"].get("labels", {}).get(label) == value]
 
 
 class Silent:
@@ -269,13 +270,14 @@ async def test_what_the_watch_saw_of_a_pod_that_is_gone_is_added_and_a_living_po
 @pytest.mark.parametrize(
     ("owners", "selector", "seen"),
     [
-        ([{"uid": "uid-1"}], {"oarlock.dev/attempt": "2"}, (True, 2)),
-        ([{"uid": "another"}], {"app": "web"}, (False, 0)),
-        (None, None, (False, 0)),
+        ([{"uid": "uid-1"}], {"oarlock.dev/attempt": "2"}, (True, 2, False)),
+        ([{"uid": "another"}], {"app": "web"}, (False, 0, False)),
+        ([{"uid": "gone", "kind": "TrainingJob", "name": "flux"}], None, (False, 0, True)),
+        (None, None, (False, 0, False)),
     ],
 )
 async def test_a_service_of_the_job_s_name_is_told_with_its_owner_and_attempt(
-    owners: object, selector: object, seen: tuple[bool, int]
+    owners: object, selector: object, seen: tuple[bool, int, bool]
 ) -> None:
     api = cluster_with()
     api.objects["/api/v1/namespaces/default/services/flux"] = {
@@ -285,4 +287,4 @@ async def test_a_service_of_the_job_s_name_is_told_with_its_owner_and_attempt(
     o = await look(api)
     assert o is not None
     assert o.service is not None
-    assert (o.service.ours, o.service.attempt) == seen
+    assert (o.service.ours, o.service.attempt, o.service.leaving) == seen

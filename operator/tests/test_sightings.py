@@ -10,7 +10,12 @@ from oarlock_operator.sightings import Sightings
 def raw(uid: str, job: str = "job-1", **state: Any) -> dict[str, Any]:
     statuses = [{"name": "trainer", "state": state}] if state else []
     return {
-        "metadata": {"name": f"pod-{uid}", "uid": uid, "labels": {"oarlock.dev/job-uid": job}},
+        "metadata": {
+            "name": f"pod-{uid}",
+            "namespace": "default",
+            "uid": uid,
+            "labels": {"oarlock.dev/job": f"name-of-{job}", "oarlock.dev/job-uid": job},
+        },
         "status": {"containerStatuses": statuses},
     }
 
@@ -47,7 +52,7 @@ def test_a_job_sees_only_its_own_pods_and_forgets_only_those() -> None:
     sightings.note(raw("a"), deleted=True)
     sightings.note(raw("b", job="job-2"), deleted=True)
     sightings.note({"metadata": {"name": "x", "uid": "x"}}, deleted=True)
-    sightings.forget("job-1")
+    sightings.forget("default", "name-of-job-1")
     assert sightings.departed("job-1", alive=set()) == []
     assert [pod["metadata"]["uid"] for pod in sightings.departed("job-2", alive=set())] == ["b"]
 

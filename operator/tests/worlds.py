@@ -72,6 +72,8 @@ class World:
     configs: set[int] = field(default_factory=set)
     progress: PodStatus | None = None
     refusal: str = ""
+    rival: str = ""
+    lingering: tuple[str, ...] = ()
     writes: int = 0
     kill_at: int | None = None
     log: list[str] = field(default_factory=list)
@@ -87,6 +89,8 @@ class World:
             service=self.service,
             progress=self.progress,
             refusal=self.refusal,
+            rival=self.rival,
+            lingering=self.lingering,
         )
 
     def one_pass(self) -> Plan:

@@ -78,6 +78,7 @@ JOB = JobFile(
     storage_check=False,
     preflight_timeout_seconds=120,
     status_port=19400,
+    previous_owner_is_gone=True,
 )
 OWNER = Owner(job_uid=JOB_UID, attempt=3)
 

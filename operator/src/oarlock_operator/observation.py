@@ -76,11 +76,15 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSeen:
-    """A Service of the job's name. `attempt` is what its selector names, 0 for none."""
+    """A Service of the job's name. `attempt` is what its selector names, 0 for none.
+
+    `leaving`: it belongs to a deleted job of the same name, and the garbage collector will take it.
+    """
 
     uid: str
     ours: bool
     attempt: int
+    leaving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,10 @@ class Observation:
     defaults: Defaults
     pods: tuple[Pod, ...] = ()
     service: ServiceSeen | None = None
+    rival: str = ""
+    """An unfinished job with the same output; looked for only while pods are to be created."""
+    lingering: tuple[str, ...] = ()
+    """Pods of jobs that are gone, which may still write into the output."""
     progress: PodStatus | None = None
     waited: float = 0.0
     refusal: str = ""

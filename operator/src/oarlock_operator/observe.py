@@ -11,13 +11,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from oarlock_api.contract.names import API_VERSION, PLURAL, Label, service_name
+from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
 from oarlock_api.contract.wire import text
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.cluster import Cluster, Json, NotFound
 from oarlock_operator.faults.report import trusted_report
 from oarlock_operator.manifests.pod import CONTAINER
+from oarlock_operator.neighbours import Neighbours, neighbours
 from oarlock_operator.observation import Defaults, Ending, Job, Observation, Pod, ServiceSeen
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
@@ -61,15 +62,26 @@ async def observe(
         read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if _owned(pod, job.uid)
     )
     everything = (*seen.values(), *departed)
+    around = await neighbours(cluster, job) if _creates(job) else Neighbours()
     return Observation(
         now=now,
         job=job,
         defaults=defaults,
         pods=everything,
         service=await _service(cluster, job),
+        rival=around.rival,
+        lingering=around.lingering,
         progress=await progress.read(job, everything),
         waited=waited,
     ), raw
+
+
+def _creates(job: Job) -> bool:
+    """Whether the current attempt's pods are still to be made."""
+    status = job.status
+    if job.deleting or status.completion_time is not None:
+        return False
+    return not any(a.number == status.attempt and a.created_time is not None for a in status.attempts)
 
 
 def read_job(raw: Json) -> Job:
@@ -169,7 +181,14 @@ async def _service(cluster: Cluster, job: Job) -> ServiceSeen | None:
         uid=metadata["uid"],
         ours=_owned(raw, job.uid),
         attempt=_whole((raw["spec"].get("selector") or {}).get(Label.ATTEMPT)),
+        leaving="deletionTimestamp" in metadata or _of_a_namesake(raw, job),
     )
+
+
+def _of_a_namesake(raw: Json, job: Job) -> bool:
+    """Whether an object belongs to an earlier job of the same name."""
+    owners = raw["metadata"].get("ownerReferences") or []
+    return any((o.get("kind"), o.get("name")) == (KIND, job.name) and o.get("uid") != job.uid for o in owners)
 
 
 def _owned(raw: Json, uid: str) -> bool:

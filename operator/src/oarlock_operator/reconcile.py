@@ -64,6 +64,7 @@ class Reconciler:
             waited=waited,
         )
         if seen is None:
+            self.sightings.forget(*key)
             return None
         o, raw = replace(seen[0], refusal=self.refusals.get(seen[0].job.uid, "")), seen[1]
         with structlog.contextvars.bound_contextvars(
@@ -81,7 +82,7 @@ class Reconciler:
                     self.refusals[o.job.uid] = error.message
                 raise
         if o.job.status.completion_time is not None:
-            self.sightings.forget(o.job.uid)
+            self.sightings.forget(*key)
             self.refusals.pop(o.job.uid, None)
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
         return plan.again_seconds

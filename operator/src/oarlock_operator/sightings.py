@@ -39,10 +39,14 @@ class Sightings:
             if uid not in alive and (pod["metadata"].get("labels") or {}).get(Label.JOB_UID) == job_uid
         ]
 
-    def forget(self, job_uid: str) -> None:
-        """Drop what is known of a job that is gone."""
-        for pod in self.departed(job_uid, alive=set()):
-            del self._pods[pod["metadata"]["uid"]]
+    def forget(self, namespace: str, job: str) -> None:
+        """Drop what is known of a job that is over or gone, by whatever uid."""
+        self._pods = OrderedDict(
+            (uid, pod)
+            for uid, pod in self._pods.items()
+            if (pod["metadata"].get("namespace"), (pod["metadata"].get("labels") or {}).get(Label.JOB))
+            != (namespace, job)
+        )
 
 
 def _ended(pod: dict[str, Any]) -> bool:

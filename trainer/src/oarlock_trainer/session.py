@@ -102,7 +102,8 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     training = job.training
     refuse_unsupported(training)
     ranks = process_group.join(job)
-    fence = Fence(job.output, Owner(job.file.job_uid, job.file.attempt))
+    owner = Owner(job.file.job_uid, job.file.attempt)
+    fence = Fence(job.output, owner, previous_owner_is_gone=job.file.previous_owner_is_gone)
     resumed = take_over(job, ranks, fence)
     if resumed:
         check_fits(resumed, job)
@@ -125,8 +126,8 @@ def assemble(claim: Claim) -> Session:
     order = make_order(buckets, seed=training.seed, effective=batch.effective, origin=origin)
     first = claim.resumed.step if claim.resumed else 0
     total = training.steps or order.steps_in(training.epochs or 1)
-    prefetch = Prefetcher(Loader(claim.prepared, buckets, order, training, job.place), first, total)
     engine = _engine(job, ranks, claim.resumed)
+    prefetch = Prefetcher(Loader(claim.prepared, buckets, order, training, job.place), first, total)
     return Session(
         job=job,
         ranks=ranks,

@@ -54,6 +54,13 @@ def test_another_job_takes_over_only_what_is_finished(tmp_path: Path) -> None:
         take(fence(tmp_path, "three", 1))
 
 
+def test_an_unfinished_job_that_is_known_to_be_gone_is_succeeded_and_fenced(tmp_path: Path) -> None:
+    gone = take(fence(tmp_path, "one", 3))
+    take(Fence(tmp_path, Owner("two", 1), previous_owner_is_gone=True)).check()
+    with pytest.raises(FencedError, match="taken over"):
+        gone.check()
+
+
 def test_a_finished_job_that_was_restarted_by_its_successor_protects_the_successor(tmp_path: Path) -> None:
     take(fence(tmp_path, "one", 1)).finish(5)
     take(fence(tmp_path, "two", 1))

@@ -23,7 +23,8 @@ class JobFile:
     """One attempt's facts.
 
     `output_directory` is absolute in the pod, `min_free_bytes` None where the trainer's own estimate decides,
-    `training` is spec.training as the API wrote it (camelCase, defaults filled in).
+    `training` is spec.training as the API wrote it (camelCase, defaults filled in). `previous_owner_is_gone`: whoever
+    made the pods has seen that no other job uses the output, so a fence of another job's UID is a left-over.
     """
 
     job: str
@@ -38,6 +39,7 @@ class JobFile:
     storage_check: bool = True
     preflight_timeout_seconds: int = 300
     status_port: int = 9400
+    previous_owner_is_gone: bool = False
 
     def to_json(self) -> str:
         """Deterministic, so that the same attempt always has the same ConfigMap."""

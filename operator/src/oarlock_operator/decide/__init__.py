@@ -7,6 +7,7 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   finish     a job that is to end stops its pods, then says so; one whose ranks all ended with 0 has succeeded
   recover    a fault in the current attempt: the next attempt's number and reason are written down
   drain      pods of other attempts stop before anything new starts
+  claim      the output and the names are this job's alone, or it waits, or it ends
   create     the pods of the current attempt are made, the Service points at them
   follow     how far the start and the training are
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from oarlock_api.spec import OPERATOR
-from oarlock_operator.decide import accept, create, drain, finish, follow, recover, summary
+from oarlock_operator.decide import accept, claim, create, drain, finish, follow, recover, summary
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation
 from oarlock_operator.plan import Plan
@@ -29,6 +30,7 @@ POLICIES: tuple[Policy, ...] = (
     finish.succeed,
     recover.recover,
     drain.drain,
+    claim.claim,
     create.create,
     follow.follow,
 )

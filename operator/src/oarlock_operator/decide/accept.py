@@ -21,7 +21,7 @@ def accept(o: Observation, draft: Draft) -> bool:
             "NotImplemented",
             f"not built yet in this release: {', '.join(fields)}. Remove what is named to run the job without it.",
         )
-    elif o.service is not None and not o.service.ours:
+    elif o.service is not None and not o.service.ours and not o.service.leaving:
         fail(
             o,
             draft,

@@ -16,7 +16,7 @@ def volumes(job_name: str, spec: TrainingJobSpec, attempt: int) -> list[dict[str
     """Volumes of the pod, the job's own last."""
     shared_memory = {"medium": "Memory", "sizeLimit": spec.pod.shared_memory}
     return [
-        {"name": OUTPUT, **_output_source(spec.output)},
+        {"name": OUTPUT, **output_source(spec.output)},
         {"name": CONFIG, "configMap": {"name": config_map_name(job_name, attempt)}},
         {"name": RUN, "emptyDir": {}},
         {"name": SHARED_MEMORY, "emptyDir": shared_memory},
@@ -37,7 +37,8 @@ def mounts(spec: TrainingJobSpec) -> list[dict[str, Any]]:
     ]
 
 
-def _output_source(output: Output) -> dict[str, Any]:
+def output_source(output: Output) -> dict[str, Any]:
+    """The storage behind the output, as a volume's source."""
     if output.nfs:
         return {"nfs": {"server": output.nfs.server, "path": output.nfs.path}}
     if output.persistent_volume_claim:

@@ -36,8 +36,12 @@ class Previous:
 class Fence:
     """This attempt's hold on an output directory."""
 
-    def __init__(self, output: Path, owner: Owner) -> None:
-        """Holds nothing until `check_free` and `take`."""
+    def __init__(self, output: Path, owner: Owner, *, previous_owner_is_gone: bool = False) -> None:
+        """Holds nothing until `check_free` and `take`.
+
+        `previous_owner_is_gone`: another job that stands there is known to be over, finished or not.
+        """
+        self._previous_owner_is_gone = previous_owner_is_gone
         self._output = output
         self._path = output / OWNER
         self.owner = owner
@@ -63,7 +67,7 @@ class Fence:
                     f"attempt {owner.attempt} owns the output {self._output}, this is attempt {self.owner.attempt}"
                 )
             return
-        if self._finished_uid() != owner.job_uid:
+        if not self._previous_owner_is_gone and self._finished_uid() != owner.job_uid:
             raise FencedError(
                 f"the output {self._output} belongs to another job (UID {owner.job_uid}, attempt {owner.attempt}) that "
                 f"has not finished: give this job another output.directory, or, if that job is gone for good, remove "

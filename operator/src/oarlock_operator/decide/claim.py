@@ -1,0 +1,38 @@
+"""Claim: before the first pod of an attempt is made, the output and the names are this job's alone.
+
+A job that was deleted and made anew under the same name is the common case: its predecessor's Service and pods are on
+their way out, and are waited for. The pods are then told that the output's previous owner is gone.
+"""
+
+from __future__ import annotations
+
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.finish import fail, stop
+from oarlock_operator.observation import Observation
+
+LOOK_AGAIN_SECONDS = 0.5
+
+
+def claim(o: Observation, draft: Draft) -> bool:
+    """End a job whose output is another's; True while a predecessor is still on its way out."""
+    if draft.attempt(draft.status.attempt).created_time is not None:
+        return False
+    if o.rival:
+        where = o.spec.output.directory or o.job.name
+        fail(
+            o,
+            draft,
+            "OutputInUse",
+            f"the job {o.rival} writes to the same directory {where} of the same storage and has not finished: give this "
+            "job another output.directory, or delete the other one.",
+        )
+        return stop(o, draft)
+    leaving = [f"pod {name}" for name in o.lingering]
+    if o.service is not None and o.service.leaving:
+        leaving.append(f"Service {o.job.name}")
+    if leaving:
+        words = f"waiting for what a deleted job leaves behind: {', '.join(leaving)[:1000]}"
+        draft.set(reason="WaitingForPredecessor", message=words)
+        draft.again(LOOK_AGAIN_SECONDS)
+        return True
+    return False

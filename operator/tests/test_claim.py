@@ -1,0 +1,122 @@
+"""Before a pod is made, its job's output and names are that job's alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from worlds import World, job, spec
+
+from oarlock_operator.manifests.pod import pod as pod_manifest
+from oarlock_operator.neighbours import Neighbours, neighbours
+from oarlock_operator.observation import Job, ServiceSeen
+
+Json = dict[str, Any]
+
+
+class Listing:
+    """A cluster that only lists."""
+
+    def __init__(self, jobs: list[Json], pods: list[Json]) -> None:
+        self._found = {"trainingjobs": jobs, "pods": pods}
+
+    async def list(self, path: str, **_query: str) -> list[Json]:
+        return self._found[path.rpartition("/")[2]]
+
+
+def written(of: Job, *, made: str = "2026-01-01T00:00:00Z", **status: Any) -> Json:
+    assert of.spec is not None
+    return {
+        "metadata": {"name": of.name, "uid": of.uid, "creationTimestamp": made},
+        "spec": of.spec.to_manifest(),
+        "status": status,
+    }
+
+
+def running_pod(of: Job, phase: str = "Running") -> Json:
+    assert of.spec is not None
+    return {**pod_manifest(of, of.spec, attempt=1, rank=0, image="i"), "status": {"phase": phase}}
+
+
+MINE = job()
+OTHER = job(name="other", uid="uid-2", spec=spec(output={**MINE.spec.output.to_manifest(), "directory": "flux"}))
+ELSEWHERE = job(name="other", uid="uid-2")
+
+
+async def look(jobs: list[Json], pods: list[Json]) -> Neighbours:
+    return await neighbours(Listing(jobs, pods), MINE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("other", "rival"),
+    [
+        (written(OTHER, made="2025-12-31T00:00:00Z"), "other"),
+        (written(OTHER, made="2026-01-02T00:00:00Z"), ""),
+        (written(OTHER, made="2026-01-02T00:00:00Z", startTime="2026-01-02T00:00:01Z"), "other"),
+        (written(OTHER, made="2025-12-31T00:00:00Z", completionTime="2026-01-01T00:00:00Z"), ""),
+        (written(ELSEWHERE, made="2025-12-31T00:00:00Z"), ""),
+    ],
+    ids=["made first", "made later", "started first", "finished", "another directory"],
+)
+async def test_of_two_jobs_with_one_output_one_has_it(other: Json, rival: str) -> None:
+    assert (await look([written(MINE), other], [])).rival == rival
+
+
+async def test_a_job_that_has_started_keeps_its_output_against_an_older_one_that_has_not() -> None:
+    mine = written(MINE, startTime="2026-01-01T00:00:01Z")
+    assert (await look([mine, written(OTHER, made="2025-12-31T00:00:00Z")], [])).rival == ""
+
+
+@pytest.mark.parametrize(
+    ("pod", "lingers"),
+    [
+        (running_pod(OTHER), True),
+        (running_pod(OTHER, "Failed"), False),
+        (running_pod(ELSEWHERE), False),
+        (running_pod(MINE), False),
+        (running_pod(job(uid="uid-0"), "Failed"), True),
+    ],
+    ids=["same output", "same output, ended", "another output", "our own", "our name, of an earlier job"],
+)
+async def test_pods_that_may_still_write_or_hold_our_names_linger(pod: Json, lingers: bool) -> None:  # noqa: FBT001
+    assert bool((await look([written(MINE)], [pod])).lingering) == lingers
+
+
+def test_nothing_is_made_while_a_predecessors_pods_run_and_the_reason_is_told() -> None:
+    world = World(lingering=("flux-1-0",))
+    world.settle()
+    assert not world.pods
+    assert world.job.status.reason == "WaitingForPredecessor"
+    assert "flux-1-0" in (world.job.status.message or "")
+    world.lingering = ()
+    world.settle()
+    assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
+    assert world.job.status.reason == "Starting"
+
+
+def test_the_service_of_a_deleted_job_of_the_same_name_is_waited_for_and_is_no_name_taken() -> None:
+    world = World(service=ServiceSeen("old", ours=False, attempt=1, leaving=True))
+    world.settle()
+    assert world.job.status.completion_time is None
+    assert not world.pods
+    world.service = None
+    world.settle()
+    assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
+
+
+def test_a_job_whose_output_is_anothers_ends_and_names_the_other() -> None:
+    world = World(rival="other")
+    world.settle()
+    status = world.job.status
+    assert (status.phase, status.reason) == ("Failed", "OutputInUse")
+    assert "other" in (status.message or "")
+    assert not world.pods
+
+
+def test_a_job_that_runs_is_not_disturbed_by_a_later_look_at_its_neighbours() -> None:
+    world = World()
+    world.running()
+    world.rival = "other"
+    world.settle()
+    assert world.job.status.phase == "Running"
+    assert world.job.status.attempt == 1
