@@ -43,6 +43,7 @@ def import_everything(*, encoders: bool | None = None) -> None:
     try:
         _import(encoders=encoders)
     finally:
+        gc.freeze()  # they are never garbage: else the first collection after the fork would touch and copy all of them
         gc.enable()
 
 
