@@ -38,6 +38,8 @@ def run(job: Path, program: str) -> int:
         sys.stderr.write(f"{job}: nodes is {assignment.job.nodes}, but here is one machine: set it to 1\n")
         return ExitCode.CONFIGURATION
     os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
+    if program == rank_host.PROGRAM:
+        rank_host.load(rank_host.WARM)()  # as in a pod: imported once, for all ranks
     ranks = rank_host.Ranks(rank_host.load(program))
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
     failed = 0

@@ -1,8 +1,8 @@
 """Everything heavy, imported once per node: the agent's spawner calls this and then forks the ranks.
 
 After it the process has one thread, no CUDA context and no process group, so that a fork is safe. What makes imports
-slow is known and measured (`python -X importtime`): torch, its compiler front end (imported by torch.optim on the first
-step anyway), DeepSpeed, and diffusers' one class.
+slow is known and measured (`python -X importtime`): torch, its compiler front end (left out where nothing is compiled),
+DeepSpeed, and diffusers' one class.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import os
 from pathlib import Path
 
 from oarlock_api.contract.environment import SIMULATE_GPUS, Variable
+from oarlock_trainer.uncompiled import bring_back, import_torch
 
 _IMPORTED_LATE = (
     "deepspeed.comm.mori",
     "deepspeed.module_inject.auto_ep_layer",
     "deepspeed.runtime.zero.muon.original_muon",
     "deepspeed.runtime.zero.muon.muon_optimizer",
-    "torch._inductor.compiler_bisector",
+    "numpy.random",
+    "torch.profiler._cupti_monitor",
     "torch.utils.serialization.config",
 )
 """What DeepSpeed and torch import in the middle of initialize() and the first step: every rank would pay for it."""
@@ -49,9 +51,9 @@ def import_everything(*, encoders: bool | None = None) -> None:
 
 def _import(*, encoders: bool | None) -> None:
     import numpy as np  # noqa: F401, PLC0415
-    import torch  # noqa: PLC0415
-    import torch._dynamo  # noqa: PLC0415
-    import torch.distributed  # noqa: PLC0415
+
+    torch = import_torch()
+    importlib.import_module("torch.distributed")
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     import deepspeed  # noqa: F401, PLC0415
@@ -75,6 +77,7 @@ def _import(*, encoders: bool | None) -> None:
 
 def import_encoders() -> None:
     """Import what only encoding needs."""
+    bring_back()  # transformers builds on torch's compiler
     from transformers import CLIPTextModel, CLIPTokenizer, T5EncoderModel, T5TokenizerFast  # noqa: F401, PLC0415
 
     from oarlock_trainer.models.flux import encode  # noqa: F401, PLC0415

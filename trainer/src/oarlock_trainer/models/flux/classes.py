@@ -8,6 +8,7 @@ import diffusers' pipelines; whoever needs both imports the pipeline first.
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,10 @@ def vae_class() -> Any:
 
 @contextmanager
 def _lean() -> Iterator[None]:
+    # Some modules ask no switch, but try the import and cope with its failure.
+    hide = "transformers" not in sys.modules
+    if hide:
+        sys.modules["transformers"] = None  # type: ignore[assignment]
     import diffusers.utils.import_utils as switches  # noqa: PLC0415 - half a second, for those who call
 
     names = [f"_{package}_available" for package in _UNUSED]
@@ -42,5 +47,7 @@ def _lean() -> Iterator[None]:
     try:
         yield
     finally:
+        if hide:
+            del sys.modules["transformers"]
         for name, value in kept.items():
             setattr(switches, name, value)
