@@ -82,6 +82,38 @@ def test_all_ranks_at_zero_is_success_with_the_models_path() -> None:
     assert condition(world, "Finished") == ("True", "AllRanksSucceeded")
 
 
+def test_the_last_step_and_checkpoint_are_those_that_rank_0_ended_with() -> None:
+    world = World()
+    world.running(step=80, saved=75)
+    world.end(1, 0)
+    world.end(0, 0)
+    ending = world.pods["flux-1-0"].ending
+    assert ending is not None
+    assert ending.report is not None
+    last = replace(ending.report, step=100, checkpoint_step=100)
+    world.pods["flux-1-0"] = replace(world.pods["flux-1-0"], ending=replace(ending, report=last))
+    world.settle()
+    status = world.job.status
+    assert status.summary.step == "100/100"
+    assert status.latest_checkpoint is not None
+    assert status.latest_checkpoint.path == "/output/flux/checkpoints/step-100-a1"
+    assert status.latest_checkpoint.relative_path == "flux/checkpoints/step-100-a1"
+
+
+def test_preprocessing_succeeds_without_a_model() -> None:
+    training = spec().to_manifest()["training"]
+    del training["steps"]
+    world = World(job=job(spec=spec(training={**training, "task": "Preprocess"})))
+    world.settle()
+    world.start_all()
+    for rank in (0, 1):
+        world.end(rank, 0)
+    world.settle()
+    assert world.job.status.phase == "Succeeded"
+    assert world.job.status.output is not None
+    assert world.job.status.output.model is None
+
+
 def test_a_crashed_rank_restarts_the_gang_under_a_new_attempt() -> None:
     world = World()
     world.running(step=20, saved=10)

@@ -189,7 +189,7 @@ class World:
         """The container of a rank ends."""
         name = pod_name("flux", attempt or self.job.status.attempt, rank)
         pod = self.pods[name]
-        said = report(pod, code=code, at=self.now) if with_report and code else None
+        said = report(pod, code=code, at=self.now) if with_report else None
         self.pods[name] = replace(pod, started=True, ready=False, ending=Ending(code, report=said))
 
     def step(self, step: int, *, resumed: int = 0, saved: int | None = None) -> None:

@@ -78,7 +78,7 @@ def _import(*, encoders: bool | None) -> None:
 def import_encoders() -> None:
     """Import what only encoding needs."""
     bring_back()  # transformers builds on torch's compiler
-    from transformers import CLIPTextModel, CLIPTokenizer, T5EncoderModel, T5TokenizerFast  # noqa: F401, PLC0415
+    _import_text_encoders()
 
     from oarlock_trainer.models.flux import encode  # noqa: F401, PLC0415
     from oarlock_trainer.models.flux.classes import vae_class  # noqa: PLC0415
@@ -88,6 +88,20 @@ def import_encoders() -> None:
         importlib.import_module(name)
     with contextlib.suppress(ImportError, AttributeError):  # a cache of a thousand compiled patterns, filled once
         importlib.import_module("transformers.conversion_mapping").get_checkpoint_conversion_mapping("t5")
+
+
+def _import_text_encoders() -> None:
+    """Import them without scipy and accelerate, which transformers takes along for losses that nobody computes here."""
+    import transformers.utils as switches  # noqa: PLC0415
+
+    kept = {name: getattr(switches, name) for name in ("is_scipy_available", "is_accelerate_available")}
+    for name in kept:
+        setattr(switches, name, lambda *_: False)
+    try:
+        from transformers import CLIPTextModel, CLIPTokenizer, T5EncoderModel, T5TokenizerFast  # noqa: F401, PLC0415
+    finally:
+        for name, switch in kept.items():
+            setattr(switches, name, switch)
 
 
 def settle_environment() -> None:

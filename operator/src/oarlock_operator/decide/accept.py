@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from oarlock_api.unbuilt import unbuilt_fields
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import STOPPING, fail
-from oarlock_operator.decide.unbuilt import unbuilt_fields
 from oarlock_operator.observation import Observation
 
 

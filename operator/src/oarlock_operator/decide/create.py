@@ -27,6 +27,9 @@ def create(o: Observation, draft: Draft) -> bool:
     if not_before is not None and o.now < not_before:
         draft.again((not_before - o.now).total_seconds())
         return True
+    if not_before is not None and (draft.status.recovery.stage_start_time or o.now) < not_before:
+        # Waiting on purpose is no time of the scheduler's.
+        draft.stage(draft.status.recovery.stage, not_before)
     record = draft.attempt(number)
     if record.created_time is not None:
         return False

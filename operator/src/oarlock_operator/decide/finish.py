@@ -6,9 +6,10 @@ operator that starts in between ends the job the same way.
 
 from __future__ import annotations
 
-from oarlock_api.contract.layout import MODEL
-from oarlock_api.progress import OutputStatus
+from oarlock_api.contract.layout import CHECKPOINTS, MODEL, checkpoint_name
+from oarlock_api.progress import LatestCheckpoint, OutputStatus
 from oarlock_api.status import Phase
+from oarlock_api.training import Task
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import output_directory
 from oarlock_operator.observation import Observation, Pod
@@ -52,7 +53,11 @@ def succeed(o: Observation, draft: Draft) -> bool:
         return True
     path = output_directory(o.job, o.spec)
     directory = path.removeprefix(o.spec.output.mount_path.rstrip("/") + "/")
-    message = f"all {o.spec.nodes} ranks ended well; the model is in {path}/{MODEL}"
+    preprocessed = o.spec.training is not None and o.spec.training.task == Task.PREPROCESS
+    model = None if preprocessed else f"{path}/{MODEL}"
+    made = f"the model is in {model}" if model else f"the embeddings are published below {path}"
+    message = f"all {o.spec.nodes} pods ended well; {made}"
+    _note_last_words(o, draft, path)
     _end_attempt(o, draft)
     draft.stage(None, None)
     draft.set(
@@ -61,10 +66,32 @@ def succeed(o: Observation, draft: Draft) -> bool:
         reason="AllRanksSucceeded",
         message=message,
         completion_time=o.now,
-        output=OutputStatus(path=path, relative_path=directory, model=f"{path}/{MODEL}"),
+        output=OutputStatus(path=path, relative_path=directory, model=model),
     )
     draft.tell("Succeeded", message)
     return True
+
+
+def _note_last_words(o: Observation, draft: Draft, path: str) -> None:
+    """What rank 0 said when it ended: the last look at its /status may be seconds older."""
+    first = o.of_attempt(draft.status.attempt)[0]
+    report = first.ending.report if first.ending else None
+    if report is None:
+        return
+    known, saved = draft.status.progress, draft.status.latest_checkpoint
+    if known is not None and report.step is not None:
+        draft.set(progress=known.model_copy(update={"step": report.step, "eta_seconds": 0, "update_time": o.now}))
+    if report.checkpoint_step is not None and (saved is None or saved.step < report.checkpoint_step):
+        # Newer than all that was seen, so this attempt saved it.
+        name = f"{CHECKPOINTS}/{checkpoint_name(report.checkpoint_step, draft.status.attempt)}"
+        root = o.spec.output.mount_path.rstrip("/") + "/"
+        draft.set(
+            latest_checkpoint=LatestCheckpoint(
+                step=report.checkpoint_step,
+                path=f"{path}/{name}",
+                relative_path=f"{path.removeprefix(root)}/{name}",
+            )
+        )
 
 
 def delete(draft: Draft, pods: list[Pod], *, grace_seconds: int | None) -> None:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Outcome:
-    """The endings of this node's ranks and what follows from them. `verdict` and `report` are None while unknown."""
+    """The endings of this node's ranks and what follows from them. `verdict` is None while unknown, `report` while good."""
 
     def __init__(self, assignment: Assignment, board: StatusBoard, termination_log: Path) -> None:
         self._assignment = assignment
@@ -71,9 +71,9 @@ class Outcome:
             self._board.note(verdict.summary)
         else:
             self._board.enter(PodPhase.FAILED if failed else PodPhase.DONE, verdict.summary)
-        if verdict.code != ExitCode.DONE:
-            self.report = termination.report_of(verdict, self._assignment.pod, self._board.status)
-            termination.write(self.report, self._termination_log)
+        report = termination.report_of(verdict, self._assignment.pod, self._board.status)
+        termination.write(report, self._termination_log)
+        self.report = report if verdict.code != ExitCode.DONE else None
         log.log(logging.ERROR if failed else logging.INFO, "%s", verdict.summary, extra={"code": verdict.code})
 
     def _take(self, ending: Ending) -> None:

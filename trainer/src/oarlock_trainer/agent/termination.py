@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 
 def report_of(verdict: Verdict, pod: Pod, status: PodStatus | None) -> Report:
-    """Contract's report of a verdict other than 0."""
+    """Contract's report of a verdict; a good ending has no class, and tells the last step and checkpoint."""
     return Report(
         attempt=pod.attempt,
         rank=pod.rank,
         pod_uid=pod.pod_uid,
-        failure_class=failure_class(verdict.code),
+        failure_class=failure_class(verdict.code) if verdict.code else "",
         code=verdict.code,
         detected_at=timestamp(),
         summary=verdict.summary,

@@ -1,6 +1,7 @@
 """Fields that the API has and this release does not act on yet: a job that uses one is told so, never ignored.
 
-A field counts as used where its value differs from its default. The list shrinks to nothing as the parts are built.
+A field counts as used where its value differs from its default. The operator asks before it makes a pod, and the trainer
+once more, because an image may be older than the operator. The list shrinks to nothing as the parts are built.
 """
 
 from __future__ import annotations
@@ -8,24 +9,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from oarlock_api.group import Group
 from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.training import Training
 
 UNBUILT: dict[str, tuple[object, ...]] = {
     "custom": (),
-    "training.task": (),
+    "training.task": ("Preprocess",),
     "training.model.s3": (),
     "training.model.hub": (),
-    "training.initFrom": (),
+    "training.initFrom.s3": (),
     "training.method": (),
     "training.lora": (),
     "training.precision": (),
+    "training.attention": ("SDPA",),
+    "training.optimizer.name": (),
+    "training.gradientClipping.method": ("None",),
+    "training.engine.strategy": ("DeepSpeed",),
+    "training.engine.zeroStage": (1, 2),
+    "training.engine.offloadOptimizer": (),
     "training.compile": (),
-    "training.activationCheckpointing": (),
+    "training.activationCheckpointing.mode": ("None", "Full"),
     "training.ema": (),
+    "training.checkpoint.upload": (),
     "training.validation": (),
     "training.tracking": (),
     "training.publish": (),
     "training.s3Connections": (),
+    "training.data.textEmbeds.s3": (),
+    "training.data.imageEmbeds.s3": (),
+    "training.data.compression": (),
+    "training.data.tuning.workers": (),
+    "training.data.tuning.s3MaxConnections": (),
+    "training.data.datasets.role": (),
+    "training.data.datasets.source.s3": (),
+    "training.data.datasets.metadata.parquet": (),
+    "training.data.datasets.captions.strategy": ("Filename", "Fixed"),
+    "training.data.datasets.imageEmbeds.mode": (),
+    "training.data.datasets.imageEmbeds.location.s3": (),
+    "training.data.datasets.size.maximum": (),
+    "training.data.datasets.size.downsampleTo": (),
+    "training.data.datasets.probability": (),
+    "training.data.datasets.startStep": (),
+    "training.data.datasets.endStep": (),
     "pod.hostNetwork": (),
     "pod.ports.link": (),
     "pod.patch": (),
@@ -51,9 +77,21 @@ UNBUILT: dict[str, tuple[object, ...]] = {
 
 def unbuilt_fields(spec: TrainingJobSpec) -> list[str]:
     """Paths of the fields that the job uses and this release does not know how to honour, in the spec's order."""
-    used = spec.model_dump(by_alias=True, mode="json", exclude_defaults=True, exclude_none=True)
+    return _unbuilt(_used(spec), ())
+
+
+def unbuilt_training_fields(training: Training) -> list[str]:
+    """The same for spec.training alone, which is all that a trainer sees."""
+    return _unbuilt(_used(training), ("training",))
+
+
+def _used(group: Group) -> dict[str, Any]:
+    return group.model_dump(by_alias=True, mode="json", exclude_defaults=True, exclude_none=True)
+
+
+def _unbuilt(used: dict[str, Any], above: tuple[str, ...]) -> list[str]:
     found: dict[str, None] = {}
-    for path, value in _walk(used, ()):
+    for path, value in _walk(used, above):
         for depth in range(1, len(path) + 1):
             known = ".".join(path[:depth])
             if known in UNBUILT and value not in UNBUILT[known]:
