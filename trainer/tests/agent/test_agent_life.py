@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def test_when_all_ranks_are_done_the_agent_ends_with_0_and_its_last_words_blame_nobody(agent: Agent) -> None:
     agent.start("leaves_its_environment")
     assert agent.wait() == 0
-    report = agent.report
+    report = agent.report()
     assert (report["code"], report["class"], report["firstErrorRank"]) == (0, "", None)
 
 
