@@ -121,7 +121,8 @@ def test_ctrl_c_during_up_leaves_nothing(milestone: str, tmp_path: Path) -> None
         slot = json.loads((tmp_path / "half/cluster.json").read_text())["slot"] if "/" in milestone else None
         up.send_signal(signal.SIGINT)
         _, said = up.communicate(timeout=60)
-    assert up.returncode == 130, said
+    # A shell shows 130 for both: an interpreter that was interrupted in the middle of an exec() ends itself by the signal.
+    assert up.returncode in (130, -signal.SIGINT), said
     assert "interrupted" in said
     assert _processes(tmp_path) == []
     assert not (tmp_path / "half").exists()

@@ -279,12 +279,59 @@ def test_a_pod_that_disappears_restarts_the_gang() -> None:
     assert status.attempts[1].reason == "PodDisappeared"
 
 
-def test_a_pod_that_somebody_else_deletes_restarts_the_gang_before_it_is_gone() -> None:
+def test_a_pod_that_somebody_else_deletes_has_its_grace_to_save_and_teardown_seconds_more() -> None:
     world = World()
     world.running()
-    world.pods["flux-1-1"] = replace(world.pods["flux-1-1"], deleting=True)
+    gone_by = world.now + timedelta(seconds=300)
+    world.pods["flux-1-1"] = replace(world.pods["flux-1-1"], deleting=True, delete_by=gone_by)
+    world.one_pass()
+    assert world.job.status.attempt == 1
+    world.now = gone_by + timedelta(seconds=31)
     world.one_pass()
     assert world.job.status.attempt == 2
+
+
+def test_peers_of_a_pod_that_left_on_request_get_their_own_grace_to_save() -> None:
+    world = World()
+    world.running()
+    world.end(0, 86)
+    plan = decide(world.observe())
+    assert plan.actions == (DeletePods((("flux-1-1", world.pods["flux-1-1"].uid),), None),)
+    world.one_pass()
+    world.now += timedelta(seconds=200)
+    assert not any(isinstance(action, CreatePods) for action in decide(world.observe()).actions)
+
+
+def test_a_running_job_that_is_edited_goes_on_and_says_what_is_ignored() -> None:
+    world = World()
+    world.running()
+    world.job = replace(world.job, spec=spec(suspend=True))
+    world.settle()
+    assert world.job.status.phase == "Running"
+    degraded = next(c for c in world.job.status.conditions if c.type == "Degraded")
+    assert (degraded.status, degraded.reason) == ("True", "NotImplemented")
+    assert "spec.suspend" in degraded.message
+    world.job = replace(world.job, spec=None, problem="spec.nodes: odd")
+    world.settle()
+    assert world.job.status.phase == "Running"
+    assert not any(pod.deleting for pod in world.pods.values())
+
+
+def test_a_checkpoint_that_only_the_last_report_tells_of_is_progress_too() -> None:
+    world = World(job=job(spec=spec(recovery={"maxApplicationRestarts": 1})))
+    for attempt in range(1, 4):
+        world.running(step=1, resumed=attempt * 10)
+        world.end(0, 1)
+        name = f"flux-{attempt}-0"
+        ending = world.pods[name].ending
+        assert ending is not None
+        assert ending.report is not None
+        said = replace(ending.report, checkpoint_step=attempt * 10 + 5)
+        world.pods[name] = replace(world.pods[name], ending=replace(ending, report=said))
+        world.settle()
+        world.kubelets()
+        world.settle()
+    assert world.job.status.attempt == 4
 
 
 def test_a_pod_that_is_not_there_yet_is_created_and_is_no_fault() -> None:

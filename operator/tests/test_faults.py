@@ -67,7 +67,6 @@ def test_a_pod_that_works_or_ended_well_is_no_fault(pod: Pod) -> None:
     ("pod", "reason", "words"),
     [
         (replace(POD, gone=True), "PodDisappeared", "is gone"),
-        (replace(POD, deleting=True), "PodDisappeared", "is being deleted"),
         (missing("flux-1-1", 1, 1).pod, "PodDisappeared", "is gone"),
         (
             ended(None, reason="UnexpectedAdmissionError", message="no GPU left"),
@@ -86,6 +85,19 @@ def test_a_fault_says_in_words_what_happened(pod: Pod, reason: str, words: str) 
     assert words in fault.message
 
 
+@pytest.mark.parametrize(
+    ("disrupted", "reason"),
+    [("", "PodDisappeared"), ("PreemptionByScheduler", "Evicted")],
+    ids=["deleted", "preempted"],
+)
+def test_a_pod_that_is_being_deleted_saves_and_is_a_fault_only_when_it_is_overdue(disrupted: str, reason: str) -> None:
+    pod = replace(POD, deleting=True, disrupted=disrupted)
+    assert classify(pod) is None
+    fault = classify(pod, overdue=True)
+    assert fault is not None
+    assert fault.reason == reason
+
+
 def test_a_report_speaks_for_its_pod() -> None:
     said = report(POD, code=80, at=START, summary="XID 79 on GPU 5")
     fault = classify(replace(POD, ending=Ending(80, report=said)))
@@ -99,10 +111,9 @@ def test_a_report_speaks_for_its_pod() -> None:
         replace(ended(137), disrupted="EvictionByEvictionAPI"),
         replace(ended(None, reason="Evicted"), disrupted="Evicted"),
         replace(ended(80), disrupted="TerminationByKubelet"),
-        replace(POD, deleting=True, disrupted="PreemptionByScheduler"),
         replace(POD, gone=True, disrupted="PreemptionByScheduler"),
     ],
-    ids=["killed", "without container", "any code", "being deleted", "gone"],
+    ids=["killed", "without container", "any code", "gone"],
 )
 def test_an_eviction_or_preemption_outranks_any_exit_code_and_costs_nothing(pod: Pod) -> None:
     fault = classify(pod)

@@ -37,7 +37,19 @@ def test_the_last_words_replace_the_earlier_ones() -> None:
     sightings.note(raw("a", **ENDED), deleted=False)
     last = raw("a", terminated={"exitCode": 80})
     sightings.note(last, deleted=True)
-    assert sightings.departed("job-1", alive=set()) == [last]
+    kept = sightings.departed("job-1", alive=set())
+    assert [pod["status"] for pod in kept] == [last["status"]]
+
+
+def test_only_what_is_read_of_a_pod_is_kept() -> None:
+    sightings = Sightings()
+    whole = raw("a", **ENDED)
+    whole["metadata"]["managedFields"] = [{"manager": "x"}]
+    whole["spec"] = {"nodeName": "node-1", "containers": [{}]}
+    sightings.note(whole, deleted=True)
+    (kept,) = sightings.departed("job-1", alive=set())
+    assert kept["spec"] == {"nodeName": "node-1"}
+    assert "managedFields" not in kept["metadata"]
 
 
 def test_a_pod_that_is_still_there_has_not_departed() -> None:

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,13 @@ from kubernetes.aio.config import ConfigException
 from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
-from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import logs, metrics, watch
 from oarlock_operator.cluster import ApiError, Cluster, NotFound, load_configuration
 from oarlock_operator.leader import Leader, LeadershipLost
 from oarlock_operator.observation import Defaults
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.reconcile import Key, Reconciler
-from oarlock_operator.resync import Resync
+from oarlock_operator.resync import Resync, collections
 from oarlock_operator.server import serving
 from oarlock_operator.settings import Settings
 from oarlock_operator.sightings import Sightings
@@ -71,7 +70,7 @@ async def run(settings: Settings) -> None:
     try:
         async with serving(host=settings.host, port=settings.port, health=resync.health) as port:
             log.info("serving", port=port)
-            await _check_crd(cluster)
+            await _check_crd(cluster, settings.namespaces)
             if settings.leader_election and not await _unless(stop, leader.acquire()):
                 return
             await _lead(settings, stop, leader=leader, queue=queue, reconciler=reconciler, resync=resync)
@@ -148,11 +147,11 @@ async def _unless(stop: asyncio.Event, wish: Coroutine[Any, Any, None]) -> bool:
     return False
 
 
-async def _check_crd(cluster: Cluster) -> None:
+async def _check_crd(cluster: Cluster, namespaces: Sequence[str]) -> None:
     """The CRD must be there: without it, watches would idle for ever and look healthy. A new one may take a moment."""
     for patience in range(30, -1, -1):
         try:
-            await cluster.get(f"/apis/{API_VERSION}/{PLURAL}", limit="1")
+            await cluster.get(collections(namespaces)[0], limit="1")
         except (NotFound, ApiError) as error:
             if patience == 0 or (isinstance(error, ApiError) and error.status in (401, 403)):
                 raise

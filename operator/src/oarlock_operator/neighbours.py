@@ -40,6 +40,7 @@ async def neighbours(cluster: Cluster, job: Job) -> Neighbours:
         for raw in jobs
         if raw["metadata"]["uid"] != job.uid
         and "completionTime" not in (raw.get("status") or {})
+        and "deletionTimestamp" not in raw["metadata"]
         and (mine is None or _turn(raw) < mine)
         and _writes_to(raw, storage, job.spec.output.directory or job.name)
     ]

@@ -41,6 +41,8 @@ class Pod:
     started: bool = False
     ready: bool = False
     deleting: bool = False
+    delete_by: datetime | None = None
+    """When the grace of a pod that is being deleted is over."""
     gone: bool = False
     ending: Ending | None = None
     obstacle: str = ""

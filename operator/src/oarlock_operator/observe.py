@@ -131,6 +131,7 @@ def read_pod(raw: Json, *, gone: bool = False) -> Pod:
         started="running" in state or "terminated" in state,
         ready=conditions.get("Ready", {}).get("status") == "True",
         deleting="deletionTimestamp" in metadata,
+        delete_by=_time(metadata.get("deletionTimestamp")),
         gone=gone,
         disrupted=_disruption(status, conditions),
         ending=_ending(status, state, attempt=attempt, rank=rank, uid=metadata["uid"]),
@@ -194,6 +195,13 @@ def _of_a_namesake(raw: Json, job: Job) -> bool:
 def _owned(raw: Json, uid: str) -> bool:
     """Whether the job owns the object: labels can be copied by anybody."""
     return any(owner.get("uid") == uid for owner in raw["metadata"].get("ownerReferences") or [])
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
 
 
 def _whole(value: object, default: int = 0) -> int:

@@ -45,8 +45,8 @@ class Reconciler:
     parallel: int
     instance: str
     clock: Callable[[], datetime]
-    refusals: dict[str, str] = field(default_factory=dict)
-    """By the job's uid, for its next pass; an operator that starts anew is refused anew."""
+    refusals: dict[Key, tuple[str, str]] = field(default_factory=dict)
+    """The job's uid and the server's words, for its next pass; an operator that starts anew is refused anew."""
 
     async def reconcile(self, key: Key, *, waited: float) -> float | None:
         """One pass over one job. Returns the seconds until the next look, None for an event or the resync.
@@ -65,8 +65,9 @@ class Reconciler:
         )
         if seen is None:
             self.sightings.forget(*key)
+            self.refusals.pop(key, None)
             return None
-        o, raw = replace(seen[0], refusal=self.refusals.get(seen[0].job.uid, "")), seen[1]
+        o, raw = replace(seen[0], refusal=self._refusal(key, seen[0].job.uid)), seen[1]
         with structlog.contextvars.bound_contextvars(
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
@@ -79,13 +80,17 @@ class Reconciler:
                 await execute(self.cluster, o.job.namespace, plan.actions, parallel=self.parallel)
             except ApiError as error:
                 if error.status == INVALID:
-                    self.refusals[o.job.uid] = error.message
+                    self.refusals[key] = (o.job.uid, error.message)
                 raise
         if o.job.status.completion_time is not None:
             self.sightings.forget(*key)
-            self.refusals.pop(o.job.uid, None)
+            self.refusals.pop(key, None)
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
         return plan.again_seconds
+
+    def _refusal(self, key: Key, uid: str) -> str:
+        refused, message = self.refusals.get(key, ("", ""))
+        return message if refused == uid else ""
 
     async def _write_status(self, raw: Json, status: TrainingJobStatus) -> None:
         """Replace the status of the very version that was observed."""

@@ -18,6 +18,12 @@ log = structlog.get_logger(__name__)
 Key = tuple[str, str]
 
 
+def collections(namespaces: Sequence[str]) -> list[str]:
+    """API paths of the TrainingJobs that the operator works on: in the namespaces named, else everywhere."""
+    named = [f"/apis/{API_VERSION}/namespaces/{name}/{PLURAL}" for name in namespaces]
+    return named or [f"/apis/{API_VERSION}/{PLURAL}"]
+
+
 class Resync:
     """Lists all jobs every `interval` seconds (with jitter) and enqueues them."""
 
@@ -58,9 +64,8 @@ class Resync:
         return f"no resync finished for {self._clock() - self._last:.0f} s"
 
     async def _keys(self) -> list[Key]:
-        paths = [f"/apis/{API_VERSION}/namespaces/{name}/{PLURAL}" for name in self._namespaces]
         found = []
-        for path in paths or [f"/apis/{API_VERSION}/{PLURAL}"]:
+        for path in collections(self._namespaces):
             items = await self._cluster.list(path)
             found += [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items]
         return found

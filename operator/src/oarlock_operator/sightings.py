@@ -26,7 +26,7 @@ class Sightings:
         uid = pod["metadata"]["uid"]
         if not deleted and not _ended(pod):
             return
-        self._pods[uid] = pod
+        self._pods[uid] = _essence(pod)
         self._pods.move_to_end(uid)
         while len(self._pods) > self._limit:
             self._pods.popitem(last=False)
@@ -41,12 +41,24 @@ class Sightings:
 
     def forget(self, namespace: str, job: str) -> None:
         """Drop what is known of a job that is over or gone, by whatever uid."""
-        self._pods = OrderedDict(
-            (uid, pod)
+        known = {
+            uid
             for uid, pod in self._pods.items()
             if (pod["metadata"].get("namespace"), (pod["metadata"].get("labels") or {}).get(Label.JOB))
-            != (namespace, job)
-        )
+            == (namespace, job)
+        }
+        for uid in known:
+            del self._pods[uid]
+
+
+def _essence(pod: dict[str, Any]) -> dict[str, Any]:
+    """What an observation reads of a pod: a tenth of it."""
+    metadata = {key: value for key, value in pod["metadata"].items() if key != "managedFields"}
+    return {
+        "metadata": metadata,
+        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
+        "status": pod.get("status") or {},
+    }
 
 
 def _ended(pod: dict[str, Any]) -> bool:

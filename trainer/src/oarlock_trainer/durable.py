@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def sync_tree(path: Path) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Create or replace a file in one piece. Two writers of one file never mix: each has its own temporary name."""
-    temporary = path.parent / f"{TEMPORARY}{path.name}-{os.uname().nodename}-{os.getpid()}"
+    temporary = path.parent / f"{TEMPORARY}{path.name}-{secrets.token_hex(8)}"
     with temporary.open("wb") as file:
         file.write(content)
         file.flush()

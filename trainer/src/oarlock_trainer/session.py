@@ -103,7 +103,8 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     refuse_unsupported(training)
     ranks = process_group.join(job)
     owner = Owner(job.file.job_uid, job.file.attempt)
-    fence = Fence(job.output, owner, previous_owner_is_gone=job.file.previous_owner_is_gone)
+    name = f"{job.file.namespace}/{job.file.job}"
+    fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
     resumed = take_over(job, ranks, fence)
     if resumed:
         check_fits(resumed, job)

@@ -54,11 +54,17 @@ def test_another_job_takes_over_only_what_is_finished(tmp_path: Path) -> None:
         take(fence(tmp_path, "three", 1))
 
 
-def test_an_unfinished_job_that_is_known_to_be_gone_is_succeeded_and_fenced(tmp_path: Path) -> None:
-    gone = take(fence(tmp_path, "one", 3))
-    take(Fence(tmp_path, Owner("two", 1), previous_owner_is_gone=True)).check()
+def test_an_unfinished_job_of_the_same_name_that_is_known_to_be_gone_is_succeeded_and_fenced(tmp_path: Path) -> None:
+    gone = take(Fence(tmp_path, Owner("one", 3), job="lab/flux"))
+    take(Fence(tmp_path, Owner("two", 1), job="lab/flux", gone="lab/flux")).check()
     with pytest.raises(FencedError, match="taken over"):
         gone.check()
+
+
+def test_nobody_is_known_to_be_gone_but_the_job_of_that_name_and_namespace(tmp_path: Path) -> None:
+    take(Fence(tmp_path, Owner("one", 3), job="other/flux")).check()
+    with pytest.raises(FencedError, match="another job"):
+        take(Fence(tmp_path, Owner("two", 1), job="lab/flux", gone="lab/flux"))
 
 
 def test_a_finished_job_that_was_restarted_by_its_successor_protects_the_successor(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,6 +54,21 @@ def test_a_scan_finds_sizes_and_captions_and_names_what_is_bad(tmp_path: Path) -
     found, bad = discovery.scan(dataset(tmp_path), LocalSource(tmp_path), LocalSource(tmp_path).pictures())
     assert [(one.name, one.size, one.caption) for one in found] == [("good.png", Size(30, 20), "a cat")]
     assert {(one.name, one.kind) for one in bad} == {("broken.png", "unreadable"), ("mute.png", "without caption")}
+
+
+def test_a_caption_that_is_no_text_and_a_header_that_claims_too_much_are_named_and_not_fatal(tmp_path: Path) -> None:
+    save(tmp_path / "good.png", (8, 8))
+    save(tmp_path / "latin.png", (8, 8))
+    (tmp_path / "latin.txt").write_bytes("caf\u00e9".encode("latin-1"))
+    save(tmp_path / "bomb.png", (8, 8))
+    body = bytearray((tmp_path / "bomb.png").read_bytes())
+    body[16:24] = (60000).to_bytes(4, "big") * 2
+    body[29:33] = zlib.crc32(body[12:29]).to_bytes(4, "big")
+    (tmp_path / "bomb.png").write_bytes(body)
+    source = LocalSource(tmp_path)
+    found, bad = discovery.scan(dataset(tmp_path), source, ["good.png", "latin.png", "bomb.png"])
+    assert [one.name for one in found] == ["good.png"]
+    assert {(one.name, one.kind) for one in bad} == {("latin.png", "unreadable"), ("bomb.png", "unreadable")}
 
 
 def test_a_turned_photograph_counts_as_it_is_seen(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class JobFile:
 
     `output_directory` is absolute in the pod, `min_free_bytes` None where the trainer's own estimate decides,
     `training` is spec.training as the API wrote it (camelCase, defaults filled in). `previous_owner_is_gone`: whoever
-    made the pods has seen that no other job uses the output, so a fence of another job's UID is a left-over.
+    made the pods has seen that nothing is left of an earlier job of this namespace and name, so its fence is a left-over.
     """
 
     job: str

@@ -9,9 +9,15 @@ from oarlock_operator.observation import Observation
 
 
 def accept(o: Observation, draft: Draft) -> bool:
-    """Fail a job that cannot work; others pass."""
+    """Fail a job that cannot work; others pass. True where a running job cannot be read: then nothing is touched."""
     if draft.status.recovery.stage == STOPPING:
         return False
+    if o.refusal:
+        fail(o, draft, "InvalidManifest", f"the API server refuses what the job asks for: {o.refusal[:2000]}")
+        return False
+    if draft.status.attempt:
+        # It was accepted once: an edit, or an operator of another release, must not end what trains.
+        return o.job.spec is None
     if o.job.spec is None:
         fail(o, draft, "InvalidSpec", f"the job does not fit this operator's API: {o.job.problem}")
     elif fields := unbuilt_fields(o.job.spec):
@@ -29,6 +35,4 @@ def accept(o: Observation, draft: Draft) -> bool:
             f"a Service named {o.job.name} is there already and belongs to somebody else: delete it, or give the job "
             "another name.",
         )
-    elif o.refusal:
-        fail(o, draft, "InvalidManifest", f"the API server refuses what the job asks for: {o.refusal[:2000]}")
     return False

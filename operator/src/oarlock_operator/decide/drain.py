@@ -13,7 +13,7 @@ from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import delete
 from oarlock_operator.decide.recover import last_fault
 from oarlock_operator.faults.attribution import attribute
-from oarlock_operator.faults.classify import classify
+from oarlock_operator.faults.classify import VOLUNTARY_REASONS, classify
 from oarlock_operator.observation import Observation
 
 LOOK_AGAIN_SECONDS = 1.0
@@ -28,9 +28,13 @@ def drain(o: Observation, draft: Draft) -> bool:
     # Counted from the intent: a pod that was given up once does not hold the new gang's later stages either.
     since = draft.attempt(number).start_time or o.now
     recovery = o.spec.recovery
-    bound = timedelta(seconds=recovery.fault_grace_period_seconds + recovery.teardown_seconds)
+    # Who leaves because somebody asked saves first, and takes the time that the job gives for it.
+    asked = draft.attempt(number).reason in VOLUNTARY_REASONS
+    grace = None if asked else recovery.fault_grace_period_seconds
+    seconds = o.spec.pod.termination_grace_period_seconds if grace is None else grace
+    bound = timedelta(seconds=seconds + recovery.teardown_seconds)
     if running:
-        delete(draft, running, grace_seconds=recovery.fault_grace_period_seconds)
+        delete(draft, running, grace_seconds=grace)
         if o.now - since < bound:
             draft.again(LOOK_AGAIN_SECONDS)
             return True

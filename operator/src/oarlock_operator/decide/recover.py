@@ -6,7 +6,7 @@ Intent first: this policy only writes the next attempt's number, its reason and 
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
@@ -16,7 +16,7 @@ from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Budget, Fault, classify, missing
-from oarlock_operator.observation import Observation
+from oarlock_operator.observation import Observation, Pod
 
 SETTLE_SECONDS = 1.0
 """How long a victim's word alone waits for the cause to speak up."""
@@ -37,7 +37,7 @@ def recover(o: Observation, draft: Draft) -> bool:
         fail(o, draft, cause.reason, cause.message)
         return stop(o, draft)
     known = draft.status
-    progressed = _progressed(draft)
+    progressed = _progressed(o, draft)
     counts = renewed(known.restarts, o.spec.recovery, now=o.now, progressed=progressed)
     if why := exhausted(counts, cause.budget, o.spec.recovery):
         fail(o, draft, f"{cause.budget.value.capitalize()}RestartsExhausted", f"{why}. The last fault: {cause.message}")
@@ -50,7 +50,8 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
     """Faults of the current attempt's pods; a pod that was there once and is nowhere now is one."""
     attempt = draft.status.attempt
     pods = o.of_attempt(attempt)
-    faults = [fault for pod in pods if (fault := classify(pod)) is not None]
+    slack = timedelta(seconds=o.spec.recovery.teardown_seconds)
+    faults = [fault for pod in pods if (fault := classify(pod, overdue=_overdue(pod, o.now - slack))) is not None]
     if draft.attempt(attempt).created_time is not None:
         here = {pod.rank for pod in pods}
         faults += [
@@ -59,6 +60,11 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
             if rank not in here
         ]
     return faults
+
+
+def _overdue(pod: Pod, deadline: datetime) -> bool:
+    """Whether a pod that is being deleted should have been gone before `deadline`."""
+    return pod.deleting and (pod.delete_by is None or pod.delete_by < deadline)
 
 
 def last_fault(o: Observation, found: Attribution) -> LastFault:
@@ -87,11 +93,15 @@ def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
     return others_run and since is not None and timedelta(0) <= o.now - since < timedelta(seconds=SETTLE_SECONDS)
 
 
-def _progressed(draft: Draft) -> bool:
+def _progressed(o: Observation, draft: Draft) -> bool:
     """Whether this attempt made a valid checkpoint newer than the one that it began with."""
-    saved = draft.status.latest_checkpoint
+    pods = o.of_attempt(draft.status.attempt)
+    reports = [pod.ending.report for pod in pods if pod.ending and pod.ending.report]
+    saved = [report.checkpoint_step for report in reports if report.checkpoint_step is not None]
+    if draft.status.latest_checkpoint is not None:
+        saved.append(draft.status.latest_checkpoint.step)
     start = draft.attempt(draft.status.attempt).resumed_from_step
-    return saved is not None and start is not None and saved.step > start
+    return start is not None and max(saved, default=-1) > start
 
 
 def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: RestartCounts) -> None:
@@ -101,7 +111,7 @@ def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: Restar
     draft.record(status.attempt, node_names=tuple(pod.node for pod in pods if pod.node)[:32])
     draft.set(attempt=number, restart_count=status.restart_count + 1, restarts=counts)
     delay = 0.0
-    if cause.budget is Budget.APPLICATION or cause.failure_class == FailureClass.STORAGE:
+    if cause.budget in (Budget.APPLICATION, Budget.VOLUNTARY) or cause.failure_class == FailureClass.STORAGE:
         restarts = getattr(counts, cause.budget.value)
         delay = backoff_seconds(restarts, o.spec.recovery, uid=o.job.uid, attempt=number)
     draft.record(number, start_time=o.now, reason=cause.reason, node_count=o.spec.nodes)

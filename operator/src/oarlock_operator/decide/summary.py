@@ -5,6 +5,7 @@ from __future__ import annotations
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
+from oarlock_api.unbuilt import unbuilt_fields
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import STOPPING
 from oarlock_operator.observation import Observation, Pod
@@ -94,7 +95,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
         ConditionType.RECOVERING: _is(
             phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase.value, message
         ),
-        ConditionType.DEGRADED: _is(False, "AsExpected"),  # noqa: FBT003
+        ConditionType.DEGRADED: _degraded(o, draft),
         ConditionType.SUCCEEDED: _is(phase == Phase.SUCCEEDED, reason if ended else phase.value),
         ConditionType.FAILED: _is(
             phase == Phase.FAILED,
@@ -103,6 +104,16 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
         ),
         ConditionType.FINISHED: _is(ended, reason if ended else phase.value),
     }
+
+
+def _degraded(o: Observation, draft: Draft) -> _Wanted:
+    """A running job goes on as it was accepted, whatever it was edited to since; that is told here."""
+    if draft.status.attempt and draft.status.completion_time is None:
+        if o.job.spec is None:
+            return _is(True, "InvalidSpec", o.job.problem[:2048])  # noqa: FBT003
+        if fields := unbuilt_fields(o.job.spec):
+            return _is(True, "NotImplemented", f"not built yet in this release, and ignored: {', '.join(fields)}")  # noqa: FBT003
+    return _is(False, "AsExpected")  # noqa: FBT003
 
 
 def _storage(o: Observation, draft: Draft) -> _Wanted:

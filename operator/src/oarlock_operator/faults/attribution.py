@@ -1,7 +1,7 @@
 """Who broke the gang: the earliest ending that is a cause of its own.
 
 Peers that lost a peer are victims and never blamed. Among causes the earliest wins, by the reports' own times where there
-are any (clocks of one gang agree to well under a second, checked by the preflight), else by rank.
+are any (as far as the clocks of one gang agree), else by rank.
 """
 
 from __future__ import annotations

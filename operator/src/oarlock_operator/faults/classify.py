@@ -45,6 +45,8 @@ _REASONS = {
     FailureClass.FENCED: "OutputInUse",
     FailureClass.REQUESTED: "LeftOnRequest",
 }
+VOLUNTARY_REASONS = frozenset({"Evicted", _REASONS[FailureClass.REQUESTED]})
+"""Reasons of faults that nobody is to blame for: the pods saved, or were given the time to."""
 _APPLICATION = {FailureClass.APPLICATION, FailureClass.HANG}
 _HOPELESS = {FailureClass.CONFIGURATION, FailureClass.FENCED}
 _BUDGETS = {
@@ -55,21 +57,22 @@ _BUDGETS = {
 }
 
 
-def classify(pod: Pod) -> Fault | None:
+def classify(pod: Pod, *, overdue: bool = False) -> Fault | None:
     """The fault of a pod of the current attempt, None for one that works or ended well.
 
-    A pod that is gone or is being deleted, though nobody here asked for it, is a fault too: its rank is missing.
+    A pod that is gone, though nobody here asked for it, is a fault too: its rank is missing. One that is being deleted is
+    saving and will say how it ends, until it is `overdue`.
     """
     if pod.succeeded:
         return None
-    if pod.disrupted and (pod.stopped or pod.deleting):
+    if pod.disrupted and (pod.stopped or (pod.deleting and overdue)):
         # Outranks any exit code: whoever needed the node took it, and neither the program nor the node is at fault.
         what = f"pod {pod.name} had to leave {pod.node or 'its node'} ({pod.disrupted})"
         return Fault(pod, FailureClass.REQUESTED, "Evicted", what, Budget.VOLUNTARY)
     if pod.ending is not None:
         return _ended(pod, pod.ending)
-    if pod.gone or pod.deleting:
-        what = "is gone" if pod.gone else "is being deleted"
+    if pod.gone or (pod.deleting and overdue):
+        what = "is gone" if pod.gone else "was to be gone by now"
         return Fault(
             pod,
             FailureClass.PEER_LOST,

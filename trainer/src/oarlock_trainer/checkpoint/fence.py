@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import OWNER, PRIVATE, Owner, parse_owner
-from oarlock_api.contract.wire import WireError
+from oarlock_api.contract.wire import WireError, text
 from oarlock_trainer.durable import write_bytes, write_json
 from oarlock_trainer.errors import FencedError
 
@@ -27,21 +27,23 @@ _LISTED = 64
 
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """What the fence said before: its owner (None on a fresh output), and the checkpoints that were valid then."""
+    """What the fence said before: its owner (None on a fresh output), its namespace/name, the valid checkpoints."""
 
     owner: Owner | None
     trusted: tuple[str, ...]
+    job: str = ""
 
 
 class Fence:
     """This attempt's hold on an output directory."""
 
-    def __init__(self, output: Path, owner: Owner, *, previous_owner_is_gone: bool = False) -> None:
+    def __init__(self, output: Path, owner: Owner, *, job: str = "", gone: str = "") -> None:
         """Holds nothing until `check_free` and `take`.
 
-        `previous_owner_is_gone`: another job that stands there is known to be over, finished or not.
+        `gone`: the job of this namespace/name that was there before, if it is known to be over, finished or not.
         """
-        self._previous_owner_is_gone = previous_owner_is_gone
+        self._job = job
+        self._gone = gone
         self._output = output
         self._path = output / OWNER
         self.owner = owner
@@ -53,8 +55,10 @@ class Fence:
             owner = parse_owner(body)
         except (FileNotFoundError, UnicodeDecodeError, WireError):
             return Previous(None, ())
-        listed = json.loads(body).get("valid", [])
-        return Previous(owner, tuple(name for name in listed if isinstance(name, str)))
+        said = json.loads(body)
+        listed = said.get("valid", [])
+        trusted = tuple(name for name in listed if isinstance(name, str))
+        return Previous(owner, trusted, text(said.get("job"), 512))
 
     def check_free(self, previous: Previous) -> None:
         """Raise FencedError where the output belongs to a newer attempt, or to another job that has not finished."""
@@ -67,7 +71,8 @@ class Fence:
                     f"attempt {owner.attempt} owns the output {self._output}, this is attempt {self.owner.attempt}"
                 )
             return
-        if not self._previous_owner_is_gone and self._finished_uid() != owner.job_uid:
+        known_gone = bool(self._gone) and previous.job == self._gone
+        if not known_gone and self._finished_uid() != owner.job_uid:
             raise FencedError(
                 f"the output {self._output} belongs to another job (UID {owner.job_uid}, attempt {owner.attempt}) that "
                 f"has not finished: give this job another output.directory, or, if that job is gone for good, remove "
@@ -78,6 +83,7 @@ class Fence:
         """Own the output from now on; `valid` are the checkpoints that count so far, newest first."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         content: dict[str, Any] = json.loads(self.owner.to_json())
+        content["job"] = self._job
         content["valid"] = list(valid)[:_LISTED]
         write_bytes(self._path, (json.dumps(content) + "\n").encode())
 

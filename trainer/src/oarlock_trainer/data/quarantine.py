@@ -6,9 +6,13 @@ They stand in `<output>/.oarlock/quarantine.jsonl` for people, as one file per s
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from PIL import Image
 
 from oarlock_trainer.durable import write_bytes
 from oarlock_trainer.errors import ConfigurationError
@@ -17,6 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
+"""What Pillow and a caption's decoding raise for files that are not what they should be.
+
+A header that claims more than Pillow's 179 million pixels is refused with them: no photograph is that large.
+"""
 _ALWAYS_ALLOWED = 5
 _ALLOWED_SHARE = 0.01
 """A few bad files in a hundred thousand are life; one in ten is a wrong path or a broken copy."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from oarlock_trainer.data.quarantine import Rejected
+from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ def encode_pictures(
             for picture, path, cut in members[start : start + batch_size]:
                 try:
                     readable.append((picture, decode(path, cut)))
-                except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
+                except UNREADABLE as error:
                     reason = f"unreadable: {error}"
                     rejected.append(Rejected(picture.dataset, picture.name, "unreadable", reason))
             if not readable:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.metadata.captions import caption
-from oarlock_trainer.data.quarantine import Rejected
+from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,10 +42,10 @@ def scan(dataset: Dataset, source: LocalSource, names: Sequence[str]) -> tuple[l
     for name in names:
         try:
             size, version = _header(source, name), source.version(name)
-        except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
+            text = caption(dataset.captions, source, name)
+        except UNREADABLE as error:
             rejected.append(Rejected(dataset.name, name, "unreadable", f"unreadable: {error}"))
             continue
-        text = caption(dataset.captions, source, name)
         if text is None:
             reason = f"no caption (captions.strategy: {dataset.captions.strategy})"
             rejected.append(Rejected(dataset.name, name, "without caption", reason))
