@@ -8,7 +8,7 @@ from oarlock_api.group import Group
 from oarlock_api.primitives import AbsolutePath, ObjectName, Quantity
 from oarlock_api.rules import Rule, exactly_one
 
-TAKEN_PATHS = ("/", "/dev/shm", "/etc/oarlock", "/run/oarlock")  # noqa: S108 - a mount point, no temporary file
+TAKEN_PATHS = ("/", "/dev/shm", "/etc/oarlock", "/run/oarlock", "/tmp")  # noqa: S108 - a mount point, no temporary file
 """Paths in the pod that the operator mounts something else on."""
 
 

@@ -92,18 +92,23 @@ def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentPar
     )
     parser.add_argument("directory", type=Path, metavar="DIR")
     parser.add_argument("--min-free", type=int, metavar="BYTES", help="room that must be free")
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="without --min-free: room for checkpoints of this model"
+    )
+    parser.add_argument(
+        "--keep", type=int, default=5, metavar="N", help="so many checkpoints of it, and one (default: 5)"
+    )
     parser.set_defaults(run=_check_storage)
 
 
 def _check_storage(options: argparse.Namespace) -> int:
-    from oarlock_trainer.agent.preflight import storage  # noqa: PLC0415
+    from oarlock_trainer.agent.preflight import room, storage  # noqa: PLC0415
 
+    needed = options.min_free
+    if needed is None and options.model is not None:
+        needed = room.estimate(options.model, keep=options.keep)
     try:
-        _say(
-            storage.check(
-                options.directory.absolute(), min_free=options.min_free, node=os.environ.get("OARLOCK_NODE", "")
-            )
-        )
+        _say(storage.check(options.directory.absolute(), min_free=needed, node=os.environ.get("OARLOCK_NODE", "")))
     except storage.StorageError as error:
         _say(str(error))
         return ExitCode.STORAGE

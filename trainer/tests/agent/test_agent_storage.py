@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from oarlock_trainer.agent.preflight import storage
+from oarlock_trainer.agent.preflight import room, storage
 
 NOBODY = 65534
 
@@ -57,6 +58,23 @@ def test_an_output_that_does_not_exist_yet_is_made_and_left_clean(tmp_path: Path
 def test_too_little_room_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with pytest.raises(storage.StorageError, match=r"\d+ bytes \(.*\) free, 1152921504606846976 bytes .* needed"):
         storage.check(tmp_path, min_free=2**60)
+
+
+def test_without_minfree_the_room_is_that_of_the_checkpoints_of_the_model(tmp_path: Path) -> None:
+    (tmp_path / "model/transformer").mkdir(parents=True)
+    (tmp_path / "model/transformer/a.safetensors").write_bytes(b"x" * 1000)
+    assert room.estimate(tmp_path / "model", keep=5) == 6 * 7 * 1000
+    assert room.estimate(tmp_path / "nowhere", keep=5) is None
+
+
+def test_a_restarted_jobs_own_checkpoints_count_as_room(tmp_path: Path) -> None:
+    free = shutil.disk_usage(tmp_path).free
+    (tmp_path / "checkpoints/step-10-a1").mkdir(parents=True)
+    with (tmp_path / "checkpoints/step-10-a1/weights").open("wb") as sparse:
+        sparse.truncate(2**40)
+    storage.check(tmp_path, min_free=free + 2**39)
+    with pytest.raises(storage.StorageError, match="missing"):
+        storage.check(tmp_path, min_free=free + 2**41)
 
 
 def test_leftovers_of_a_crash_never_block_and_are_swept_once_old(tmp_path: Path) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubernetes.utils.quantity import parse_quantity
-
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.names import Label, config_map_name
+from oarlock_api.quantity import whole_bytes
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.observation import Job
@@ -31,7 +30,7 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         gpus_per_node=spec.gpus_per_node,
         output_directory=output_directory(job, spec),
         training=spec.training.to_manifest(),
-        min_free_bytes=int(parse_quantity(spec.output.min_free)) if spec.output.min_free else None,
+        min_free_bytes=whole_bytes(spec.output.min_free) if spec.output.min_free else None,
         storage_check=spec.preflight.storage,
         preflight_timeout_seconds=spec.preflight.timeout_seconds,
         status_port=spec.pod.ports.status,

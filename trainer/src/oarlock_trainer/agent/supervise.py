@@ -37,7 +37,7 @@ from oarlock_trainer.agent import (
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
 from oarlock_trainer.agent.local_ranks import LocalRanks
 from oarlock_trainer.agent.outcome import Outcome
-from oarlock_trainer.agent.preflight.storage_process import StorageProcess
+from oarlock_trainer.agent.preflight.storage_process import Needed, StorageProcess
 from oarlock_trainer.agent.status_board import StatusBoard
 from oarlock_trainer.agent.status_server import StatusServer
 from oarlock_trainer.agent.verdict import Verdict
@@ -47,6 +47,7 @@ from oarlock_trainer.rank_host import HostEvent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from oarlock_api.contract.job_file import JobFile
     from oarlock_trainer.agent.accelerate_config import Launch
 
 log = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class _Supervisor:
             return None
         return StorageProcess(
             self._output,
-            min_free=job.min_free_bytes,
+            needed=_needed(job),
             seconds=job.preflight_timeout_seconds,
             environment=environment,
         )
@@ -254,6 +255,13 @@ class _Supervisor:
             copying.join(_REPORT_COPY_SECONDS)
         self._ranks.close()
         return verdict.code if verdict else ExitCode.DONE
+
+
+def _needed(job: JobFile) -> Needed:
+    """Room for the checkpoints. The agent reads two plain fields here; the ranks check the whole of `training`."""
+    model = (job.training.get("model") or {}).get("path")
+    keep = integer((job.training.get("checkpoint") or {}).get("keep"))
+    return Needed(job.min_free_bytes, Path(model) if isinstance(model, str) else None, 0 if keep is None else keep)
 
 
 def _wake_on(*numbers: signal.Signals) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oarlock_api.contract.layout import PRIVATE
+from oarlock_trainer.agent.preflight import room
 
 _PROBE_PREFIX = "probe-"
 _PROBE = b"oarlock storage probe\n" * 200
@@ -42,7 +43,7 @@ class Mount:
 def check(directory: Path, *, min_free: int | None, node: str = "") -> str:
     """Make the directory, write and read a probe in it, compare the free space with `min_free` bytes.
 
-    Returns one sentence for the log. Raises StorageError.
+    The job's own checkpoints count as free. Returns one sentence for the log. Raises StorageError.
     """
     who = f"output: node {node}" if node else "output: this pod"
     mount = find_mount(directory, Path("/proc/self/mountinfo"))
@@ -53,10 +54,12 @@ def check(directory: Path, *, min_free: int | None, node: str = "") -> str:
     except OSError as error:
         raise StorageError(_explain(error, directory=directory, mount=mount, who=who)) from error
     free = _free_bytes(directory)
-    if min_free is not None and free < min_free:
+    # What a restarted job has saved already is room that it does not need again.
+    missing = min_free - free - room.held(directory) if min_free is not None else 0
+    if min_free is not None and missing > 0:
         raise StorageError(
             f"{who} has too little room in {directory} ({mount}): {free} bytes ({_size(free)}) free, "
-            f"{min_free} bytes ({_size(min_free)}) needed, {_size(min_free - free)} missing. "
+            f"{min_free} bytes ({_size(min_free)}) needed, {_size(missing)} missing. "
             "Free some, enlarge the volume, lower spec.training.checkpoint.keep, or set spec.output.minFree."
         )
     return f"{directory} ({mount}) is writable, {_size(free)} free"

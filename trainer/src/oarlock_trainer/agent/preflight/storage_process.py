@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.agent import children
@@ -18,20 +19,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Room that the output must have: `min_free` bytes, else what `keep` checkpoints of `model` are estimated to take."""
+
+    min_free: int | None = None
+    model: Path | None = None
+    keep: int = 0
+
+
 class StorageProcess:
     """One running check. `passed` and `message` say how it ended; `passed` is None while it runs."""
 
-    def __init__(
-        self, directory: Path, *, min_free: int | None, seconds: float, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, directory: Path, *, needed: Needed, seconds: float, environment: Mapping[str, str]) -> None:
         self._directory = directory
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
         self._output, child_output = os.pipe()
         os.set_blocking(self._output, False)
         command = [sys.executable, "-m", "oarlock_trainer", "check-storage", str(directory)]
-        if min_free is not None:
-            command += ["--min-free", str(min_free)]
+        if needed.min_free is not None:
+            command += ["--min-free", str(needed.min_free)]
+        elif needed.model is not None:
+            command += ["--model", str(needed.model), "--keep", str(needed.keep)]
         try:
             self.pid = children.spawn(command, environment=environment, stdout=child_output)
         finally:
