@@ -424,3 +424,14 @@ def test_the_same_observation_gives_the_same_plan() -> None:
     world.running()
     world.end(0, 1)
     assert decide(world.observe()) == decide(world.observe())
+
+
+def test_pods_that_a_policy_or_quota_refuses_are_told_once_and_tried_again() -> None:
+    world = World(hindrance="exceeded quota: gpus")
+    first = world.one_pass()
+    assert [event.message for event in first.events if event.reason == "CreateRefused"]
+    assert condition(world, "Scheduled") == ("False", "CreateRefused")
+    world.pods.clear()
+    second = decide(world.observe())
+    assert any(isinstance(action, CreatePods) for action in second.actions)
+    assert not [event for event in second.events if event.reason == "CreateRefused"]

@@ -241,7 +241,7 @@ def test_job_json_is_immutable_one_per_attempt_and_read_by_the_pod() -> None:
     assert {"name": "oarlock-config", "configMap": {"name": "flux-4"}} in made(attempt=4)["spec"]["volumes"]
 
 
-@pytest.mark.parametrize(("said", "read"), [("1000", 1000), ("1.5Gi", 1610612736), ("1500m", 1), ("1e3", 1000)])
+@pytest.mark.parametrize(("said", "read"), [("1000", 1000), ("1.5Gi", 1610612736), ("1500m", 2), ("1e3", 1000)])
 def test_min_free_is_told_in_bytes(said: str, read: int) -> None:
     built = config_map(job(), spec(output={"nfs": {"server": "s", "path": "/e"}, "minFree": said}), 1)
     assert parse_job_file(built["data"]["job.json"]).min_free_bytes == read

@@ -72,6 +72,7 @@ class World:
     configs: set[int] = field(default_factory=set)
     progress: PodStatus | None = None
     refusal: str = ""
+    hindrance: str = ""
     rival: str = ""
     lingering: tuple[str, ...] = ()
     writes: int = 0
@@ -89,6 +90,7 @@ class World:
             service=self.service,
             progress=self.progress,
             refusal=self.refusal,
+            hindrance=self.hindrance,
             rival=self.rival,
             lingering=self.lingering,
         )

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from oarlock_local.build import helm
-
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
@@ -18,14 +16,9 @@ CHART = Path(__file__).parents[2] / "charts/oarlock"
 ACCOUNT = "system:serviceaccount:oarlock:oarlock-operator"
 
 
-@pytest.fixture(scope="session")
-def helm_program() -> Path:
-    return helm()
-
-
-def render(helm_program: Path, *values: str) -> list[dict[str, Any]]:
+def render(helm_program: Path, *values: str, release: str = "oarlock") -> list[dict[str, Any]]:
     sets = [part for value in values for part in ("--set", value)]
-    command = [str(helm_program), "template", "oarlock", str(CHART), "--namespace", "oarlock", *sets]
+    command = [str(helm_program), "template", release, str(CHART), "--namespace", "oarlock", *sets]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [item for item in yaml.safe_load_all(text) if item]
 
@@ -82,7 +75,8 @@ def test_the_api_server_takes_it_and_grants_what_is_used_and_no_more(
 ) -> None:
     control_plane.kubectl("apply", "--server-side", "-f", str(CHART.parents[1] / "crds/trainingjobs.yaml"))
     control_plane.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
-    control_plane.kubectl("create", "namespace", "oarlock")
+    namespace = yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "oarlock"}})
+    control_plane.kubectl("apply", "-f", "-", stdin=namespace)
     text = yaml.safe_dump_all(render(helm_program))
     control_plane.kubectl("apply", "--server-side", "-f", "-", stdin=text)
 

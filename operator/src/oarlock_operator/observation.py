@@ -112,6 +112,8 @@ class Observation:
     """Pods of jobs that are gone, which may still write into the output."""
     progress: PodStatus | None = None
     waited: float = 0.0
+    hindrance: str = ""
+    """Why the API server did not take the pods last time, where that may change by itself: a quota, a policy."""
     refusal: str = ""
     """What the API server called invalid in the objects that this job asks for: trying again would not help."""
 

@@ -20,7 +20,7 @@ from oarlock_operator.cluster import ApiError, Cluster, Json
 from oarlock_operator.decide import decide
 from oarlock_operator.events import post_events
 from oarlock_operator.execute import execute
-from oarlock_operator.observation import Defaults
+from oarlock_operator.observation import Defaults, Observation
 from oarlock_operator.observe import job_path, observe
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 Key = tuple[str, str]
 """Namespace and name of a TrainingJob."""
 
+FORBIDDEN = 403
+"""A policy, a quota or an admission plug-in says no, for now: it may say yes once somebody has mended it."""
 INVALID = 422
 """The API server's answer to an object that can never be, whatever else there is."""
 
@@ -45,8 +47,8 @@ class Reconciler:
     parallel: int
     instance: str
     clock: Callable[[], datetime]
-    refusals: dict[Key, tuple[str, str]] = field(default_factory=dict)
-    """The job's uid and the server's words, for its next pass; an operator that starts anew is refused anew."""
+    refusals: dict[Key, tuple[str, ApiError]] = field(default_factory=dict)
+    """The job's uid and what the server refused, for its next pass; an operator that starts anew is refused anew."""
 
     async def reconcile(self, key: Key, *, waited: float) -> float | None:
         """One pass over one job. Returns the seconds until the next look, None for an event or the resync.
@@ -67,7 +69,7 @@ class Reconciler:
             self.sightings.forget(*key)
             self.refusals.pop(key, None)
             return None
-        o, raw = replace(seen[0], refusal=self._refusal(key, seen[0].job.uid)), seen[1]
+        o, raw = self._with_refusal(key, seen[0]), seen[1]
         with structlog.contextvars.bound_contextvars(
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
@@ -79,18 +81,24 @@ class Reconciler:
             try:
                 await execute(self.cluster, o.job.namespace, plan.actions, parallel=self.parallel)
             except ApiError as error:
-                if error.status == INVALID:
-                    self.refusals[key] = (o.job.uid, error.message)
+                if error.status in (INVALID, FORBIDDEN):
+                    self.refusals[key] = (o.job.uid, error)
                 raise
+        if plan.actions:
+            self.refusals.pop(key, None)
         if o.job.status.completion_time is not None:
             self.sightings.forget(*key)
             self.refusals.pop(key, None)
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
         return plan.again_seconds
 
-    def _refusal(self, key: Key, uid: str) -> str:
-        refused, message = self.refusals.get(key, ("", ""))
-        return message if refused == uid else ""
+    def _with_refusal(self, key: Key, o: Observation) -> Observation:
+        uid, error = self.refusals.get(key, ("", None))
+        if error is None or uid != o.job.uid:
+            return o
+        if error.status == INVALID:
+            return replace(o, refusal=error.message)
+        return replace(o, hindrance=error.message)
 
     async def _write_status(self, raw: Json, status: TrainingJobStatus) -> None:
         """Replace the status of the very version that was observed."""

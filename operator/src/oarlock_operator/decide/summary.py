@@ -10,6 +10,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import STOPPING
 from oarlock_operator.observation import Observation, Pod
 
+CREATE_REFUSED = "CreateRefused"
 _REFUSALS = {"InvalidSpec", "NotImplemented", "NameTaken", "InvalidManifest"}
 
 
@@ -90,7 +91,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
         ConditionType.ACCEPTED: _is(not refused, reason if refused else "Accepted", message if refused else ""),
         ConditionType.SUSPENDED: _is(False, "NotSuspended"),  # noqa: FBT003
         ConditionType.STORAGE_READY: _storage(o, draft),
-        ConditionType.SCHEDULED: _scheduled(draft, pods),
+        ConditionType.SCHEDULED: _scheduled(o, draft, pods),
         ConditionType.RUNNING: _is(phase == Phase.RUNNING, phase.value),
         ConditionType.RECOVERING: _is(
             phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase.value, message
@@ -131,7 +132,9 @@ def _storage(o: Observation, draft: Draft) -> _Wanted:
     return (ConditionStatus.UNKNOWN, "NotChecked", "")
 
 
-def _scheduled(draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
+def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
+    if o.hindrance:
+        return _is(False, CREATE_REFUSED, o.hindrance[:2048])  # noqa: FBT003
     if draft.status.attempt == 0 or not pods:
         return (ConditionStatus.UNKNOWN, "NotCreated", "")
     obstacles = sorted({pod.obstacle for pod in pods if pod.obstacle and not pod.scheduled})
