@@ -7,8 +7,10 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 UV_VERSION := 0.13.8
-UV := $(or $(shell command -v uv),.tools/bin/uv)
+# A uv of this very version on PATH, else one of our own.
+UV := $(if $(findstring $(UV_VERSION),$(shell uv --version 2>/dev/null)),uv,.tools/bin/uv)
 # The interpreter is the machine's own; bytecode is compiled at install time, because a pod's first import would pay for it.
+export UV_PYTHON := python3
 export UV_PYTHON_DOWNLOADS := never
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,7 +22,7 @@ help: ## Show this list
 
 .tools/bin/uv:
 	@echo "installing uv $(UV_VERSION) into .tools"
-	@python3 -m venv .tools
+	@python3 -m venv .tools || { echo "python3 -m venv does not work here: install your distribution's python3-venv"; exit 1; }
 	@.tools/bin/pip install --quiet uv==$(UV_VERSION)
 
 .venv/.synced: $(if $(filter .tools/bin/uv,$(UV)),.tools/bin/uv) pyproject.toml uv.lock $(wildcard */pyproject.toml)

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from oarlock_local.cluster import Cluster
+from oarlock_local.demo.crash import kill_rank
 
 EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
-KILL_RANK = 'for p in /proc/[0-9]*; do [ "$(cat "$p/comm")" = rank-{rank} ] && kill -9 "${{p#/proc/}}"; done; true'
 
 
 class Jobs:
@@ -57,7 +57,7 @@ class Jobs:
 
     def kill_rank(self, name: str, attempt: int, pod: int, rank: int) -> None:
         """Kill one rank's process by SIGKILL."""
-        self.cluster.kubectl("exec", f"{name}-{attempt}-{pod}", "--", "sh", "-c", KILL_RANK.format(rank=rank))
+        kill_rank(self.cluster, f"{name}-{attempt}-{pod}", rank)
 
     def losses(self, name: str) -> dict[tuple[int, int], float]:
         """(attempt, step) -> loss, as the trainer wrote them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from oarlock_local.errors import LocalError
 from oarlock_local.folders import cache_folder
 
 STEPS = (
@@ -28,10 +30,12 @@ def make_inputs() -> Path:
     for command, target in STEPS:
         result = subprocess.run([trainer, command, unfinished / target], check=False, capture_output=True, text=True)
         if result.returncode != 0:
-            raise RuntimeError(f"oarlock-trainer {command} failed:\n{result.stderr[-2000:]}")
+            raise LocalError(f"oarlock-trainer {command} failed:\n{result.stderr[-2000:]}")
     for path in unfinished.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    unfinished.rename(folder)
+    with contextlib.suppress(OSError):  # somebody else was faster, with the same
+        unfinished.rename(folder)
+    shutil.rmtree(unfinished, ignore_errors=True)
     return folder
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from oarlock_local.cluster import Cluster
+from oarlock_local.errors import LocalError
 
 NAMESPACE = "oarlock"
 VALUES = {
@@ -25,9 +26,11 @@ def install_operator(cluster: Cluster, root: Path, helm_program: Path) -> None:
     sets = [part for key, value in VALUES.items() for part in ("--set-string", f"{key}={value}")]
     rendered = subprocess.run(
         [str(helm_program), "template", "oarlock", str(root / "charts/oarlock"), "--namespace", NAMESPACE, *sets],
-        check=True,
+        check=False,
         capture_output=True,
         text=True,
-    ).stdout
-    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=rendered)
+    )
+    if rendered.returncode != 0:
+        raise LocalError(f"helm could not render charts/oarlock:\n{rendered.stderr[-2000:]}")
+    cluster.kubectl("apply", "--server-side", "-f", "-", stdin=rendered.stdout)
     cluster.kubectl("rollout", "status", "deployment/oarlock-operator", "-n", NAMESPACE, "--timeout=90s")

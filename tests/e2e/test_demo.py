@@ -1,0 +1,41 @@
+"""The demo clears up after itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oarlock_local.machine import why_no_nodes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.nodes
+
+
+def test_ctrl_c_in_the_middle_of_the_demo_leaves_nothing(tmp_path: Path) -> None:
+    if reason := why_no_nodes():
+        pytest.skip(reason)
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "oarlock_local.demo"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as demo:
+        assert demo.stdout
+        told = ""
+        for line in demo.stdout:
+            told += line
+            if "Starting" in line:
+                demo.send_signal(signal.SIGINT)
+                break
+        told += demo.stdout.read()
+    assert demo.returncode in (130, -signal.SIGINT), told
+    assert "everything is cleared away" in told
+    assert not list((tmp_path / "oarlock/clusters").glob("*"))
+    left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True, check=False).stdout
+    assert left == ""
