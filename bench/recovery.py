@@ -42,7 +42,7 @@ def main() -> None:
         running("bench", nodes=3, gpus=2, shares=shares, state=Path(folder)) as cluster,
     ):
         install_operator(cluster, ROOT, helm())
-        output = make_output(cluster, inputs)
+        output = make_output(cluster, ROOT, inputs)
         jobs = Jobs(cluster, output)
         starts, recoveries = [], []
         first_walls, walls = [], []

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="session")
 def output(local_cluster: Cluster) -> Path:
     """The folder of this machine that the jobs' claim leads to, with a small model and photographs in it."""
-    return make_output(local_cluster, make_inputs())
+    return make_output(local_cluster, ROOT, make_inputs())
 
 
 @pytest.fixture(scope="session")

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 from oarlock_local.cluster import Cluster
 
 CLAIM = "training-output"
+"""The name in examples/local-output.yaml and examples/trainingjob.yaml."""
 
 
-def make_output(cluster: Cluster, inputs: Path) -> Path:
-    """Claim a shared volume, copy `inputs` into it, and return its folder on this machine."""
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": CLAIM},
-        "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}},
-    }
-    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(claim))
+def make_output(cluster: Cluster, root: Path, inputs: Path) -> Path:
+    """Claim a shared volume as the checkout `root` says, copy `inputs` into it, and return its folder on this machine."""
+    cluster.kubectl("apply", "-f", str(root / "examples/local-output.yaml"))
     folder = cluster.volume(CLAIM)
     shutil.copytree(inputs, folder, dirs_exist_ok=True)
     return folder

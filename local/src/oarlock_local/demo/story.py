@@ -46,7 +46,7 @@ def tell(root: Path) -> None:
             started = time.monotonic()
             install_operator(cluster, root, helm_program)
             say("operator", f"ready in {time.monotonic() - started:.1f} s, a pod like any other")
-            output = make_output(cluster, inputs.result())
+            output = make_output(cluster, root, inputs.result())
             pictures = len(list((output / "data/photos").glob("*.png")))
             say("inputs", f"a small FLUX.1 and {pictures} photographs with captions, in the claim {CLAIM}")
             view = _train_and_break(cluster, root)
