@@ -225,3 +225,9 @@ class World:
         self.now += timedelta(seconds=11)
         self.settle()
         self.progress = None
+
+
+def condition(world: World, kind: str) -> tuple[str, str]:
+    """Status and reason of one of the job's conditions."""
+    found = next(c for c in world.job.status.conditions if c.type == kind)
+    return found.status.value, found.reason

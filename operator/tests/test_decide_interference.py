@@ -1,0 +1,96 @@
+"""Decisions while somebody else acts on the pods, the job or the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from worlds import World, condition, job, spec
+
+from oarlock_operator.decide import decide
+from oarlock_operator.observation import ServiceSeen
+from oarlock_operator.plan import CreatePods, DeletePods
+
+
+def test_a_pod_that_somebody_else_deletes_has_its_grace_to_save_and_teardown_seconds_more() -> None:
+    world = World()
+    world.running()
+    gone_by = world.now + timedelta(seconds=300)
+    world.pods["flux-1-1"] = replace(world.pods["flux-1-1"], deleting=True, delete_by=gone_by)
+    world.one_pass()
+    assert world.job.status.attempt == 1
+    world.now = gone_by + timedelta(seconds=31)
+    world.one_pass()
+    assert world.job.status.attempt == 2
+
+
+def test_peers_of_a_pod_that_left_on_request_get_their_own_grace_to_save() -> None:
+    world = World()
+    world.running()
+    world.end(0, 86)
+    plan = decide(world.observe())
+    assert plan.actions == (DeletePods((("flux-1-1", world.pods["flux-1-1"].uid),), None),)
+    world.one_pass()
+    world.now += timedelta(seconds=200)
+    assert not any(isinstance(action, CreatePods) for action in decide(world.observe()).actions)
+
+
+def test_a_running_job_that_is_edited_goes_on_and_says_what_is_ignored() -> None:
+    world = World()
+    world.running()
+    world.job = replace(world.job, spec=spec(suspend=True))
+    world.settle()
+    assert world.job.status.phase == "Running"
+    degraded = next(c for c in world.job.status.conditions if c.type == "Degraded")
+    assert (degraded.status, degraded.reason) == ("True", "NotImplemented")
+    assert "spec.suspend" in degraded.message
+    world.job = replace(world.job, spec=None, problem="spec.nodes: odd")
+    world.settle()
+    assert world.job.status.phase == "Running"
+    assert not any(pod.deleting for pod in world.pods.values())
+
+
+def test_pods_that_a_policy_or_quota_refuses_are_told_once_and_tried_again() -> None:
+    world = World(hindrance="exceeded quota: gpus")
+    first = world.one_pass()
+    assert [event.message for event in first.events if event.reason == "CreateRefused"]
+    assert condition(world, "Scheduled") == ("False", "CreateRefused")
+    world.pods.clear()
+    second = decide(world.observe())
+    assert any(isinstance(action, CreatePods) for action in second.actions)
+    assert not [event for event in second.events if event.reason == "CreateRefused"]
+
+
+def test_a_pod_that_is_not_there_yet_is_created_and_is_no_fault() -> None:
+    world = World()
+    world.one_pass()
+    del world.pods["flux-1-1"]
+    world.settle()
+    assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
+    assert world.job.status.attempt == 1
+
+
+def test_a_pod_that_never_stops_does_not_block_recovery_for_ever() -> None:
+    world = World()
+    world.running()
+    world.end(1, 81)
+    world.one_pass()
+    stuck = replace(world.pods["flux-1-0"], deleting=True)
+    world.now += timedelta(seconds=36)
+    plan = decide(world.observe())
+    assert any(isinstance(action, CreatePods) for action in plan.actions)
+    assert any(event.reason == "PodNotStopping" and stuck.name in event.message for event in plan.events)
+
+
+def test_pods_of_a_status_that_was_lost_are_stopped_and_their_number_is_not_used_again() -> None:
+    world = World()
+    world.running()
+    world.job = job()
+    world.service = ServiceSeen("service-1", ours=True, attempt=1)
+    plan = world.one_pass()
+    assert world.job.status.attempt == 0
+    assert isinstance(plan.actions[0], DeletePods)
+    world.kubelets()
+    world.highest = 0
+    world.settle()
+    assert all(pod.attempt >= 1 for pod in world.pods.values())
