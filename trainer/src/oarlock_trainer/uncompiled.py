@@ -2,8 +2,8 @@
 
 torch, DeepSpeed and diffusers import torch._dynamo only to mark functions that it is to leave alone, or to tell it where a
 graph ends. Where TORCHDYNAMO_DISABLE says that nothing is compiled, a stand-in takes these marks and does nothing. Asked
-for anything else (recomputed activations do), it steps aside for the real one; whoever imports parts of the real one
-(transformers does) calls `bring_back` before.
+for anything else (recomputed activations do), it steps aside for the real one; whoever imports further parts of the real
+one calls `bring_back` before.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import types
 from typing import Any
 
 _NAME = "torch._dynamo"
+_PART = "torch._dynamo._trace_wrapped_higher_order_op"
+"""The one part that transformers imports by name; it uses it for masks that our encoders seldom need."""
 _torchs_own: dict[str, Any] = {}
 
 
@@ -23,6 +25,8 @@ def import_torch() -> Any:
     leave_out = "torch" not in sys.modules and os.environ.get("TORCHDYNAMO_DISABLE") == "1"
     if leave_out:
         sys.modules[_NAME] = _StandIn(_NAME, "Takes the marks that are meant for torch's compiler.")
+        sys.modules[_PART] = types.ModuleType(_PART)
+        vars(sys.modules[_PART])["TransformGetItemToIndex"] = _transform_get_item_to_index
     import torch  # noqa: PLC0415
 
     if leave_out:
@@ -36,7 +40,7 @@ def bring_back() -> None:
     """Have the next import of torch's compiler import it."""
     if isinstance(sys.modules.get(_NAME), _StandIn):
         torch = vars(sys.modules["torch"])
-        del sys.modules[_NAME]
+        del sys.modules[_NAME], sys.modules[_PART]
         del torch["_dynamo"]
         torch.update(_torchs_own)
 
@@ -46,6 +50,12 @@ def _same(function: Any = None, *_options: Any, **_more: Any) -> Any:
     return function if function is not None else _same
 
 
+def _transform_get_item_to_index() -> Any:
+    """Like the real class, but imports it (and the compiler with it) when it is wanted."""
+    bring_back()
+    return importlib.import_module(_PART).TransformGetItemToIndex()
+
+
 def _nothing(*_: Any, **__: Any) -> None:
     pass
 
@@ -53,6 +63,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 class _StandIn(types.ModuleType):
     disable = staticmethod(_same)
     allow_in_graph = staticmethod(_same)
+    assume_constant_result = staticmethod(_same)
     graph_break = staticmethod(_nothing)
     trace_rules = types.SimpleNamespace(clear_lru_cache=_nothing)
 

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from oarlock_api.contract.environment import SIMULATE_GPUS, Variable
-from oarlock_trainer.uncompiled import bring_back, import_torch
+from oarlock_trainer.uncompiled import import_torch
 
 _IMPORTED_LATE = (
     "deepspeed.comm.mori",
@@ -77,7 +77,6 @@ def _import(*, encoders: bool | None) -> None:
 
 def import_encoders() -> None:
     """Import what only encoding needs."""
-    bring_back()  # transformers builds on torch's compiler
     _import_text_encoders()
 
     from oarlock_trainer.models.flux import encode  # noqa: F401, PLC0415
