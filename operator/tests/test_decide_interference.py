@@ -91,6 +91,5 @@ def test_pods_of_a_status_that_was_lost_are_stopped_and_their_number_is_not_used
     assert world.job.status.attempt == 0
     assert isinstance(plan.actions[0], DeletePods)
     world.kubelets()
-    world.highest = 0
     world.settle()
     assert all(pod.attempt >= 1 for pod in world.pods.values())

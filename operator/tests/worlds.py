@@ -78,7 +78,6 @@ class World:
     writes: int = 0
     kill_at: int | None = None
     log: list[str] = field(default_factory=list)
-    highest: int = 0
 
     def observe(self) -> Observation:
         """What a pass would see now."""
@@ -155,7 +154,6 @@ class World:
         assert not running, f"two live gangs: {running} beside {name}"
         if name not in self.pods:
             self.pods[name] = Pod(name=name, uid=f"{name}-{self.writes}", attempt=attempt, rank=rank)
-            self.highest = max(self.highest, attempt)
         self.wrote(f"pod {name}")
 
     def delete_pod(self, name: str, uid: str) -> None:

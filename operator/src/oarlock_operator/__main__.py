@@ -22,9 +22,9 @@ from pydantic_settings import CliApp, SettingsError
 from oarlock_operator import logs, metrics, watch
 from oarlock_operator.cluster import ApiError, Cluster, NotFound, load_configuration
 from oarlock_operator.leader import Leader, LeadershipLost
-from oarlock_operator.observation import Defaults
+from oarlock_operator.observation import Defaults, Key
 from oarlock_operator.progress import ProgressReader, Route
-from oarlock_operator.reconcile import Key, Reconciler
+from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.resync import Resync, collections
 from oarlock_operator.server import serving
 from oarlock_operator.settings import Settings

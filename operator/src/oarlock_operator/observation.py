@@ -13,6 +13,9 @@ from oarlock_api.contract.status import PodStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 
+Key = tuple[str, str]
+"""Namespace and name of a TrainingJob."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:

@@ -19,7 +19,7 @@ from oarlock_operator.cluster import Cluster, Json, NotFound
 from oarlock_operator.faults.report import trusted_report
 from oarlock_operator.manifests.pod import CONTAINER
 from oarlock_operator.neighbours import Neighbours, neighbours
-from oarlock_operator.observation import Defaults, Ending, Job, Observation, Pod, ServiceSeen
+from oarlock_operator.observation import Defaults, Ending, Job, Key, Observation, Pod, ServiceSeen
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
 
@@ -36,7 +36,7 @@ def job_path(namespace: str, name: str) -> str:
 
 async def observe(
     cluster: Cluster,
-    key: tuple[str, str],
+    key: Key,
     *,
     sightings: Sightings,
     progress: ProgressReader,

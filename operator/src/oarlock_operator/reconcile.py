@@ -20,15 +20,13 @@ from oarlock_operator.cluster import ApiError, Cluster, Json
 from oarlock_operator.decide import decide
 from oarlock_operator.events import post_events
 from oarlock_operator.execute import execute
-from oarlock_operator.observation import Defaults, Observation
+from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
 
 log = structlog.get_logger(__name__)
 
-Key = tuple[str, str]
-"""Namespace and name of a TrainingJob."""
 
 FORBIDDEN = 403
 """A policy, a quota or an admission plug-in says no, for now: it may say yes once somebody has mended it."""

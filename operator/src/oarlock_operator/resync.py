@@ -11,11 +11,10 @@ import structlog
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
 from oarlock_operator.cluster import ApiError, Cluster
+from oarlock_operator.observation import Key
 from oarlock_operator.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
-
-Key = tuple[str, str]
 
 
 def collections(namespaces: Sequence[str]) -> list[str]:

@@ -14,9 +14,8 @@ import kopf
 from kubernetes.aio.client import Configuration
 
 from oarlock_api.contract.names import GROUP, PLURAL, VERSION, Label
+from oarlock_operator.observation import Key
 from oarlock_operator.sightings import Sightings
-
-Key = tuple[str, str]
 
 
 def registry(

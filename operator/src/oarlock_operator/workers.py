@@ -8,7 +8,8 @@ import structlog
 
 from oarlock_operator import metrics
 from oarlock_operator.cluster import ApiError, Conflict
-from oarlock_operator.reconcile import Key, Reconciler
+from oarlock_operator.observation import Key
+from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)

@@ -9,7 +9,6 @@ STATUS_PORT = 9400
 CONFIG_PATH = "/etc/oarlock/job.json"
 RUN_DIRECTORY = "/run/oarlock"
 TERMINATION_LOG = "/dev/termination-log"
-SECRET_PREFIX = "OARLOCK_SECRET_"  # noqa: S105 - the prefix of a name, no secret
 
 
 class Variable(StrEnum):

@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_type_hints
 
+from oarlock_api.contract.environment import STATUS_PORT
 from oarlock_api.contract.wire import WireError, parse_object
 
 JOB_FILE_VERSION = 1
@@ -38,7 +39,7 @@ class JobFile:
     min_free_bytes: int | None = None
     storage_check: bool = True
     preflight_timeout_seconds: int = 300
-    status_port: int = 9400
+    status_port: int = STATUS_PORT
     previous_owner_is_gone: bool = False
 
     def to_json(self) -> str:

@@ -36,9 +36,7 @@ def recover(o: Observation, draft: Draft) -> bool:
     if cause.budget is Budget.NONE:
         fail(o, draft, cause.reason, cause.message)
         return stop(o, draft)
-    known = draft.status
-    progressed = _progressed(o, draft)
-    counts = renewed(known.restarts, o.spec.recovery, now=o.now, progressed=progressed)
+    counts = renewed(draft.status.restarts, o.spec.recovery, now=o.now, progressed=_progressed(o, draft))
     if why := exhausted(counts, cause.budget, o.spec.recovery):
         fail(o, draft, f"{cause.budget.value.capitalize()}RestartsExhausted", f"{why}. The last fault: {cause.message}")
         return stop(o, draft)

@@ -72,25 +72,21 @@ def classify(pod: Pod, *, overdue: bool = False) -> Fault | None:
     if pod.ending is not None:
         return _ended(pod, pod.ending)
     if pod.gone or (pod.deleting and overdue):
-        what = "is gone" if pod.gone else "was to be gone by now"
-        return Fault(
-            pod,
-            FailureClass.PEER_LOST,
-            "PodDisappeared",
-            f"pod {pod.name} {what}, and Oarlock did not ask for it",
-            Budget.INFRASTRUCTURE,
-        )
+        return _disappeared(pod, "is gone" if pod.gone else "was to be gone by now")
     return None
 
 
 def missing(name: str, attempt: int, rank: int) -> Fault:
     """The fault of a pod that was there and of which nothing is left."""
-    pod = Pod(name=name, uid="", attempt=attempt, rank=rank, gone=True)
+    return _disappeared(Pod(name=name, uid="", attempt=attempt, rank=rank, gone=True), "is gone")
+
+
+def _disappeared(pod: Pod, what: str) -> Fault:
     return Fault(
         pod,
         FailureClass.PEER_LOST,
         "PodDisappeared",
-        f"pod {name} is gone, and Oarlock did not ask for it",
+        f"pod {pod.name} {what}, and Oarlock did not ask for it",
         Budget.INFRASTRUCTURE,
     )
 
