@@ -14,21 +14,27 @@ from oarlock_local.errors import ClusterError
 _CONFLICT = 409
 
 
+def credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
+    """The API server's address, and what proves who is who, from a kubeconfig of ours."""
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    # Python's ssl reads client certificates from files only.
+    with tempfile.NamedTemporaryFile() as pem:
+        pem.write(base64.b64decode(user["client-certificate-data"]))
+        pem.write(base64.b64decode(user["client-key-data"]))
+        pem.flush()
+        context.load_cert_chain(pem.name)
+    return cluster["server"], context
+
+
 class ApiServer:
     """A connection to an API server, as the kubeconfig's user."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        config = yaml.safe_load(kubeconfig.read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-        # Python's ssl reads client certificates from files only.
-        with tempfile.NamedTemporaryFile() as pem:
-            pem.write(base64.b64decode(user["client-certificate-data"]))
-            pem.write(base64.b64decode(user["client-key-data"]))
-            pem.flush()
-            context.load_cert_chain(pem.name)
+        server, context = credentials(kubeconfig)
         # A proxy of the environment cannot reach this machine's clusters: trust_env off.
-        self._http = httpx.Client(base_url=cluster["server"], verify=context, timeout=10, trust_env=False)
+        self._http = httpx.Client(base_url=server, verify=context, timeout=10, trust_env=False)
 
     def __enter__(self) -> Self:
         return self

@@ -48,6 +48,9 @@ KUBERNETES = Part(
 HELM = Part(binary="helm", module="helm", package="helm.sh/helm/v4/cmd/helm")
 """Not part of a cluster: it installs charts into one."""
 
+KWOK = Part(binary="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok")
+"""Not part of a cluster: it plays the kubelets of a thousand nodes that are not there. Only benchmarks need it."""
+
 
 def control_plane_parts() -> tuple[Part, ...]:
     """What a control plane without nodes needs."""

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from oarlock_local.binaries import HELM, Part, cache_key, control_plane_parts, modules_folder, node_parts
+from oarlock_local.binaries import HELM, KWOK, Part, cache_key, control_plane_parts, modules_folder, node_parts
 from oarlock_local.errors import BuildError
 from oarlock_local.folders import cache_folder
 
@@ -50,12 +50,21 @@ def binaries(*, nodes: bool, environ: Mapping[str, str] = os.environ, out: TextI
 
 def helm(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
     """The helm program, built first where it is missing. Raises BuildError with the compiler's last words."""
+    return _tool(HELM, environ, out)
+
+
+def kwok(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The kwok program, built first where it is missing. Raises BuildError with the compiler's last words."""
+    return _tool(KWOK, environ, out)
+
+
+def _tool(part: Part, environ: Mapping[str, str], out: TextIO) -> Path:
     if ready_made := environ.get(READY_MADE):
-        return _lacking_nothing(Path(ready_made), (HELM,)) / HELM.binary
+        return _lacking_nothing(Path(ready_made), (part,)) / part.binary
     modules = modules_folder()
-    folder = cache_folder(environ) / "local" / f"helm-{cache_key(modules, (HELM,))}"
-    build_into(folder, (HELM,), modules, out)
-    return folder / HELM.binary
+    folder = cache_folder(environ) / "local" / f"{part.binary}-{cache_key(modules, (part,))}"
+    build_into(folder, (part,), modules, out)
+    return folder / part.binary
 
 
 def build_into(folder: Path, parts: Sequence[Part], modules: Path, out: TextIO) -> None:
