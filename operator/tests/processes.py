@@ -36,6 +36,10 @@ def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = 30
         time.sleep(0.05)
 
 
+class ApiRefused(Exception):  # noqa: N818
+    """The API server said no; its words are the message."""
+
+
 class Api:
     """The API server by plain HTTPS, as the cluster's administrator."""
 
@@ -61,13 +65,18 @@ class Api:
             self._context.load_cert_chain(pair.name)
 
     def call(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
-        """One request; raises urllib.error.HTTPError."""
+        """One request; raises urllib.error.HTTPError, and ApiRefused where an object does not pass admission (422)."""
         data = json.dumps(body).encode() if body is not None else None
         request = urllib.request.Request(  # noqa: S310 - always https, from the kubeconfig
             self._server + path, data=data, method=method, headers={"Content-Type": kind}
         )
-        with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:  # noqa: S310
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:  # noqa: S310
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if error.code == 422:
+                raise ApiRefused(json.load(error)["message"]) from None
+            raise
 
     def find(self, path: str) -> Any:
         """An object, or None; a CRD that was just made answers 429 for a moment."""

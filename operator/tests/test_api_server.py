@@ -7,98 +7,17 @@ from __future__ import annotations
 
 import signal
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from processes import Api, api_with_crd, operator, wait_for
+from gangs import JOBS, SETTINGS, Gang
+from processes import Api, operator, wait_for
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
-
-JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
-PODS = "/api/v1/namespaces/default/pods"
-SETTINGS = ("--lease-seconds", "3", "--progress-seconds", "1")
-
-
-@pytest.fixture(scope="module")
-def api(control_plane: Cluster) -> Api:
-    return api_with_crd(control_plane)
-
-
-@pytest.fixture
-def with_operator(control_plane: Cluster, api: Api, tmp_path: Path) -> Iterator[Api]:
-    with operator(control_plane.kubeconfig, tmp_path / "operator.log", *SETTINGS):
-        yield api
-
-
-class Gang:
-    """One job and its pods, through the API."""
-
-    def __init__(self, api: Api, **spec: Any) -> None:
-        self.api = api
-        self.name = f"job-{uuid.uuid4().hex[:8]}"
-        training = {
-            "model": {"family": "Flux1", "path": "/output/models/tiny"},
-            "steps": 100,
-            "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
-        }
-        body = {
-            "apiVersion": "oarlock.dev/v1alpha1",
-            "kind": "TrainingJob",
-            "metadata": {"name": self.name},
-            "spec": {
-                "nodes": 2,
-                "gpusPerNode": 2,
-                "output": {"persistentVolumeClaim": {"claimName": "out"}},
-                "training": training,
-                **spec,
-            },
-        }
-        api.call("POST", f"{JOBS}?fieldValidation=Strict", body)
-
-    @property
-    def status(self) -> dict[str, Any]:
-        return self.api.call("GET", f"{JOBS}/{self.name}").get("status") or {}
-
-    def pods(self) -> dict[str, Any]:
-        found = self.api.call("GET", f"{PODS}?labelSelector=oarlock.dev/job={self.name}")
-        return {pod["metadata"]["name"].removeprefix(self.name + "-"): pod for pod in found["items"]}
-
-    def wait_for_pods(self, *names: str) -> None:
-        wait_for(f"pods {names}", lambda: sorted(self.pods()) == sorted(names) or None)
-
-    def wait_for_phase(self, phase: str) -> dict[str, Any]:
-        wait_for(f"phase {phase}", lambda: self.status.get("phase") == phase or None)
-        return self.status
-
-    def set_state(self, pod: str, **state: Any) -> None:
-        """What a kubelet would write."""
-        phase = {"running": "Running", "terminated": "Failed"}[next(iter(state))]
-        if state.get("terminated", {}).get("exitCode") == 0:
-            phase = "Succeeded"
-        container = {"name": "trainer", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
-        status = {
-            "phase": phase,
-            "conditions": [{"type": "PodScheduled", "status": "True"}],
-            "containerStatuses": [container],
-        }
-        self.api.merge(f"{PODS}/{self.name}-{pod}/status", {"status": status})
-
-    def run(self, attempt: int = 1) -> None:
-        self.wait_for_pods(f"{attempt}-0", f"{attempt}-1")
-        for rank in (0, 1):
-            self.set_state(f"{attempt}-{rank}", running={"startedAt": "2026-01-01T00:00:00Z"})
-
-    def end(self, pod: str, code: int, message: str = "") -> None:
-        self.set_state(pod, terminated={"exitCode": code, "reason": "Error", "message": message})
-
-    def events(self) -> set[str]:
-        found = self.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={self.name}")
-        return {event["reason"] for event in found["items"]}
 
 
 def test_a_job_becomes_a_headless_service_a_config_map_and_ranked_pods(with_operator: Api) -> None:
@@ -144,10 +63,10 @@ def test_unusable_data_fails_with_its_reason_and_is_not_retried(with_operator: A
 
 
 def test_a_field_that_is_not_built_yet_is_named(with_operator: Api) -> None:
-    gang = Gang(with_operator, suspend=True)
+    gang = Gang(with_operator, webhooks=[{"name": "us", "url": "https://hooks.example.com/oarlock"}])
     status = gang.wait_for_phase("Failed")
     assert status["reason"] == "NotImplemented"
-    assert "spec.suspend" in status["message"]
+    assert "spec.webhooks" in status["message"]
     assert not gang.pods()
 
 

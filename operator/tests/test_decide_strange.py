@@ -101,7 +101,7 @@ def test_evictions_cost_no_budget_and_are_followed_ever_more_slowly() -> None:
         assert (status.attempt, status.restarts.voluntary) == (count + 1, count)
         assert status.restarts.application == status.restarts.infrastructure == 0
         assert (f"flux-{count + 1}-0" in world.pods) == (count == 1), "the first at once, the others after a while"
-        world.now += timedelta(seconds=600)
+        world.now += timedelta(seconds=400)
     assert world.job.status.attempts[-1].reason == "Evicted"
 
 

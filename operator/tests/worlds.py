@@ -11,8 +11,17 @@ from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import Defaults, Ending, Job, Observation, Pod, ServiceSeen
-from oarlock_operator.plan import Action, CreateConfig, CreatePods, CreateService, DeletePods, Plan, SelectAttempt
+from oarlock_operator.observation import Defaults, Ending, Job, Node, Observation, Pod, ServiceSeen
+from oarlock_operator.plan import (
+    Action,
+    CreateConfig,
+    CreatePods,
+    CreateService,
+    DeleteJob,
+    DeletePods,
+    Plan,
+    SelectAttempt,
+)
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -75,6 +84,11 @@ class World:
     hindrance: str = ""
     rival: str = ""
     lingering: tuple[str, ...] = ()
+    nodes: dict[str, Node] = field(default_factory=dict)
+    answering: frozenset[str] = frozenset()
+    silent_seconds: float = 0.0
+    deleted: bool = False
+    """The job itself is gone."""
     writes: int = 0
     kill_at: int | None = None
     log: list[str] = field(default_factory=list)
@@ -92,6 +106,9 @@ class World:
             hindrance=self.hindrance,
             rival=self.rival,
             lingering=self.lingering,
+            nodes=self.nodes,
+            answering=self.answering,
+            silent_seconds=self.silent_seconds,
         )
 
     def one_pass(self) -> Plan:
@@ -137,9 +154,12 @@ class World:
             case CreatePods(manifests):
                 for manifest in manifests:
                     self.create_pod(manifest)
-            case DeletePods(pods):
+            case DeletePods(pods, grace_seconds):
                 for name, uid in pods:
-                    self.delete_pod(name, uid)
+                    self.delete_pod(name, uid, grace_seconds)
+            case DeleteJob():
+                assert self.job.status.completion_time is not None, "an unfinished job was deleted"
+                self.deleted = True
 
     def create_pod(self, manifest: dict[str, object]) -> None:
         """A pod appears; nothing of another attempt may still run."""
@@ -150,20 +170,33 @@ class World:
         rank = int(metadata["labels"]["oarlock.dev/rank"])
         assert attempt == self.job.status.attempt, "a pod was created before its attempt was written down"
         assert attempt in self.configs, "a pod was created before its job.json"
-        running = [pod.name for pod in self.pods.values() if pod.attempt != attempt and not pod.stopped]
+        running = [
+            pod.name
+            for pod in self.pods.values()
+            if pod.attempt != attempt and not pod.stopped and not self.given_up(pod)
+        ]
         assert not running, f"two live gangs: {running} beside {name}"
         if name not in self.pods:
             self.pods[name] = Pod(name=name, uid=f"{name}-{self.writes}", attempt=attempt, rank=rank)
         self.wrote(f"pod {name}")
 
-    def delete_pod(self, name: str, uid: str) -> None:
-        """A delete with a uid: what has ended goes at once, what runs is told to."""
+    def given_up(self, pod: Pod) -> bool:
+        """A pod that nobody can stop: its node is not heard from, or its time is over."""
+        node = self.nodes.get(pod.node)
+        lost = node is not None and (node.unreachable or not node.exists)
+        return lost or (pod.delete_by is not None and self.now > pod.delete_by + timedelta(seconds=30))
+
+    def delete_pod(self, name: str, uid: str, grace_seconds: int | None) -> None:
+        """A delete with a uid: what has ended or never started goes at once, what runs is told to."""
         pod = self.pods.get(name)
         if pod is not None and pod.uid == uid:
-            if pod.stopped or not pod.started:
+            if grace_seconds == 0:
+                assert self.given_up(pod), f"{name} was deleted by force though its kubelet may stop it"
+            if pod.stopped or not pod.started or grace_seconds == 0:
                 del self.pods[name]
             else:
-                self.pods[name] = replace(pod, deleting=True)
+                by = self.now + timedelta(seconds=300 if grace_seconds is None else grace_seconds)
+                self.pods[name] = replace(pod, deleting=True, delete_by=by)
         self.wrote(f"delete {name}")
 
     def wrote(self, what: str) -> None:
@@ -182,8 +215,12 @@ class World:
                 )
 
     def kubelets(self) -> None:
-        """Pods that are being deleted stop and go."""
-        self.pods = {name: pod for name, pod in self.pods.items() if not pod.deleting}
+        """Pods that are being deleted stop and go, where a kubelet hears of it."""
+        self.pods = {
+            name: pod
+            for name, pod in self.pods.items()
+            if not pod.deleting or ((node := self.nodes.get(pod.node)) is not None and not node.ready)
+        }
 
     def end(self, rank: int, code: int, *, attempt: int | None = None, with_report: bool = True) -> None:
         """The container of a rank ends."""

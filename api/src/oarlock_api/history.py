@@ -14,7 +14,7 @@ Milliseconds = Annotated[int, Field(ge=0)] | None
 
 
 class RecoveryStage(StrEnum):
-    """The stages that a recovery passes, in this order; they sum up to fault -> training again."""
+    """What a job is busy with. The first eight are passed in this order; they sum up to fault -> training again."""
 
     DETECT = "Detect"
     DECIDE = "Decide"
@@ -24,6 +24,9 @@ class RecoveryStage(StrEnum):
     SCHEDULE = "Schedule"
     START = "Start"
     FIRST_STEP = "FirstStep"
+    STOPPING = "Stopping"
+    SUSPENDING = "Suspending"
+    SUSPENDED = "Suspended"
 
 
 class RestartCounts(StatusGroup):
@@ -37,9 +40,13 @@ class RestartCounts(StatusGroup):
 
 
 class RecoveryStatus(StatusGroup):
-    """The recovery that is under way."""
+    """What the job is busy with, other than training."""
 
-    stage: ShortText | None = Field(default=None, description="Detect, Decide, Drain, Cordon, Queue, Schedule, ...")
+    stage: ShortText | None = Field(
+        default=None,
+        description="Detect, Decide, Drain, Cordon, Queue, Schedule, Start, FirstStep; or Stopping, Suspending, "
+        "Suspended. Absent = training, or ended.",
+    )
     stage_start_time: Time | None = Field(default=None, description="When the stage began.")
     not_before_time: Time | None = Field(default=None, description="No pod is created before it (backoff).")
 
@@ -108,7 +115,11 @@ class AvoidedNode(StatusGroup):
 
     name: ShortText = Field(description="Node.")
     reason: Text | None = Field(default=None, description="Why.")
+    strict: bool = Field(default=True, description="False = used again where no other node is free.")
     until_time: Time | None = Field(default=None, description="When it may be used again.")
+    boot_id: ShortText | None = Field(
+        default=None, description="Boot of the node that is avoided; another one ends the avoiding."
+    )
 
 
 class Strike(StatusGroup):

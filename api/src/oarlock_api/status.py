@@ -121,7 +121,7 @@ class TrainingJobStatus(StatusGroup):
     succeeded: int = Field(default=0, description="1 once the job has succeeded, else 0.")
     failed: int = Field(default=0, description="1 once the job has failed, else 0.")
     attempt: int = Field(default=0, description="Number of the current attempt; it never falls.")
-    restart_count: int = Field(default=0, description="Attempts after the first.")
+    restart_count: int = Field(default=0, description="Attempts that something broken or moved made necessary.")
     restarts: RestartCounts = Field(default=RestartCounts(), description="Restarts within the window, by budget.")
     summary: Summary = Field(default=Summary(), description="Strings for kubectl's columns.")
     resolved: Resolved | None = Field(default=None, description="What was left to Oarlock, as decided at the start.")
@@ -142,6 +142,10 @@ class TrainingJobStatus(StatusGroup):
     )
     cordoned_nodes: Annotated[tuple[CordonedNode, ...], Field(max_length=64), ListMap("name")] = Field(
         default=(), description="Nodes that were cordoned for this job."
+    )
+    inactive_seconds: int = Field(
+        default=0,
+        description="Seconds since startTime that do not count towards activeDeadlineSeconds: suspended or queued.",
     )
     gpu_seconds: int = Field(default=0, description="Seconds of GPUs that the job has held.")
     wasted_gpu_seconds: int = Field(

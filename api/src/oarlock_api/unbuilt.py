@@ -59,18 +59,10 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "scheduling.queue": (),
     "scheduling.queuePriorityClassName": (),
     "scheduling.topology": (),
-    "scheduling.placementTimeoutSeconds": (),
     "preflight.collective": (),
-    "recovery.maxRestartsWithoutProgress": (),
-    "recovery.hangSeconds": (),
     "recovery.cordon": ("Never",),
-    "recovery.forceDelete": ("Never",),
     "recovery.rules": (),
     "webhooks": (),
-    "suspend": (),
-    "startupDeadlineSeconds": (),
-    "activeDeadlineSeconds": (),
-    "ttlSecondsAfterFinished": (),
 }
 """Path below spec (list entries are not numbered) -> values that do work, other than the default."""
 

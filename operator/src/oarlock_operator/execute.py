@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import structlog
 
+from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator.cluster import ApiError, Cluster, Conflict, Json
-from oarlock_operator.plan import Action, CreateConfig, CreatePods, CreateService, DeletePods, SelectAttempt
+from oarlock_operator.plan import Action, CreateConfig, CreatePods, CreateService, DeleteJob, DeletePods, SelectAttempt
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +44,8 @@ async def execute(cluster: Cluster, namespace: str, actions: Sequence[Action], *
                     [cluster.delete(f"{path}/{name}", uid=uid, grace_seconds=grace_seconds) for name, uid in pods],
                     parallel,
                 )
+            case DeleteJob(name, uid):
+                await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
         log.info("done", action=type(action).__name__)
 
 

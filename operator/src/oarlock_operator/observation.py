@@ -52,6 +52,10 @@ class Pod:
     """What keeps it from starting, in the scheduler's or the kubelet's words."""
     disrupted: str = ""
     """Who made it leave: an eviction's or a preemption's reason, empty for none."""
+    node_lost: bool = False
+    """The cluster took it away because its node is lost: told by the pod itself, so without any right on nodes."""
+    gated: bool = False
+    """A queue system holds it back; it asks for no node yet."""
 
     @property
     def stopped(self) -> bool:
@@ -62,6 +66,17 @@ class Pod:
     def succeeded(self) -> bool:
         """It ended as it should."""
         return self.ending is not None and self.ending.code == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node that needs a look. `unreachable`: the node controller has not heard from it; `boot_id` is "" if unknown."""
+
+    name: str
+    exists: bool = True
+    ready: bool = True
+    unreachable: bool = False
+    boot_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +129,12 @@ class Observation:
     lingering: tuple[str, ...] = ()
     """Pods of jobs that are gone, which may still write into the output."""
     progress: PodStatus | None = None
+    silent_seconds: float = 0.0
+    """How long rank 0's /status has not answered, by this process's own asking."""
+    nodes: dict[str, Node] = field(default_factory=dict)
+    """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
+    answering: frozenset[str] = frozenset()
+    """Uids of pods on nodes in trouble whose agent answered all the same."""
     waited: float = 0.0
     hindrance: str = ""
     """Why the API server did not take the pods last time, where that may change by itself: a quota, a policy."""
@@ -126,6 +147,20 @@ class Observation:
         if self.job.spec is None:
             raise ValueError("the job was not accepted")
         return self.job.spec
+
+    def unreachable(self, pod: Pod) -> bool:
+        """Whether the pod's node is gone, or the cluster has not heard from it for long: its kubelet stops nothing."""
+        node = self.nodes.get(pod.node)
+        return node is not None and (not node.exists or node.unreachable)
+
+    def on_lost_node(self, pod: Pod) -> bool:
+        """Whether the pod's node is lost to the gang; a node that is only not ready is not, while the pod answers."""
+        node = self.nodes.get(pod.node)
+        return (
+            pod.node_lost
+            or self.unreachable(pod)
+            or (node is not None and not node.ready and pod.uid not in self.answering)
+        )
 
     def of_attempt(self, attempt: int) -> tuple[Pod, ...]:
         """Pods of one attempt, by rank; one that is gone and came back under a new uid counts as the living one."""

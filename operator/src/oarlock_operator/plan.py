@@ -51,7 +51,15 @@ class DeletePods:
     grace_seconds: int | None = None
 
 
-Action = CreateService | SelectAttempt | CreateConfig | CreatePods | DeletePods
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the finished job itself; what it owns goes with it."""
+
+    name: str
+    uid: str
+
+
+Action = CreateService | SelectAttempt | CreateConfig | CreatePods | DeletePods | DeleteJob
 
 
 class EventType(StrEnum):

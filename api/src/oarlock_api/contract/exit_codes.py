@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class FailureClass(StrEnum):
-    """What kind of thing went wrong, in the words of recovery.rules."""
+    """What kind of thing went wrong, in the words of recovery.rules. No exit code tells of a lost node."""
 
     GPU = "GPU"
     PEER_LOST = "PeerLost"
@@ -32,6 +32,7 @@ class FailureClass(StrEnum):
     APPLICATION = "Application"
     FENCED = "Fenced"
     REQUESTED = "Requested"
+    NODE_LOST = "NodeLost"
 
 
 _CLASS_OF = {

@@ -5,11 +5,16 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
 
   accept     a job that cannot work ends in Failed, with words that mend it
   finish     a job that is to end stops its pods, then says so; one whose ranks all ended with 0 has succeeded
+  deadlines  the job's time, the time to come up, the time to find room
+  suspend    a gang that shall not run saves and leaves, and starts again when it may
   recover    a fault in the current attempt: the next attempt's number and reason are written down
   drain      pods of other attempts stop before anything new starts
   claim      the output and the names are this job's alone, or it waits, or it ends
   create     the pods of the current attempt are made, the Service points at them
   follow     how far the start and the training are
+
+Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), and a
+finished job is deleted when its time is over (retention).
 """
 
 from __future__ import annotations
@@ -17,7 +22,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from oarlock_api.spec import OPERATOR
-from oarlock_operator.decide import accept, claim, create, drain, finish, follow, recover, summary
+from oarlock_operator.decide import (
+    accept,
+    claim,
+    create,
+    deadlines,
+    drain,
+    finish,
+    follow,
+    recover,
+    retention,
+    summary,
+    suspend,
+    teardown,
+)
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation
 from oarlock_operator.plan import Plan
@@ -28,6 +46,8 @@ POLICIES: tuple[Policy, ...] = (
     accept.accept,
     finish.stop,
     finish.succeed,
+    deadlines.deadlines,
+    suspend.suspend,
     recover.recover,
     drain.drain,
     claim.claim,
@@ -39,10 +59,15 @@ POLICIES: tuple[Policy, ...] = (
 def decide(o: Observation) -> Plan:
     """The plan of one pass."""
     before = o.job.status
-    managed_by = o.job.spec.managed_by if o.job.spec else OPERATOR
-    if o.job.deleting or before.completion_time is not None or managed_by != OPERATOR:
+    if (o.job.spec.managed_by if o.job.spec else OPERATOR) != OPERATOR:
         return Plan()
     draft = Draft(before)
+    teardown.force(o, draft)
+    if o.job.deleting:
+        return draft.plan(before)
+    if before.completion_time is not None:
+        retention.retire(o, draft)
+        return draft.plan(before)
     for policy in POLICIES:
         if policy(o, draft):
             break

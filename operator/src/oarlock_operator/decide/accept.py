@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from oarlock_api.history import RecoveryStage
 from oarlock_api.unbuilt import unbuilt_fields
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.decide.finish import STOPPING, fail
+from oarlock_operator.decide.finish import fail
 from oarlock_operator.observation import Observation
 
 
 def accept(o: Observation, draft: Draft) -> bool:
     """Fail a job that cannot work; others pass. True where a running job cannot be read: then nothing is touched."""
-    if draft.status.recovery.stage == STOPPING:
+    if draft.status.recovery.stage == RecoveryStage.STOPPING:
         return False
     if o.refusal:
         fail(o, draft, "InvalidManifest", f"the API server refuses what the job asks for: {o.refusal[:2000]}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from oarlock_api.contract.names import service_name
 from oarlock_api.history import RecoveryStage
-from oarlock_api.status import Resolved
+from oarlock_operator.decide import attempt
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import config_map
 from oarlock_operator.manifests.pod import pod as pod_manifest
@@ -52,10 +52,6 @@ def create(o: Observation, draft: Draft) -> bool:
 
 
 def _begin(o: Observation, draft: Draft) -> None:
-    """The first attempt, numbered above any pod that may be left of a status that was lost."""
-    number = 1 + max((pod.attempt for pod in o.pods), default=0)
-    image = o.spec.pod.image or o.defaults.trainer_image
-    draft.set(attempt=number, start_time=o.now, reason="Starting", message=None, resolved=Resolved(image=image))
-    draft.record(number, start_time=o.now, node_count=o.spec.nodes)
-    draft.stage(RecoveryStage.SCHEDULE.value, o.now)
+    number = attempt.begin(o, draft, reason=None, stage=RecoveryStage.SCHEDULE)
+    draft.set(start_time=o.now, reason="Starting", message=None)
     draft.tell("Starting", f"attempt {number}: {o.spec.nodes} pods with {o.spec.gpus_per_node} GPUs each")

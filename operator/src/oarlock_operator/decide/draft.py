@@ -48,6 +48,12 @@ class Draft:
         """The record of an attempt; an empty one where it is no longer kept."""
         return next((a for a in self.status.attempts if a.number == number), Attempt(number=number))
 
+    def before(self, number: int) -> Attempt:
+        """The record of the attempt that came before one, numbers may skip; an empty one where there is none."""
+        return max(
+            (a for a in self.status.attempts if a.number < number), key=lambda a: a.number, default=Attempt(number=0)
+        )
+
     def record(self, number: int, **fields: Any) -> None:
         """Change fields of an attempt's record, adding it where it is missing."""
         changed = self.attempt(number).model_copy(update=fields)

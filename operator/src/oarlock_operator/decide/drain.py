@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
+from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.draft import Draft, milliseconds_since
-from oarlock_operator.decide.finish import delete
-from oarlock_operator.decide.recover import last_fault
+from oarlock_operator.decide.recover import blame, last_fault
+from oarlock_operator.decide.teardown import delete
 from oarlock_operator.faults.attribution import attribute
 from oarlock_operator.faults.classify import VOLUNTARY_REASONS, classify
 from oarlock_operator.observation import Observation
@@ -23,7 +25,9 @@ def drain(o: Observation, draft: Draft) -> bool:
     """Stop the pods of other attempts; True while one of them still runs."""
     number = draft.status.attempt
     others = o.of_other_attempts(number)
-    running = [pod for pod in others if not pod.stopped]
+    unstopped = [pod for pod in others if not pod.stopped]
+    # A kubelet that nobody hears from stops nothing: the fence keeps its pods from the output.
+    running = [pod for pod in unstopped if not o.unreachable(pod)]
     draining = draft.status.recovery.stage == RecoveryStage.DRAIN.value
     # Counted from the intent: a pod that was given up once does not hold the new gang's later stages either.
     since = draft.attempt(number).start_time or o.now
@@ -33,8 +37,8 @@ def drain(o: Observation, draft: Draft) -> bool:
     grace = None if asked else recovery.fault_grace_period_seconds
     seconds = o.spec.pod.termination_grace_period_seconds if grace is None else grace
     bound = timedelta(seconds=seconds + recovery.teardown_seconds)
+    delete(draft, unstopped, grace_seconds=grace)
     if running:
-        delete(draft, running, grace_seconds=grace)
         if o.now - since < bound:
             draft.again(LOOK_AGAIN_SECONDS)
             return True
@@ -42,18 +46,24 @@ def drain(o: Observation, draft: Draft) -> bool:
             names = ", ".join(pod.name for pod in running)
             words = f"{names} did not stop within {bound.total_seconds():.0f} s; going on without"
             draft.tell("PodNotStopping", words, warning=True)
+            for pod in running:
+                why = f"PodNotStopping in attempt {pod.attempt}"
+                avoid.avoid(o, draft, pod.node, why=why, strict=True)
     if draining:
-        _close(o, draft, number - 1)
+        _close(o, draft, draft.before(number).number)
         draft.measure(number, "drain", milliseconds_since(since, o.now))
         draft.stage(RecoveryStage.SCHEDULE.value, o.now)
     delete(draft, [pod for pod in others if pod.stopped], grace_seconds=None)
     return False
 
 
-def _close(o: Observation, draft: Draft, attempt: int) -> None:
+def _close(o: Observation, draft: Draft, number: int) -> None:
     """Write the end of the attempt before, with the blame from all that its pods said until they stopped."""
-    if draft.attempt(attempt).start_time is not None:
-        draft.record(attempt, end_time=o.now)
-    faults = [fault for pod in o.of_attempt(attempt) if pod.ending and (fault := classify(pod)) is not None]
+    attempt.end(o, draft, number)
+    # How a pod ends that was told to go says nothing, unless it had a verdict of its own.
+    telling = [pod for pod in o.of_attempt(number) if not pod.deleting or (pod.ending and pod.ending.report)]
+    faults = [fault for pod in telling if (fault := classify(pod, node_lost=o.on_lost_node(pod))) is not None]
+    faults = [fault for fault in faults if fault.failure_class != FailureClass.REQUESTED]
+    blame(o, draft, number, faults)
     if faults and not (found := attribute(faults)).cause.victim:
         draft.set(last_fault=last_fault(o, found))

@@ -44,7 +44,7 @@ def _leave(o: Observation, draft: Draft, stage: str, following: RecoveryStage) -
 def _note_nodes(draft: Draft, pods: tuple[Pod, ...]) -> None:
     number = draft.status.attempt
     nodes = tuple(sorted({pod.node for pod in pods if pod.node}))[:32]
-    before = draft.attempt(number - 1).node_names
+    before = draft.before(number).node_names
     draft.record(number, node_names=nodes, removed_node_names=tuple(name for name in before if name not in nodes))
 
 
@@ -61,13 +61,16 @@ def _first_step(o: Observation, draft: Draft, news: PodStatus) -> None:
         elapsed = milliseconds_since(draft.status.recovery.stage_start_time, o.now)
     draft.measure(number, "first_step", elapsed)
     resumed, reached = news.resumed_from_step, draft.status.progress.step if draft.status.progress else None
-    lost = max(0, reached - (resumed or 0)) if draft.status.restart_count and reached is not None else None
+    lost = max(0, reached - (resumed or 0)) if number > 1 and reached is not None else None
     draft.record(number, resumed_from_step=resumed or 0, lost_steps=lost)
+    if lost and draft.status.progress and draft.status.progress.seconds_per_step:
+        redone = lost * draft.status.progress.seconds_per_step * o.spec.nodes * o.spec.gpus_per_node
+        draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(redone))
     recovery = draft.status.recovery.model_copy(
         update={"stage": None, "stage_start_time": None, "not_before_time": None}
     )
     draft.set(recovery=recovery, reason="Training", message=None)
-    if draft.status.restart_count:
+    if number > 1:
         nodes = ", ".join(draft.attempt(number).node_names)
         again = f" ({lost} steps to redo)" if lost else ""
         draft.tell("TrainingAgain", f"attempt {number} on {nodes} from step {resumed or 0}{again}")

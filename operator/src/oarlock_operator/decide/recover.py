@@ -6,18 +6,22 @@ Intent first: this policy only writes the next attempt's number, its reason and 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
-from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RecoveryStatus, RestartCounts
+from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
+from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.budgets import backoff_seconds, charged, exhausted, renewed
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
+from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
-from oarlock_operator.faults.classify import Budget, Fault, classify, missing
-from oarlock_operator.observation import Observation, Pod
+from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
+from oarlock_operator.observation import Observation
 
+_WORKED_IN_VAIN = {FailureClass.APPLICATION, FailureClass.HANG, FailureClass.GPU, FailureClass.PEER_LOST}
+"""Endings of ranks that worked. Storage, preflight, lost nodes and evictions say nothing of the program's progress."""
 SETTLE_SECONDS = 1.0
 """How long a victim's word alone waits for the cause to speak up."""
 
@@ -32,11 +36,19 @@ def recover(o: Observation, draft: Draft) -> bool:
         draft.again(SETTLE_SECONDS / 4)
         return True
     draft.set(last_fault=last_fault(o, found))
+    blame(o, draft, draft.status.attempt, faults)
     cause = found.cause
     if cause.budget is Budget.NONE:
         fail(o, draft, cause.reason, cause.message)
         return stop(o, draft)
-    counts = renewed(draft.status.restarts, o.spec.recovery, now=o.now, progressed=_progressed(o, draft))
+    progressed = _progressed(o, draft)
+    counts = renewed(draft.status.restarts, o.spec.recovery, now=o.now, progressed=progressed)
+    if cause.failure_class in _WORKED_IN_VAIN and not progressed and _ranks_started(draft):
+        if counts.without_progress >= o.spec.recovery.max_restarts_without_progress:
+            words = f"{counts.without_progress + 1} attempts in a row made no newer checkpoint"
+            fail(o, draft, "NoProgress", f"{words}. The last fault: {cause.message}")
+            return stop(o, draft)
+        counts = counts.model_copy(update={"without_progress": counts.without_progress + 1})
     if why := exhausted(counts, cause.budget, o.spec.recovery):
         fail(o, draft, f"{cause.budget.value.capitalize()}RestartsExhausted", f"{why}. The last fault: {cause.message}")
         return stop(o, draft)
@@ -46,23 +58,29 @@ def recover(o: Observation, draft: Draft) -> bool:
 
 def find_faults(o: Observation, draft: Draft) -> list[Fault]:
     """Faults of the current attempt's pods; a pod that was there once and is nowhere now is one."""
-    attempt = draft.status.attempt
-    pods = o.of_attempt(attempt)
-    slack = timedelta(seconds=o.spec.recovery.teardown_seconds)
-    faults = [fault for pod in pods if (fault := classify(pod, overdue=_overdue(pod, o.now - slack))) is not None]
-    if draft.attempt(attempt).created_time is not None:
+    number = draft.status.attempt
+    pods = o.of_attempt(number)
+    faults = [
+        fault
+        for pod in pods
+        if (fault := classify(pod, overdue=overdue(o, pod), node_lost=o.on_lost_node(pod))) is not None
+    ]
+    if draft.attempt(number).created_time is not None:
         here = {pod.rank for pod in pods}
         faults += [
-            missing(pod_name(o.job.name, attempt, rank), attempt, rank)
+            missing(pod_name(o.job.name, number, rank), number, rank)
             for rank in range(o.spec.nodes)
             if rank not in here
         ]
     return faults
 
 
-def _overdue(pod: Pod, deadline: datetime) -> bool:
-    """Whether a pod that is being deleted should have been gone before `deadline`."""
-    return pod.deleting and (pod.delete_by is None or pod.delete_by < deadline)
+def blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> None:
+    """Put the nodes that faults of attempt `number` speak against on the avoid-list."""
+    for fault in faults:
+        if fault.avoid is not Avoid.NO and not fault.victim:
+            why = f"{fault.reason} in attempt {number}"
+            avoid.avoid(o, draft, fault.pod.node, why=why, strict=fault.avoid is Avoid.STRICTLY)
 
 
 def last_fault(o: Observation, found: Attribution) -> LastFault:
@@ -80,6 +98,10 @@ def last_fault(o: Observation, found: Attribution) -> LastFault:
         evidence=(cause.message[:1024],),
         victims=found.victims,
     )
+
+
+def _ranks_started(draft: Draft) -> bool:
+    return draft.status.recovery.stage in (None, RecoveryStage.FIRST_STEP)
 
 
 def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
@@ -104,28 +126,20 @@ def _progressed(o: Observation, draft: Draft) -> bool:
 
 def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: RestartCounts) -> None:
     status, cause = draft.status, found.cause
-    number = 1 + max([status.attempt, *(pod.attempt for pod in o.pods)])
     pods = o.of_attempt(status.attempt)
     draft.record(status.attempt, node_names=tuple(pod.node for pod in pods if pod.node)[:32])
-    draft.set(attempt=number, restart_count=status.restart_count + 1, restarts=counts)
+    draft.set(restart_count=status.restart_count + 1, restarts=counts)
     delay = 0.0
     if cause.budget in (Budget.APPLICATION, Budget.VOLUNTARY) or cause.failure_class == FailureClass.STORAGE:
         restarts = getattr(counts, cause.budget.value)
-        delay = backoff_seconds(restarts, o.spec.recovery, uid=o.job.uid, attempt=number)
-    draft.record(number, start_time=o.now, reason=cause.reason, node_count=o.spec.nodes)
+        delay = backoff_seconds(restarts, o.spec.recovery, uid=o.job.uid, attempt=status.attempt + 1)
+    not_before = (o.now + timedelta(seconds=delay)).astimezone(UTC) if delay else None
+    number = attempt.begin(o, draft, reason=cause.reason, stage=RecoveryStage.DRAIN, not_before=not_before)
     noticed = o.now - timedelta(seconds=o.waited)
     # Across two clocks, as the only stage that has to be: the pod says when it noticed, the operator when it heard.
     draft.measure(number, "detect", milliseconds_since(detected_at(found.cause), noticed))
     draft.measure(number, "decide", o.waited * 1000)
-    draft.set(
-        reason=cause.reason,
-        message=cause.message,
-        recovery=RecoveryStatus(
-            stage=RecoveryStage.DRAIN.value,
-            stage_start_time=o.now,
-            not_before_time=(o.now + timedelta(seconds=delay)).astimezone(UTC) if delay else None,
-        ),
-    )
+    draft.set(reason=cause.reason, message=cause.message)
     peers = f"; {found.victims} peers lost it" if found.victims else ""
     later = f" in {delay:.0f} s" if delay else ""
     draft.tell(cause.reason, f"{cause.message}{peers}. Attempt {number} starts{later}.", warning=True)

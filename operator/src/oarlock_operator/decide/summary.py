@@ -6,10 +6,13 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
 from oarlock_api.unbuilt import unbuilt_fields
+from oarlock_operator.decide.attempt import RESUMED
+from oarlock_operator.decide.deadlines import PLACEMENT_TIMEOUT
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.decide.finish import STOPPING
 from oarlock_operator.observation import Observation, Pod
 
+STARTS = {None, RESUMED, PLACEMENT_TIMEOUT}
+"""Why attempts begin that recover from nothing."""
 CREATE_REFUSED = "CreateRefused"
 _REFUSALS = {"InvalidSpec", "NotImplemented", "NameTaken", "InvalidManifest"}
 
@@ -48,13 +51,16 @@ def summarize(o: Observation, draft: Draft) -> None:
 def _phase(draft: Draft) -> Phase:
     status = draft.status
     stage = status.recovery.stage
-    if status.completion_time is not None or (stage == STOPPING and status.phase):
+    ending = stage in (RecoveryStage.STOPPING, RecoveryStage.SUSPENDING) and status.phase
+    if status.completion_time is not None or ending:
         return Phase(status.phase or Phase.PENDING)
+    if stage == RecoveryStage.SUSPENDED:
+        return Phase.SUSPENDED
     if status.attempt == 0:
         return Phase.PENDING
     if stage is None:
         return Phase.RUNNING
-    if status.restart_count:
+    if draft.attempt(status.attempt).reason not in STARTS:
         return Phase.RECOVERING
     return Phase.RUNNING if stage == RecoveryStage.FIRST_STEP.value else Phase.STARTING
 
@@ -89,10 +95,10 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
     refused = reason in _REFUSALS
     return {
         ConditionType.ACCEPTED: _is(not refused, reason if refused else "Accepted", message if refused else ""),
-        ConditionType.SUSPENDED: _is(False, "NotSuspended"),  # noqa: FBT003
+        ConditionType.SUSPENDED: _suspended(draft),
         ConditionType.STORAGE_READY: _storage(o, draft),
         ConditionType.SCHEDULED: _scheduled(o, draft, pods),
-        ConditionType.RUNNING: _is(phase == Phase.RUNNING, phase.value),
+        ConditionType.RUNNING: _running(phase, pods),
         ConditionType.RECOVERING: _is(
             phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase.value, message
         ),
@@ -105,6 +111,21 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
         ),
         ConditionType.FINISHED: _is(ended, reason if ended else phase.value),
     }
+
+
+def _suspended(draft: Draft) -> _Wanted:
+    stage = draft.status.recovery.stage
+    word = stage if stage in (RecoveryStage.SUSPENDING, RecoveryStage.SUSPENDED) else "NotSuspended"
+    return _is(stage == RecoveryStage.SUSPENDED, word)
+
+
+def _running(phase: Phase, pods: tuple[Pod, ...]) -> _Wanted:
+    """While a placed pod does not start, the kubelet's words stand here."""
+    waiting = [pod for pod in pods if pod.scheduled and not pod.started and not pod.stopped and pod.obstacle]
+    if phase == Phase.RUNNING or not waiting:
+        return _is(phase == Phase.RUNNING, phase.value)
+    words = "; ".join(sorted({f"{pod.name}: {pod.obstacle}" for pod in waiting})[:8])
+    return _is(False, waiting[0].obstacle.partition(":")[0] or "Waiting", words[:2048])  # noqa: FBT003
 
 
 def _degraded(o: Observation, draft: Draft) -> _Wanted:
@@ -139,7 +160,15 @@ def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
         return (ConditionStatus.UNKNOWN, "NotCreated", "")
     obstacles = sorted({pod.obstacle for pod in pods if pod.obstacle and not pod.scheduled})
     waiting = [pod for pod in pods if not pod.scheduled and not pod.stopped]
-    return _is(not waiting, "AllPodsPlaced" if not waiting else "Unschedulable", "; ".join(obstacles)[:2048])
+    if not waiting:
+        return _is(True, "AllPodsPlaced")  # noqa: FBT003
+    avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
+    if obstacles and avoided:
+        words = (
+            f"avoided: {avoided}. Repair one of them, or suspend, lower spec.nodes, and resume. {'; '.join(obstacles)}"
+        )
+        return _is(False, "NotEnoughHealthyNodes", words[:2048])  # noqa: FBT003
+    return _is(False, "Unschedulable", "; ".join(obstacles)[:2048])  # noqa: FBT003
 
 
 def _merged(o: Observation, draft: Draft, wanted: dict[ConditionType, _Wanted]) -> tuple[Condition, ...]:

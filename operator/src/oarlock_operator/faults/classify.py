@@ -18,6 +18,14 @@ class Budget(StrEnum):
     NONE = "none"
 
 
+class Avoid(StrEnum):
+    """What an ending says of its node: nothing, that another one is better, or that it must not be used."""
+
+    NO = "no"
+    RATHER = "rather"
+    STRICTLY = "strictly"
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One pod's ending, understood. `reason` is CamelCase for status and Events, `message` a sentence for people."""
@@ -27,6 +35,7 @@ class Fault:
     reason: str
     message: str
     budget: Budget
+    avoid: Avoid = Avoid.NO
 
     @property
     def victim(self) -> bool:
@@ -44,9 +53,12 @@ _REASONS = {
     FailureClass.APPLICATION: "ApplicationError",
     FailureClass.FENCED: "OutputInUse",
     FailureClass.REQUESTED: "LeftOnRequest",
+    FailureClass.NODE_LOST: "NodeLost",
 }
 VOLUNTARY_REASONS = frozenset({"Evicted", _REASONS[FailureClass.REQUESTED]})
 """Reasons of faults that nobody is to blame for: the pods saved, or were given the time to."""
+_BAD_NODE = {ExitCode.REPLACE_NODE, ExitCode.PREFLIGHT}
+"""Codes whose report speaks against the node itself."""
 _APPLICATION = {FailureClass.APPLICATION, FailureClass.HANG}
 _HOPELESS = {FailureClass.CONFIGURATION, FailureClass.FENCED}
 _BUDGETS = {
@@ -57,14 +69,21 @@ _BUDGETS = {
 }
 
 
-def classify(pod: Pod, *, overdue: bool = False) -> Fault | None:
+ADMISSION_ERRORS = {"UnexpectedAdmissionError", "NodeAffinity"}
+"""Reasons, besides OutOf..., with which a kubelet refuses a pod that it was given: once is a race, twice is the node."""
+
+
+def classify(pod: Pod, *, overdue: bool = False, node_lost: bool = False) -> Fault | None:
     """The fault of a pod of the current attempt, None for one that works or ended well.
 
     A pod that is gone, though nobody here asked for it, is a fault too: its rank is missing. One that is being deleted is
-    saving and will say how it ends, until it is `overdue`.
+    saving and will say how it ends, until it is `overdue`, or until its node is lost.
     """
     if pod.succeeded:
         return None
+    if (pod.ending is None or pod.ending.code is None) and (pod.node_lost or node_lost):
+        what = f"node {pod.node or 'unknown'} of pod {pod.name} is lost"
+        return Fault(pod, FailureClass.NODE_LOST, "NodeLost", what, Budget.INFRASTRUCTURE, Avoid.RATHER)
     if pod.disrupted and (pod.stopped or (pod.deleting and overdue)):
         # Outranks any exit code: whoever needed the node took it, and neither the program nor the node is at fault.
         what = f"pod {pod.name} had to leave {pod.node or 'its node'} ({pod.disrupted})"
@@ -95,12 +114,17 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     where = f"pod {pod.name}" + (f" on {pod.node}" if pod.node else "")
     if ending.code is None:
         said = ": ".join(part for part in (ending.reason, ending.message) if part) or "no container ran"
-        return Fault(
-            pod, FailureClass.PREFLIGHT, ending.reason or "PodFailed", f"{where}: {said}", Budget.INFRASTRUCTURE
-        )
+        reason = ending.reason or "PodFailed"
+        avoid = Avoid.RATHER if _refused(reason) else Avoid.NO
+        return Fault(pod, FailureClass.PREFLIGHT, reason, f"{where}: {said}", Budget.INFRASTRUCTURE, avoid)
     kind = failure_class(ending.code)
     reason = "OOMKilled" if ending.reason == "OOMKilled" else _REASONS[kind]
-    return Fault(pod, kind, reason, f"{where}: {_words(ending)}", _BUDGETS[kind])
+    avoid = Avoid.STRICTLY if ending.code in _BAD_NODE else Avoid.NO
+    return Fault(pod, kind, reason, f"{where}: {_words(ending)}", _BUDGETS[kind], avoid)
+
+
+def _refused(reason: str) -> bool:
+    return reason in ADMISSION_ERRORS or reason.startswith("OutOf")
 
 
 def _words(ending: Ending) -> str:

@@ -1,0 +1,51 @@
+"""An attempt begins and ends in one place: its number, its record, and the GPUs that it held."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from oarlock_api.history import RecoveryStage, RecoveryStatus
+from oarlock_api.status import Resolved
+from oarlock_operator.decide import avoid
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.observation import Observation
+
+RESUMED = "Resumed"
+"""Reason of an attempt after a suspension: a start, not a recovery."""
+
+
+def begin(
+    o: Observation, draft: Draft, *, reason: str | None, stage: RecoveryStage, not_before: datetime | None = None
+) -> int:
+    """Write down the next attempt: numbered above the last one and above any pod of a status that was lost."""
+    number = 1 + max([draft.status.attempt, *(pod.attempt for pod in o.pods)])
+    draft.set(
+        attempt=number,
+        recovery=RecoveryStatus(stage=stage.value, stage_start_time=o.now, not_before_time=not_before),
+    )
+    if reason in (None, RESUMED):
+        # What was left to Oarlock is decided here and kept through every recovery.
+        draft.set(resolved=Resolved(image=o.spec.pod.image or o.defaults.trainer_image))
+    avoid.prune(o, draft)
+    draft.record(number, start_time=o.now, reason=reason, node_count=o.spec.nodes)
+    return number
+
+
+def end(o: Observation, draft: Draft, number: int) -> None:
+    """Write the end of an attempt, once."""
+    known = draft.attempt(number)
+    if known.start_time is None or known.end_time is not None:
+        return
+    draft.record(number, end_time=o.now)
+    if known.created_time is None:
+        return
+    gpus = (known.node_count or 0) * o.spec.gpus_per_node if o.job.spec else 0
+    held = max(0.0, (o.now - known.created_time).total_seconds())
+    stages = known.stage_milliseconds
+    start = sum(took or 0 for took in (stages.schedule, stages.start, stages.first_step)) / 1000
+    # Without a first step, nothing of it was of use.
+    wasted = held if stages.first_step is None else min(held, start)
+    draft.set(
+        gpu_seconds=draft.status.gpu_seconds + round(held * gpus),
+        wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(wasted * gpus),
+    )

@@ -1,0 +1,52 @@
+"""The avoid-list: nodes that this job's next pods keep off, by their own node affinity, without any right on nodes.
+
+A node that looks unlucky (lost once, refused a pod once) is avoided as long as another one is free; a second time, or with
+evidence against its hardware, it is avoided strictly. An entry ends after recovery.windowSeconds, or when the node was
+booted anew.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from oarlock_api.history import AvoidedNode
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.observation import Observation
+
+LIMIT = 64
+
+
+def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool) -> None:
+    """Put a node on the list; the same `why` again changes nothing, so that a pass may be repeated."""
+    if not node:
+        return
+    known = {entry.name: entry for entry in draft.status.avoided_nodes}
+    before = known.get(node)
+    if before is not None and before.reason == why:
+        return
+    seen = o.nodes.get(node)
+    known[node] = AvoidedNode(
+        name=node,
+        reason=why,
+        strict=strict or before is not None,
+        until_time=o.now + timedelta(seconds=o.spec.recovery.window_seconds),
+        boot_id=seen.boot_id or None if seen else None,
+    )
+    newest = sorted(known.values(), key=lambda entry: entry.until_time or o.now)[-LIMIT:]
+    draft.set(avoided_nodes=tuple(sorted(newest, key=lambda entry: entry.name)))
+
+
+def prune(o: Observation, draft: Draft) -> None:
+    """Drop entries whose time is over, or whose node was booted anew."""
+    kept = tuple(
+        entry
+        for entry in draft.status.avoided_nodes
+        if (entry.until_time is None or entry.until_time > o.now) and not _booted_anew(o, entry)
+    )
+    if kept != draft.status.avoided_nodes:
+        draft.set(avoided_nodes=kept)
+
+
+def _booted_anew(o: Observation, entry: AvoidedNode) -> bool:
+    seen = o.nodes.get(entry.name)
+    return bool(seen and entry.boot_id and seen.boot_id and seen.boot_id != entry.boot_id)

@@ -1,0 +1,33 @@
+"""What rank 0 said when it ended: the last look at its /status may be seconds older."""
+
+from __future__ import annotations
+
+from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name
+from oarlock_api.progress import LatestCheckpoint
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.manifests.config import output_directory
+from oarlock_operator.observation import Observation
+
+
+def note_last_words(o: Observation, draft: Draft) -> None:
+    """Take step and newest checkpoint from the report of the current attempt's rank 0, if it left one."""
+    pods = o.of_attempt(draft.status.attempt)
+    report = pods[0].ending.report if pods and pods[0].rank == 0 and pods[0].ending else None
+    if report is None:
+        return
+    known, saved = draft.status.progress, draft.status.latest_checkpoint
+    if known is not None and report.step is not None:
+        left = 0 if report.step == known.total_steps else None
+        draft.set(progress=known.model_copy(update={"step": report.step, "eta_seconds": left, "update_time": o.now}))
+    if report.checkpoint_step is not None and (saved is None or saved.step < report.checkpoint_step):
+        # Newer than all that was seen, so this attempt saved it.
+        path = output_directory(o.job, o.spec)
+        name = f"{CHECKPOINTS}/{checkpoint_name(report.checkpoint_step, draft.status.attempt)}"
+        root = o.spec.output.mount_path.rstrip("/") + "/"
+        draft.set(
+            latest_checkpoint=LatestCheckpoint(
+                step=report.checkpoint_step,
+                path=f"{path}/{name}",
+                relative_path=f"{path.removeprefix(root)}/{name}",
+            )
+        )

@@ -1,0 +1,65 @@
+"""Suspend and resume: the gang saves and leaves, the GPUs are free, and the next attempt goes on from the checkpoint.
+
+The wish to stop stands in the status (stage Suspending) before a pod is deleted. The condition Suspended is True only once
+nothing runs any more: from then on the job may be changed.
+"""
+
+from __future__ import annotations
+
+from oarlock_api.history import RecoveryStage
+from oarlock_operator.decide import attempt
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.last_words import note_last_words
+from oarlock_operator.decide.teardown import delete
+from oarlock_operator.observation import Observation
+
+LOOK_AGAIN_SECONDS = 5.0
+
+
+def suspend(o: Observation, draft: Draft) -> bool:
+    """Stop a gang that shall not run, or start it again; True while the job is, or becomes, suspended."""
+    stage = draft.status.recovery.stage
+    if stage == RecoveryStage.SUSPENDED:
+        if o.spec.suspend:
+            return True
+        _resume(o, draft)
+        return False
+    if not o.spec.suspend and stage != RecoveryStage.SUSPENDING:
+        return False
+    if stage != RecoveryStage.SUSPENDING and draft.status.attempt:
+        draft.stage(RecoveryStage.SUSPENDING, o.now)
+        draft.set(reason="Suspending", message="the pods save and leave")
+        draft.tell("Suspending", f"attempt {draft.status.attempt} saves and leaves")
+    running = [pod for pod in o.pods if not pod.stopped]
+    if running:
+        # No grace named: their own, in which they save.
+        delete(draft, running, grace_seconds=None)
+        draft.again(LOOK_AGAIN_SECONDS)
+        return True
+    _suspended(o, draft)
+    return True
+
+
+def _suspended(o: Observation, draft: Draft) -> None:
+    number = draft.status.attempt
+    if number:
+        note_last_words(o, draft)
+        attempt.end(o, draft, number)
+    saved = draft.status.latest_checkpoint
+    kept = f"; the newest checkpoint is step {saved.step}" if saved else ""
+    message = f"nothing runs{kept}. Set spec.suspend to false to go on."
+    draft.stage(RecoveryStage.SUSPENDED, o.now)
+    draft.set(reason="Suspended", message=message)
+    draft.tell("Suspended", message)
+
+
+def _resume(o: Observation, draft: Draft) -> None:
+    if draft.status.attempt == 0:
+        draft.stage(None, None)
+        return
+    since = draft.status.recovery.stage_start_time or o.now
+    away = max(0, round((o.now - since).total_seconds()))
+    draft.set(inactive_seconds=draft.status.inactive_seconds + away)
+    number = attempt.begin(o, draft, reason=attempt.RESUMED, stage=RecoveryStage.SCHEDULE)
+    draft.set(reason=attempt.RESUMED, message=None)
+    draft.tell(attempt.RESUMED, f"attempt {number} goes on from the newest checkpoint")

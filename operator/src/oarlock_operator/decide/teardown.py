@@ -1,0 +1,45 @@
+"""Teardown: pods are told to go, and those that can not are taken away, so that no gang waits for ever for a dead node.
+
+A pod is deleted by force only where nobody could do it otherwise: its time is long over, and its node is unreachable or
+gone. It may still run behind a cut cable; the fence on the output makes that safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from oarlock_api.recovery import ForceDelete
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.observation import Observation, Pod
+from oarlock_operator.plan import DeletePods
+
+DEFAULT_TEARDOWN_SECONDS = 30
+
+
+def delete(draft: Draft, pods: Iterable[Pod], *, grace_seconds: int | None) -> None:
+    """Delete those of `pods` that are there and are not being deleted already."""
+    chosen = tuple((pod.name, pod.uid) for pod in pods if not pod.deleting and not pod.gone)
+    if chosen:
+        draft.act(DeletePods(chosen, grace_seconds))
+
+
+def overdue(o: Observation, pod: Pod) -> bool:
+    """Whether a pod that is being deleted should have been gone teardownSeconds ago."""
+    seconds = o.job.spec.recovery.teardown_seconds if o.job.spec else DEFAULT_TEARDOWN_SECONDS
+    return pod.deleting and (pod.delete_by is None or pod.delete_by < o.now - timedelta(seconds=seconds))
+
+
+def force(o: Observation, draft: Draft) -> bool:
+    """Delete by force what is overdue on a lost node; never decides the pass."""
+    if o.job.spec and o.job.spec.recovery.force_delete is ForceDelete.NEVER:
+        return False
+    lost = [pod for pod in o.pods if not pod.gone and pod.deleting and o.unreachable(pod)]
+    stuck = [pod for pod in lost if overdue(o, pod)]
+    if stuck:
+        draft.act(DeletePods(tuple((pod.name, pod.uid) for pod in stuck), grace_seconds=0))
+        names = ", ".join(f"{pod.name} on {pod.node}" for pod in stuck[:8])
+        draft.tell("PodForceDeleted", f"deleting by force, because the node is lost: {names}", warning=True)
+    elif lost:
+        draft.again(5.0)
+    return False

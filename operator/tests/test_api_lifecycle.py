@@ -1,0 +1,115 @@
+"""Suspend, deadlines and retention against a real API server: what is refused, what is kept, what goes."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from gangs import JOBS, SETTINGS, Gang
+from processes import Api, ApiRefused, operator, wait_for
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster
+
+NOWHERE = ("nowhere-0", "nowhere-1")
+"""Nodes without kubelets: their pods stay until the test removes them."""
+pytestmark = pytest.mark.cluster
+
+
+def suspend(gang: Gang, *, wanted: bool = True, **changes: object) -> None:
+    gang.api.merge(f"{JOBS}/{gang.name}", {"spec": {"suspend": wanted, **changes}})
+
+
+def stop_all(gang: Gang) -> None:
+    """What kubelets do with pods that are told to stop."""
+    for name, pod in gang.pods().items():
+        if "deletionTimestamp" in pod["metadata"]:
+            gang.end(name, 86)
+            gang.remove(name)
+
+
+def test_a_job_is_changed_while_suspended_and_stopped_and_only_then(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    gang.run(nodes=NOWHERE)
+    with pytest.raises(ApiRefused, match="change only while no pod runs"):
+        gang.api.merge(f"{JOBS}/{gang.name}", {"spec": {"nodes": 3}})
+    suspend(gang)
+    wait_for("deletion", lambda: all("deletionTimestamp" in p["metadata"] for p in gang.pods().values()) or None)
+    graces = {pod["metadata"]["deletionGracePeriodSeconds"] for pod in gang.pods().values()}
+    assert graces == {300}, "their own grace, to save in"
+    with pytest.raises(ApiRefused, match="change only while no pod runs"):
+        gang.api.merge(f"{JOBS}/{gang.name}", {"spec": {"nodes": 3}})
+    stop_all(gang)
+    gang.wait_for_phase("Suspended")
+    gang.api.merge(f"{JOBS}/{gang.name}", {"spec": {"nodes": 3}})
+    suspend(gang, wanted=False)
+    gang.wait_for_pods("2-0", "2-1", "2-2")
+    status = gang.wait_for_phase("Starting")
+    assert (status["attempt"], status["restartCount"], status["attempts"][-1]["reason"]) == (2, 0, "Resumed")
+    assert {"Suspending", "Suspended", "Resumed"} <= gang.events()
+
+
+def test_a_suspension_outlives_the_operator(control_plane: Cluster, api: Api, tmp_path: Path) -> None:
+    with operator(control_plane.kubeconfig, tmp_path / "first.log", *SETTINGS) as first:
+        gang = Gang(api)
+        gang.run(nodes=NOWHERE)
+        suspend(gang)
+        wait_for("intent", lambda: gang.status.get("recovery", {}).get("stage") == "Suspending" or None)
+        first.send_signal(signal.SIGKILL)
+    suspend(gang, wanted=False)
+    stop_all(gang)
+    with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):
+        wait_for("stopping", lambda: stop_all(gang) or sorted(gang.pods()) == ["2-0", "2-1"] or None)
+        assert gang.status["attempt"] == 2
+
+
+def test_a_job_that_is_made_suspended_has_no_pods(with_operator: Api) -> None:
+    gang = Gang(with_operator, suspend=True)
+    status = gang.wait_for_phase("Suspended")
+    assert "startTime" not in status
+    assert not gang.pods()
+
+
+def test_the_active_deadline_stops_the_pods_before_it_says_failed(with_operator: Api) -> None:
+    gang = Gang(with_operator, activeDeadlineSeconds=2)
+    gang.run(nodes=NOWHERE)
+    wait_for("deletion", lambda: all("deletionTimestamp" in p["metadata"] for p in gang.pods().values()) or None)
+    assert "completionTime" not in gang.status
+    stop_all(gang)
+    status = gang.wait_for_phase("Failed")
+    assert (status["reason"], "completionTime" in status) == ("DeadlineExceeded", True)
+
+
+def test_a_gang_that_finds_no_node_says_what_is_missing(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    wait_for("the scheduler's words", lambda: gang.condition("Scheduled")["reason"] == "Unschedulable" or None)
+    assert gang.condition("Scheduled")["message"], "the scheduler's words"
+
+
+def test_a_job_of_another_manager_is_left_alone(with_operator: Api) -> None:
+    other = Gang(with_operator, managedBy="kueue.x-k8s.io/multikueue")
+    ours = Gang(with_operator)
+    ours.wait_for_pods("1-0", "1-1")
+    assert other.status == {}
+    assert not other.pods()
+
+
+def test_a_finished_job_goes_with_its_pods_after_its_ttl(with_operator: Api) -> None:
+    gang = Gang(with_operator, ttlSecondsAfterFinished=60)
+    gang.run()
+    for rank in (0, 1):
+        gang.end(f"1-{rank}", 0)
+    gang.wait_for_phase("Succeeded")
+    # An hour ago, as far as the status says: tests do not wait for a minute.
+    gang.api.merge(f"{JOBS}/{gang.name}/status", {"status": {"completionTime": "2026-01-01T00:00:00Z"}})
+    wait_for("the job to go", lambda: not gang.exists() or None)
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Background"])
+def test_deletion_takes_the_pods_along_in_either_way(with_operator: Api, policy: str) -> None:
+    gang = Gang(with_operator)
+    gang.wait_for_pods("1-0", "1-1")
+    gang.api.call("DELETE", f"{JOBS}/{gang.name}", {"propagationPolicy": policy})
+    wait_for("everything to go", lambda: not (gang.exists() or gang.pods()) or None, seconds=90)
