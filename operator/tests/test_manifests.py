@@ -49,7 +49,18 @@ FULL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("changes", [{}, FULL, {"nodes": 1}, {"gpusPerNode": 0}, {"gpusPerNode": 8}])
+PATCHED: dict[str, Any] = {
+    "pod": {
+        "hostNetwork": True,
+        "patch": {
+            "shareProcessNamespace": True,
+            "containers": [{"name": "trainer", "env": [{"name": "A", "value": "1"}], "stdin": True}],
+        },
+    }
+}
+
+
+@pytest.mark.parametrize("changes", [{}, FULL, PATCHED, {"nodes": 1}, {"gpusPerNode": 0}, {"gpusPerNode": 8}])
 def test_all_ranks_pods_are_alike_but_for_name_hostname_rank_label_and_environment(changes: dict[str, Any]) -> None:
     def shape(rank: int) -> str:
         manifest = made(rank, **changes)

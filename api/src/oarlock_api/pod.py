@@ -1,14 +1,15 @@
 """spec.pod: what the pods of the gang look like beyond what Oarlock makes itself."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
-from pydantic import ConfigDict, Field, StrictBool
+from pydantic import Field, StrictBool, model_validator
+from pydantic_core import PydanticCustomError
 
 from oarlock_api.group import Group
 from oarlock_api.pod_patch import PodPatch
+from oarlock_api.pod_volumes import Volume, VolumeMount
 from oarlock_api.primitives import (
-    AbsolutePath,
     ObjectName,
     Port,
     QualifiedName,
@@ -19,6 +20,8 @@ from oarlock_api.primitives import (
 )
 from oarlock_api.reserved import NO_RESERVED_KEYS, Env, EnvVar, StringMap
 from oarlock_api.rules import ListMap, Rule
+
+_ResourceList = Annotated[Unstructured, Field(max_length=32)]
 
 __all__ = ["EnvVar", "ImagePullPolicy", "LocalObjectReference", "Pod", "Ports", "VolumeMount"]
 
@@ -37,25 +40,18 @@ class LocalObjectReference(Group):
     name: ObjectName = Field(description="Its name.")
 
 
-class Volume(Group):
-    """A volume of the pod, in the words of the pod API."""
+class Resources(Group):
+    """What the trainer's container asks for and may use, in the words of the pod API."""
 
-    model_config = ConfigDict(extra="allow")
-
-    name: Annotated[str, Field(min_length=1, max_length=63)] = Field(description="Name that volumeMounts refer to.")
-
-
-class VolumeMount(Group):
-    """A mount in the trainer's container, in the words of the pod API."""
-
-    model_config = ConfigDict(extra="allow")
-
-    name: Annotated[str, Field(min_length=1, max_length=63)] = Field(description="Name of a volume.")
-    mount_path: AbsolutePath = Field(description="Where it is mounted.")
+    requests: _ResourceList | None = Field(default=None, description="What a node must have free, such as cpu: 32.")
+    limits: _ResourceList | None = Field(default=None, description="What the container may use at most.")
+    claims: Annotated[tuple[Unstructured, ...], Field(max_length=32)] = Field(
+        default=(), description="Devices from the pod's resourceClaims, which pod.patch adds."
+    )
 
 
 class Ports(Group):
-    """Ports in the pod; to be changed with hostNetwork, where two jobs may meet on one node."""
+    """Ports in the pod; to be changed with hostNetwork, where other programs of the node may hold them."""
 
     admission: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -83,9 +79,9 @@ class Pod(Group):
     image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], Field(max_length=16), ListMap("name")] = Field(
         default=(), description="Secrets for the registry."
     )
-    resources: Annotated[Unstructured, Field(max_length=3)] | None = Field(
-        default=None,
-        description="Requests and limits of the trainer's container; GPUs are added from gpusPerNode.",
+    resources: Resources = Field(
+        default=Resources(),
+        description="Requests and limits of the trainer's container; GPUs come from gpusPerNode.",
     )
     env: Env = Field(
         default=(),
@@ -127,11 +123,23 @@ class Pod(Group):
     )
     host_network: StrictBool = Field(
         default=False,
-        description="Use the node's network; sets the DNS policy and the interface of NCCL and gloo as well.",
+        description="Use the node's network; sets the DNS policy and the interface of NCCL and gloo as well. The ports "
+        "are then the node's.",
     )
     ports: Ports = Field(default=Ports(), description="Ports in the pod.")
     patch: PodPatch | None = Field(
         default=None,
         description="Merged over the finished pod spec as the last word: lists with a merge key (containers, env, "
-        "volumes) by that key, other lists are replaced.",
+        "volumes) by that key, other lists (tolerations) are replaced, a null takes a key away.",
     )
+
+    @model_validator(mode="after")
+    def _refuse_gpus_asked_for_twice(self) -> Self:
+        # CEL sees nothing of a map whose values are numbers or texts, so the operator tells the job.
+        if self.gpu_resource in {**(self.resources.requests or {}), **(self.resources.limits or {})}:
+            raise PydanticCustomError(
+                "gpus",
+                "spec.gpusPerNode asks for {resource}; remove it from pod.resources",
+                {"resource": self.gpu_resource},
+            )
+        return self

@@ -53,8 +53,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "training.data.datasets.startStep": (),
     "training.data.datasets.endStep": (),
     "pod.hostNetwork": (),
-    "pod.ports.link": (),
-    "pod.patch": (),
     "scheduling.gang": ("None",),
     "scheduling.queue": (),
     "scheduling.queuePriorityClassName": (),

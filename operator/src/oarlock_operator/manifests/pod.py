@@ -1,30 +1,46 @@
 """The pod of one rank. All ranks' specs are alike but for name, hostname, rank label and environment.
 
-Gang schedulers and quota systems compare shapes, so nothing here may depend on the rank beyond those.
+Gang schedulers and quota systems compare shapes, so nothing here may depend on the rank beyond those. The job's own
+pod.patch is merged over the whole spec at the end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from oarlock_api.contract.environment import Variable, gang_environment
 from oarlock_api.contract.names import Label, host_name, pod_name, service_name
+from oarlock_api.history import AvoidedNode
+from oarlock_api.pod_patch import TRAINER_CONTAINER
 from oarlock_api.spec import TrainingJobSpec
+from oarlock_operator.manifests.affinity import affinity
 from oarlock_operator.manifests.config import output_directory
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
+from oarlock_operator.manifests.patch import patched
 from oarlock_operator.manifests.volumes import mounts, volumes
 from oarlock_operator.observation import Job
 
-CONTAINER = "trainer"
+CONTAINER = TRAINER_CONTAINER
 USER = 1000
 """Unprivileged and the first user of most NFS servers; spec.pod.securityContext overrides it."""
-GPUS_OF_A_WHOLE_NODE = 8
+POD_IP = "OARLOCK_POD_IP"
+"""Set in the node's network only, where NCCL and gloo would guess among all of the node's interfaces: the agent gives
+them the one that has this address."""
 UNREACHABLE_SECONDS = 30
 """How long a pod stays on a node that the cluster lost: Kubernetes' default of 300 s would idle the other nodes."""
 
 
-def pod(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str) -> dict[str, Any]:
-    """The pod of `rank` in `attempt`."""
+def pod(
+    job: Job,
+    spec: TrainingJobSpec,
+    *,
+    attempt: int,
+    rank: int,
+    image: str,
+    avoided: Sequence[AvoidedNode] = (),
+) -> dict[str, Any]:
+    """The pod of `rank` in `attempt`, off the avoided nodes."""
     own_labels = {Label.ATTEMPT.value: str(attempt), Label.RANK.value: str(rank)}
     return {
         "apiVersion": "v1",
@@ -36,36 +52,52 @@ def pod(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str)
             "annotations": dict(spec.pod.annotations),
             "ownerReferences": [owner_reference(job)],
         },
-        "spec": _present(
-            {
-                "hostname": host_name(job.name, rank),
-                "subdomain": service_name(job.name),
-                "restartPolicy": "Never",
-                "enableServiceLinks": False,
-                "automountServiceAccountToken": spec.pod.service_account_name is not None,
-                "serviceAccountName": spec.pod.service_account_name,
-                "runtimeClassName": spec.pod.runtime_class_name,
-                "imagePullSecrets": [secret.to_manifest() for secret in spec.pod.image_pull_secrets],
-                "priorityClassName": spec.scheduling.priority_class_name,
-                "schedulerName": spec.scheduling.scheduler_name,
-                "nodeSelector": dict(spec.scheduling.node_selector),
-                "tolerations": [*_unreachable_tolerations(), *spec.scheduling.tolerations],
-                "affinity": _one_pod_per_node(job, spec, attempt),
-                "terminationGracePeriodSeconds": spec.pod.termination_grace_period_seconds,
-                "securityContext": {
-                    "runAsNonRoot": True,
-                    "runAsUser": USER,
-                    "runAsGroup": USER,
-                    "fsGroup": USER,
-                    "fsGroupChangePolicy": "OnRootMismatch",
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                    **(spec.pod.security_context or {}),
-                },
-                "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image)],
-                "volumes": volumes(job.name, spec, attempt),
-            }
-        ),
+        "spec": _patched(spec, _pod_spec(job, spec, attempt=attempt, rank=rank, image=image, avoided=avoided)),
     }
+
+
+def _patched(spec: TrainingJobSpec, finished: dict[str, Any]) -> dict[str, Any]:
+    if spec.pod.patch is None:
+        return finished
+    result: dict[str, Any] = patched(finished, spec.pod.patch.as_given())
+    return result
+
+
+def _pod_spec(
+    job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str, avoided: Sequence[AvoidedNode]
+) -> dict[str, Any]:
+    return _present(
+        {
+            "hostname": host_name(job.name, rank),
+            "subdomain": service_name(job.name),
+            "hostNetwork": spec.pod.host_network or None,
+            # Without it a pod in the node's network asks the node's DNS, which knows no rank.
+            "dnsPolicy": "ClusterFirstWithHostNet" if spec.pod.host_network else None,
+            "restartPolicy": "Never",
+            "enableServiceLinks": False,
+            "automountServiceAccountToken": spec.pod.service_account_name is not None,
+            "serviceAccountName": spec.pod.service_account_name,
+            "runtimeClassName": spec.pod.runtime_class_name,
+            "imagePullSecrets": [secret.to_manifest() for secret in spec.pod.image_pull_secrets],
+            "priorityClassName": spec.scheduling.priority_class_name,
+            "schedulerName": spec.scheduling.scheduler_name,
+            "nodeSelector": dict(spec.scheduling.node_selector),
+            "tolerations": [*_unreachable_tolerations(), *spec.scheduling.tolerations],
+            "affinity": affinity(job, spec, attempt=attempt, avoided=avoided),
+            "terminationGracePeriodSeconds": spec.pod.termination_grace_period_seconds,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "fsGroup": USER,
+                "fsGroupChangePolicy": "OnRootMismatch",
+                "seccompProfile": {"type": "RuntimeDefault"},
+                **(spec.pod.security_context or {}),
+            },
+            "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image)],
+            "volumes": volumes(job.name, spec, attempt),
+        }
+    )
 
 
 def _container(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str) -> dict[str, Any]:
@@ -78,10 +110,7 @@ def _container(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, imag
             "env": _environment(job, spec, attempt=attempt, rank=rank),
             "envFrom": list(spec.pod.env_from),
             "resources": _resources(spec),
-            "ports": [
-                {"name": "rendezvous", "containerPort": spec.pod.ports.rendezvous},
-                {"name": "status", "containerPort": spec.pod.ports.status},
-            ],
+            "ports": _ports(spec),
             "volumeMounts": mounts(spec),
             "terminationMessagePolicy": "FallbackToLogsOnError",
             "readinessProbe": {
@@ -110,11 +139,13 @@ def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int) ->
         port=spec.pod.ports.rendezvous,
     )
     known[Variable.OUTPUT_DIR] = output_directory(job, spec)
-    downward = {
+    downward: dict[str, str] = {
         Variable.POD: "metadata.name",
         Variable.POD_UID: "metadata.uid",
         Variable.NODE: "spec.nodeName",
     }
+    if spec.pod.host_network:
+        downward[POD_IP] = "status.podIP"
     return [
         *({"name": str(name), "value": value} for name, value in known.items()),
         *({"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in downward.items()),
@@ -122,31 +153,28 @@ def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int) ->
     ]
 
 
+def _ports(spec: TrainingJobSpec) -> list[dict[str, Any]]:
+    """In the node's network they are the node's ports: said, so that the scheduler brings no two jobs together."""
+    return [
+        {"name": name, "containerPort": port, **({"hostPort": port} if spec.pod.host_network else {})}
+        for name, port in (
+            ("rendezvous", spec.pod.ports.rendezvous),
+            ("status", spec.pod.ports.status),
+            ("link", spec.pod.ports.link),
+        )
+    ]
+
+
 def _resources(spec: TrainingJobSpec) -> dict[str, Any]:
-    asked = spec.pod.resources or {}
-    if spec.gpus_per_node == 0:
-        return asked
-    gpus = {spec.pod.gpu_resource: str(spec.gpus_per_node)}
-    return {
-        **asked,
-        "requests": {**asked.get("requests", {}), **gpus},
-        "limits": {**asked.get("limits", {}), **gpus},
-    }
-
-
-def _one_pod_per_node(job: Job, spec: TrainingJobSpec, attempt: int) -> dict[str, Any]:
-    """The user's affinity, and no two pods of an attempt on one node where GPUs alone would not ensure it."""
-    affinity = dict(spec.scheduling.affinity or {})
-    if spec.gpus_per_node >= GPUS_OF_A_WHOLE_NODE or spec.nodes == 1:
-        return affinity
-    term = {
-        "topologyKey": "kubernetes.io/hostname",
-        "labelSelector": {"matchLabels": {Label.JOB_UID.value: job.uid, Label.ATTEMPT.value: str(attempt)}},
-    }
-    apart = dict(affinity.get("podAntiAffinity") or {})
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    apart[required] = [*(apart.get(required) or []), term]
-    return {**affinity, "podAntiAffinity": apart}
+    asked = spec.pod.resources
+    gpus = {spec.pod.gpu_resource: str(spec.gpus_per_node)} if spec.gpus_per_node else {}
+    return _present(
+        {
+            "requests": {**(asked.requests or {}), **gpus},
+            "limits": {**(asked.limits or {}), **gpus},
+            "claims": list(asked.claims),
+        }
+    )
 
 
 def _unreachable_tolerations() -> list[dict[str, Any]]:
