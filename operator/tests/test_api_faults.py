@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
-from processes import Api, api_with_crd
+from processes import Api
 
 from oarlock_operator.cluster import ApiError, Cluster, Conflict, load_configuration
+from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults
+from oarlock_operator.pace import Pace
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.sightings import Sightings
@@ -53,7 +56,7 @@ END = {
     "restartCount": 1,
     "succeeded": 1,
     "failed": 0,
-    "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 0, "voluntary": 0},
+    "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 1, "voluntary": 0},
     "attempts": [(1, None, True), (2, "ApplicationError", True)],
     "lastFault": {
         "class": "Application",
@@ -124,7 +127,9 @@ class Gang:
         self.reconciler = Reconciler(
             cluster=self.faulty,
             sightings=Sightings(),
-            progress=ProgressReader(self.faulty, Route.PROXY),
+            node_sightings=NodeSightings(),
+            pace=Pace(),
+            progress=ProgressReader(self.faulty, Route.PROXY, clock=time.monotonic),
             defaults=Defaults(trainer_image="trainer:test"),
             parallel=4,
             instance="test",
@@ -191,11 +196,6 @@ class Gang:
         }
 
 
-@pytest.fixture(scope="module")
-def api(control_plane: LocalCluster) -> Api:
-    return api_with_crd(control_plane)
-
-
 @pytest.fixture
 async def real(api: Api, control_plane: LocalCluster) -> AsyncIterator[Cluster]:  # noqa: ARG001 - the CRD must be there
     configuration, _ = await load_configuration(control_plane.kubeconfig)
@@ -253,9 +253,9 @@ async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_e
 
 async def test_a_pod_that_the_api_server_calls_invalid_ends_the_job_with_its_words(real: Cluster) -> None:
     gang = Gang(real, FaultyCluster(real, "409", lambda _: False))
-    await gang.create(pod={"volumes": [{"name": "tmp", "emptyDir": {}}]})
+    await gang.create(pod={"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}})
     await gang.settle()
     status = await gang.status()
     assert (status["phase"], status["reason"]) == ("Failed", "InvalidManifest")
-    assert 'Duplicate value: "tmp"' in status["message"]
+    assert "must be less than or equal to cpu limit" in status["message"]
     assert await gang.pods() == {}

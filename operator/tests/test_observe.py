@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from memory_api import Json, MemoryApi
 from worlds import START, spec
 
 from oarlock_api.contract.report import Report
+from oarlock_operator.nodes import NodeSightings, read_node
 from oarlock_operator.observation import Defaults, Ending, Observation, Pod
 from oarlock_operator.observe import observe, read_pod
 from oarlock_operator.sightings import Sightings
@@ -212,18 +214,31 @@ class Listing(MemoryApi):
 
 
 class Silent:
-    """A progress reader without news."""
+    """A progress reader without news; `answers` are the uids of agents that live."""
 
-    async def read(self, _job: object, pods: object) -> None:
-        self.asked_about = pods
+    def __init__(self, *answers: str) -> None:
+        self.answers = answers
+
+    async def read(self, _job: object, _pods: object) -> tuple[None, float]:
+        return None, 7.0
+
+    async def answering(self, _job: object, pods: Sequence[Pod]) -> frozenset[str]:
+        return frozenset(pod.uid for pod in pods if pod.uid in self.answers)
 
 
-async def look(api: MemoryApi, sightings: Sightings | None = None) -> Observation | None:
+async def look(
+    api: MemoryApi,
+    sightings: Sightings | None = None,
+    *,
+    nodes: NodeSightings | None = None,
+    answers: tuple[str, ...] = (),
+) -> Observation | None:
     seen = await observe(
         api,  # type: ignore[arg-type]
         ("default", "flux"),
         sightings=sightings or Sightings(),
-        progress=Silent(),  # type: ignore[arg-type]
+        node_sightings=nodes or NodeSightings(),
+        progress=Silent(*answers),  # type: ignore[arg-type]
         defaults=Defaults(trainer_image="i"),
         now=START,
         waited=0.0,
@@ -288,3 +303,79 @@ async def test_a_service_of_the_job_s_name_is_told_with_its_owner_and_attempt(
     assert o is not None
     assert o.service is not None
     assert (o.service.ours, o.service.attempt, o.service.leaving) == seen
+
+
+def node(name: str = "n1", *, ready: str = "True", tainted: bool = False) -> Json:
+    taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}] if tainted else []
+    return {
+        "metadata": {"name": name},
+        "spec": {"taints": taints},
+        "status": {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"bootID": "boot-1"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("raw", "ready", "unreachable"),
+    [
+        (node(), True, False),
+        (node(ready="False"), False, False),
+        (node(ready="Unknown"), False, True),
+        (node(tainted=True), False, True),
+        ({"metadata": {"name": "n1"}}, False, False),
+    ],
+    ids=["ready", "not-ready", "unknown", "tainted-only", "says-nothing-yet"],
+)
+def test_a_node_is_ready_not_ready_or_unreachable(raw: Json, ready: bool, unreachable: bool) -> None:  # noqa: FBT001
+    seen = read_node(raw)
+    assert (seen.ready, seen.unreachable) == (ready, unreachable)
+
+
+def test_only_the_beginning_and_the_end_of_trouble_are_news() -> None:
+    nodes = NodeSightings()
+    assert not nodes.note(node(), deleted=False)
+    assert nodes.note(node(ready="False"), deleted=False)
+    assert not nodes.note(node(ready="Unknown"), deleted=False)
+    assert nodes.troubled(["n1", "n2"]) == {"n1"}
+    assert nodes.note(node(), deleted=False)
+    assert nodes.troubled(["n1"]) == set()
+    assert nodes.note(node(), deleted=True)
+
+
+async def test_a_node_in_trouble_is_read_live_and_its_pods_are_asked() -> None:
+    api = cluster_with(placed("n1", uid="one"), placed("n2", uid="two"))
+    api.objects["/api/v1/nodes/n1"] = node(ready="Unknown")
+    sightings = NodeSightings()
+    for name in ("n1", "n2"):
+        sightings.note(node(name), deleted=True)
+    o = await look(api, nodes=sightings, answers=("one",))
+    assert o is not None
+    assert {name: (seen.exists, seen.unreachable) for name, seen in o.nodes.items()} == {
+        "n1": (True, True),
+        "n2": (False, False),
+    }
+    assert o.answering == {"one"}
+    by_uid = {seen.uid: seen for seen in o.pods}
+    assert (o.on_lost_node(by_uid["one"]), o.on_lost_node(by_uid["two"])) == (False, True)
+
+
+def placed(on: str, *, uid: str) -> Json:
+    raw = pod({"podIP": "10.0.0.1", "containerStatuses": container(running={})}, uid=uid)
+    raw["spec"] = {**(raw.get("spec") or {}), "nodeName": on}
+    return raw
+
+
+async def test_healthy_nodes_are_not_read() -> None:
+    o = await look(cluster_with(placed("n1", uid="one")))
+    assert o is not None
+    assert o.nodes == {}
+
+
+@pytest.mark.parametrize(("reason", "lost"), [("DeletionByTaintManager", True), ("PreemptionByScheduler", False)])
+def test_without_rights_on_nodes_a_pod_tells_itself_that_its_node_is_lost(reason: str, lost: bool) -> None:  # noqa: FBT001
+    target = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    assert read_pod(pod({"conditions": [target]})).node_lost is lost
+
+
+def test_a_pod_that_a_queue_holds_back_is_gated() -> None:
+    gate = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    assert read_pod(pod({"conditions": [gate]})).gated

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -79,7 +80,7 @@ async def reader(request: pytest.FixtureRequest, server: Server) -> AsyncIterato
     configuration = Configuration()
     configuration.host = f"http://127.0.0.1:{server.port}"
     cluster = Cluster(configuration)
-    reading = ProgressReader(cluster, request.param)
+    reading = ProgressReader(cluster, request.param, clock=time.monotonic)
     yield reading
     await reading.close()
     await cluster.close()
@@ -91,7 +92,7 @@ def running_job(server: Server, attempt: int = 1) -> Job:
 
 
 async def test_the_status_of_rank_0_is_read_by_its_route(server: Server, reader: ProgressReader) -> None:
-    assert await reader.read(running_job(server), [PEER, POD]) == GOOD
+    assert (await reader.read(running_job(server), [PEER, POD]))[0] == GOOD
     proxied = f"/api/v1/namespaces/default/pods/flux-1-0:{server.port}/proxy/status"
     assert server.asked == ["/status" if reader._route is Route.DIRECT else proxied]
 
@@ -107,7 +108,7 @@ async def test_a_status_that_arrives_in_pieces_is_read_whole(server: Server, rea
         return answer
 
     server.handler = drip
-    assert await reader.read(running_job(server), [POD]) == GOOD
+    assert (await reader.read(running_job(server), [POD]))[0] == GOOD
 
 
 def said(**changes: Any) -> bytes:
@@ -138,10 +139,10 @@ async def test_what_is_not_this_pod_s_own_whole_status_is_no_news(
     server: Server, reader: ProgressReader, body: bytes
 ) -> None:
     server.handler = server.tell(body)
-    assert await reader.read(running_job(server), [POD]) is None
+    assert (await reader.read(running_job(server), [POD]))[0] is None
     assert server.asked
     server.handler = server.tell(GOOD.to_json())
-    assert await reader.read(running_job(server), [POD]) == GOOD, "the reader works on"
+    assert (await reader.read(running_job(server), [POD]))[0] == GOOD, "the reader works on"
 
 
 async def test_an_endless_answer_is_no_news_and_is_not_read_to_its_end(server: Server, reader: ProgressReader) -> None:
@@ -160,7 +161,7 @@ async def test_an_endless_answer_is_no_news_and_is_not_read_to_its_end(server: S
         return answer
 
     server.handler = flood
-    assert await reader.read(running_job(server), [POD]) is None
+    assert (await reader.read(running_job(server), [POD]))[0] is None
     await asyncio.wait_for(server.gate.wait(), 10)
     assert written < 1000 * MAX_BYTES
 
@@ -175,14 +176,14 @@ async def test_a_pod_that_is_too_slow_is_no_news(
         return web.Response(text=GOOD.to_json())
 
     server.handler = never
-    assert await reader.read(running_job(server), [POD]) is None
+    assert (await reader.read(running_job(server), [POD]))[0] is None
     assert server.asked
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
 async def test_an_error_is_no_news(server: Server, reader: ProgressReader, status: int) -> None:
     server.handler = server.tell("busy", status)
-    assert await reader.read(running_job(server), [POD]) is None
+    assert (await reader.read(running_job(server), [POD]))[0] is None
 
 
 async def test_a_pod_can_t_send_the_operator_elsewhere(server: Server) -> None:
@@ -192,16 +193,16 @@ async def test_a_pod_can_t_send_the_operator_elsewhere(server: Server) -> None:
         return web.Response(text=GOOD.to_json())
 
     server.handler = redirect
-    reader = ProgressReader(Cluster(Configuration()), Route.DIRECT)
-    assert await reader.read(running_job(server), [POD]) is None
+    reader = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=time.monotonic)
+    assert (await reader.read(running_job(server), [POD]))[0] is None
     assert server.asked == ["/status"]
     await reader.close()
 
 
 async def test_a_pod_where_nobody_listens_is_no_news() -> None:
-    reader = ProgressReader(Cluster(Configuration()), Route.DIRECT)
+    reader = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=time.monotonic)
     closed = job(spec=spec(pod={"ports": {"status": 1024}}), status=TrainingJobStatus(attempt=1))
-    assert await reader.read(closed, [POD]) is None
+    assert (await reader.read(closed, [POD]))[0] is None
     await reader.close()
 
 
@@ -226,5 +227,5 @@ async def test_a_pod_where_nobody_listens_is_no_news() -> None:
 async def test_a_gang_that_is_not_whole_and_running_is_not_asked(
     server: Server, reader: ProgressReader, pods: list[Pod]
 ) -> None:
-    assert await reader.read(running_job(server), pods) is None
+    assert (await reader.read(running_job(server), pods))[0] is None
     assert server.asked == []

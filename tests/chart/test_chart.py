@@ -101,6 +101,8 @@ def test_the_api_server_takes_it_and_grants_what_is_used_and_no_more(
 
     used = [
         ("list", "trainingjobs.oarlock.dev", "-A"),
+        ("delete", "trainingjobs.oarlock.dev", "-n", "default"),
+        ("watch", "nodes"),
         ("update", "trainingjobs.oarlock.dev", "--subresource=status", "-n", "default"),
         ("create", "pods", "-n", "default"),
         ("delete", "pods", "-n", "default"),

@@ -16,7 +16,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "oarlock.rules" -}}
 - apiGroups: [oarlock.dev]
   resources: [trainingjobs]
-  verbs: [get, list, watch]
+  # delete: finished jobs whose ttlSecondsAfterFinished is over.
+  verbs: [get, list, watch, delete]
 - apiGroups: [oarlock.dev]
   resources: [trainingjobs/status]
   verbs: [update]

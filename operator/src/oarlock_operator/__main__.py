@@ -22,14 +22,16 @@ from pydantic_settings import CliApp, SettingsError
 from oarlock_operator import logs, metrics, watch
 from oarlock_operator.cluster import ApiError, Cluster, NotFound, load_configuration
 from oarlock_operator.leader import Leader, LeadershipLost
+from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key
+from oarlock_operator.pace import Pace
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.resync import Resync, collections
 from oarlock_operator.server import serving
 from oarlock_operator.settings import Settings
 from oarlock_operator.sightings import Sightings
-from oarlock_operator.workers import work
+from oarlock_operator.workers import work, work_on_nodes
 from oarlock_operator.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -54,10 +56,12 @@ async def run(settings: Settings) -> None:
     queue: WorkQueue[Key] = WorkQueue(clock=time.monotonic)
     sightings = Sightings()
     direct = settings.pod_access == "direct" or (settings.pod_access == "auto" and inside)
-    progress = ProgressReader(cluster, Route.DIRECT if direct else Route.PROXY)
+    progress = ProgressReader(cluster, Route.DIRECT if direct else Route.PROXY, clock=time.monotonic)
     reconciler = Reconciler(
         cluster=cluster,
         sightings=sightings,
+        node_sightings=NodeSightings(),
+        pace=Pace(),
         progress=progress,
         defaults=Defaults(trainer_image=settings.trainer_image, progress_seconds=settings.progress_seconds),
         parallel=settings.parallel_requests,
@@ -89,9 +93,17 @@ async def _lead(
     resync: Resync,
 ) -> None:
     """Work until `stop`, then hand the Lease over."""
+    nodes: WorkQueue[str] = WorkQueue(clock=time.monotonic)
+    watches_nodes = not settings.namespaces and await _may_watch_nodes(reconciler.cluster)
+    sinks = watch.Sinks(
+        jobs=queue,
+        node_queue=nodes if watches_nodes else None,
+        sightings=reconciler.sightings,
+        node_sightings=reconciler.node_sightings,
+        pace=reconciler.pace,
+    )
     handlers = watch.registry(
-        queue.add,
-        reconciler.sightings,
+        sinks,
         reconciler.cluster.configuration,
         # kopf takes the signals for itself; its own way out idles for five seconds, in which nobody would lead.
         started=lambda: _stop_on_signals(stop),
@@ -99,6 +111,7 @@ async def _lead(
     # Started before kopf: when it exits it cancels every task that was made after its own start.
     tasks = [asyncio.create_task(work(queue, reconciler), name=f"worker-{i}") for i in range(settings.workers)]
     tasks.append(asyncio.create_task(resync.run(), name="resync"))
+    tasks.append(asyncio.create_task(work_on_nodes(nodes, queue, reconciler.cluster), name="nodes"))
     if settings.leader_election:
         tasks.append(asyncio.create_task(leader.hold(), name="lease"))
     stopped = asyncio.create_task(_wait(stop), name="stop")
@@ -159,6 +172,16 @@ async def _check_crd(cluster: Cluster, namespaces: Sequence[str]) -> None:
             await asyncio.sleep(1)
         else:
             return
+
+
+async def _may_watch_nodes(cluster: Cluster) -> bool:
+    """Whether nodes may be read; without that right their loss is read from the pods, later."""
+    try:
+        await cluster.get("/api/v1/nodes", limit="1")
+    except ApiError as error:
+        log.warning("nodes are not watched: a lost node is noticed about 30 s later", error=str(error))
+        return False
+    return True
 
 
 def _own_namespace() -> str:

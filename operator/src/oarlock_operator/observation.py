@@ -154,13 +154,11 @@ class Observation:
         return node is not None and (not node.exists or node.unreachable)
 
     def on_lost_node(self, pod: Pod) -> bool:
-        """Whether the pod's node is lost to the gang; a node that is only not ready is not, while the pod answers."""
+        """Whether the pod's node is lost to the gang. Trouble alone is not enough while the pod itself still answers."""
         node = self.nodes.get(pod.node)
-        return (
-            pod.node_lost
-            or self.unreachable(pod)
-            or (node is not None and not node.ready and pod.uid not in self.answering)
-        )
+        if pod.node_lost or node is None:
+            return pod.node_lost
+        return not node.exists or (not node.ready and pod.uid not in self.answering)
 
     def of_attempt(self, attempt: int) -> tuple[Pod, ...]:
         """Pods of one attempt, by rank; one that is gone and came back under a new uid counts as the living one."""

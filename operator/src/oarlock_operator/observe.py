@@ -6,6 +6,7 @@ because a deleted pod is gone half a second after its last words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from oarlock_operator.cluster import Cluster, Json, NotFound
 from oarlock_operator.faults.report import trusted_report
 from oarlock_operator.manifests.pod import CONTAINER
 from oarlock_operator.neighbours import Neighbours, neighbours
+from oarlock_operator.nodes import NodeSightings, read_nodes
 from oarlock_operator.observation import Defaults, Ending, Job, Key, Observation, Pod, ServiceSeen
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
@@ -26,7 +28,9 @@ from oarlock_operator.sightings import Sightings
 OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
 """Waiting reasons that are no obstacle."""
 DISRUPTIONS = {"PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet"}
-"""Reasons of the condition DisruptionTarget that cost nothing; the others mean that the node was lost."""
+"""Reasons of the condition DisruptionTarget that cost nothing."""
+NODE_LOSSES = {"DeletionByTaintManager", "DeletionByPodGC"}
+"""Those that mean that the node was lost."""
 
 
 def job_path(namespace: str, name: str) -> str:
@@ -39,6 +43,7 @@ async def observe(
     key: Key,
     *,
     sightings: Sightings,
+    node_sightings: NodeSightings,
     progress: ProgressReader,
     defaults: Defaults,
     now: datetime,
@@ -62,6 +67,11 @@ async def observe(
         read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if _owned(pod, job.uid)
     )
     everything = (*seen.values(), *departed)
+    nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings))
+    doubtful = [
+        pod for pod in seen.values() if not pod.stopped and (n := nodes.get(pod.node)) and n.exists and not n.ready
+    ]
+    news, silent_seconds = await progress.read(job, everything)
     around = await neighbours(cluster, job) if _creates(job) else Neighbours()
     return Observation(
         now=now,
@@ -71,9 +81,19 @@ async def observe(
         service=await _service(cluster, job),
         rival=around.rival,
         lingering=around.lingering,
-        progress=await progress.read(job, everything),
+        progress=news,
+        silent_seconds=silent_seconds,
+        nodes=nodes,
+        answering=await progress.answering(job, doubtful),
         waited=waited,
     ), raw
+
+
+def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings) -> set[str]:
+    """Nodes of pods that a watch saw in trouble; and, while the job does not simply train, those that it avoids."""
+    names = sightings.troubled(pod.node for pod in pods if pod.node and not pod.gone)
+    quiet = job.status.recovery.stage is None and not any(pod.stopped or pod.deleting for pod in pods)
+    return names if quiet else names | {node.name for node in job.status.avoided_nodes}
 
 
 def _creates(job: Job) -> bool:
@@ -134,6 +154,8 @@ def read_pod(raw: Json, *, gone: bool = False) -> Pod:
         delete_by=_time(metadata.get("deletionTimestamp")),
         gone=gone,
         disrupted=_disruption(status, conditions),
+        node_lost=_node_lost(conditions),
+        gated=conditions.get("PodScheduled", {}).get("reason") == "SchedulingGated",
         ending=_ending(status, state, attempt=attempt, rank=rank, uid=metadata["uid"]),
         obstacle=_obstacle(conditions, state),
     )
@@ -161,6 +183,11 @@ def _disruption(status: Json, conditions: dict[Any, Json]) -> str:
     if target.get("status") == "True" and target.get("reason") in DISRUPTIONS:
         return text(target.get("reason"), 64)
     return "Evicted" if status.get("reason") == "Evicted" else ""
+
+
+def _node_lost(conditions: dict[Any, Json]) -> bool:
+    target = conditions.get("DisruptionTarget", {})
+    return target.get("status") == "True" and target.get("reason") in NODE_LOSSES
 
 
 def _obstacle(conditions: dict[Any, Json], state: Json) -> str:

@@ -20,8 +20,10 @@ from oarlock_operator.cluster import ApiError, Cluster, Json
 from oarlock_operator.decide import decide
 from oarlock_operator.events import post_events
 from oarlock_operator.execute import execute
+from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
+from oarlock_operator.pace import Pace
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
 
@@ -40,6 +42,8 @@ class Reconciler:
 
     cluster: Cluster
     sightings: Sightings
+    node_sightings: NodeSightings
+    pace: Pace
     progress: ProgressReader
     defaults: Defaults
     parallel: int
@@ -58,20 +62,22 @@ class Reconciler:
             self.cluster,
             key,
             sightings=self.sightings,
+            node_sightings=self.node_sightings,
             progress=self.progress,
             defaults=self.defaults,
             now=self.clock(),
             waited=waited,
         )
         if seen is None:
-            self.sightings.forget(*key)
-            self.refusals.pop(key, None)
+            self._forget(key)
             return None
         o, raw = self._with_refusal(key, seen[0]), seen[1]
         with structlog.contextvars.bound_contextvars(
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
             plan = decide(o)
+            current = plan.status or o.job.status
+            self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started)
             if plan.status is not None:
                 await self._write_status(raw, plan.status)
                 _count(o.job.status, plan.status)
@@ -85,10 +91,15 @@ class Reconciler:
         if plan.actions:
             self.refusals.pop(key, None)
         if o.job.status.completion_time is not None:
-            self.sightings.forget(*key)
-            self.refusals.pop(key, None)
+            self._forget(key)
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
         return plan.again_seconds
+
+    def _forget(self, key: Key) -> None:
+        self.sightings.forget(*key)
+        self.pace.forget(key)
+        self.progress.forget(key)
+        self.refusals.pop(key, None)
 
     def _with_refusal(self, key: Key, o: Observation) -> Observation:
         uid, error = self.refusals.get(key, ("", None))

@@ -21,15 +21,17 @@ class Sightings:
         self._limit = limit
         self._pods: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
-    def note(self, pod: dict[str, Any], *, deleted: bool) -> None:
-        """Remember a pod's last state."""
+    def note(self, pod: dict[str, Any], *, deleted: bool) -> bool:
+        """Remember the last state of a pod that ended or is gone. Whether that is news."""
         uid = pod["metadata"]["uid"]
         if not deleted and not _ended(pod):
-            return
+            return False
+        news = uid not in self._pods
         self._pods[uid] = _essence(pod)
         self._pods.move_to_end(uid)
         while len(self._pods) > self._limit:
             self._pods.popitem(last=False)
+        return news
 
     def departed(self, job_uid: str, *, alive: set[str]) -> list[dict[str, Any]]:
         """Pods of a job that were seen and are not there any more."""

@@ -1,4 +1,4 @@
-"""kopf as transport: watch streams that put a job's key on the work queue, and nothing else.
+"""kopf as transport: watch streams that put a key on a work queue, and nothing else.
 
 No create, update, delete, timer or daemon handlers, no index, no finalizer, no state in kopf's memory: kopf forgets deletes
 that happen while a stream is down, so a watch is a hint to look and never a source of truth.
@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import kopf
 from kubernetes.aio.client import Configuration
 
 from oarlock_api.contract.names import GROUP, PLURAL, VERSION, Label
+from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Key
+from oarlock_operator.pace import Pace
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.workqueue import WorkQueue
 
 
-def registry(
-    add: Callable[[Key], None],
-    sightings: Sightings,
-    configuration: Configuration,
-    *,
-    started: Callable[[], None],
-) -> kopf.OperatorRegistry:
-    """Handlers that enqueue. `add` and, once kopf is up, `started` are called in the loop that kopf runs in."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sinks:
+    """Where events go. `node_queue` None: nodes may not be watched."""
+
+    jobs: WorkQueue[Key]
+    node_queue: WorkQueue[str] | None
+    sightings: Sightings
+    node_sightings: NodeSightings
+    pace: Pace
+
+
+def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[], None]) -> kopf.OperatorRegistry:
+    """Handlers that enqueue. Once kopf is up, `started` is called in the loop that kopf runs in."""
     handlers = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=handlers)
@@ -51,7 +60,7 @@ def registry(
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
     async def job_event(namespace: str | None, name: str, **_: Any) -> None:
-        add((namespace or "", name))
+        sinks.jobs.add((namespace or "", name))
 
     @kopf.on.event("", "v1", "pods", labels={Label.JOB.value: kopf.PRESENT}, registry=handlers)
     async def pod_event(  # kopf passes these by name
@@ -61,8 +70,18 @@ def registry(
         labels: kopf.Labels,
         **_: Any,
     ) -> None:
-        sightings.note(dict(body), deleted=type == "DELETED")
-        add((namespace or "", labels[Label.JOB.value]))
+        key = (namespace or "", labels[Label.JOB.value])
+        attempt = labels.get(Label.ATTEMPT.value, "")
+        ended = sinks.sightings.note(dict(body), deleted=type == "DELETED")
+        number = int(attempt) if attempt.isdecimal() else 0
+        sinks.jobs.add_after(key, sinks.pace.delay(key, attempt=number, ended=ended))
+
+    if (nodes := sinks.node_queue) is not None:
+
+        @kopf.on.event("", "v1", "nodes", registry=handlers)
+        async def node_event(type: str | None, body: kopf.Body, name: str, **_: Any) -> None:  # noqa: A002
+            if sinks.node_sightings.note(dict(body), deleted=type == "DELETED"):
+                nodes.add(name)
 
     return handlers
 

@@ -1,4 +1,4 @@
-"""A worker: takes keys from the queue and reconciles them, for ever. An error never ends it, and never loses a key."""
+"""Workers take keys from a queue and look at what they name, for ever. An error never ends one, and never loses a key."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 
 import structlog
 
+from oarlock_api.contract.names import Label
 from oarlock_operator import metrics
-from oarlock_operator.cluster import ApiError, Conflict
+from oarlock_operator.cluster import ApiError, Cluster, Conflict
 from oarlock_operator.observation import Key
 from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.workqueue import WorkQueue
@@ -43,3 +44,22 @@ async def work(queue: WorkQueue[Key], reconciler: Reconciler) -> None:
                 queue.add_after(key, again)
         finally:
             queue.done(key)
+
+
+async def work_on_nodes(nodes: WorkQueue[str], jobs: WorkQueue[Key], cluster: Cluster) -> None:
+    """For each node whose trouble began or ended, look at the jobs that have pods there. Until cancelled."""
+    while True:
+        name, _ = await nodes.get()
+        try:
+            pods = await cluster.list(
+                "/api/v1/pods", fieldSelector=f"spec.nodeName={name}", labelSelector=Label.JOB.value
+            )
+        except ApiError as error:
+            log.warning("a node's pods could not be listed", node=name, error=str(error))
+            nodes.retry(name)
+        else:
+            nodes.forget(name)
+            for pod in pods:
+                jobs.add((pod["metadata"]["namespace"], pod["metadata"]["labels"][Label.JOB.value]))
+        finally:
+            nodes.done(name)

@@ -44,7 +44,14 @@ def create(o: Observation, draft: Draft) -> bool:
         draft.act(SelectAttempt(service_name(o.job.name), o.service.uid, selector(o.job, number)))
     draft.act(CreateConfig(config_map(o.job, o.spec, number)))
     image = (draft.status.resolved.image if draft.status.resolved else None) or o.defaults.trainer_image
-    draft.act(CreatePods(tuple(pod_manifest(o.job, o.spec, attempt=number, rank=rank, image=image) for rank in absent)))
+    avoided = draft.status.avoided_nodes
+    draft.act(
+        CreatePods(
+            tuple(
+                pod_manifest(o.job, o.spec, attempt=number, rank=rank, image=image, avoided=avoided) for rank in absent
+            )
+        )
+    )
     if o.hindrance and not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
         draft.tell("CreateRefused", f"the API server does not take the pods: {o.hindrance}", warning=True)
     draft.again(LOOK_AGAIN_SECONDS)

@@ -13,6 +13,7 @@ from oarlock_operator.observation import Observation, Pod
 
 STARTS = {None, RESUMED, PLACEMENT_TIMEOUT}
 """Why attempts begin that recover from nothing."""
+SILENT_SECONDS = 60.0
 CREATE_REFUSED = "CreateRefused"
 _REFUSALS = {"InvalidSpec", "NotImplemented", "NameTaken", "InvalidManifest"}
 
@@ -135,6 +136,15 @@ def _degraded(o: Observation, draft: Draft) -> _Wanted:
             return _is(True, "InvalidSpec", o.job.problem[:2048])  # noqa: FBT003
         if fields := unbuilt_fields(o.job.spec):
             return _is(True, "NotImplemented", f"not built yet in this release, and ignored: {', '.join(fields)}")  # noqa: FBT003
+        if o.silent_seconds >= SILENT_SECONDS:
+            words = f"rank 0's /status has not answered for more than {SILENT_SECONDS:.0f} s"
+            return _is(True, "StatusSilent", words)  # noqa: FBT003
+        doubtful = sorted(
+            {pod.node for pod in o.pods if not pod.stopped and (n := o.nodes.get(pod.node)) and not n.ready}
+        )
+        if doubtful:
+            words = f"not ready, though the pods answer: {', '.join(doubtful)}"
+            return _is(True, "NodeNotReady", words[:2048])  # noqa: FBT003
     return _is(False, "AsExpected")  # noqa: FBT003
 
 

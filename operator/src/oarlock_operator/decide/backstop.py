@@ -1,0 +1,37 @@
+"""The backstop for hangs: what the operator does when the agent, whose task it is to notice them, is silent itself.
+
+Two witnesses must agree: /status has not answered this process for three times the time that a hang may take, and the
+kubelet's own probe of the same agent fails as well. A silence that only the operator hears is its own network's trouble.
+"""
+
+from __future__ import annotations
+
+from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.faults.classify import Budget, Fault
+from oarlock_operator.observation import Observation
+
+SHORTEST_SECONDS, STEPS = 60.0, 5.0
+"""A hang is no step for max(60 s, 5 slow steps): the agent's own measure, of which the operator knows the mean only."""
+PATIENCE = 3.0
+
+
+def allowance(o: Observation, draft: Draft) -> float:
+    """Seconds of silence after which the operator acts."""
+    progress = draft.status.progress
+    step = (progress.seconds_per_step or 0.0) if progress else 0.0
+    return PATIENCE * (o.spec.recovery.hang_seconds or max(SHORTEST_SECONDS, STEPS * step))
+
+
+def silent_agent(o: Observation, draft: Draft) -> Fault | None:
+    """The fault of rank 0's agent that both witnesses miss, once the attempt has made a step."""
+    if draft.status.recovery.stage is not None or o.silent_seconds < allowance(o, draft):
+        return None
+    first = next((pod for pod in o.of_attempt(draft.status.attempt) if pod.rank == 0), None)
+    if first is None or first.stopped or first.ready:
+        return None
+    words = (
+        f"pod {first.name} on {first.node} has not answered for {o.silent_seconds:.0f} s, and its readiness probe fails: "
+        "its agent hangs"
+    )
+    return Fault(first, FailureClass.HANG, "AgentSilent", words, Budget.APPLICATION)

@@ -1,0 +1,69 @@
+"""Nodes, as far as gangs care: which are in trouble. A watch tells when to look; whether it is so is read live.
+
+Needs the right to get, list and watch nodes. Without it (namespaced mode) a lost node is read from the pods' own
+conditions, half a minute later. Single-threaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from oarlock_operator.cluster import ApiError, Cluster, NotFound
+from oarlock_operator.observation import Node
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+PARALLEL = 16
+
+
+class NodeSightings:
+    """Names of nodes that a watch last saw gone, not ready or unreachable."""
+
+    def __init__(self) -> None:
+        self._troubled: set[str] = set()
+
+    def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
+        """Remember a node's state; whether its trouble began or ended with this."""
+        name = raw["metadata"]["name"]
+        troubled = deleted or not read_node(raw).ready
+        if troubled == (name in self._troubled):
+            return False
+        (self._troubled.add if troubled else self._troubled.discard)(name)
+        return True
+
+    def troubled(self, names: Iterable[str]) -> set[str]:
+        """Those of `names` that are in trouble."""
+        return self._troubled.intersection(names)
+
+
+def read_node(raw: dict[str, Any]) -> Node:
+    """A node's facts. One that says nothing of itself yet is not ready."""
+    status, spec = raw.get("status") or {}, raw.get("spec") or {}
+    ready = next((c.get("status") for c in status.get("conditions") or [] if c.get("type") == "Ready"), "")
+    tainted = any(taint.get("key") == UNREACHABLE for taint in spec.get("taints") or [])
+    return Node(
+        name=raw["metadata"]["name"],
+        ready=ready == "True" and not tainted,
+        unreachable=ready == "Unknown" or tainted,
+        boot_id=(status.get("nodeInfo") or {}).get("bootID") or "",
+    )
+
+
+async def read_nodes(cluster: Cluster, names: Iterable[str]) -> dict[str, Node]:
+    """The nodes named, live; those that may not be read are left out. Raises ApiError."""
+    gate = asyncio.Semaphore(PARALLEL)
+
+    async def read(name: str) -> Node | None:
+        async with gate:
+            try:
+                return read_node(await cluster.get(f"/api/v1/nodes/{name}"))
+            except NotFound:
+                return Node(name=name, exists=False, ready=False)
+            except ApiError as error:
+                if error.status == 403:
+                    return None
+                raise
+
+    found = await asyncio.gather(*(read(name) for name in sorted(set(names))))
+    return {node.name: node for node in found if node is not None}

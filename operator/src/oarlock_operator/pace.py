@@ -1,0 +1,37 @@
+"""How soon a job is looked at after something happened to one of its pods.
+
+At once, if a pod of the living gang ended: the gang is dead and holds its GPUs. Otherwise after a moment in which more
+events gather, because a gang of a thousand pods has thousands of them, and each look lists all its pods. The moment grows
+with what the last look cost, so that looking takes a bounded share of a core at any size. Single-threaded.
+"""
+
+from __future__ import annotations
+
+from oarlock_operator.observation import Key
+
+SHARE = 4.0
+"""Moments between looks, in looks: 4 keeps routine looks below a fifth of a core a job."""
+SHORTEST, LONGEST = 0.02, 2.0
+"""Bounds of the moment in seconds. The longest is what the slowest stage time may be wrong by."""
+
+
+class Pace:
+    """What the last looks cost, by job."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, tuple[int, float]] = {}
+
+    def note(self, key: Key, *, attempt: int, seconds: float) -> None:
+        """A look at a job took `seconds` and found or made `attempt` the current one."""
+        self._known[key] = (attempt, seconds)
+
+    def forget(self, key: Key) -> None:
+        """The job is over or gone."""
+        self._known.pop(key, None)
+
+    def delay(self, key: Key, *, attempt: int, ended: bool) -> float:
+        """Seconds until the next look, after an event of a pod of `attempt`; `ended`: its end is news."""
+        current, seconds = self._known.get(key, (attempt, 0.0))
+        if ended and attempt >= current:
+            return 0.0
+        return min(max(SHARE * seconds, SHORTEST), LONGEST)

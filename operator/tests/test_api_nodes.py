@@ -1,0 +1,86 @@
+"""Lost nodes against a real API server: noticed by the operator's own watch, long before the pods are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gangs import PODS, Gang
+from processes import Api, wait_for
+
+pytestmark = pytest.mark.cluster
+
+NODES = "/api/v1/nodes"
+
+
+@pytest.fixture
+def two_nodes(with_operator: Api) -> Iterator[tuple[str, str]]:
+    """Nodes that no kubelet stands behind; the tests say how they are."""
+    first, second = (f"node-{uuid.uuid4().hex[:6]}" for _ in range(2))
+    for name in (first, second):
+        with_operator.call("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        tell(with_operator, name, "True")
+    yield first, second
+    for name in (first, second):
+        if with_operator.find(f"{NODES}/{name}"):
+            with_operator.call("DELETE", f"{NODES}/{name}")
+
+
+def tell(api: Api, name: str, ready: str) -> None:
+    """What a kubelet, or for it the node controller, says of a node."""
+    now = "2026-01-01T00:00:00Z"
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "reason": "Test",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+    api.merge(f"{NODES}/{name}/status", {"status": {"conditions": [condition]}})
+
+
+def affinity(pod: dict[str, Any]) -> list[Any]:
+    found = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    return [field["values"] for term in found for field in term["preference"]["matchFields"]]
+
+
+def test_a_deleted_node_starts_the_gang_elsewhere_before_its_pods_are_collected(
+    with_operator: Api, two_nodes: tuple[str, str]
+) -> None:
+    gang = Gang(with_operator)
+    gang.run(nodes=two_nodes)
+    with_operator.call("DELETE", f"{NODES}/{two_nodes[1]}")
+    wait_for("the decision", lambda: gang.status.get("attempt") == 2 or None)
+    status = gang.status
+    assert status["attempts"][-1]["reason"] == "NodeLost"
+    assert status["lastFault"]["nodeName"] == two_nodes[1]
+    gang.remove("1-0")
+    wait_for("the next gang", lambda: {"2-0", "2-1"} <= set(gang.pods()) or None)
+    assert affinity(gang.pods()["2-0"]) == [[two_nodes[1]]]
+    assert "1-1" in gang.pods(), "nobody waits for a pod that nobody can stop"
+
+
+@pytest.mark.parametrize("ready", ["False", "Unknown"])
+def test_a_node_that_is_not_ready_and_whose_pod_does_not_answer_is_lost(
+    with_operator: Api, two_nodes: tuple[str, str], ready: str
+) -> None:
+    gang = Gang(with_operator)
+    gang.run(nodes=two_nodes)
+    tell(with_operator, two_nodes[0], ready)
+    wait_for("the decision", lambda: gang.status.get("attempt") == 2 or None)
+    assert gang.status["lastFault"]["class"] == "NodeLost"
+    assert {pod["metadata"].get("deletionGracePeriodSeconds") for pod in gang.pods().values()} == {5}
+
+
+def test_a_pod_that_cannot_go_is_deleted_by_force_once_its_node_is_gone(
+    with_operator: Api, two_nodes: tuple[str, str]
+) -> None:
+    recovery = {"teardownSeconds": 1, "faultGracePeriodSeconds": 1}
+    gang = Gang(with_operator, recovery=recovery)
+    gang.run(nodes=two_nodes)
+    with_operator.call("DELETE", f"{NODES}/{two_nodes[1]}")
+    wait_for("the stuck pod to go", lambda: "1-1" not in gang.pods() or None)
+    assert with_operator.find(f"{PODS}/{gang.name}-1-0"), "its node lives: its kubelet's own affair"
+    wait_for("the Event", lambda: "PodForceDeleted" in gang.events() or None)
