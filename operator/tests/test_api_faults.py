@@ -20,6 +20,7 @@ import structlog
 from processes import Api
 
 from oarlock_operator.cluster import ApiError, Cluster, Conflict, load_configuration
+from oarlock_operator.events import EventPoster
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults
 from oarlock_operator.pace import Pace
@@ -113,6 +114,8 @@ class Gang:
             "gpusPerNode": 2,
             "output": {"persistentVolumeClaim": {"claimName": "out"}},
             "training": training,
+            # The hands below play scheduler; the real one would take their word back.
+            "scheduling": {"schedulerName": "nobody"},
             **more,
         }
         body = {
@@ -132,7 +135,7 @@ class Gang:
             progress=ProgressReader(self.faulty, Route.PROXY, clock=time.monotonic),
             defaults=Defaults(trainer_image="trainer:test"),
             parallel=4,
-            instance="test",
+            events=EventPoster(self.faulty, instance="test"),
             clock=lambda: datetime.now(UTC),
         )
 
@@ -144,6 +147,8 @@ class Gang:
                 await self.reconciler.reconcile(("default", self.name), waited=0.0)
             except ApiError:
                 continue
+            finally:
+                await self.reconciler.events.flush()
             if self.faulty.writes == before:
                 return
         raise AssertionError(f"{self.name} does not come to rest")

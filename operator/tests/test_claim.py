@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from worlds import World, job, spec
 
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod as pod_manifest
+from oarlock_operator.manifests.service import service
 from oarlock_operator.neighbours import Neighbours, neighbours
 from oarlock_operator.observation import Job, ServiceSeen
 
@@ -15,13 +18,30 @@ Json = dict[str, Any]
 
 
 class Listing:
-    """A cluster that only lists."""
+    """A cluster with jobs, their Services, and pods."""
 
     def __init__(self, jobs: list[Json], pods: list[Json]) -> None:
-        self._found = {"trainingjobs": jobs, "pods": pods}
+        self._jobs = {raw["metadata"]["name"]: raw for raw in jobs}
+        self._found = {"services": [service_of(raw) for raw in jobs], "pods": pods}
 
-    async def list(self, path: str, **_query: str) -> list[Json]:
-        return self._found[path.rpartition("/")[2]]
+    async def list(self, path: str, *, labelSelector: str) -> list[Json]:  # noqa: N803 - the API's own spelling
+        mark, other = (part.split("=") for part in labelSelector.split(","))
+        assert other[0].endswith("!")
+        return [
+            item
+            for item in self._found[path.rpartition("/")[2]]
+            if (labels := item["metadata"]["labels"]).get(mark[0]) == mark[1]
+            and labels.get(other[0].removesuffix("!")) != other[1]
+        ]
+
+    async def get(self, path: str) -> Json:
+        return self._jobs[path.rpartition("/")[2]]
+
+
+def service_of(raw: Json) -> Json:
+    metadata = raw["metadata"]
+    of = job(name=metadata["name"], uid=metadata["uid"], spec=TrainingJobSpec.model_validate(raw["spec"]))
+    return service(of, 1)
 
 
 def written(of: Job, *, made: str = "2026-01-01T00:00:00Z", **status: Any) -> Json:
@@ -44,7 +64,8 @@ ELSEWHERE = job(name="other", uid="uid-2")
 
 
 async def look(jobs: list[Json], pods: list[Json]) -> Neighbours:
-    return await neighbours(Listing(jobs, pods), MINE)  # type: ignore[arg-type]
+    """What the first of `jobs` sees."""
+    return await neighbours(Listing(jobs, pods), MINE, jobs[0])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +95,25 @@ async def test_a_job_that_has_started_keeps_its_output_against_an_older_one_that
         (running_pod(OTHER, "Failed"), False),
         (running_pod(ELSEWHERE), False),
         (running_pod(MINE), False),
-        (running_pod(job(uid="uid-0"), "Failed"), True),
+        (running_pod(job(uid="uid-0")), True),
     ],
-    ids=["same output", "same output, ended", "another output", "our own", "our name, of an earlier job"],
+    ids=["same output", "same output, ended", "another output", "our own", "an earlier job of our name"],
 )
-async def test_pods_that_may_still_write_or_hold_our_names_linger(pod: Json, lingers: bool) -> None:  # noqa: FBT001
+async def test_pods_that_may_still_write_linger(pod: Json, lingers: bool) -> None:  # noqa: FBT001
     assert bool((await look([written(MINE)], [pod])).lingering) == lingers
+
+
+async def test_a_job_that_has_all_its_pods_keeps_its_output_against_one_that_has_not() -> None:
+    mine = written(MINE, made="2025-12-31T00:00:00Z", startTime="2026-01-01T00:00:01Z")
+    other = written(OTHER, startTime="2026-01-01T00:00:02Z", attempts=[{"number": 1, "createdTime": "2026-01-01"}])
+    assert (await look([mine, other], [])).rival == "other"
+
+
+def test_jobs_share_a_mark_exactly_if_they_write_to_the_same_place() -> None:
+    elsewhere = job(spec=spec(output={"persistentVolumeClaim": {"claimName": "another"}}))
+    mounted = job(spec=spec(output={**MINE.spec.output.to_manifest(), "mountPath": "/data"}))
+    assert output_mark(MINE) == output_mark(OTHER) == output_mark(mounted)
+    assert len({output_mark(MINE), output_mark(ELSEWHERE), output_mark(elsewhere)}) == 3
 
 
 def test_nothing_is_made_while_a_predecessors_pods_run_and_the_reason_is_told() -> None:

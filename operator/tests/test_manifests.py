@@ -15,6 +15,7 @@ from oarlock_api.contract.environment import RESERVED
 from oarlock_api.contract.job_file import parse_job_file
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.config import config_map, output_directory
+from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.manifests.service import service
 
@@ -90,6 +91,7 @@ def test_a_pod_is_found_by_its_labels_and_goes_with_its_job() -> None:
         "oarlock.dev/job-uid": "uid-1",
         "oarlock.dev/attempt": "7",
         "oarlock.dev/rank": "1",
+        "oarlock.dev/output": output_mark(job()),
     }
     assert metadata["ownerReferences"] == [
         {

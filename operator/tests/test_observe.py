@@ -19,7 +19,12 @@ REPORT = Report(2, 1, "pod-uid", "GPU", 80, "2026-01-01T12:00:00+00:00", "XID 79
 
 
 def pod(status: Json | None = None, **metadata: Any) -> Json:
-    labels = {"oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "2", "oarlock.dev/rank": "1"}
+    labels = {
+        "oarlock.dev/job": "flux",
+        "oarlock.dev/job-uid": "uid-1",
+        "oarlock.dev/attempt": "2",
+        "oarlock.dev/rank": "1",
+    }
     owner = {"uid": "uid-1", "kind": "TrainingJob"}
     known = {"name": "flux-2-1", "uid": "pod-uid", "labels": labels, "ownerReferences": [owner], **metadata}
     return {"metadata": known, "spec": {"nodeName": "node-b"}, **({"status": status} if status is not None else {})}
@@ -209,6 +214,8 @@ class Listing(MemoryApi):
 
     async def list(self, path: str, *, labelSelector: str = "") -> list[Json]:  # noqa: N803 - the API's own spelling
         found = [body for name, body in self.objects.items() if name.startswith(path + "/")]
+        if "," in labelSelector:
+            return []
         label, _, value = labelSelector.partition("=")
         return [body for body in found if not label or body["metadata"].get("labels", {}).get(label) == value]
 
@@ -362,6 +369,15 @@ def placed(on: str, *, uid: str) -> Json:
     raw = pod({"podIP": "10.0.0.1", "containerStatuses": container(running={})}, uid=uid)
     raw["spec"] = {**(raw.get("spec") or {}), "nodeName": on}
     return raw
+
+
+async def test_a_pod_of_an_earlier_job_of_the_same_name_lingers_and_one_copied_by_hand_does_not() -> None:
+    earlier = {"uid": "uid-0", "kind": "TrainingJob", "name": "flux"}
+    old = pod(name="flux-1-0", uid="old", ownerReferences=[earlier])
+    copied = pod(name="debug-copy", uid="copied", ownerReferences=None)
+    o = await look(cluster_with(old, copied))
+    assert o is not None
+    assert o.lingering == ("flux-1-0",)
 
 
 async def test_healthy_nodes_are_not_read() -> None:

@@ -106,6 +106,7 @@ def test_the_api_server_takes_it_and_grants_what_is_used_and_no_more(
         ("update", "trainingjobs.oarlock.dev", "--subresource=status", "-n", "default"),
         ("create", "pods", "-n", "default"),
         ("delete", "pods", "-n", "default"),
+        ("list", "services", "-n", "default"),
         ("patch", "services", "-n", "default"),
         ("create", "configmaps", "-n", "default"),
         ("create", "events", "-n", "default"),

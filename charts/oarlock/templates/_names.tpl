@@ -30,7 +30,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, create, patch]
+  verbs: [get, list, create, patch]
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, create]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from pydantic_settings import CliApp, SettingsError
 
 from oarlock_operator import logs, metrics, watch
 from oarlock_operator.cluster import ApiError, Cluster, NotFound, load_configuration
+from oarlock_operator.events import EventPoster
 from oarlock_operator.leader import Leader, LeadershipLost
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key
@@ -36,6 +38,7 @@ from oarlock_operator.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
 
+LAST_WORDS_SECONDS = 1.0
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -65,7 +68,7 @@ async def run(settings: Settings) -> None:
         progress=progress,
         defaults=Defaults(trainer_image=settings.trainer_image, progress_seconds=settings.progress_seconds),
         parallel=settings.parallel_requests,
-        instance=identity,
+        events=EventPoster(cluster, instance=identity),
         clock=_now,
     )
     resync = Resync(cluster, settings.namespaces, queue, interval=settings.resync_seconds, clock=time.monotonic)
@@ -111,6 +114,7 @@ async def _lead(
     # Started before kopf: when it exits it cancels every task that was made after its own start.
     tasks = [asyncio.create_task(work(queue, reconciler), name=f"worker-{i}") for i in range(settings.workers)]
     tasks.append(asyncio.create_task(resync.run(), name="resync"))
+    tasks.append(asyncio.create_task(reconciler.events.run(), name="events"))
     tasks.append(asyncio.create_task(work_on_nodes(nodes, queue, reconciler.cluster), name="nodes"))
     if settings.leader_election:
         tasks.append(asyncio.create_task(leader.hold(), name="lease"))
@@ -131,6 +135,9 @@ async def _lead(
     for task in [*tasks, transport]:
         task.cancel()
     await asyncio.wait([*tasks, transport], timeout=10)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORDS_SECONDS):
+            await reconciler.events.flush()
     lost = any(not task.cancelled() and isinstance(task.exception(), LeadershipLost) for task in done)
     if settings.leader_election and not lost:
         await leader.release()

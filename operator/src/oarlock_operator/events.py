@@ -1,12 +1,15 @@
-"""Kubernetes Events of a job: what `kubectl describe` tells. Posted after the status write that they describe.
+"""Kubernetes Events of a job: what `kubectl describe` tells. Queued after the status write that they describe.
 
-An Event that cannot be posted is lost, and only logged: nothing may depend on one.
+They are posted by a task of their own, so that no gang waits for its Events; one that cannot be posted, or finds the queue
+full, is lost, and only logged: nothing may depend on one.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import structlog
 
@@ -19,14 +22,45 @@ log = structlog.get_logger(__name__)
 
 MAX_MESSAGE = 1024
 """The API's own limit of a core/v1 Event's message."""
+MAX_QUEUED = 4096
 
 
-async def post_events(cluster: Cluster, job: Job, events: Sequence[Event], *, now: datetime, instance: str) -> None:
-    """Post `events` about `job`."""
-    time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    for event in events:
-        log.info("event", type=event.type.value, reason=event.reason, message=event.message)
-        body = {
+class EventPoster:
+    """Posts Events in their order. `instance` names this process in them."""
+
+    def __init__(self, cluster: Cluster, *, instance: str) -> None:
+        self._cluster = cluster
+        self._instance = instance
+        self._queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(MAX_QUEUED)
+
+    def post(self, job: Job, events: Sequence[Event], *, now: datetime) -> None:
+        """Have `events` about `job` posted soon."""
+        for event in events:
+            log.info("event", type=event.type.value, reason=event.reason, message=event.message)
+            try:
+                self._queue.put_nowait((job.namespace, self._body(job, event, now)))
+            except asyncio.QueueFull:
+                log.warning("too many Events at once, one is left out", reason=event.reason)
+
+    async def run(self) -> None:
+        """Post until cancelled."""
+        while True:
+            await self._post(*await self._queue.get())
+
+    async def flush(self) -> None:
+        """Post what is queued."""
+        while not self._queue.empty():
+            await self._post(*self._queue.get_nowait())
+
+    async def _post(self, namespace: str, body: dict[str, Any]) -> None:
+        try:
+            await self._cluster.create(f"/api/v1/namespaces/{namespace}/events", body)
+        except ApiError as error:
+            log.warning("an Event could not be posted", reason=body["reason"], error=str(error))
+
+    def _body(self, job: Job, event: Event, now: datetime) -> dict[str, Any]:
+        time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"generateName": f"{job.name}.", "namespace": job.namespace},
@@ -45,9 +79,5 @@ async def post_events(cluster: Cluster, job: Job, events: Sequence[Event], *, no
             "count": 1,
             "source": {"component": "oarlock-operator"},
             "reportingComponent": "oarlock.dev/operator",
-            "reportingInstance": instance[:128],
+            "reportingInstance": self._instance[:128],
         }
-        try:
-            await cluster.create(f"/api/v1/namespaces/{job.namespace}/events", body)
-        except ApiError as error:
-            log.warning("an Event could not be posted", reason=event.reason, error=str(error))

@@ -124,10 +124,12 @@ class Observation:
     defaults: Defaults
     pods: tuple[Pod, ...] = ()
     service: ServiceSeen | None = None
+    looked_around: bool = True
+    """Whether Service, rival and lingering pods were looked for: only while pods are to be created."""
     rival: str = ""
-    """An unfinished job with the same output; looked for only while pods are to be created."""
+    """An unfinished job with the same output."""
     lingering: tuple[str, ...] = ()
-    """Pods of jobs that are gone, which may still write into the output."""
+    """Pods of jobs that are gone, which may still write into the output, or hold this job's names."""
     progress: PodStatus | None = None
     silent_seconds: float = 0.0
     """How long rank 0's /status has not answered, by this process's own asking."""

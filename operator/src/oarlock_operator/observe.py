@@ -59,10 +59,10 @@ async def observe(
     except NotFound:
         return None
     job = read_job(raw)
-    listed = await cluster.list(
-        f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB_UID.value}={job.uid}"
-    )
+    # By name, not by uid: pods of an earlier job of the same name hold the names that this one's are to have.
+    listed = await cluster.list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}")
     seen = {pod.uid: pod for pod in (read_pod(found) for found in listed if _owned(found, job.uid))}
+    namesakes = [found["metadata"]["name"] for found in listed if _of_a_namesake(found, job)]
     departed = tuple(
         read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if _owned(pod, job.uid)
     )
@@ -72,15 +72,17 @@ async def observe(
         pod for pod in seen.values() if not pod.stopped and (n := nodes.get(pod.node)) and n.exists and not n.ready
     ]
     news, silent_seconds = await progress.read(job, everything)
-    around = await neighbours(cluster, job) if _creates(job) else Neighbours()
+    creates = _creates(job)
+    around = await neighbours(cluster, job, raw) if creates else Neighbours()
     return Observation(
         now=now,
         job=job,
         defaults=defaults,
         pods=everything,
-        service=await _service(cluster, job),
+        service=await _service(cluster, job) if creates else None,
+        looked_around=creates,
         rival=around.rival,
-        lingering=around.lingering,
+        lingering=tuple(sorted({*around.lingering, *namesakes})),
         progress=news,
         silent_seconds=silent_seconds,
         nodes=nodes,

@@ -1,4 +1,4 @@
-"""How soon a job is looked at after something happened to one of its pods.
+"""How soon a job is looked at after something happened to it or one of its pods.
 
 At once, if a pod of the living gang ended: the gang is dead and holds its GPUs. Otherwise after a moment in which more
 events gather, because a gang of a thousand pods has thousands of them, and each look lists all its pods. The moment grows
@@ -16,18 +16,28 @@ SHORTEST, LONGEST = 0.02, 2.0
 
 
 class Pace:
-    """What the last looks cost, by job."""
+    """What the last looks at jobs cost and wrote."""
 
     def __init__(self) -> None:
         self._known: dict[Key, tuple[int, float]] = {}
+        self._written: dict[Key, str] = {}
 
     def note(self, key: Key, *, attempt: int, seconds: float) -> None:
         """A look at a job took `seconds` and found or made `attempt` the current one."""
         self._known[key] = (attempt, seconds)
 
+    def wrote(self, key: Key, version: str) -> None:
+        """The operator itself made the job's resourceVersion `version`: the watch will tell, and it is no news."""
+        self._written[key] = version
+
+    def own(self, key: Key, version: str) -> bool:
+        """Whether a job's `version` is the one that the operator itself wrote last."""
+        return self._written.get(key) == version
+
     def forget(self, key: Key) -> None:
         """The job is over or gone."""
         self._known.pop(key, None)
+        self._written.pop(key, None)
 
     def delay(self, key: Key, *, attempt: int, ended: bool) -> float:
         """Seconds until the next look, after an event of a pod of `attempt`; `ended`: its end is news."""

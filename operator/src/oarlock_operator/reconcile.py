@@ -18,7 +18,7 @@ from oarlock_api.status import Phase, TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.cluster import ApiError, Cluster, Json
 from oarlock_operator.decide import decide
-from oarlock_operator.events import post_events
+from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
@@ -47,7 +47,7 @@ class Reconciler:
     progress: ProgressReader
     defaults: Defaults
     parallel: int
-    instance: str
+    events: EventPoster
     clock: Callable[[], datetime]
     refusals: dict[Key, tuple[str, ApiError]] = field(default_factory=dict)
     """The job's uid and what the server refused, for its next pass; an operator that starts anew is refused anew."""
@@ -79,9 +79,10 @@ class Reconciler:
             current = plan.status or o.job.status
             self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started)
             if plan.status is not None:
-                await self._write_status(raw, plan.status)
+                written = await self._write_status(raw, plan.status)
+                self.pace.wrote(key, written["metadata"]["resourceVersion"])
                 _count(o.job.status, plan.status)
-            await post_events(self.cluster, o.job, plan.events, now=o.now, instance=self.instance)
+            self.events.post(o.job, plan.events, now=o.now)
             try:
                 await execute(self.cluster, o.job.namespace, plan.actions, parallel=self.parallel)
             except ApiError as error:
@@ -109,11 +110,11 @@ class Reconciler:
             return replace(o, refusal=error.message)
         return replace(o, hindrance=error.message)
 
-    async def _write_status(self, raw: Json, status: TrainingJobStatus) -> None:
-        """Replace the status of the very version that was observed."""
+    async def _write_status(self, raw: Json, status: TrainingJobStatus) -> Json:
+        """Replace the status of the very version that was observed; returns the job as it now is."""
         metadata = raw["metadata"]
         body = {**raw, "status": status.to_manifest()}
-        await self.cluster.replace(f"{job_path(metadata['namespace'], metadata['name'])}/status", body)
+        return await self.cluster.replace(f"{job_path(metadata['namespace'], metadata['name'])}/status", body)
 
 
 def _count(before: TrainingJobStatus, after: TrainingJobStatus) -> None:

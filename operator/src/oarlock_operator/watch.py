@@ -59,8 +59,10 @@ def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[]
         )
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
-    async def job_event(namespace: str | None, name: str, **_: Any) -> None:
-        sinks.jobs.add((namespace or "", name))
+    async def job_event(namespace: str | None, name: str, meta: kopf.Meta, **_: Any) -> None:
+        key = (namespace or "", name)
+        if not sinks.pace.own(key, meta.get("resourceVersion", "")):
+            sinks.jobs.add(key)
 
     @kopf.on.event("", "v1", "pods", labels={Label.JOB.value: kopf.PRESENT}, registry=handlers)
     async def pod_event(  # kopf passes these by name

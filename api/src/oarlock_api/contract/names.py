@@ -20,6 +20,8 @@ class Label(StrEnum):
     JOB_UID = f"{GROUP}/job-uid"
     ATTEMPT = f"{GROUP}/attempt"
     RANK = f"{GROUP}/rank"
+    OUTPUT = f"{GROUP}/output"
+    """A hash of the storage and the directory that the job writes to: whoever has the same one is a rival."""
 
 
 ARGO_WORKFLOW_LABEL = "workflows.argoproj.io/workflow"

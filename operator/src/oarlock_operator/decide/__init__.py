@@ -72,4 +72,5 @@ def decide(o: Observation) -> Plan:
         if policy(o, draft):
             break
     summary.summarize(o, draft)
+    retention.retire(o, draft)
     return draft.plan(before)

@@ -14,9 +14,13 @@ LOOK_AGAIN_SECONDS = 0.5
 
 
 def claim(o: Observation, draft: Draft) -> bool:
-    """End a job whose output is another's; True while a predecessor is still on its way out."""
+    """End a job whose output is another's; True while it is not clear, or a predecessor is still on its way out."""
     if draft.attempt(draft.status.attempt).created_time is not None:
         return False
+    if not o.looked_around:
+        # The attempt was decided in this very pass: look around before anything is made for it.
+        draft.again(0)
+        return True
     if o.rival:
         where = o.spec.output.directory or o.job.name
         fail(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 from oarlock_api.contract.names import API_VERSION, ARGO_WORKFLOW_LABEL, KIND, Label
@@ -14,9 +16,20 @@ MANAGER = "oarlock"
 def job_labels(job: Job) -> dict[str, str]:
     """Labels of every object of a job."""
     labels = {Label.JOB.value: job.name, Label.JOB_UID.value: job.uid, MANAGED_BY: MANAGER}
+    if job.spec is not None:
+        labels[Label.OUTPUT.value] = output_mark(job)
     if workflow := job.labels.get(ARGO_WORKFLOW_LABEL):
         labels[ARGO_WORKFLOW_LABEL] = workflow
     return labels
+
+
+def output_mark(job: Job) -> str:
+    """A label's value that two jobs of one namespace share exactly if they write to the same place."""
+    if job.spec is None:
+        raise ValueError("a job that cannot be read has no output")
+    output = job.spec.output.to_manifest()
+    place = [output.get("persistentVolumeClaim"), output.get("nfs"), output.get("directory") or job.name]
+    return hashlib.sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def owner_reference(job: Job) -> dict[str, Any]:
