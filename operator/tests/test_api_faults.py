@@ -256,11 +256,22 @@ async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_e
     assert await differing({0: lives_through(real, kind, unlucky)}) == {}
 
 
-async def test_a_pod_that_the_api_server_calls_invalid_ends_the_job_with_its_words(real: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        ({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, "must be less than or equal to cpu limit"),
+        ({"volumes": [{"name": "mine", "emptyDri": {}}]}, "emptyDri"),
+        ({"patch": {"priority": "high"}}, "priority"),
+    ],
+    ids=["against the rules", "misspelled", "another type"],
+)
+async def test_a_pod_that_the_api_server_calls_invalid_ends_the_job_with_its_words(
+    real: Cluster, pod: dict[str, Any], words: str
+) -> None:
     gang = Gang(real, FaultyCluster(real, "409", lambda _: False))
-    await gang.create(pod={"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}})
+    await gang.create(pod=pod)
     await gang.settle()
     status = await gang.status()
     assert (status["phase"], status["reason"]) == ("Failed", "InvalidManifest")
-    assert "must be less than or equal to cpu limit" in status["message"]
+    assert words in status["message"]
     assert await gang.pods() == {}

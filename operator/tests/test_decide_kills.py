@@ -2,46 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import Killed, World, job, spec
 
+from oarlock_operator.observation import Node
+
+
+def living(world: World) -> list[int]:
+    """Ranks of the current attempt that may still do something."""
+    return [p.rank for p in world.pods.values() if p.attempt == world.job.status.attempt and not p.stopped]
+
+
+def wish(world: World, *, suspend: bool) -> None:
+    """Somebody edits spec.suspend."""
+    raw = world.job.spec.to_manifest() if world.job.spec else {}
+    world.job = replace(world.job, spec=spec(**{**raw, "suspend": suspend}))
+
+
+def lose_node(world: World) -> None:
+    """The node of one running pod is not heard from any more."""
+    for pod in world.pods.values():
+        if pod.attempt == world.job.status.attempt and not pod.stopped and pod.node:
+            world.nodes[pod.node] = Node(name=pod.node, ready=False, unreachable=True, boot_id="1")
+            return
+
 
 def live_on(world: World, act: str) -> None:
     """One thing that happens outside the operator."""
-    living = [p for p in world.pods.values() if p.attempt == world.job.status.attempt and not p.stopped]
-    if act == "start":
-        world.start_all()
-    elif act == "kubelets":
-        world.kubelets()
-    elif act == "wait":
-        # Kubelets work in this world: a pod that is told to stop does. Dead ones have a test of their own.
-        world.kubelets()
-        world.now += timedelta(seconds=61)
-    elif act == "step" and any(p.rank == 0 and p.started for p in living):
+    if act.isdigit():
+        if ranks := living(world):
+            world.end(ranks[-1], int(act))
+    else:
+        HAPPENINGS[act](world)
+
+
+def vanish(world: World) -> None:
+    """Somebody deletes a pod by force."""
+    ranks = living(world)
+    gone = [name for name, pod in world.pods.items() if ranks and (pod.attempt, pod.rank) == (attempt(world), ranks[0])]
+    for name in gone:
+        del world.pods[name]
+    world.progress = None
+
+
+def attempt(world: World) -> int:
+    return world.job.status.attempt
+
+
+def wait(world: World, seconds: int) -> None:
+    # Kubelets work in this world: a pod that is told to stop does. Dead ones have a test of their own.
+    world.kubelets()
+    world.now += timedelta(seconds=seconds)
+
+
+def step(world: World) -> None:
+    if 0 in living(world):
         world.step(10)
-    elif act == "vanish" and living:
-        del world.pods[living[0].name]
-    elif living and act.isdigit():
-        world.end(living[-1].rank, int(act))
 
 
-HAPPENINGS = ["start", "kubelets", "wait", "step", "vanish", "0", "1", "81", "82", "85", "88"]
-ACTS = st.lists(st.sampled_from(HAPPENINGS), max_size=14)
+def heal(world: World) -> None:
+    world.nodes = {name: Node(name=name, boot_id="2") for name in world.nodes}
 
 
-@settings(max_examples=300, deadline=None)
-@given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=14))
-def test_whatever_happens_attempts_rise_gangs_never_overlap_and_ends_are_clean(
-    acts: list[str], kills: list[int]
-) -> None:
-    # The checks stand in World, after every single write.
-    world = World(job=job(spec=spec(recovery={"maxApplicationRestarts": 2, "maxInfrastructureRestarts": 2})))
+HAPPENINGS: dict[str, Callable[[World], None]] = {
+    "start": World.start_all,
+    "kubelets": World.kubelets,
+    "wait": lambda world: wait(world, 61),
+    "an hour": lambda world: wait(world, 3600),
+    "step": step,
+    "vanish": vanish,
+    "suspend": lambda world: wish(world, suspend=True),
+    "resume": lambda world: wish(world, suspend=False),
+    "lose a node": lose_node,
+    "nodes are well": heal,
+    "quota": lambda world: setattr(world, "hindrance", "exceeded quota"),
+    "no quota": lambda world: setattr(world, "hindrance", ""),
+}
+CODES = ["0", "1", "80", "81", "82", "83", "84", "85", "86", "87", "88"]
+ACTS = st.lists(st.sampled_from([*HAPPENINGS, *CODES]), max_size=16)
+BUDGETS = {"maxApplicationRestarts": 2, "maxInfrastructureRestarts": 2}
+
+
+def play(acts: list[str], kills: list[int]) -> World:
+    """A world in which all that happened, with the operator killed now and then; every write is checked by World."""
+    world = World(job=job(spec=spec(recovery=BUDGETS, scheduling={"placementTimeoutSeconds": 600})))
     for number, act in enumerate(acts):
-        live_on(world, act)
+        if world.job.status.completion_time is None:
+            live_on(world, act)
         if number < len(kills):
             world.kill_at = world.writes + kills[number]
             try:
@@ -50,50 +104,143 @@ def test_whatever_happens_attempts_rise_gangs_never_overlap_and_ends_are_clean(
                 world.progress = None
             world.kill_at = None
         world.settle()
-    assert world.job.status.attempt <= 6
-
-
-def scenario(world: World) -> None:
-    """A start, a crash, a recovery, a success; each line may be repeated after a kill."""
-    for done in (False, True):
-        world.settle()
-        world.start_all()
-        world.settle()
-        living = [p for p in world.pods.values() if p.attempt == world.job.status.attempt and not p.stopped]
-        if not living:
-            return
-        for pod in living:
-            world.end(pod.rank, 0 if done else 1)
-        world.settle()
-        world.kubelets()
-        world.now += timedelta(seconds=61)
-
-
-def undisturbed() -> World:
-    world = World()
-    scenario(world)
     return world
 
 
-@pytest.mark.parametrize("kill_at", range(1, undisturbed().writes + 1))
-def test_a_kill_after_any_write_leads_to_the_same_end_without_an_extra_attempt(kill_at: int) -> None:
-    expected = undisturbed()
-    world = World(kill_at=kill_at)
-    while world.job.status.completion_time is None:
+@settings(max_examples=400, deadline=None)
+@given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=16))
+def test_whatever_happens_attempts_rise_gangs_never_overlap_and_ends_are_clean(
+    acts: list[str], kills: list[int]
+) -> None:
+    # The checks stand in World, after every single write.
+    world = play(acts, kills)
+    assert world.job.status.attempt <= len(acts) + 1, "every attempt has its cause"
+
+
+@settings(max_examples=200, deadline=None)
+@given(acts=ACTS, kills=st.lists(st.integers(1, 6), max_size=16))
+def test_from_any_state_a_job_that_is_left_in_peace_reaches_its_end(acts: list[str], kills: list[int]) -> None:
+    world = play(acts, kills)
+    wish(world, suspend=False)
+    world.hindrance, world.progress = "", None
+    for _ in range(12):
+        if world.job.status.completion_time is not None:
+            break
+        # Fair: nodes come back, kubelets stop what they are told to, what waits is waited for, what runs finishes.
+        world.nodes = {name: Node(name=name, boot_id="9") for name in world.nodes}
+        world.kubelets()
+        world.now += timedelta(seconds=301)
+        world.settle()
+        world.start_all()
+        world.settle()
+        for rank in living(world):
+            world.end(rank, 0)
+        world.settle()
+    assert world.job.status.phase in ("Succeeded", "Failed")
+    assert not living(world)
+
+
+Step = Callable[[World], None]
+"""One thing that happens to a job. It may be repeated, because the operator may die in the midst of what follows from it."""
+
+
+def started(world: World) -> None:
+    world.kubelets()
+    world.start_all()
+
+
+def crashed(world: World) -> None:
+    if world.job.status.attempt == 1 and 1 in living(world):
+        world.end(1, 1)
+
+
+def node_lost(world: World) -> None:
+    if world.job.status.attempt == 1 and not world.nodes:
+        lose_node(world)
+
+
+def succeeded(world: World) -> None:
+    for rank in living(world):
+        world.end(rank, 0)
+
+
+def waited(world: World) -> None:
+    world.kubelets()
+    world.now += timedelta(seconds=61)
+
+
+def suspended(world: World) -> None:
+    wish(world, suspend=True)
+
+
+def resumed(world: World) -> None:
+    world.kubelets()
+    wish(world, suspend=False)
+
+
+def retired(world: World) -> None:
+    world.now += timedelta(seconds=301)
+
+
+SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
+    "start and success": ({}, (started, succeeded)),
+    "crash": ({}, (started, crashed, waited, started, succeeded)),
+    "node loss": ({}, (started, node_lost, waited, started, succeeded)),
+    "suspend and resume": ({}, (started, suspended, waited, resumed, started, succeeded)),
+    "suspended in a recovery": ({}, (started, crashed, suspended, waited, resumed, started, succeeded)),
+    "deadline": ({"activeDeadlineSeconds": 60}, (started, waited, waited)),
+    "retention": ({"ttlSecondsAfterFinished": 300}, (started, succeeded, retired)),
+}
+
+
+def run(name: str, kill_at: int | None) -> World:
+    changes, steps = SCENARIOS[name]
+    world = World(job=job(spec=spec(**changes)), kill_at=kill_at)
+    for step in (lambda _: None, *steps):
+        step(world)
         try:
             world.settle()
-            world.kill_at = None if world.writes >= kill_at else kill_at
-            world.start_all()
-            world.settle()
-            code = 1 if world.job.status.attempt == 1 else 0
-            for pod in [p for p in world.pods.values() if p.attempt == world.job.status.attempt and not p.stopped]:
-                if pod.started:
-                    world.end(pod.rank, code)
-            world.settle()
         except Killed:
-            world.kill_at = None
-        world.kubelets()
-        world.now += timedelta(seconds=61)
-    assert world.job.status.phase == expected.job.status.phase == "Succeeded"
-    assert world.job.status.attempt == expected.job.status.attempt == 2
-    assert sorted(world.pods) == sorted(expected.pods)
+            # A new process finds what is there.
+            world.settle()
+    return world
+
+
+@cache
+def undisturbed(name: str) -> World:
+    return run(name, None)
+
+
+def last_state(world: World) -> dict[str, object]:
+    status = world.job.status
+    return {
+        "phase": status.phase,
+        "reason": status.reason,
+        "attempts": [(a.number, a.reason, a.end_time is not None) for a in status.attempts],
+        "restarts": status.restarts.model_dump(exclude={"window_start_time"}),
+        "avoided": [node.name for node in status.avoided_nodes],
+        "pods": sorted(world.pods),
+        "deleted": world.deleted,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "kill_at"),
+    [(name, k) for name in SCENARIOS for k in range(1, undisturbed(name).writes + 1)],
+)
+def test_a_kill_after_any_write_leads_to_the_same_end_without_an_extra_attempt(name: str, kill_at: int) -> None:
+    assert last_state(run(name, kill_at)) == last_state(undisturbed(name))
+
+
+def test_the_scenarios_end_as_their_names_say() -> None:
+    ends = {name: (undisturbed(name).job.status.phase, undisturbed(name).job.status.attempt) for name in SCENARIOS}
+    assert ends == {
+        "start and success": ("Succeeded", 1),
+        "crash": ("Succeeded", 2),
+        "node loss": ("Succeeded", 2),
+        "suspend and resume": ("Succeeded", 2),
+        "suspended in a recovery": ("Succeeded", 3),
+        "deadline": ("Failed", 1),
+        "retention": ("Succeeded", 1),
+    }
+    assert undisturbed("retention").deleted

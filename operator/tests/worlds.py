@@ -210,9 +210,9 @@ class World:
         """Scheduler and kubelets bring up all pods of the current attempt."""
         for name, pod in self.pods.items():
             if pod.attempt == self.job.status.attempt and not pod.stopped:
-                self.pods[name] = replace(
-                    pod, node=f"node-{pod.rank}", address="10.0.0.1", scheduled=True, started=True, ready=True
-                )
+                usual = self.nodes.get(f"node-{pod.rank}")
+                node = pod.node or (f"node-{pod.rank}" if usual is None or usual.ready else f"spare-{pod.rank}")
+                self.pods[name] = replace(pod, node=node, address="10.0.0.1", scheduled=True, started=True, ready=True)
 
     def kubelets(self) -> None:
         """Pods that are being deleted stop and go, where a kubelet hears of it."""

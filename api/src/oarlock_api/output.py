@@ -5,11 +5,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from oarlock_api.group import Group
+from oarlock_api.pod_volumes import OWN_PATHS, is_place
 from oarlock_api.primitives import AbsolutePath, ObjectName, Quantity
 from oarlock_api.rules import Rule, exactly_one
-
-TAKEN_PATHS = ("/", "/dev/shm", "/etc/oarlock", "/run/oarlock", "/tmp")  # noqa: S108 - a mount point, no temporary file
-"""Paths in the pod that the operator mounts something else on."""
 
 
 class PersistentVolumeClaimOutput(Group):
@@ -37,9 +35,9 @@ class Output(Group):
             message="set exactly one of output.persistentVolumeClaim and output.nfs",
         ),
         Rule(
-            cel=f"!(self.mountPath in [{', '.join(repr(path) for path in TAKEN_PATHS)}])",
+            cel=f"!self.mountPath.matches('^{OWN_PATHS}$')",
             message="output.mountPath is used by the pod itself; take another path, such as /output",
-            holds=lambda output: output.mount_path not in TAKEN_PATHS,
+            holds=lambda output: not is_place(output.mount_path, OWN_PATHS),
         ),
     )
 

@@ -7,6 +7,8 @@ from pydantic import Field, StrictBool, StrictInt
 from oarlock_api.group import Group
 from oarlock_api.output import Output
 from oarlock_api.pod import Pod
+from oarlock_api.pod_patch import TRAINER_CONTAINER, PatchedVolumeMount
+from oarlock_api.pod_volumes import VolumeMount
 from oarlock_api.primitives import AbsolutePath, LongText
 from oarlock_api.recovery import Preflight, Recovery
 from oarlock_api.rules import ListMap, Rule, exactly_one
@@ -31,6 +33,22 @@ class Custom(Group):
     working_dir: AbsolutePath | None = Field(default=None, description="Directory to start in; absent = the image's.")
 
 
+_AT_THE_OUTPUT = (
+    "m.mountPath == self.output.mountPath || m.mountPath + '/' == self.output.mountPath || "
+    "m.mountPath == self.output.mountPath + '/'"
+)
+
+
+def _at_the_output(mount: VolumeMount | PatchedVolumeMount, spec: "TrainingJobSpec") -> bool:
+    one, other = mount.mount_path, spec.output.mount_path
+    return other in (one, f"{one}/") or one == f"{other}/"
+
+
+def _patched_mounts(spec: "TrainingJobSpec") -> list[PatchedVolumeMount]:
+    containers = spec.pod.patch.containers if spec.pod.patch else ()
+    return [mount for each in containers if each.name == TRAINER_CONTAINER for mount in each.volume_mounts]
+
+
 class TrainingJobSpec(Group):
     """What to train, on what, with what."""
 
@@ -44,6 +62,18 @@ class TrainingJobSpec(Group):
             cel="!has(self.custom) || has(self.pod.image)",
             message="spec.custom needs spec.pod.image, the image that holds your trainer",
             holds=lambda spec: spec.custom is None or spec.pod.image is not None,
+        ),
+        Rule(
+            cel=f"!has(self.pod.volumeMounts) || !self.pod.volumeMounts.exists(m, {_AT_THE_OUTPUT})",
+            message="pod.volumeMounts may not mount anything at output.mountPath; take another mountPath, or another "
+            "output.mountPath",
+            holds=lambda spec: not any(_at_the_output(mount, spec) for mount in spec.pod.volume_mounts),
+        ),
+        Rule(
+            cel="!has(self.pod.patch) || !has(self.pod.patch.containers) || !self.pod.patch.containers.exists(c, "
+            f"c.name == '{TRAINER_CONTAINER}' && has(c.volumeMounts) && c.volumeMounts.exists(m, {_AT_THE_OUTPUT}))",
+            message="pod.patch may not mount anything at output.mountPath of the trainer: spec.output says what is there",
+            holds=lambda spec: not any(_at_the_output(mount, spec) for mount in _patched_mounts(spec)),
         ),
         Rule(
             cel="self.output == oldSelf.output",

@@ -72,6 +72,7 @@ def test_labels_lie_in_oarlock_s_own_domain() -> None:
         "oarlock.dev/job-uid",
         "oarlock.dev/attempt",
         "oarlock.dev/rank",
+        "oarlock.dev/output",
     }
 
 

@@ -90,8 +90,8 @@ class Cluster:
             query["continue"] = token
 
     async def create(self, path: str, body: Json) -> Json:
-        """Create in a collection. Raises Conflict where the name is taken."""
-        return await self._call("POST", path, body=body)
+        """Create in a collection; a field that the server does not know is refused. Raises Conflict for a taken name."""
+        return await self._call("POST", path, query={"fieldValidation": "Strict"}, body=body)
 
     async def replace(self, path: str, body: Json) -> Json:
         """Replace; the body's resourceVersion is the precondition. Raises Conflict, NotFound."""

@@ -32,8 +32,8 @@ log = structlog.get_logger(__name__)
 
 FORBIDDEN = 403
 """A policy, a quota or an admission plug-in says no, for now: it may say yes once somebody has mended it."""
-INVALID = 422
-"""The API server's answer to an object that can never be, whatever else there is."""
+INVALID = (400, 422)
+"""The API server's answers to an object that can never be, whatever else there is: unreadable, and against the rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Reconciler:
             try:
                 await execute(self.cluster, o.job.namespace, plan.actions, parallel=self.parallel)
             except ApiError as error:
-                if error.status in (INVALID, FORBIDDEN):
+                if error.status in (*INVALID, FORBIDDEN):
                     self.refusals[key] = (o.job.uid, error)
                 raise
         if plan.actions:
@@ -106,7 +106,7 @@ class Reconciler:
         uid, error = self.refusals.get(key, ("", None))
         if error is None or uid != o.job.uid:
             return o
-        if error.status == INVALID:
+        if error.status in INVALID:
             return replace(o, refusal=error.message)
         return replace(o, hindrance=error.message)
 
