@@ -1,0 +1,192 @@
+"""The two that are measured, as processes behind one interface: the operator, and the floor."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from connection import CORE, Connection, Json, until
+from floor import POD_LABEL
+from pod_watch import JOBS
+
+from oarlock_api.contract.names import API_VERSION, KIND
+from oarlock_local.processes import die_with_parent
+from oarlock_operator.manifests.pod import pod
+from oarlock_operator.observe import read_job
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+CLAIM = "out"
+
+
+class Contender(Protocol):
+    """A process that turns jobs into gangs."""
+
+    name: str
+    process: subprocess.Popen[Any]
+
+    async def submit(self, job: str, nodes: int) -> None:
+        """Ask for a gang."""
+
+    async def delete(self, job: str) -> None:
+        """Ask for its end."""
+
+    def calls(self) -> Counter[str]:
+        """Requests so far, by verb; empty where they are not counted."""
+
+
+class Operator:
+    """oarlock-operator, asked by TrainingJobs."""
+
+    name = "operator"
+
+    def __init__(self, api: Connection, process: subprocess.Popen[Any], port: int) -> None:
+        self.api = api
+        self.process = process
+        self._metrics = f"http://127.0.0.1:{port}/metrics"
+
+    async def submit(self, job: str, nodes: int) -> None:
+        """Create a TrainingJob."""
+        await self.api.call("POST", JOBS, training_job(job, nodes))
+
+    async def delete(self, job: str) -> None:
+        """Delete it; the garbage collector deletes the rest."""
+        await self.api.call("DELETE", f"{JOBS}/{job}", {"propagationPolicy": "Background"})
+
+    def calls(self) -> Counter[str]:
+        """Its own count; watches are not in it."""
+        with urllib.request.urlopen(self._metrics, timeout=30) as answer:  # noqa: S310 - http, see above
+            text = answer.read().decode()
+        found: Counter[str] = Counter()
+        for labels, value in re.findall(r"^oarlock_api_calls_total\{(.*)\} (\S+)$", text, re.MULTILINE):
+            found[re.search(r'verb="(\w+)"', labels)[1]] += int(float(value))  # type: ignore[index]
+        return found
+
+
+class Floor:
+    """floor.py, asked by ConfigMaps."""
+
+    name = "floor"
+
+    def __init__(self, api: Connection, process: subprocess.Popen[Any]) -> None:
+        self.api = api
+        self.process = process
+
+    async def submit(self, job: str, nodes: int) -> None:
+        """Create a ConfigMap."""
+        metadata = {"name": job, "labels": {"floor": "job"}}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"nodes": str(nodes)}}
+        await self.api.call("POST", f"{CORE}/configmaps", body)
+
+    async def delete(self, job: str) -> None:
+        """Delete it."""
+        await self.api.call("DELETE", f"{CORE}/configmaps/{job}")
+
+    def calls(self) -> Counter[str]:
+        """Nothing: it makes one request per Service and two per pod."""
+        return Counter()
+
+
+def training_job(name: str, nodes: int) -> Json:
+    """A TrainingJob of `nodes` nodes with eight GPUs each."""
+    training = {
+        "model": {"family": "Flux1", "path": "/output/models/tiny"},
+        "steps": 1000,
+        "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name},
+        "spec": {
+            "nodes": nodes,
+            "gpusPerNode": 8,
+            "output": {"persistentVolumeClaim": {"claimName": CLAIM}},
+            "training": training,
+        },
+    }
+
+
+def pod_template() -> Json:
+    """The operator's own pod without its owner: what the floor writes costs the API server the same."""
+    raw = training_job("template", 4)
+    raw["metadata"] |= {"namespace": "default", "uid": "00000000-0000-0000-0000-000000000000"}
+    job = read_job(raw)
+    assert job.spec is not None  # noqa: S101 - we wrote it
+    manifest = pod(job, job.spec, attempt=1, rank=0, image="example.test/trainer")
+    del manifest["metadata"]["ownerReferences"]
+    manifest["metadata"]["labels"] = {POD_LABEL: ""}
+    return manifest
+
+
+async def make_claim(api: Connection) -> None:
+    """The claim that the pods mount, bound."""
+    size = {"storage": "1Gi"}
+    volume = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": CLAIM}
+    claim = {**volume, "resources": {"requests": size}}
+    source = {"capacity": size, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/nowhere"}}
+    bound = {"claimRef": {"namespace": "default", "name": CLAIM}}
+    for path, kind, spec in (
+        ("/api/v1/persistentvolumes", "PersistentVolume", {**source, **bound}),
+        (f"{CORE}/persistentvolumeclaims", "PersistentVolumeClaim", claim),
+    ):
+        await api.call("POST", path, {"apiVersion": "v1", "kind": kind, "metadata": {"name": CLAIM}, "spec": spec})
+
+    async def is_bound() -> bool:
+        return bool((await api.find(f"{CORE}/persistentvolumeclaims/{CLAIM}"))["status"]["phase"] == "Bound")
+
+    await until(is_bound)
+
+
+@contextmanager
+def operator(api: Connection, kubeconfig: Path, log: Path, *, profile: Path | None) -> Iterator[Operator]:
+    """Run the operator for the length of the block, under the profiler where `profile` names a file for it."""
+    program = [str(HERE / "profiled.py"), str(profile)] if profile else ["-m", "oarlock_operator"]
+    command = [sys.executable, *program, "--kubeconfig", str(kubeconfig), "--port", "0", "--host", "127.0.0.1"]
+    command += ["--pod-access", "proxy", "--lease-namespace", "default"]
+    with log.open("wb") as output, _running(command, stdout=output, stderr=output) as process:
+        deadline = time.monotonic() + 60
+        while b'"leading"' not in (text := log.read_bytes()):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"the operator did not start:\n{text[-3000:].decode()}")
+            time.sleep(0.1)
+        port = next(json.loads(line)["port"] for line in text.splitlines() if b'"port"' in line)
+        yield Operator(api, process, port)
+
+
+@contextmanager
+def floor(api: Connection, kubeconfig: Path, folder: Path) -> Iterator[Floor]:
+    """Run the floor for the length of the block."""
+    template = folder / "pod.json"
+    template.write_text(json.dumps(pod_template()))
+    command = [sys.executable, str(HERE / "floor.py"), str(kubeconfig), str(template)]
+    with _running(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None  # noqa: S101 - it is a pipe, see above
+        if process.stdout.readline() != b"ready\n":
+            raise SystemExit("the floor did not start")
+        yield Floor(api, process)
+
+
+@contextmanager
+def _running(command: list[str], **pipes: Any) -> Iterator[subprocess.Popen[Any]]:
+    # A group of its own: Ctrl-C is for us, and we end it in good order. It dies with us whatever happens.
+    process = subprocess.Popen(command, process_group=0, preexec_fn=die_with_parent, **pipes)  # noqa: PLW1509
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
