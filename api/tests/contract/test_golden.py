@@ -64,6 +64,7 @@ STATUS = PodStatus(
     ),
     model_path="/output/flux/model",
     message="validation has begun",
+    hang_after_seconds=60.0,
 )
 JOB = JobFile(
     job="flux",
@@ -79,6 +80,7 @@ JOB = JobFile(
     preflight_timeout_seconds=120,
     status_port=19400,
     previous_owner_is_gone=True,
+    hang_seconds=90,
 )
 OWNER = Owner(job_uid=JOB_UID, attempt=3)
 

@@ -26,6 +26,7 @@ class JobFile:
     `output_directory` is absolute in the pod, `min_free_bytes` None where the trainer's own estimate decides,
     `training` is spec.training as the API wrote it (camelCase, defaults filled in). `previous_owner_is_gone`: whoever
     made the pods has seen that nothing is left of an earlier job of this namespace and name, so its fence is a left-over.
+    `hang_seconds` is spec.recovery.hangSeconds: 0 = the agent learns from the steps when they are overdue.
     """
 
     job: str
@@ -41,6 +42,7 @@ class JobFile:
     preflight_timeout_seconds: int = 300
     status_port: int = STATUS_PORT
     previous_owner_is_gone: bool = False
+    hang_seconds: int = 0
 
     def to_json(self) -> str:
         """Deterministic, so that the same attempt always has the same ConfigMap."""

@@ -24,6 +24,7 @@ class PodPhase(StrEnum):
     PREPROCESSING = "Preprocessing"
     TRAINING = "Training"
     SAVING = "Saving"
+    VALIDATING = "Validating"
     EXPORTING = "Exporting"
     DONE = "Done"
     FAILED = "Failed"
@@ -44,7 +45,9 @@ class PodStatus:
     """One agent's view of itself. A value that is not known yet is None, never a made-up zero.
 
     `first_step_at` is when the first optimizer step of this attempt ended, `started_at` when the agent started,
-    both RFC 3339 on the pod's clock: only their difference means something elsewhere.
+    both RFC 3339 on the pod's clock: only their difference means something elsewhere. `hang_after_seconds` is how long
+    this phase may now go without progress before the agent itself ends the pod with 83, None while it judges nothing:
+    whoever finds the agent silent for longer than that by far need not wait for it.
     """
 
     job_uid: str
@@ -68,6 +71,7 @@ class PodStatus:
     checkpoint: CheckpointStatus | None = None
     model_path: str = ""
     message: str = ""
+    hang_after_seconds: float | None = None
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -101,6 +105,7 @@ class PodStatus:
             "resumedFromStep": self.resumed_from_step,
             "modelPath": self.model_path,
             "message": self.message[:1024],
+            "hangAfterSeconds": finite(self.hang_after_seconds),
             "heartbeatAt": self.heartbeat_at,
         }
         return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
@@ -143,4 +148,5 @@ def parse_status(body: str) -> PodStatus:
         checkpoint=checkpoint,
         model_path=text(raw.get("modelPath"), 1024),
         message=text(raw.get("message"), 1024),
+        hang_after_seconds=number(raw.get("hangAfterSeconds")),
     )

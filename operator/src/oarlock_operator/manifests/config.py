@@ -35,6 +35,7 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         preflight_timeout_seconds=spec.preflight.timeout_seconds,
         status_port=spec.pod.ports.status,
         previous_owner_is_gone=True,
+        hang_seconds=spec.recovery.hang_seconds,
     )
 
 
