@@ -37,7 +37,12 @@ class Event(StrEnum):
     PHASE = "phase"
     """name: a value of contract.status.PodPhase."""
     STEP = "step"
-    """step, total, epoch, loss, learningRate, secondsPerStep, imagesPerSecond, mfu, dataWaitShare."""
+    """step, total, epoch, loss, learningRate, secondsPerStep, imagesPerSecond, mfu, dataWaitShare. Every rank tells of
+    its steps, or it counts as hung; the figures come from rank 0 alone."""
+    WORKING = "working"
+    """No fields. Work that is no step goes on (see beat.py)."""
+    WAITING = "waiting"
+    """No fields. Nothing to do until other ranks are ready, however long that takes; ends with the next event."""
     RESUMED = "resumed"
     """step: the last step that the loaded checkpoint holds."""
     CHECKPOINT = "checkpoint"
@@ -51,7 +56,7 @@ class Event(StrEnum):
     """message: shown in /status until the next one."""
 
 
-ENDURING = frozenset({Event.PHASE, Event.RESUMED, Event.CHECKPOINT, Event.MODEL, Event.FAILURE})
+ENDURING = frozenset({Event.PHASE, Event.WAITING, Event.RESUMED, Event.CHECKPOINT, Event.MODEL, Event.FAILURE})
 """Events that would be missed: they wait a moment for room. A lost step is followed by the next one."""
 
 

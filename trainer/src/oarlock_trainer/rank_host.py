@@ -8,7 +8,8 @@ ranks share the imported pages. Nothing here may initialize CUDA: a forked proce
 The agent writes JSON lines into the control pipe, {"do": "start", "ranks": [{RANK: ..., LOCAL_RANK: ...}, ...]} and
 {"do": "signal", "number": 15}; the end of the pipe ends the host. The host answers on the ranks' own channel with
 HostEvent lines; since ranks write there too, a rank's last words always precede the news of its end. Every rank leads
-a session of its own and is killed by the kernel when the host dies, as the host is when the agent dies.
+a session of its own and is killed by the kernel when the host dies, as the host is when the agent dies. On
+STACKS_SIGNAL a rank writes its Python stacks into the inherited descriptor that OARLOCK_STACKS_FD names.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "oarlock_trainer.train:main"
 WARM = "oarlock_trainer.warm:import_everything"
+STACKS_SIGNAL = signal.SIGUSR2
+STACKS_FD = "OARLOCK_STACKS_FD"
 _SET_PARENT_DEATH_SIGNAL = 1
 _SET_NAME = 15
 """PR_SET_PDEATHSIG and PR_SET_NAME of prctl(2)."""
@@ -46,6 +49,8 @@ class HostEvent(StrEnum):
 
     READY = "host-ready"
     """Imports are done; ranks can be forked."""
+    STARTED = "host-started"
+    """pid: of the rank that the line names."""
     ENDED = "host-ended"
     """code: exit code of the rank that the line names, or minus the signal that killed it."""
 
@@ -59,6 +64,11 @@ class Ranks:
 
     def __len__(self) -> int:
         return len(self._rank_of)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Rank -> pid of each that is not reaped yet."""
+        return {rank: pid for pid, rank in self._rank_of.items()}
 
     def start(self, environments: Sequence[Mapping[str, str]]) -> None:
         """Fork one rank for each environment (what differs from this process's own)."""
@@ -130,6 +140,7 @@ def _become_rank(environment: Mapping[str, str], program: Callable[[], int], hos
         signal.signal(signal.SIGTERM, _leave_before_start)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.environ.update(environment)
+        _write_stacks_on_request(environment.get(STACKS_FD, ""))
         code = run(program)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -151,6 +162,12 @@ def run(program: Callable[[], int]) -> int:
         channel.send(channel.Event.FAILURE, code=1, summary=last_words)
         return 1
     return int(result or 0) & 0xFF
+
+
+def _write_stacks_on_request(descriptor: str) -> None:
+    """Even while the interpreter's lock is held or native code blocks: the handler is C, and writes without a lock."""
+    if descriptor.isdecimal():
+        faulthandler.register(STACKS_SIGNAL, file=int(descriptor), all_threads=True)
 
 
 def _leave_before_start(_number: int, _frame: object) -> None:
@@ -199,12 +216,14 @@ def serve(control: int, told: int, ranks: Ranks) -> None:
                 return
             *lines, pending = (pending + received).split(b"\n")
             for line in lines:
-                _obey(json.loads(line), ranks)
+                _obey(json.loads(line), told, ranks)
 
 
-def _obey(order: Mapping[str, Any], ranks: Ranks) -> None:
+def _obey(order: Mapping[str, Any], told: int, ranks: Ranks) -> None:
     if order["do"] == "start":
         ranks.start(order["ranks"])
+        for rank, pid in ranks.pids.items():
+            _tell(told, HostEvent.STARTED, rank, pid=pid)
     elif order["do"] == "signal":
         ranks.signal(order["number"])
 

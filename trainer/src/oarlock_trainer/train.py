@@ -60,8 +60,8 @@ def run(job: Job) -> None:
         return
     session = assemble(claimed)
     loop(session, stop)
+    channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)  # on all ranks: the others wait for the leader's export
     if job.place.is_leader:
-        channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
         path = export(session.engine.weights, session.model, job.output)
         channel.send(channel.Event.MODEL, path=str(path))
     _finish(claimed, step=session.total)
@@ -88,7 +88,7 @@ def loop(session: Session, stop: StopRequest) -> None:
         total_loss, leaving, saving = ranks.sum([float(loss), float(stop.requested), float(due)])
         mean_loss = total_loss / ranks.place.world_size
         if step == session.first:
-            ranks.bound_waiting(process_group.STEP_TIMEOUT)
+            ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.hang_seconds))
         if session.metrics:
             session.metrics.step(
                 StepFacts(
@@ -104,6 +104,8 @@ def loop(session: Session, stop: StopRequest) -> None:
                     mfu=_mfu(session, batch, seconds),
                 )
             )
+        else:
+            channel.send(channel.Event.STEP, step=done, total=session.total)
         bad_losses = 0 if math.isfinite(mean_loss) else bad_losses + 1
         if bad_losses >= _BAD_LOSSES:
             raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")

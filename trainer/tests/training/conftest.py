@@ -41,7 +41,7 @@ class Run:
 
     @property
     def losses(self) -> dict[int, float]:
-        return {one["step"]: one["loss"] for one in self.of("step")}
+        return {one["step"]: one["loss"] for one in self.of("step") if one["rank"] == 0}
 
     @property
     def failure(self) -> str:

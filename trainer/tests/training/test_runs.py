@@ -33,11 +33,23 @@ def test_a_run_trains_every_step_saves_exports_and_ends_with_0(undisturbed: tupl
     assert list(run.losses) == list(range(1, 9))
     assert names(output) == ["step-8-a1", "step-4-a1"]
     phases = [event["name"] for event in run.of("phase") if event["rank"] == 0]
-    assert phases == ["Preprocessing", "Training", "Saving", "Training", "Saving", "Exporting", "Done"]
+    assert phases == ["Preprocessing", "Starting", "Training", "Saving", "Training", "Saving", "Exporting", "Done"]
     assert run.of("model")[0]["path"] == str(output / "model")
     saved = run.of("checkpoint")
     assert {event["step"] for event in saved} == {4, 8}
     assert {event["path"] for event in saved} == {str(output / "checkpoints" / name) for name in names(output)}
+
+
+def test_every_rank_tells_its_agent_of_each_step_and_of_work_that_is_none(undisturbed: tuple[Path, Run]) -> None:
+    _, run = undisturbed
+    for rank in (0, 1):
+        told = [event for event in run.events if event["rank"] == rank]
+        assert [event["step"] for event in told if event["event"] == "step"] == list(range(1, 9))
+        kinds = [event["name"] if event["event"] == "phase" else event["event"] for event in told]
+        encoding = kinds[kinds.index("Preprocessing") : kinds.index("Starting")]
+        assert "working" in encoding
+        assert encoding[-1] == "waiting"
+        assert "Exporting" in kinds
 
 
 def test_the_loss_falls(gang: Gang, tmp_path: Path) -> None:
@@ -61,7 +73,7 @@ def test_killed_at_any_moment_the_next_attempt_repeats_the_undisturbed_losses_ex
     _, reference = undisturbed
 
     def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == 6:
+        if event["event"] == "step" and event["step"] == 6 and event["rank"] == 0:
             gang.kill(1)
 
     crashed = gang.run(tmp_path, gang.training(steps=8), on_event=kill)

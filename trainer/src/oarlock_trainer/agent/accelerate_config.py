@@ -7,6 +7,7 @@ without a launcher and get the same values as ACCELERATE_* variables. Names are 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,11 @@ from oarlock_api.contract.wire import number
 from oarlock_trainer.agent.assignment import ConfigurationError, setting
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from oarlock_trainer.agent.assignment import Assignment
+
+log = logging.getLogger(__name__)
 
 FILE_NAME = "accelerate.yaml"
 _PRECISION = {"BF16": "bf16", "FP8": "fp8"}
@@ -101,6 +106,16 @@ def render(launch: Launch) -> str:
     if launch.dynamo_mode is not None:
         fields["dynamo_config"] = {f"dynamo_{name}": value for name, value in _dynamo(launch).items()}
     return str(yaml.safe_dump(fields, sort_keys=True))
+
+
+def write(launch: Launch, folder: Path) -> None:
+    """Write the file into a folder. Where that fails it is logged: only `accelerate launch` would read it."""
+    path = folder / FILE_NAME
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(launch))
+    except OSError as error:
+        log.info("%s is not written (%s): only `accelerate launch` would read it", path, error.strerror)
 
 
 def environment(launch: Launch) -> dict[str, str]:

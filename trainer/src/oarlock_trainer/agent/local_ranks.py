@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 
 class LocalRanks:
-    """The rank host and its channel. `channel_descriptor` is readable when a rank or the host has told something."""
+    """The rank host and its channel. `channel_descriptor` is readable when a rank or the host has told something.
 
-    def __init__(self, *, environment: Mapping[str, str], program: str, warm: str) -> None:
+    `inherit` are descriptors that host and ranks get under their own numbers.
+    """
+
+    def __init__(self, *, environment: Mapping[str, str], program: str, warm: str, inherit: Sequence[int] = ()) -> None:
         orders_read, self._orders = os.pipe()
         self.channel_descriptor, told = os.pipe()
         os.set_blocking(self.channel_descriptor, False)
@@ -36,7 +39,7 @@ class LocalRanks:
         self.host_pid = children.spawn(
             command,
             environment={**environment, channel.AGENT_FD: str(told)},
-            inherit=(orders_read, told),
+            inherit=(orders_read, told, *inherit),
         )
         os.close(orders_read)
         os.close(told)

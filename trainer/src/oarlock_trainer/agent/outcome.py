@@ -78,6 +78,8 @@ class Outcome:
 
     def _take(self, ending: Ending) -> None:
         self._endings.setdefault(ending.rank, ending)
+        if self.verdict is not None and self.verdict.code == ExitCode.HANG:
+            return  # whatever ends now was shaken awake by us
         failed = any(is_failure(seen.code) for seen in self._endings.values())
         if failed or len(self._endings) == self._assignment.ranks_per_node:
             kills = (cgroup.out_of_memory_kills() or 0) - self._memory_kills_before

@@ -3,6 +3,7 @@
     assignment -> rank host starts importing | status server | storage preflight      (all at once)
                -> host ready and preflight passed: ranks
                -> first bad ending: report at once, a moment for the others' last words, then the end of all
+               -> no progress in time: report at once, a moment for the ranks' stacks, then the end of all
                -> exit code of the verdict
 
 One thread, one loop: signals, the ranks' channel and deadlines wake it. SIGTERM means "save and leave": ranks get it
@@ -33,8 +34,10 @@ from oarlock_trainer.agent import (
     logs,
     rank_environment,
     termination,
+    wakeup,
 )
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
+from oarlock_trainer.agent.hang_guard import GATHER_SECONDS, KEEP_SECONDS, HangGuard
 from oarlock_trainer.agent.local_ranks import LocalRanks
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.preflight.storage_process import Needed, StorageProcess
@@ -102,17 +105,25 @@ class _Supervisor:
         self._beat_at = time.monotonic()
 
         children.adopt_orphans()
-        self._wakeup = _wake_on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+        self._wakeup = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
         host_environment = {**environment, **rank_environment.shared(launch, environment)}
         host_environment |= rank_environment.of_rank(assignment, 0)  # what the host itself tells, its first rank tells
-        self._ranks = LocalRanks(environment=host_environment, program=options.program, warm=options.warm)
+        self._guard = HangGuard(
+            assignment, environment, program=options.program, run_directory=options.run_directory, now=self._beat_at
+        )
+        self._ranks = LocalRanks(
+            environment=host_environment | self._guard.environment,
+            program=options.program,
+            warm=options.warm,
+            inherit=self._guard.inherited,
+        )
         self._board = StatusBoard(
             assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
         )
         self._outcome = Outcome(assignment, self._board, options.termination_log)
         self._storage = self._start_storage_check(environment)
         self._start_server()
-        _render_accelerate_config(launch, options.run_directory)
+        accelerate_config.write(launch, options.run_directory)
 
     def run(self) -> int:
         while not self._over:
@@ -122,6 +133,7 @@ class _Supervisor:
             self._bury(children.reap())
             self._check_storage()
             self._start_ranks_when_due()
+            self._check_progress()
             self._end_when_due()
         return self._leave()
 
@@ -163,7 +175,8 @@ class _Supervisor:
             seconds = min(seconds, self._storage.seconds_left)
         select.select([self._wakeup, self._ranks.channel_descriptor], [], [], seconds)
         self._beat_at = time.monotonic()
-        self._board.beat()
+        self._guard.advance(self._beat_at)
+        self._board.beat(hang_after_seconds=self._guard.allowed)
 
     def _heed_signals(self) -> None:
         try:
@@ -182,6 +195,7 @@ class _Supervisor:
             self._end(ExitCode.LEFT_ON_REQUEST, f"{number.name} before the ranks started")
         elif self._stop_requests == 1:
             log.info("asked to leave: the ranks save first", extra={"signal": number.name})
+            self._guard.stand_down()
             self._ranks.signal(signal.SIGTERM)
             self._board.enter(PodPhase.SAVING, "leaving on request")
             if self._options.grace_seconds is not None:
@@ -191,13 +205,14 @@ class _Supervisor:
 
     def _hear_ranks(self) -> None:
         for message in self._ranks.received():
+            self._guard.hear(message)
             if message.event == HostEvent.READY:
                 self._host_ready = True
             elif message.event == HostEvent.ENDED:
                 self._outcome.take_end(message.rank, integer(message.fields.get("code")) or 0)
             elif message.event == Event.FAILURE:
                 self._outcome.take_last_words(message)
-            else:
+            elif not self._guard.hung:
                 self._board.apply(message)
 
     def _bury(self, ended: Mapping[int, int]) -> None:
@@ -224,11 +239,23 @@ class _Supervisor:
             self._ranks_started = True
             self._board.enter(PodPhase.STARTING)
             count = self._assignment.ranks_per_node
-            self._ranks.start([rank_environment.of_rank(self._assignment, local) for local in range(count)])
+            self._ranks.start(
+                [
+                    rank_environment.of_rank(self._assignment, local) | self._guard.rank_environment(local)
+                    for local in range(count)
+                ]
+            )
             log.info("ranks started", extra={"ranks": count})
 
+    def _check_progress(self) -> None:
+        # The storage check has a bound of its own, and the ranks wait for it.
+        if self._outcome.verdict is None and self._storage is None and (verdict := self._guard.judge()):
+            self._outcome.conclude(verdict)
+            self._guard.ask(self._ranks)
+            self._deadline = time.monotonic() + GATHER_SECONDS
+
     def _end_when_due(self) -> None:
-        if self._outcome.verdict is not None:
+        if self._outcome.verdict is not None and not self._guard.hung:
             self._deadline = min(self._deadline, time.monotonic() + _SETTLE_SECONDS)
         if not self._outcome.running:
             self._over = True
@@ -247,12 +274,17 @@ class _Supervisor:
 
     def _leave(self) -> int:
         """Leave nothing behind, and say how it ended."""
+        if hung := self._guard.answer():
+            self._outcome.conclude(hung)
         report, verdict = self._outcome.report, self._outcome.verdict
         copying = termination.copy_to_output(report, self._output) if report else None
+        keeping = self._guard.keep(self._output) if hung else None
         self._ranks.kill()
         children.end_all(within=_SWEEP_SECONDS)
         if copying:
             copying.join(_REPORT_COPY_SECONDS)
+        if keeping:
+            keeping.join(KEEP_SECONDS)
         self._ranks.close()
         return verdict.code if verdict else ExitCode.DONE
 
@@ -262,23 +294,3 @@ def _needed(job: JobFile) -> Needed:
     model = (job.training.get("model") or {}).get("path")
     keep = integer((job.training.get("checkpoint") or {}).get("keep"))
     return Needed(job.min_free_bytes, Path(model) if isinstance(model, str) else None, 0 if keep is None else keep)
-
-
-def _wake_on(*numbers: signal.Signals) -> int:
-    """Descriptor that becomes readable when one of the signals arrives; each byte read from it is a signal's number."""
-    waking, wake = os.pipe()
-    for descriptor in (waking, wake):
-        os.set_blocking(descriptor, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    for number in numbers:
-        signal.signal(number, lambda _number, _frame: None)
-    return waking
-
-
-def _render_accelerate_config(launch: accelerate_config.Launch, folder: Path) -> None:
-    path = folder / accelerate_config.FILE_NAME
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(accelerate_config.render(launch))
-    except OSError as error:
-        log.info("%s is not written (%s): only `accelerate launch` would read it", path, error.strerror)

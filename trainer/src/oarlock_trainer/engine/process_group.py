@@ -26,8 +26,9 @@ START_TIMEOUT = 900.0
 """Seconds. Ranks may load weights and open data at very different speeds."""
 PREPROCESS_TIMEOUT = 7 * 86400.0
 """Seconds. Shares of the encoding are even in number, not in time; every rank can be seen working meanwhile."""
-STEP_TIMEOUT = 600.0
-"""Seconds, from the first step on: a checkpoint of one slow rank must fit. Dead peers are noticed long before."""
+STEP_TIMEOUT = 2000.0
+"""Seconds, from the first step on. Dead peers are noticed long before, and silent ones by the agent (agent/hang.py), which
+can say who is stuck and where: so its allowances, the export's being the longest, must end first."""
 
 Result = TypeVar("Result")
 

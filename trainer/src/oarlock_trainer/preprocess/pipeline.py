@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -18,6 +18,7 @@ from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.data import OnMissingEmbeds
 from oarlock_trainer import channel
+from oarlock_trainer.beat import Beat
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.metadata.table import Picture, Table, read_table, write_table
 from oarlock_trainer.data.shards import ShardWriter
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.job import Job
 
 _VAE_BATCH, _TEXT_BATCH = 4, 16
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +117,33 @@ def _encode(
         remove_unpublished(job)
     ranks.barrier()
     ranks.bound_waiting(PREPROCESS_TIMEOUT)
-    place = ranks.place
+    place, beat = ranks.place, Beat()
+
+    def on() -> None:
+        go_on()
+        beat()
+
     captions = sorted(missing.captions.items())[place.rank :: place.world_size]
     mine = [pictures[row] for row in missing.latents][place.rank :: place.world_size]
-    ranks.all_or_none(lambda: _encode_captions(job, ranks, captions, go_on))
-    gathered = ranks.gather(ranks.all_or_none(lambda: _encode_pictures(job, ranks, mine, go_on)))
+    ranks.all_or_none(lambda: _then_wait(lambda: _encode_captions(job, ranks, captions, on)))
+    gathered = ranks.gather(ranks.all_or_none(lambda: _then_wait(lambda: _encode_pictures(job, ranks, mine, on))))
     ranks.bound_waiting(START_TIMEOUT)
+    channel.send(channel.Event.PHASE, name=PodPhase.STARTING)
     if ranks.device.type == "cuda":
         torch.cuda.empty_cache()  # the encoders are gone; what they held is wanted for the transformer
     rejected = [item for some in gathered for item in some]
     report(job, ranks, rejected, len(pictures))
     bad = {(item.dataset, item.name) for item in rejected}
     return [picture for picture in pictures if (picture.dataset, picture.name) not in bad]
+
+
+def _then_wait(work: Callable[[], Result]) -> Result:
+    """Do this rank's share; how long the others need for theirs is none of its own slowness."""
+    channel.send(channel.Event.WORKING)
+    try:
+        return work()
+    finally:
+        channel.send(channel.Event.WAITING)
 
 
 def _encode_captions(job: Job, ranks: Ranks, work: Sequence[tuple[str, str]], go_on: Callable[[], None]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer import channel
+from oarlock_trainer.beat import Beat, told
 from oarlock_trainer.data import buckets, quarantine
 from oarlock_trainer.data.draws import content_draws
 from oarlock_trainer.data.metadata import discovery
@@ -55,7 +56,8 @@ def scan(job: Job, ranks: Ranks, encoders: Encoders) -> list[Picture]:
 
         source = ranks.all_or_none(open_source)
         names = ranks.decide(source.pictures)
-        found, bad = discovery.scan(dataset, source, names[ranks.place.rank :: ranks.place.world_size])
+        share = names[ranks.place.rank :: ranks.place.world_size]
+        found, bad = discovery.scan(dataset, source, told(share, Beat()))
         rows = [row for one in found if (row := _row(job.training, dataset, one, encoders))]
         gathered = ranks.gather((rows, bad))
         rejected += [item for _, some in gathered for item in some]

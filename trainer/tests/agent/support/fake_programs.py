@@ -5,9 +5,13 @@ They find their scratch folder in SCRATCH and leave files there, so that tests w
 
 from __future__ import annotations
 
+import ctypes
 import os
+import select
 import signal
+import threading
 import time
+from itertools import count
 from pathlib import Path
 
 from oarlock_trainer import channel
@@ -146,4 +150,86 @@ def leaves_processes_behind() -> int:
             os.wait()
     _announce()
     _wait_for("finish")
+    return 0
+
+
+def _step(step: int) -> None:
+    channel.send(Event.STEP, step=step, total=100)
+
+
+def _trains_five_steps() -> None:
+    channel.send(Event.PHASE, name="Training")
+    for step in range(1, 6):
+        _step(step)
+
+
+def stops_stepping() -> int:
+    _trains_five_steps()
+    _announce()
+    if _rank() == 0:
+        waits_for_its_peer()
+    computes_for_ever()
+    return 0
+
+
+def hangs_and_reads_the_report() -> int:
+    _trains_five_steps()
+    report = SCRATCH / "report"
+    while not report.exists() or not (text := report.read_text()):
+        time.sleep(0.005)
+    _leave_mark(f"report-seen-by-{_rank()}", text)
+    _wait_for("never")
+    return 0
+
+
+def waits_for_its_peer() -> None:
+    threading.Event().wait()
+
+
+def computes_for_ever() -> None:
+    while True:
+        pass
+
+
+def blocks_in_native_code() -> int:
+    """Rank 1 sleeps in C and keeps the interpreter's lock, as a stuck driver call does; rank 0 has a second thread."""
+    _trains_five_steps()
+    _announce()
+    if _rank() == 1:
+        sleeps_with_the_lock()
+    threading.Thread(target=waits_for_its_peer, daemon=True).start()
+    _wait_for("never")
+    return 0
+
+
+def sleeps_with_the_lock() -> None:
+    ctypes.PyDLL(None).sleep(600)
+
+
+def steps_for_ever() -> int:
+    """Until it is asked to leave: then it hangs."""
+    asked = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    channel.send(Event.PHASE, name="Training")
+    for step in count(1):
+        _step(step)
+        if step == 1:
+            _announce()
+        if asked:
+            _leave_mark(f"asked-{_rank()}")
+            _wait_for("never")
+        time.sleep(0.01)
+    return 0
+
+
+def records_collectives() -> int:
+    """What torch's flight recorder does with its variables."""
+    pipe = Path(os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + f"{_rank()}.pipe")
+    os.mkfifo(pipe)
+    asking = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    _trains_five_steps()
+    _announce()
+    select.select([asking], [], [])
+    Path(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(_rank())).write_text(f"collectives of rank {_rank()}")
+    _wait_for("never")
     return 0

@@ -15,7 +15,7 @@ from oarlock_trainer.data.metadata.captions import caption
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from oarlock_api.dataset import Dataset
     from oarlock_trainer.data.sources.local import LocalSource
@@ -35,7 +35,7 @@ class Found:
     caption: str
 
 
-def scan(dataset: Dataset, source: LocalSource, names: Sequence[str]) -> tuple[list[Found], list[Rejected]]:
+def scan(dataset: Dataset, source: LocalSource, names: Iterable[str]) -> tuple[list[Found], list[Rejected]]:
     """Read headers and captions of some pictures of a dataset."""
     found: list[Found] = []
     rejected: list[Rejected] = []

@@ -1,0 +1,164 @@
+"""What the agent does about hangs: it watches its ranks, and when they hang it gathers why before they are killed.
+
+The order is fixed: the verdict comes first, from what is known without asking anybody; then stacks and flight recorders
+are asked for, by signals and pipes that never block; a moment later the verdict is told again with what they said, and
+everything is kept below the output by a thread that nobody has to wait for. The pod's log has the stacks as well: the
+output's storage may be what hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.layout import PRIVATE
+from oarlock_api.contract.wire import integer
+from oarlock_trainer import rank_host
+from oarlock_trainer.agent.flight_recorder import FlightRecorder
+from oarlock_trainer.agent.hang import Watch
+from oarlock_trainer.agent.hang_words import Seen, verdict_of
+from oarlock_trainer.agent.stacks import Stacks, explaining_state, top_frame
+from oarlock_trainer.rank_host import HostEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.agent.hang import Hang
+    from oarlock_trainer.agent.local_ranks import LocalRanks
+    from oarlock_trainer.agent.verdict import Verdict
+    from oarlock_trainer.channel import Message
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 2.0
+"""What ranks get to answer: faulthandler takes milliseconds, torch looks into its pipe once a second."""
+KEEP_SECONDS = 2.0
+"""What keeping gets: text of some kilobytes and dumps of some megabytes, on storage that works."""
+HANGS = f"{PRIVATE}/hangs"
+"""Below the output: `<attempt>-<node's rank>/`, with one text of stacks for each rank, and the recorders' dumps."""
+_LOGGED = 8192
+
+
+class HangGuard:
+    """Watches the ranks, from before they start: imports can hang too. Only the main thread may use it."""
+
+    def __init__(
+        self, assignment: Assignment, environment: Mapping[str, str], *, program: str, run_directory: Path, now: float
+    ) -> None:
+        self._assignment = assignment
+        self._stacks = Stacks(assignment.ranks_per_node)
+        self._recorder = FlightRecorder(run_directory / "nccl", environment, wanted=not assignment.on_cpu)
+        self._watch: Watch | None = Watch(
+            range(assignment.first_rank, assignment.first_rank + assignment.ranks_per_node),
+            hang_seconds=assignment.job.hang_seconds,
+            tells_steps=program == rank_host.PROGRAM,
+            now=now,
+        )
+        self._hang: Hang | None = None
+        self._pids: dict[int, int] = {}
+        self._states: dict[int, str] = {}
+
+    @property
+    def inherited(self) -> list[int]:
+        """Descriptors that the rank host must inherit."""
+        return self._stacks.descriptors
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables of all ranks."""
+        return self._recorder.environment
+
+    def rank_environment(self, local_rank: int) -> dict[str, str]:
+        """Variables of one rank."""
+        return self._stacks.environment(local_rank)
+
+    @property
+    def allowed(self) -> float | None:
+        """Seconds that may pass without progress now, None where nothing is judged."""
+        return self._watch.allowed if self._watch else None
+
+    @property
+    def hung(self) -> bool:
+        """Whether the ranks were found hanging: what they tell from then on is that they were shaken awake."""
+        return self._hang is not None
+
+    def stand_down(self) -> None:
+        """Judge no more: ranks that were asked to leave are bounded by their grace time."""
+        self._watch = None
+
+    def advance(self, now: float) -> None:
+        """Let time pass, before the ranks are heard."""
+        if self._watch:
+            self._watch.advance(now)
+
+    def hear(self, message: Message) -> None:
+        """Take in what a rank or the host tells."""
+        if self._watch is None:
+            return
+        if message.event == HostEvent.ENDED:
+            self._watch.ended(message.rank)
+            return
+        if message.event == HostEvent.STARTED and (pid := integer(message.fields.get("pid"))):
+            self._pids[message.rank] = pid
+        self._watch.take(message)
+
+    def judge(self) -> Verdict | None:
+        """The verdict over a hang, if the ranks are in one; for the first time, without what only they can tell."""
+        if self._watch is None or (hang := self._watch.hang()) is None:
+            return None
+        self._hang = hang
+        self._states = {one.rank: explaining_state(self._pids.get(one.rank)) for one in hang.ranks}
+        return verdict_of(hang, {rank: Seen(state=state) for rank, state in self._states.items()})
+
+    def ask(self, ranks: LocalRanks) -> None:
+        """Have the ranks say where they stand. Stopped ones are continued, as is a stopped host: else none would answer."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(ranks.host_pid, signal.SIGCONT)
+        ranks.signal(rank_host.STACKS_SIGNAL)
+        ranks.signal(signal.SIGCONT)
+        if self._hang:
+            self._recorder.ask(standing.rank for standing in self._hang.ranks)
+
+    def answer(self) -> Verdict | None:
+        """The verdict with what the ranks have answered since, also told in the log; None where there was no hang."""
+        if self._hang is None:
+            return None
+        seen = {}
+        for rank, stacks in self._written().items():
+            seen[rank] = Seen(state=self._states.get(rank, ""), frame=top_frame(stacks))
+            log.error("stacks of rank %d", rank, extra={"stacks": stacks[-_LOGGED:] or "it did not answer"})
+        return verdict_of(self._hang, seen)
+
+    def keep(self, output: Path) -> threading.Thread:
+        """Start to keep stacks and dumps below the output; joining is up to the caller."""
+        pod = self._assignment.pod
+        folder = output / HANGS / f"{pod.attempt}-{pod.rank}"
+        texts = {f"rank-{rank}.txt": stacks for rank, stacks in self._written().items()}
+        thread = threading.Thread(
+            target=_keep, args=(output, folder, texts, self._recorder.dumps()), name="hang-evidence", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def _written(self) -> dict[int, str]:
+        if self._hang is None:
+            return {}
+        first = self._assignment.first_rank
+        return {standing.rank: self._stacks.read(standing.rank - first) for standing in self._hang.ranks}
+
+
+def _keep(output: Path, folder: Path, texts: Mapping[str, str], dumps: list[Path]) -> None:
+    with contextlib.suppress(OSError):  # the log has the stacks; a storage that fails may well be what they tell of
+        if output.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, text in texts.items():
+                (folder / name).write_text(text or "it did not answer\n")
+            for dump in dumps:
+                shutil.copyfile(dump, folder / dump.name)

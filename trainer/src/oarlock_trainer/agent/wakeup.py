@@ -1,0 +1,17 @@
+"""Signals as bytes in a pipe, so that one select() waits for them beside everything else."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+
+def on(*numbers: signal.Signals) -> int:
+    """Descriptor that becomes readable when one of the signals arrives; each byte read from it is a signal's number."""
+    waking, wake = os.pipe()
+    for descriptor in (waking, wake):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda _number, _frame: None)
+    return waking

@@ -1,0 +1,145 @@
+"""Ranks that hang, for real: the agent sees it, says where, keeps the stacks, and ends them as one with 83."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from agent_process import eventually, lives
+
+from oarlock_trainer.agent.flight_recorder import FlightRecorder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent_process import Agent
+
+
+@pytest.fixture
+def impatient(agent: Agent) -> Agent:
+    agent.job["hang_seconds"] = 1
+    return agent
+
+
+def kept(agent: Agent, name: str) -> str:
+    return (agent.output / ".oarlock" / "hangs" / "3-0" / name).read_text()
+
+
+def test_ranks_that_stop_stepping_end_as_one_with_83_and_their_stacks_are_kept(impatient: Agent) -> None:
+    impatient.start("stops_stepping")
+    pids = [impatient.rank_pid(0), impatient.rank_pid(1)]
+    assert impatient.wait() == 83
+    assert not any(map(lives, pids))
+    report = impatient.report()
+    assert (report["class"], report["code"], report["step"], report["firstErrorRank"]) == ("Hang", 83, 5, None)
+    assert "no step for 1." in report["summary"]
+    assert "rank 0 at step 5, in wait (python3" in report["summary"]
+    assert "rank 1 at step 5, in computes_for_ever (support/fake_programs.py:" in report["summary"]
+    assert "waits_for_its_peer" in kept(impatient, "rank-0.txt")
+    assert "computes_for_ever" in kept(impatient, "rank-1.txt")
+    assert json.loads((impatient.output / ".oarlock" / "reports" / "3-0.json").read_text()) == report
+    logged = {line["message"]: line.get("stacks", "") for line in impatient.log()}
+    assert "waits_for_its_peer" in logged["stacks of rank 0"]
+
+
+def test_the_report_of_a_hang_is_there_before_anybody_is_asked_for_stacks(impatient: Agent) -> None:
+    impatient.start("hangs_and_reads_the_report")
+    assert impatient.wait() == 83
+    first = json.loads((impatient.scratch / "report-seen-by-0").read_text())
+    assert (first["code"], first["class"]) == (83, "Hang")
+    assert first["summary"].endswith("ranks 0, 1 at step 5")
+
+
+def test_a_stopped_rank_is_a_hang_that_is_traced_to_it(impatient: Agent) -> None:
+    impatient.start("steps_for_ever")
+    pids = [impatient.rank_pid(0), impatient.rank_pid(1)]
+    os.kill(pids[1], signal.SIGSTOP)
+    assert impatient.wait() == 83
+    report = impatient.report()
+    assert report["firstErrorRank"] == 1
+    assert "stopped by a signal, in steps_for_ever" in report["summary"]
+    assert f"rank 0 at step {report['step']}," in report["summary"], "what ranks do once they are awake is not told"
+    assert not any(map(lives, pids))
+
+
+def test_ranks_that_are_stopped_with_their_host_are_a_hang_too(impatient: Agent) -> None:
+    impatient.start("steps_for_ever", warm="fake_programs:slow_imports")
+    impatient.mark("imported")
+    host, *pids = int(impatient.awaited("importing")), impatient.rank_pid(0), impatient.rank_pid(1)
+    for pid in (host, *pids):
+        os.kill(pid, signal.SIGSTOP)
+    assert impatient.wait() == 83
+    assert "steps_for_ever" in kept(impatient, "rank-0.txt")
+    assert not any(map(lives, (host, *pids)))
+
+
+def test_a_rank_that_blocks_in_native_code_still_says_where(impatient: Agent) -> None:
+    impatient.start("blocks_in_native_code")
+    assert impatient.wait() == 83
+    assert "rank 0 at step 5, in _wait_for (" in impatient.report()["summary"]
+    assert "rank 1 at step 5, in sleeps_with_the_lock (" in impatient.report()["summary"]
+    assert "waits_for_its_peer" in kept(impatient, "rank-0.txt"), "all threads are there"
+
+
+def test_ranks_that_were_asked_to_leave_are_not_called_hung(impatient: Agent) -> None:
+    impatient.job["hang_seconds"] = 2
+    impatient.start("steps_for_ever", arguments=("--grace-seconds", "3.5"))
+    impatient.rank_pid(0), impatient.rank_pid(1)
+    impatient.send(signal.SIGTERM)
+    impatient.awaited("asked-0")
+    eventually(lambda: impatient.status()["hangAfterSeconds"] is None, "nothing is judged any more")
+    assert impatient.wait() == 86
+
+
+def test_an_output_that_is_gone_costs_the_copies_and_nothing_else(impatient: Agent) -> None:
+    impatient.start("stops_stepping")
+    impatient.rank_pid(0), impatient.rank_pid(1)
+    impatient.output.rename(impatient.scratch / "elsewhere")
+    assert impatient.wait() == 83
+    assert "computes_for_ever" in impatient.report()["summary"]
+    assert not impatient.output.exists()
+
+
+def test_the_flight_recorders_of_gpu_ranks_are_asked_and_their_dumps_kept(impatient: Agent) -> None:
+    del impatient.environment["OARLOCK_SIMULATE_GPUS"]
+    impatient.start("records_collectives")
+    assert impatient.wait() == 83
+    assert kept(impatient, "nccl-trace-rank-1") == "collectives of rank 1"
+
+
+def test_status_says_how_long_the_present_phase_may_go_without_progress(agent: Agent) -> None:
+    agent.start("trains_until_told")
+    eventually(lambda: agent.status()["checkpoint"], "a checkpoint in /status")
+    assert eventually(lambda: agent.status()["hangAfterSeconds"], "a bound in /status") == 60.0
+    agent.mark("finish")
+    assert agent.wait() == 0
+
+
+def test_a_hang_seconds_that_is_no_number_of_seconds_ends_with_85(agent: Agent) -> None:
+    agent.job["hang_seconds"] = -1
+    agent.start("never_leaves")
+    assert agent.wait() == 85
+    assert "hang_seconds" in agent.report()["summary"]
+
+
+@pytest.mark.parametrize("own", ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"])
+def test_a_job_that_collects_its_dumps_itself_is_left_alone(own: str, tmp_path: Path) -> None:
+    recorder = FlightRecorder(tmp_path, {own: "/elsewhere/rank-"}, wanted=True)
+    assert recorder.environment == {}
+    recorder.ask([0])
+    assert recorder.dumps() == []
+
+
+def test_where_no_pipe_can_be_made_torch_is_not_told_to_make_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert FlightRecorder(tmp_path / "file" / "nccl", {}, wanted=True).environment == {}
+    assert FlightRecorder(tmp_path / "nccl", {}, wanted=False).environment == {}
+
+
+def test_what_the_job_chose_for_the_recorder_stays(tmp_path: Path) -> None:
+    environment = FlightRecorder(tmp_path, {"TORCH_FR_BUFFER_SIZE": "50000"}, wanted=True).environment
+    assert environment["TORCH_FR_BUFFER_SIZE"] == "50000"
+    assert environment["TORCH_FR_DUMP_TEMP_FILE"].startswith(str(tmp_path))
