@@ -42,7 +42,8 @@ class MemoryApi:
         known = self._there(path)
         if patch.get("metadata", {}).get("uid", known["metadata"]["uid"]) != known["metadata"]["uid"]:
             raise Conflict(409, "Conflict", "the uid in the precondition is another")
-        return self._store(path, {**known, "spec": {**known.get("spec", {}), **patch["spec"]}})
+        metadata = {**known["metadata"], **patch.get("metadata", {})}
+        return self._store(path, {**known, "metadata": metadata, "spec": {**known.get("spec", {}), **patch["spec"]}})
 
     async def delete(self, path: str, *, uid: str, grace_seconds: int | None = None) -> None:
         """Like Cluster.delete: one that is gone or is another object counts as done."""

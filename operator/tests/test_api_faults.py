@@ -22,8 +22,9 @@ from processes import Api
 from oarlock_operator.cluster import ApiError, Cluster, Conflict, load_configuration
 from oarlock_operator.events import EventPoster
 from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Defaults
+from oarlock_operator.observation import Brakes, Defaults
 from oarlock_operator.pace import Pace
+from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.sightings import Sightings
@@ -134,6 +135,7 @@ class Gang:
             pace=Pace(),
             progress=ProgressReader(self.faulty, Route.PROXY, clock=time.monotonic),
             defaults=Defaults(trainer_image="trainer:test"),
+            pool=PoolReader(cluster=self.faulty, namespace="default", brakes=Brakes()),
             parallel=4,
             events=EventPoster(self.faulty, instance="test"),
             clock=lambda: datetime.now(UTC),

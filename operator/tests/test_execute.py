@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from memory_api import MemoryApi
@@ -14,7 +15,18 @@ from oarlock_operator.execute import execute
 from oarlock_operator.manifests.config import config_map
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.manifests.service import selector, service
-from oarlock_operator.plan import Action, CreateConfig, CreatePods, CreateService, DeletePods, SelectAttempt
+from oarlock_operator.observation import Brakes
+from oarlock_operator.plan import (
+    Action,
+    CordonNode,
+    CreateConfig,
+    CreatePods,
+    CreateService,
+    DeletePods,
+    LatchBreaker,
+    SelectAttempt,
+)
+from oarlock_operator.pool import CORDONED, PoolReader, read_mark
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICE = "/api/v1/namespaces/default/services/flux"
@@ -25,7 +37,8 @@ START: tuple[Action, ...] = (CreateService(service(JOB, 1)), CreateConfig(config
 
 
 async def run(api: MemoryApi, *actions: Action, parallel: int = 4) -> None:
-    await execute(api, "default", actions, parallel=parallel)  # type: ignore[arg-type]
+    pool = PoolReader(cluster=api, namespace="oarlock", brakes=Brakes())  # type: ignore[arg-type]
+    await execute(api, JOB, actions, parallel=parallel, pool=pool)  # type: ignore[arg-type]
 
 
 async def test_a_start_makes_all_objects_in_the_plan_s_order() -> None:
@@ -133,3 +146,32 @@ async def test_a_name_that_was_taken_and_is_free_again_is_an_error_for_the_next_
     api.before = vanish
     with pytest.raises(NotFound):
         await run(api, START[1])
+
+
+NODE = "/api/v1/nodes/n1"
+CORDON = CordonNode("n1", 1, "GPUFault in attempt 1", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+async def test_a_cordon_says_on_the_node_who_wanted_it_and_why() -> None:
+    api = MemoryApi()
+    api.put(NODE, spec={})
+    await run(api, CORDON)
+    node = api.objects[NODE]
+    assert node["spec"]["unschedulable"] is True
+    mark = read_mark(node)
+    assert mark is not None
+    assert (mark.job, mark.time) == ("default/flux", CORDON.time)
+    assert "GPUFault" in node["metadata"]["annotations"][CORDONED]
+
+
+async def test_somebody_elses_cordon_stays_theirs_and_a_node_that_is_gone_needs_none() -> None:
+    api = MemoryApi()
+    api.put(NODE, spec={"unschedulable": True})
+    await run(api, CORDON, CordonNode("gone", 1, "x", CORDON.time))
+    assert "annotations" not in api.objects[NODE]["metadata"]
+
+
+async def test_the_breaker_is_latched_once_with_its_first_reason() -> None:
+    api = MemoryApi()
+    await run(api, LatchBreaker("first"), LatchBreaker("second"))
+    assert api.objects["/api/v1/namespaces/oarlock/configmaps/oarlock-cordon-breaker"]["data"] == {"reason": "first"}

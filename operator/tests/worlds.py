@@ -11,14 +11,16 @@ from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import Defaults, Ending, Job, Node, Observation, Pod, ServiceSeen
+from oarlock_operator.observation import Defaults, Ending, Job, Node, Observation, Pod, Pool, ServiceSeen
 from oarlock_operator.plan import (
     Action,
+    CordonNode,
     CreateConfig,
     CreatePods,
     CreateService,
     DeleteJob,
     DeletePods,
+    LatchBreaker,
     Plan,
     SelectAttempt,
 )
@@ -87,6 +89,12 @@ class World:
     nodes: dict[str, Node] = field(default_factory=dict)
     answering: frozenset[str] = frozenset()
     silent_seconds: float = 0.0
+    may_cordon: bool = False
+    pool: Pool | None = None
+    """What a decision finds that asks for the pool."""
+    cordoned: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
+    """Nodes that pods of the job ran on."""
     deleted: bool = False
     """The job itself is gone."""
     writes: int = 0
@@ -98,7 +106,7 @@ class World:
         return Observation(
             now=self.now,
             job=self.job,
-            defaults=Defaults(trainer_image="trainer:test"),
+            defaults=Defaults(trainer_image="trainer:test", may_cordon=self.may_cordon),
             pods=tuple(self.pods.values()),
             service=self.service,
             progress=self.progress,
@@ -111,9 +119,11 @@ class World:
             silent_seconds=self.silent_seconds,
         )
 
-    def one_pass(self) -> Plan:
+    def one_pass(self, *, ask: bool = True) -> Plan:
         """Decide once and carry it out, with every invariant checked after every write."""
         plan = decide(self.observe())
+        if plan.wants_pool and ask:
+            plan = decide(replace(self.observe(), pool=self.pool))
         if plan.status is not None:
             self.write_status(plan.status)
         for action in plan.actions:
@@ -138,7 +148,7 @@ class World:
         self.job = replace(self.job, status=TrainingJobStatus.model_validate(status.to_manifest()))
         self.wrote(f"status attempt={status.attempt} phase={status.phase} stage={status.recovery.stage}")
 
-    def apply(self, action: Action) -> None:
+    def apply(self, action: Action) -> None:  # noqa: C901 - one case a kind of action
         """What the API server does."""
         match action:
             case CreateService(manifest):
@@ -157,6 +167,12 @@ class World:
             case DeletePods(pods, grace_seconds):
                 for name, uid in pods:
                     self.delete_pod(name, uid, grace_seconds)
+            case CordonNode(node):
+                assert node in self.used, "a node was cordoned that no pod of this job ran on"
+                self.cordoned.add(node)
+                self.wrote(f"cordon {node}")
+            case LatchBreaker():
+                self.wrote("breaker")
             case DeleteJob():
                 assert self.job.status.completion_time is not None, "an unfinished job was deleted"
                 self.deleted = True
@@ -212,6 +228,7 @@ class World:
             if pod.attempt == self.job.status.attempt and not pod.stopped:
                 usual = self.nodes.get(f"node-{pod.rank}")
                 node = pod.node or (f"node-{pod.rank}" if usual is None or usual.ready else f"spare-{pod.rank}")
+                self.used.add(node)
                 self.pods[name] = replace(pod, node=node, address="10.0.0.1", scheduled=True, started=True, ready=True)
 
     def kubelets(self) -> None:

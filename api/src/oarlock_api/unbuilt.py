@@ -58,7 +58,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "scheduling.queuePriorityClassName": (),
     "scheduling.topology": (),
     "preflight.collective": (),
-    "recovery.cordon": ("Never",),
     "recovery.rules": (),
     "webhooks": (),
 }

@@ -9,9 +9,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import kopf
@@ -21,25 +20,26 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
 from oarlock_operator import logs, metrics, watch
-from oarlock_operator.cluster import ApiError, Cluster, NotFound, load_configuration
+from oarlock_operator.cluster import ApiError, Cluster, load_configuration
 from oarlock_operator.events import EventPoster
 from oarlock_operator.leader import Leader, LeadershipLost
 from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Defaults, Key
+from oarlock_operator.observation import Brakes, Defaults, Key
 from oarlock_operator.pace import Pace
+from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.reconcile import Reconciler
-from oarlock_operator.resync import Resync, collections
+from oarlock_operator.resync import Resync
 from oarlock_operator.server import serving
 from oarlock_operator.settings import Settings
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.startup import NodeRights, check_crd, node_rights, own_namespace
 from oarlock_operator.workers import work, work_on_nodes
 from oarlock_operator.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
 
 LAST_WORDS_SECONDS = 1.0
-OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 async def run(settings: Settings) -> None:
@@ -49,41 +49,58 @@ async def run(settings: Settings) -> None:
     identity = f"{socket.gethostname()}-{os.getpid()}"
     leader = Leader(
         cluster=cluster,
-        namespace=settings.lease_namespace or _own_namespace(),
+        namespace=settings.lease_namespace or own_namespace(),
         name=settings.lease_name,
         identity=identity,
         seconds=settings.lease_seconds,
         clock=time.monotonic,
         wall=_now,
     )
-    queue: WorkQueue[Key] = WorkQueue(clock=time.monotonic)
-    sightings = Sightings()
     direct = settings.pod_access == "direct" or (settings.pod_access == "auto" and inside)
     progress = ProgressReader(cluster, Route.DIRECT if direct else Route.PROXY, clock=time.monotonic)
-    reconciler = Reconciler(
-        cluster=cluster,
-        sightings=sightings,
-        node_sightings=NodeSightings(),
-        pace=Pace(),
-        progress=progress,
-        defaults=Defaults(trainer_image=settings.trainer_image, progress_seconds=settings.progress_seconds),
-        parallel=settings.parallel_requests,
-        events=EventPoster(cluster, instance=identity),
-        clock=_now,
-    )
+    queue: WorkQueue[Key] = WorkQueue(clock=time.monotonic)
     resync = Resync(cluster, settings.namespaces, queue, interval=settings.resync_seconds, clock=time.monotonic)
     stop = asyncio.Event()
     _stop_on_signals(stop)
     try:
         async with serving(host=settings.host, port=settings.port, health=resync.health) as port:
             log.info("serving", port=port)
-            await _check_crd(cluster, settings.namespaces)
+            await check_crd(cluster, settings.namespaces)
+            rights = await node_rights(cluster, settings.namespaces)
             if settings.leader_election and not await _unless(stop, leader.acquire()):
                 return
-            await _lead(settings, stop, leader=leader, queue=queue, reconciler=reconciler, resync=resync)
+            reconciler = _reconciler(settings, cluster, progress=progress, rights=rights, identity=identity)
+            await _lead(settings, stop, leader=leader, queue=queue, reconciler=reconciler, resync=resync, rights=rights)
     finally:
         await progress.close()
         await cluster.close()
+
+
+def _reconciler(
+    settings: Settings, cluster: Cluster, *, progress: ProgressReader, rights: NodeRights, identity: str
+) -> Reconciler:
+    brakes = Brakes(
+        max_nodes=settings.cordon_max_nodes,
+        max_percent=settings.cordon_max_percent,
+        window_seconds=settings.cordon_window_seconds,
+        allow_below_gang=settings.cordon_allow_below_gang,
+    )
+    return Reconciler(
+        cluster=cluster,
+        sightings=Sightings(),
+        node_sightings=NodeSightings(),
+        pace=Pace(),
+        progress=progress,
+        defaults=Defaults(
+            trainer_image=settings.trainer_image,
+            progress_seconds=settings.progress_seconds,
+            may_cordon=rights.cordon,
+        ),
+        pool=PoolReader(cluster=cluster, namespace=settings.lease_namespace or own_namespace(), brakes=brakes),
+        parallel=settings.parallel_requests,
+        events=EventPoster(cluster, instance=identity),
+        clock=_now,
+    )
 
 
 async def _lead(
@@ -94,13 +111,13 @@ async def _lead(
     queue: WorkQueue[Key],
     reconciler: Reconciler,
     resync: Resync,
+    rights: NodeRights,
 ) -> None:
     """Work until `stop`, then hand the Lease over."""
     nodes: WorkQueue[str] = WorkQueue(clock=time.monotonic)
-    watches_nodes = not settings.namespaces and await _may_watch_nodes(reconciler.cluster)
     sinks = watch.Sinks(
         jobs=queue,
-        node_queue=nodes if watches_nodes else None,
+        node_queue=nodes if rights.watch else None,
         sightings=reconciler.sightings,
         node_sightings=reconciler.node_sightings,
         pace=reconciler.pace,
@@ -115,7 +132,9 @@ async def _lead(
     tasks = [asyncio.create_task(work(queue, reconciler), name=f"worker-{i}") for i in range(settings.workers)]
     tasks.append(asyncio.create_task(resync.run(), name="resync"))
     tasks.append(asyncio.create_task(reconciler.events.run(), name="events"))
-    tasks.append(asyncio.create_task(work_on_nodes(nodes, queue, reconciler.cluster), name="nodes"))
+    tasks.append(
+        asyncio.create_task(work_on_nodes(nodes, queue, reconciler.cluster, may_patch=rights.cordon), name="nodes")
+    )
     if settings.leader_election:
         tasks.append(asyncio.create_task(leader.hold(), name="lease"))
     stopped = asyncio.create_task(_wait(stop), name="stop")
@@ -165,34 +184,6 @@ async def _unless(stop: asyncio.Event, wish: Coroutine[Any, Any, None]) -> bool:
         wished.result()
         return True
     return False
-
-
-async def _check_crd(cluster: Cluster, namespaces: Sequence[str]) -> None:
-    """The CRD must be there: without it, watches would idle for ever and look healthy. A new one may take a moment."""
-    for patience in range(30, -1, -1):
-        try:
-            await cluster.get(collections(namespaces)[0], limit="1")
-        except (NotFound, ApiError) as error:
-            if patience == 0 or (isinstance(error, ApiError) and error.status in (401, 403)):
-                raise
-            log.info("waiting for the CRD", error=str(error), apply="crds/trainingjobs.yaml")
-            await asyncio.sleep(1)
-        else:
-            return
-
-
-async def _may_watch_nodes(cluster: Cluster) -> bool:
-    """Whether nodes may be read; without that right their loss is read from the pods, later."""
-    try:
-        await cluster.get("/api/v1/nodes", limit="1")
-    except ApiError as error:
-        log.warning("nodes are not watched: a lost node is noticed about 30 s later", error=str(error))
-        return False
-    return True
-
-
-def _own_namespace() -> str:
-    return OWN_NAMESPACE.read_text().strip() if OWN_NAMESPACE.exists() else "default"
 
 
 def _now() -> datetime:

@@ -12,17 +12,31 @@ from collections.abc import Sequence
 import structlog
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
-from oarlock_operator.cluster import ApiError, Cluster, Conflict, Json
-from oarlock_operator.plan import Action, CreateConfig, CreatePods, CreateService, DeleteJob, DeletePods, SelectAttempt
+from oarlock_operator import metrics
+from oarlock_operator.cluster import ApiError, Cluster, Conflict, Json, NotFound
+from oarlock_operator.observation import Job
+from oarlock_operator.plan import (
+    Action,
+    CordonNode,
+    CreateConfig,
+    CreatePods,
+    CreateService,
+    DeleteJob,
+    DeletePods,
+    LatchBreaker,
+    SelectAttempt,
+)
+from oarlock_operator.pool import CORDONED, PoolReader, write_mark
 
 log = structlog.get_logger(__name__)
 
 
-async def execute(cluster: Cluster, namespace: str, actions: Sequence[Action], *, parallel: int) -> None:
+async def execute(cluster: Cluster, job: Job, actions: Sequence[Action], *, parallel: int, pool: PoolReader) -> None:
     """Carry out `actions` one after the other.
 
     Raises ApiError where one failed: the next pass sees what there is and plans anew.
     """
+    namespace = job.namespace
     for action in actions:
         match action:
             case CreateService(manifest):
@@ -46,7 +60,27 @@ async def execute(cluster: Cluster, namespace: str, actions: Sequence[Action], *
                 )
             case DeleteJob(name, uid):
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
+            case CordonNode(node, attempt, reason, time):
+                mark = write_mark(job=f"{namespace}/{job.name}", attempt=attempt, reason=reason, time=time)
+                await _cordon(cluster, node, mark)
+            case LatchBreaker(why):
+                await pool.latch(why)
         log.info("done", action=type(action).__name__)
+
+
+async def _cordon(cluster: Cluster, node: str, mark: str) -> None:
+    """Cordon a node and mark it as ours, in one write; one that is cordoned already stays whosever it is."""
+    path = f"/api/v1/nodes/{node}"
+    try:
+        there = await cluster.get(path)
+    except NotFound:
+        return
+    if (there.get("spec") or {}).get("unschedulable"):
+        return
+    version = there["metadata"]["resourceVersion"]
+    metadata = {"resourceVersion": version, "annotations": {CORDONED: mark}}
+    await cluster.merge(path, {"metadata": metadata, "spec": {"unschedulable": True}})
+    metrics.CORDONS.inc()
 
 
 async def _create(cluster: Cluster, path: str, manifest: Json) -> None:

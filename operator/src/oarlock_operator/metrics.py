@@ -23,6 +23,7 @@ RECOVERY_SECONDS = Histogram(
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 20, 30, 60, 120, 300, 900),
     registry=REGISTRY,
 )
+CORDONS = Counter("oarlock_nodes_cordoned", "Nodes that Oarlock cordoned", registry=REGISTRY)
 LEADER = Gauge("oarlock_leader", "1 while this process holds the Lease", registry=REGISTRY)
 LAST_RESYNC = Gauge("oarlock_last_resync_timestamp_seconds", "When all jobs were last listed", registry=REGISTRY)
 

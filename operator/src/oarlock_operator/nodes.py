@@ -12,6 +12,7 @@ from typing import Any
 
 from oarlock_operator.cluster import ApiError, Cluster, NotFound
 from oarlock_operator.observation import Node
+from oarlock_operator.pool import CORDONED
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 PARALLEL = 16
@@ -24,11 +25,11 @@ class NodeSightings:
         self._troubled: set[str] = set()
 
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
-        """Remember a node's state; whether its trouble began or ended with this."""
+        """Remember a node's state; whether its trouble began or ended with this, or our mark on it is to be removed."""
         name = raw["metadata"]["name"]
         troubled = deleted or not read_node(raw).ready
         if troubled == (name in self._troubled):
-            return False
+            return not deleted and is_stale(raw)
         (self._troubled.add if troubled else self._troubled.discard)(name)
         return True
 
@@ -48,6 +49,22 @@ def read_node(raw: dict[str, Any]) -> Node:
         unreachable=ready == "Unknown" or tainted,
         boot_id=(status.get("nodeInfo") or {}).get("bootID") or "",
     )
+
+
+def is_stale(raw: dict[str, Any]) -> bool:
+    """Whether a person has uncordoned what Oarlock had cordoned: that is their right, and ends our mark."""
+    return CORDONED in (raw["metadata"].get("annotations") or {}) and not (raw.get("spec") or {}).get("unschedulable")
+
+
+async def remove_mark(cluster: Cluster, name: str) -> None:
+    """Take our mark off a node that is not cordoned any more. Raises ApiError."""
+    try:
+        raw = await cluster.get(f"/api/v1/nodes/{name}")
+    except NotFound:
+        return
+    if is_stale(raw):
+        metadata = {"resourceVersion": raw["metadata"]["resourceVersion"], "annotations": {CORDONED: None}}
+        await cluster.merge(f"/api/v1/nodes/{name}", {"metadata": metadata})
 
 
 async def read_nodes(cluster: Cluster, names: Iterable[str]) -> dict[str, Node]:

@@ -107,12 +107,46 @@ class ServiceSeen:
     leaving: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brakes:
+    """Limits to cordoning, from the operator's settings. `breaker` names the ConfigMap that latches it."""
+
+    max_nodes: int = 2
+    max_percent: float = 10.0
+    window_seconds: int = 3600
+    allow_below_gang: bool = False
+    breaker: str = "oarlock-cordon-breaker"
+
+
+@dataclass(frozen=True, slots=True)
+class CordonMark:
+    """A node that Oarlock cordoned, for which job, and when."""
+
+    node: str
+    job: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The nodes that a gang could run on: how many, how many of them take pods, which are cordoned, and by whom."""
+
+    size: int
+    schedulable: int
+    unschedulable: frozenset[str] = frozenset()
+    ours: tuple[CordonMark, ...] = ()
+    latched: str = ""
+    brakes: Brakes = field(default_factory=Brakes)
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """What the operator's settings add to a job."""
 
     trainer_image: str
     progress_seconds: float = 10.0
+    may_cordon: bool = False
+    """Whether the operator has the right to patch nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +171,8 @@ class Observation:
     """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
     answering: frozenset[str] = frozenset()
     """Uids of pods on nodes in trouble whose agent answered all the same."""
+    pool: Pool | None = None
+    """Read only where a decision asked for it."""
     waited: float = 0.0
     hindrance: str = ""
     """Why the API server did not take the pods last time, where that may change by itself: a quota, a policy."""

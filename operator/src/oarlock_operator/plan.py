@@ -7,6 +7,7 @@ then the actions, in their order. Each action can be repeated, and names the ver
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -59,7 +60,24 @@ class DeleteJob:
     uid: str
 
 
-Action = CreateService | SelectAttempt | CreateConfig | CreatePods | DeletePods | DeleteJob
+@dataclass(frozen=True, slots=True)
+class CordonNode:
+    """Take a node from the scheduler, and write on it why; one that is cordoned already is left as it is."""
+
+    node: str
+    attempt: int
+    reason: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LatchBreaker:
+    """Stop cordoning altogether, until a person has looked."""
+
+    why: str
+
+
+Action = CreateService | SelectAttempt | CreateConfig | CreatePods | DeletePods | DeleteJob | CordonNode | LatchBreaker
 
 
 class EventType(StrEnum):
@@ -86,3 +104,5 @@ class Plan:
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     again_seconds: float | None = None
+    wants_pool: bool = False
+    """Nothing of this plan holds yet: decide once more with the pool in sight."""

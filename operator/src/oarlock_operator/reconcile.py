@@ -7,6 +7,7 @@ between any two lines leads to the same end (docs/decisions/0001).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,8 @@ from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
 from oarlock_operator.pace import Pace
+from oarlock_operator.plan import Plan
+from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
 
@@ -46,9 +49,11 @@ class Reconciler:
     pace: Pace
     progress: ProgressReader
     defaults: Defaults
+    pool: PoolReader
     parallel: int
     events: EventPoster
     clock: Callable[[], datetime]
+    cordoning: asyncio.Lock = field(default_factory=asyncio.Lock)
     refusals: dict[Key, tuple[str, ApiError]] = field(default_factory=dict)
     """The job's uid and what the server refused, for its next pass; an operator that starts anew is refused anew."""
 
@@ -76,19 +81,28 @@ class Reconciler:
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
             plan = decide(o)
-            current = plan.status or o.job.status
-            self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started)
-            if plan.status is not None:
-                written = await self._write_status(raw, plan.status)
-                self.pace.wrote(key, written["metadata"]["resourceVersion"])
-                _count(o.job.status, plan.status)
-            self.events.post(o.job, plan.events, now=o.now)
-            try:
-                await execute(self.cluster, o.job.namespace, plan.actions, parallel=self.parallel)
-            except ApiError as error:
-                if error.status in (*INVALID, FORBIDDEN):
-                    self.refusals[key] = (o.job.uid, error)
-                raise
+            if plan.wants_pool:
+                # One at a time: two jobs must not each see the other's last allowed cordon still to be had.
+                async with self.cordoning:
+                    o = replace(o, pool=await self.pool.read(o.job))
+                    return await self._carry_out(key, o, raw, decide(o), started)
+            return await self._carry_out(key, o, raw, plan, started)
+
+    async def _carry_out(self, key: Key, o: Observation, raw: Json, plan: Plan, started: float) -> float | None:
+        """Write, tell, act."""
+        current = plan.status or o.job.status
+        self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started)
+        if plan.status is not None:
+            written = await self._write_status(raw, plan.status)
+            self.pace.wrote(key, written["metadata"]["resourceVersion"])
+            _count(o.job.status, plan.status)
+        self.events.post(o.job, plan.events, now=o.now)
+        try:
+            await execute(self.cluster, o.job, plan.actions, parallel=self.parallel, pool=self.pool)
+        except ApiError as error:
+            if error.status in (*INVALID, FORBIDDEN):
+                self.refusals[key] = (o.job.uid, error)
+            raise
         if plan.actions:
             self.refusals.pop(key, None)
         if o.job.status.completion_time is not None:

@@ -55,6 +55,16 @@ class Settings(BaseSettings):
         description="how /status is reached: direct by pod address, proxy through the API server, "
         "auto: direct inside the cluster, proxy outside",
     )
+    cordon_max_nodes: int = Field(
+        default=2, ge=0, description="nodes that may be cordoned within cordon_window_seconds; 0 with percent 0: none"
+    )
+    cordon_max_percent: float = Field(
+        default=10, ge=0, le=50, description="the same as a share of the pool; the larger of the two counts"
+    )
+    cordon_window_seconds: int = Field(default=3600, ge=60, description="window of the two limits above")
+    cordon_allow_below_gang: bool = Field(
+        default=False, description="cordon even where fewer nodes are left than the job itself needs"
+    )
     leader_election: bool = Field(default=True, description="hold a Lease while working")
     lease_namespace: str = Field(
         default="", description="namespace of the Lease; default: the operator's own, outside a cluster `default`"

@@ -9,6 +9,7 @@ import structlog
 from oarlock_api.contract.names import Label
 from oarlock_operator import metrics
 from oarlock_operator.cluster import ApiError, Cluster, Conflict
+from oarlock_operator.nodes import remove_mark
 from oarlock_operator.observation import Key
 from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.workqueue import WorkQueue
@@ -46,11 +47,13 @@ async def work(queue: WorkQueue[Key], reconciler: Reconciler) -> None:
             queue.done(key)
 
 
-async def work_on_nodes(nodes: WorkQueue[str], jobs: WorkQueue[Key], cluster: Cluster) -> None:
-    """For each node whose trouble began or ended, look at the jobs that have pods there. Until cancelled."""
+async def work_on_nodes(nodes: WorkQueue[str], jobs: WorkQueue[Key], cluster: Cluster, *, may_patch: bool) -> None:
+    """For each node of which there is news: remove a mark that is over, look at the jobs with pods there. Until cancelled."""
     while True:
         name, _ = await nodes.get()
         try:
+            if may_patch:
+                await remove_mark(cluster, name)
             pods = await cluster.list(
                 "/api/v1/pods", fieldSelector=f"spec.nodeName={name}", labelSelector=Label.JOB.value
             )

@@ -16,14 +16,14 @@ from oarlock_operator.observation import Observation
 LIMIT = 64
 
 
-def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool) -> None:
-    """Put a node on the list; the same `why` again changes nothing, so that a pass may be repeated."""
+def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool) -> bool:
+    """Put a node on the list. The same `why` again changes nothing, so that a pass may be repeated: then False."""
     if not node:
-        return
+        return False
     known = {entry.name: entry for entry in draft.status.avoided_nodes}
     before = known.get(node)
     if before is not None and before.reason == why:
-        return
+        return False
     seen = o.nodes.get(node)
     known[node] = AvoidedNode(
         name=node,
@@ -34,6 +34,7 @@ def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool) ->
     )
     newest = sorted(known.values(), key=lambda entry: entry.until_time or o.now)[-LIMIT:]
     draft.set(avoided_nodes=tuple(sorted(newest, key=lambda entry: entry.name)))
+    return True
 
 
 def prune(o: Observation, draft: Draft) -> None:

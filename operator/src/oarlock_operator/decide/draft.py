@@ -21,6 +21,7 @@ class Draft:
     actions: list[Action] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     again_seconds: float | None = None
+    wants_pool: bool = False
 
     def set(self, **fields: Any) -> None:
         """Change fields of the status."""
@@ -73,6 +74,7 @@ class Draft:
             actions=tuple(self.actions),
             events=tuple(self.events),
             again_seconds=self.again_seconds,
+            wants_pool=self.wants_pool,
         )
 
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
-from oarlock_operator.decide import attempt, avoid
+from oarlock_operator.decide import attempt, avoid, cordon
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.recover import blame, last_fault
 from oarlock_operator.decide.teardown import delete
@@ -39,6 +39,7 @@ def drain(o: Observation, draft: Draft) -> bool:
     bound = timedelta(seconds=seconds + recovery.teardown_seconds)
     delete(draft, unstopped, grace_seconds=grace)
     if running:
+        cordon.carry_out(draft)
         if o.now - since < bound:
             draft.again(LOOK_AGAIN_SECONDS)
             return True
@@ -53,6 +54,7 @@ def drain(o: Observation, draft: Draft) -> bool:
         _close(o, draft, draft.before(number).number)
         draft.measure(number, "drain", milliseconds_since(since, o.now))
         draft.stage(RecoveryStage.SCHEDULE.value, o.now)
+    cordon.carry_out(draft)
     delete(draft, [pod for pod in others if pod.stopped], grace_seconds=None)
     return False
 

@@ -11,7 +11,7 @@ from datetime import UTC, timedelta
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
-from oarlock_operator.decide import attempt, avoid
+from oarlock_operator.decide import attempt, avoid, cordon
 from oarlock_operator.decide.backstop import silent_agent
 from oarlock_operator.decide.budgets import backoff_seconds, charged, exhausted, renewed
 from oarlock_operator.decide.draft import Draft, milliseconds_since
@@ -78,11 +78,13 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
 
 
 def blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> None:
-    """Put the nodes that faults of attempt `number` speak against on the avoid-list."""
+    """Put the nodes that faults of attempt `number` speak against on the avoid-list; cordon those with evidence."""
     for fault in faults:
         if fault.avoid is not Avoid.NO and not fault.victim:
             why = f"{fault.reason} in attempt {number}"
-            avoid.avoid(o, draft, fault.pod.node, why=why, strict=fault.avoid is Avoid.STRICTLY)
+            new = avoid.avoid(o, draft, fault.pod.node, why=why, strict=fault.avoid is Avoid.STRICTLY)
+            if new and fault.cordon:
+                cordon.wish(o, draft, fault.pod.node, why=why, evidence=fault.message)
 
 
 def last_fault(o: Observation, found: Attribution) -> LastFault:

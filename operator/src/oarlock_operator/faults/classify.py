@@ -36,6 +36,8 @@ class Fault:
     message: str
     budget: Budget
     avoid: Avoid = Avoid.NO
+    cordon: bool = False
+    """Evidence against the node's hardware: it should be taken from everybody, not from this job alone."""
 
     @property
     def victim(self) -> bool:
@@ -120,7 +122,10 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     kind = failure_class(ending.code)
     reason = "OOMKilled" if ending.reason == "OOMKilled" else _REASONS[kind]
     avoid = Avoid.STRICTLY if ending.code in _BAD_NODE else Avoid.NO
-    return Fault(pod, kind, reason, f"{where}: {_words(ending)}", _BUDGETS[kind], avoid)
+    # Code 87 speaks of this pod's needs; of the hardware only where it names a GPU.
+    named = ending.code == ExitCode.PREFLIGHT and ending.report is not None and ending.report.gpu is not None
+    broken = ending.code == ExitCode.REPLACE_NODE or named
+    return Fault(pod, kind, reason, f"{where}: {_words(ending)}", _BUDGETS[kind], avoid, broken)
 
 
 def _refused(reason: str) -> bool:

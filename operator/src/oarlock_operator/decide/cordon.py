@@ -1,0 +1,82 @@
+"""Cordon: a node whose hardware a report speaks against is taken from the scheduler, as far as the brakes allow.
+
+A mistake here would empty a cluster, so there are many brakes: a number and a share of the pool within a window, never half
+of it, never below what the gang itself needs, one node per job and window. Whoever runs into the first one latches a breaker
+that a person resets. Uncordoning is a person's act, always.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from oarlock_api.history import CordonedNode
+from oarlock_api.recovery import CordonPolicy
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.observation import Observation, Pool
+from oarlock_operator.plan import CordonNode, LatchBreaker
+
+LIMIT = 64
+
+
+def wish(o: Observation, draft: Draft, node: str, *, why: str, evidence: str) -> None:
+    """Cordon `node`, or tell why not. Without a look at the pool, ask for one."""
+    policy = o.spec.recovery.cordon
+    if policy is CordonPolicy.NEVER or not node or not o.defaults.may_cordon:
+        return
+    if o.pool is None:
+        draft.wants_pool = True
+        return
+    if node in o.pool.unschedulable:
+        return
+    if refusal := brake(o, o.pool, node):
+        draft.tell("CordonRefused", f"node {node} ({why}) is not cordoned, only avoided: {refusal.words}", warning=True)
+        if refusal.latches:
+            draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.words}"))
+        return
+    if policy is CordonPolicy.DRY_RUN:
+        draft.tell("CordonDryRun", f"node {node} would be cordoned: {why}. {evidence}", warning=True)
+        return
+    entry = CordonedNode(name=node, reason=why, time=o.now)
+    others = [known for known in draft.status.cordoned_nodes if known.name != node]
+    draft.set(cordoned_nodes=tuple([*others, entry][-LIMIT:]))
+    draft.tell("NodeCordoned", f"node {node}: {why}. {evidence}", warning=True)
+
+
+def carry_out(draft: Draft) -> None:
+    """Cordon what this recovery has put down; repeated until the new gang stands, so that a kill in between loses none."""
+    record = draft.attempt(draft.status.attempt)
+    if record.created_time is not None or record.start_time is None:
+        return
+    for entry in draft.status.cordoned_nodes:
+        if entry.time is not None and entry.time >= record.start_time and entry.reason:
+            draft.act(CordonNode(entry.name, draft.status.attempt - 1, entry.reason, entry.time))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a brake holds; `latches` where the operator as a whole should stop cordoning until somebody has looked."""
+
+    words: str
+    latches: bool = False
+
+
+def brake(o: Observation, pool: Pool, node: str) -> Refusal | None:
+    """Why `node` may not be cordoned now, None if it may."""
+    brakes = pool.brakes
+    if pool.latched:
+        return Refusal(f"the breaker is latched ({pool.latched}); delete the ConfigMap {brakes.breaker} to reset it")
+    window = timedelta(seconds=brakes.window_seconds)
+    recent = [mark for mark in pool.ours if o.now - mark.time < window]
+    allowed = max(brakes.max_nodes, int(pool.size * brakes.max_percent / 100))
+    if len(recent) >= allowed:
+        words = f"{len(recent)} nodes were cordoned within {brakes.window_seconds} s, {allowed} are allowed"
+        return Refusal(words, latches=True)
+    if 2 * (len(pool.ours) + 1) > pool.size:
+        return Refusal(f"more than half of the {pool.size} nodes would be cordoned by Oarlock", latches=True)
+    if any(mark.job == f"{o.job.namespace}/{o.job.name}" for mark in recent):
+        return Refusal(f"this job had a node cordoned within {brakes.window_seconds} s")
+    left = pool.schedulable - (1 if node not in pool.unschedulable else 0)
+    if left < o.spec.nodes and not brakes.allow_below_gang:
+        return Refusal(f"{left} nodes would be left for a gang of {o.spec.nodes}")
+    return None

@@ -1,0 +1,91 @@
+"""The pool: the nodes that a gang could run on, which of them are cordoned, and by whom. Read live, when a brake asks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from oarlock_api.contract.wire import text
+from oarlock_operator.cluster import ApiError, Cluster, Json, NotFound
+from oarlock_operator.observation import Brakes, CordonMark, Job, Pool
+
+CORDONED = "oarlock.dev/cordoned"
+"""Annotation of a node that Oarlock cordoned: who, why, when, on what evidence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolReader:
+    """Reads the pool. `namespace` is where the breaker's ConfigMap lies."""
+
+    cluster: Cluster
+    namespace: str
+    brakes: Brakes
+
+    async def read(self, job: Job) -> Pool:
+        """The pool of nodes that have what the job's pods ask for. Raises ApiError."""
+        if job.spec is None:
+            raise ValueError("a job that cannot be read has no pool")
+        resource = job.spec.pod.gpu_resource if job.spec.gpus_per_node else "cpu"
+        nodes = [node for node in await self.cluster.list("/api/v1/nodes") if _has(node, resource)]
+        marks = [mark for node in nodes if (mark := read_mark(node)) is not None]
+        off = frozenset(node["metadata"]["name"] for node in nodes if (node.get("spec") or {}).get("unschedulable"))
+        return Pool(
+            size=len(nodes),
+            schedulable=sum(_ready(node) for node in nodes if node["metadata"]["name"] not in off),
+            unschedulable=off,
+            ours=tuple(marks),
+            latched=await self._latched(),
+            brakes=self.brakes,
+        )
+
+    async def latch(self, why: str) -> None:
+        """Stop cordoning until a person deletes the ConfigMap. Raises ApiError."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self.brakes.breaker, "namespace": self.namespace},
+            "data": {"reason": why[:1024]},
+        }
+        try:
+            await self.cluster.create(f"/api/v1/namespaces/{self.namespace}/configmaps", body)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+
+    async def _latched(self) -> str:
+        try:
+            found = await self.cluster.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{self.brakes.breaker}")
+        except NotFound:
+            return ""
+        return text((found.get("data") or {}).get("reason"), 1024) or "no reason given"
+
+
+def read_mark(node: Json) -> CordonMark | None:
+    """What Oarlock wrote on a node that it cordoned, None where it did not, or where it cannot be read."""
+    said = (node["metadata"].get("annotations") or {}).get(CORDONED)
+    if said is None:
+        return None
+    try:
+        mark: dict[str, Any] = json.loads(said)
+        return CordonMark(
+            node=node["metadata"]["name"], job=str(mark["job"]), time=datetime.fromisoformat(mark["time"])
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def write_mark(*, job: str, attempt: int, reason: str, time: datetime) -> str:
+    """The annotation's value."""
+    return json.dumps({"job": job, "attempt": attempt, "reason": reason[:512], "time": time.isoformat()})
+
+
+def _has(node: Json, resource: str) -> bool:
+    allocatable: dict[str, str] = (node.get("status") or {}).get("allocatable") or {}
+    return allocatable.get(resource, "0") != "0"
+
+
+def _ready(node: Json) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any((item.get("type"), item.get("status")) == ("Ready", "True") for item in conditions)

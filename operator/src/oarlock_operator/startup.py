@@ -1,0 +1,63 @@
+"""Before work begins: the CRD must be there, and what the operator may do with nodes must be known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from oarlock_operator.cluster import ApiError, Cluster, NotFound
+from oarlock_operator.resync import collections
+
+log = structlog.get_logger(__name__)
+
+OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRights:
+    """What this process may do with nodes. Without `watch`, their loss is read from the pods, later."""
+
+    watch: bool
+    cordon: bool
+
+
+async def node_rights(cluster: Cluster, namespaces: Sequence[str]) -> NodeRights:
+    """Ask the API server. In namespaced mode nodes are not touched at all. Raises ApiError."""
+    if namespaces:
+        return NodeRights(watch=False, cordon=False)
+    rights = NodeRights(watch=await _may(cluster, "watch"), cordon=await _may(cluster, "patch"))
+    log.info("rights on nodes", watch=rights.watch, cordon=rights.cordon)
+    return rights
+
+
+async def _may(cluster: Cluster, verb: str) -> bool:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"resource": "nodes", "verb": verb}},
+    }
+    answer = await cluster.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+async def check_crd(cluster: Cluster, namespaces: Sequence[str]) -> None:
+    """The CRD must be there: without it, watches would idle for ever and look healthy. A new one may take a moment."""
+    for patience in range(30, -1, -1):
+        try:
+            await cluster.get(collections(namespaces)[0], limit="1")
+        except (NotFound, ApiError) as error:
+            if patience == 0 or (isinstance(error, ApiError) and error.status in (401, 403)):
+                raise
+            log.info("waiting for the CRD", error=str(error), apply="crds/trainingjobs.yaml")
+            await asyncio.sleep(1)
+        else:
+            return
+
+
+def own_namespace() -> str:
+    """The namespace of the operator's own pod; outside a cluster `default`."""
+    return OWN_NAMESPACE.read_text().strip() if OWN_NAMESPACE.exists() else "default"
