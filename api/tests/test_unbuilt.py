@@ -83,7 +83,6 @@ USES: dict[str, dict[str, Any]] = {
     "training.data.datasets.probability": dataset(probability=0.5),
     "training.data.datasets.startStep": dataset(startStep=5),
     "training.data.datasets.endStep": dataset(endStep=5),
-    "pod.hostNetwork": {"pod": {"hostNetwork": True}},
     "scheduling.gang": {"scheduling": {"gang": "Volcano"}},
     "scheduling.queue": {"scheduling": {"queue": "team"}},
     "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},

@@ -51,6 +51,13 @@ def test_a_killed_rank_costs_steps_but_changes_no_loss_and_the_model_is_exported
     assert crash["output"]["model"] == "/output/crash/model"
 
 
+def test_a_gang_in_the_nodes_network_meets_on_ports_of_its_own_and_trains(jobs: Jobs) -> None:
+    ports = {"rendezvous": 30500, "status": 30400, "link": 30401}
+    jobs.apply("hostnet", steps=10, every=10, pod={"hostNetwork": True, "ports": ports})
+    status = jobs.wait_for_end("hostnet")
+    assert (status["phase"], status["attempt"]) == ("Succeeded", 1), status
+
+
 def test_unusable_data_fails_with_its_reason_and_is_not_retried(jobs: Jobs) -> None:
     (jobs.output / "data/empty").mkdir(parents=True, exist_ok=True)
     jobs.apply(

@@ -52,7 +52,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "training.data.datasets.probability": (),
     "training.data.datasets.startStep": (),
     "training.data.datasets.endStep": (),
-    "pod.hostNetwork": (),
     "scheduling.gang": ("None",),
     "scheduling.queue": (),
     "scheduling.queuePriorityClassName": (),

@@ -36,6 +36,9 @@ class Variable(StrEnum):
 SIMULATE_GPUS = "OARLOCK_SIMULATE_GPUS"
 """The one OARLOCK_ variable that a job sets itself: nodes advertise GPUs, ranks compute on the CPU."""
 
+POD_IP = "OARLOCK_POD_IP"
+"""The pod's address, in the node's network (spec.pod.hostNetwork) only: NCCL and gloo take the interface that has it."""
+
 RESERVED = frozenset(str(variable) for variable in Variable)
 
 

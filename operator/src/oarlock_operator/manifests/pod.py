@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oarlock_api.contract.environment import Variable, gang_environment
+from oarlock_api.contract.environment import POD_IP, Variable, gang_environment
 from oarlock_api.contract.names import Label, host_name, pod_name, service_name
 from oarlock_api.history import AvoidedNode
 from oarlock_api.pod_patch import TRAINER_CONTAINER
@@ -24,9 +24,6 @@ from oarlock_operator.observation import Job
 CONTAINER = TRAINER_CONTAINER
 USER = 1000
 """Unprivileged and the first user of most NFS servers; spec.pod.securityContext overrides it."""
-POD_IP = "OARLOCK_POD_IP"
-"""Set in the node's network only, where NCCL and gloo would guess among all of the node's interfaces: the agent gives
-them the one that has this address."""
 UNREACHABLE_SECONDS = 30
 """How long a pod stays on a node that the cluster lost: Kubernetes' default of 300 s would idle the other nodes."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.environment import Variable
+from oarlock_api.contract.environment import POD_IP, Variable
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.cgroup import cpu_limit
+from oarlock_trainer.agent.interface import interface_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,8 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     }
     if assignment.on_cpu and launch.dynamo_mode is None:
         defaults["TORCHDYNAMO_DISABLE"] = "1"  # spares DeepSpeed's start 0.9 s of imports
+    if interface := interface_with(inherited.get(POD_IP, "")):
+        defaults |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}  # =: not all that begin so
     variables = defaults | accelerate_config.environment(launch)
     return {name: inherited.get(name, value) for name, value in variables.items()} | {
         "WORLD_SIZE": str(assignment.world_size),
