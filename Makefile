@@ -53,6 +53,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/lint-imports
 	@$(RUN)/python -m oarlock_api.crd --check
 	@$(RUN)/python -m oarlock_api.reference --check
+	@$(RUN)/python -m oarlock_operator.reference --check
 	@$(UV) lock --check --quiet
 
 .PHONY: format
@@ -64,6 +65,7 @@ format: setup ## Format the code and mend what ruff can mend
 generate: setup ## Write the CRD and the reference pages from the models
 	@$(RUN)/python -m oarlock_api.crd
 	@$(RUN)/python -m oarlock_api.reference
+	@$(RUN)/python -m oarlock_operator.reference
 
 .PHONY: clean
 clean: ## Stop every local cluster and remove the environment; the cache of built binaries stays

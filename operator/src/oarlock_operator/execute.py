@@ -54,6 +54,7 @@ async def execute(cluster: Cluster, job: Job, actions: Sequence[Action], *, para
                 await _all([_create(cluster, path, manifest) for manifest in manifests], parallel)
             case DeletePods(pods, grace_seconds):
                 path = f"/api/v1/namespaces/{namespace}/pods"
+                metrics.FORCE_DELETED.inc(len(pods) if grace_seconds == 0 else 0)
                 await _all(
                     [cluster.delete(f"{path}/{name}", uid=uid, grace_seconds=grace_seconds) for name, uid in pods],
                     parallel,

@@ -1,20 +1,37 @@
-"""Prometheus metrics of the operator. Label sets are bounded: no job name stands on a histogram or a counter."""
+"""Prometheus metrics of the operator. Label sets are bounded; a job's name stands only on gauges of jobs that live."""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from oarlock_api.status import Phase, TrainingJobStatus
+from oarlock_operator.reasons import Reason
+
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 
-API_CALLS = Counter("oarlock_api_calls", "Requests to the API server", ["verb", "code"], registry=REGISTRY)
+API_CALLS = Counter(
+    "oarlock_api_calls", "Requests to the API server; code 0 is no answer", ["verb", "code"], registry=REGISTRY
+)
 RECONCILES = Counter("oarlock_reconciles", "Passes over one job", ["result"], registry=REGISTRY)
 RECONCILE_SECONDS = Histogram("oarlock_reconcile_seconds", "Time of one pass over one job", registry=REGISTRY)
 QUEUE_DEPTH = Gauge("oarlock_queue_depth", "Jobs waiting for a worker", registry=REGISTRY)
-RESTARTS = Counter("oarlock_restarts", "Restarted gangs", ["budget"], registry=REGISTRY)
+QUEUE_WAIT = Histogram(
+    "oarlock_queue_wait_seconds",
+    "From an event to the pass that looks at it",
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60),
+    registry=REGISTRY,
+)
+RESTARTS = Counter("oarlock_restarts", "Gangs that were started again", ["budget", "reason"], registry=REGISTRY)
+FAULTS = Counter("oarlock_faults", "Root causes, by class", ["fault_class"], registry=REGISTRY)
+STEPS_LOST = Counter("oarlock_steps_lost", "Steps that were done again after a restart", registry=REGISTRY)
+FORCE_DELETED = Counter("oarlock_pods_force_deleted", "Pods deleted by force on lost nodes", registry=REGISTRY)
+CORDONS = Counter("oarlock_nodes_cordoned", "Nodes that Oarlock cordoned", registry=REGISTRY)
 FINISHED = Counter("oarlock_jobs_finished", "Jobs that ended", ["phase", "reason"], registry=REGISTRY)
 RECOVERY_SECONDS = Histogram(
     "oarlock_recovery_seconds",
@@ -23,11 +40,77 @@ RECOVERY_SECONDS = Histogram(
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 20, 30, 60, 120, 300, 900),
     registry=REGISTRY,
 )
-CORDONS = Counter("oarlock_nodes_cordoned", "Nodes that Oarlock cordoned", registry=REGISTRY)
+_JOB = ["namespace", "training_job"]
+JOB_PHASE = Gauge("oarlock_job_phase", "1 for the phase that a living job is in", [*_JOB, "phase"], registry=REGISTRY)
+JOB_PROGRESS = Gauge(
+    "oarlock_job_last_progress_timestamp_seconds", "When a living job's figures last came", _JOB, registry=REGISTRY
+)
+JOB_GOODPUT = Gauge(
+    "oarlock_job_goodput_ratio",
+    "Share of a living job's GPU time, in attempts that ended, that made progress",
+    _JOB,
+    registry=REGISTRY,
+)
 LEADER = Gauge("oarlock_leader", "1 while this process holds the Lease", registry=REGISTRY)
 LAST_RESYNC = Gauge("oarlock_last_resync_timestamp_seconds", "When all jobs were last listed", registry=REGISTRY)
+
+OTHER = "Other"
+"""Label for reasons that are not ours: kubelets may have any."""
+_KNOWN = set(Reason)
 
 
 def api_call(verb: str, code: int) -> None:
     """Count one request; code 0 is no answer."""
     API_CALLS.labels(verb=verb, code=str(code)).inc()
+
+
+def written(namespace: str, job: str, before: TrainingJobStatus, after: TrainingJobStatus) -> None:
+    """Count what a status write made true: after it, so that a pass that failed counts nothing."""
+    if after.attempt > before.attempt > 0:
+        _count_restart(before, after)
+    if before.recovery.stage is not None and after.recovery.stage is None and after.attempt > 1:
+        _observe_recovery(after)
+    if after.completion_time is not None:
+        if before.completion_time is None:
+            FINISHED.labels(phase=after.phase or "", reason=_bounded(after.reason)).inc()
+        forget(namespace, job)
+        return
+    for phase in Phase:
+        JOB_PHASE.labels(namespace, job, phase.value).set(phase == after.phase)
+    if after.progress and isinstance(after.progress.update_time, datetime):
+        JOB_PROGRESS.labels(namespace, job).set(after.progress.update_time.timestamp())
+    if after.gpu_seconds:
+        JOB_GOODPUT.labels(namespace, job).set(1 - min(1.0, after.wasted_gpu_seconds / after.gpu_seconds))
+
+
+def forget(namespace: str, job: str) -> None:
+    """Drop the series of a job that is over or gone."""
+    for phase in Phase:
+        JOB_PHASE.remove(namespace, job, phase.value)
+    JOB_PROGRESS.remove(namespace, job)
+    JOB_GOODPUT.remove(namespace, job)
+
+
+def _count_restart(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
+    record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
+    reason = _bounded(record.reason if record else None)
+    for budget in ("application", "infrastructure", "voluntary"):
+        # Counts fall to one, too, when what was before is forgotten.
+        if getattr(after.restarts, budget) not in (0, getattr(before.restarts, budget)):
+            RESTARTS.labels(budget=budget, reason=reason).inc()
+    if after.restart_count > before.restart_count and after.last_fault is not None:
+        FAULTS.labels(fault_class=after.last_fault.fault_class).inc()
+
+
+def _observe_recovery(after: TrainingJobStatus) -> None:
+    record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
+    if record is None or record.reason is None:
+        return
+    STEPS_LOST.inc(record.lost_steps or 0)
+    for stage, milliseconds in record.stage_milliseconds.model_dump().items():
+        if milliseconds is not None:
+            RECOVERY_SECONDS.labels(stage=stage).observe(milliseconds / 1000)
+
+
+def _bounded(reason: str | None) -> str:
+    return reason if reason in _KNOWN else OTHER

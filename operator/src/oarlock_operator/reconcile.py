@@ -15,7 +15,7 @@ from datetime import datetime
 
 import structlog
 
-from oarlock_api.status import Phase, TrainingJobStatus
+from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.cluster import ApiError, Cluster, Json
 from oarlock_operator.decide import decide
@@ -95,7 +95,7 @@ class Reconciler:
         if plan.status is not None:
             written = await self._write_status(raw, plan.status)
             self.pace.wrote(key, written["metadata"]["resourceVersion"])
-            _count(o.job.status, plan.status)
+            metrics.written(*key, o.job.status, plan.status)
         self.events.post(o.job, plan.events, now=o.now)
         try:
             await execute(self.cluster, o.job, plan.actions, parallel=self.parallel, pool=self.pool)
@@ -114,6 +114,7 @@ class Reconciler:
         self.sightings.forget(*key)
         self.pace.forget(key)
         self.progress.forget(key)
+        metrics.forget(*key)
         self.refusals.pop(key, None)
 
     def _with_refusal(self, key: Key, o: Observation) -> Observation:
@@ -129,18 +130,3 @@ class Reconciler:
         metadata = raw["metadata"]
         body = {**raw, "status": status.to_manifest()}
         return await self.cluster.replace(f"{job_path(metadata['namespace'], metadata['name'])}/status", body)
-
-
-def _count(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
-    """Metrics of what this write made true: counted after it, so that a pass that failed counts nothing."""
-    for budget in ("application", "infrastructure", "voluntary"):
-        if after.attempt > before.attempt > 0 and getattr(after.restarts, budget) != getattr(before.restarts, budget):
-            metrics.RESTARTS.labels(budget=budget).inc()
-    if after.completion_time is not None and before.completion_time is None:
-        reason = after.reason if after.phase == Phase.FAILED else "Succeeded"
-        metrics.FINISHED.labels(phase=after.phase, reason=reason or "").inc()
-    if before.recovery.stage is not None and after.recovery.stage is None and after.restart_count:
-        stages = next((a.stage_milliseconds for a in after.attempts if a.number == after.attempt), None)
-        for stage, milliseconds in (stages.model_dump() if stages else {}).items():
-            if milliseconds is not None:
-                metrics.RECOVERY_SECONDS.labels(stage=stage).observe(milliseconds / 1000)

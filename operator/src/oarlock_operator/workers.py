@@ -22,6 +22,7 @@ async def work(queue: WorkQueue[Key], reconciler: Reconciler) -> None:
     while True:
         key, noticed = await queue.get()
         metrics.QUEUE_DEPTH.set(len(queue))
+        metrics.QUEUE_WAIT.observe(time.monotonic() - noticed)
         try:
             again = await reconciler.reconcile(key, waited=time.monotonic() - noticed)
         except Conflict as error:

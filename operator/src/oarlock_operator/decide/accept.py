@@ -7,6 +7,7 @@ from oarlock_api.unbuilt import unbuilt_fields
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
 
 def accept(o: Observation, draft: Draft) -> bool:
@@ -14,25 +15,25 @@ def accept(o: Observation, draft: Draft) -> bool:
     if draft.status.recovery.stage == RecoveryStage.STOPPING:
         return False
     if o.refusal:
-        fail(o, draft, "InvalidManifest", f"the API server refuses what the job asks for: {o.refusal[:2000]}")
+        fail(o, draft, Reason.INVALID_MANIFEST, f"the API server refuses what the job asks for: {o.refusal[:2000]}")
         return False
     if draft.status.attempt:
         # It was accepted once: an edit, or an operator of another release, must not end what trains.
         return o.job.spec is None
     if o.job.spec is None:
-        fail(o, draft, "InvalidSpec", f"the job does not fit this operator's API: {o.job.problem}")
+        fail(o, draft, Reason.INVALID_SPEC, f"the job does not fit this operator's API: {o.job.problem}")
     elif fields := unbuilt_fields(o.job.spec):
         fail(
             o,
             draft,
-            "NotImplemented",
+            Reason.NOT_IMPLEMENTED,
             f"not built yet in this release: {', '.join(fields)}. Remove what is named to run the job without it.",
         )
     elif o.service is not None and not o.service.ours and not o.service.leaving:
         fail(
             o,
             draft,
-            "NameTaken",
+            Reason.NAME_TAKEN,
             f"a Service named {o.job.name} is there already and belongs to somebody else: delete it, or give the job "
             "another name.",
         )

@@ -9,9 +9,10 @@ from oarlock_api.status import Resolved
 from oarlock_operator.decide import avoid
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
-RESUMED = "Resumed"
-"""Reason of an attempt after a suspension: a start, not a recovery."""
+STARTS = {None, Reason.RESUMED, Reason.PLACEMENT_TIMEOUT}
+"""Why attempts begin that recover from nothing."""
 
 
 def begin(
@@ -23,7 +24,7 @@ def begin(
         attempt=number,
         recovery=RecoveryStatus(stage=stage.value, stage_start_time=o.now, not_before_time=not_before),
     )
-    if reason in (None, RESUMED):
+    if reason in (None, Reason.RESUMED):
         # What was left to Oarlock is decided here and kept through every recovery.
         draft.set(resolved=Resolved(image=o.spec.pod.image or o.defaults.trainer_image))
     avoid.prune(o, draft)

@@ -10,6 +10,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Budget, Fault
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
 SHORTEST_SECONDS, STEPS = 60.0, 5.0
 """A hang is no step for max(60 s, 5 slow steps): the agent's own measure, of which the operator knows the mean only."""
@@ -34,4 +35,4 @@ def silent_agent(o: Observation, draft: Draft) -> Fault | None:
         f"pod {first.name} on {first.node} has not answered for {o.silent_seconds:.0f} s, and its readiness probe fails: "
         "its agent hangs"
     )
-    return Fault(first, FailureClass.HANG, "AgentSilent", words, Budget.APPLICATION)
+    return Fault(first, FailureClass.HANG, Reason.AGENT_SILENT, words, Budget.APPLICATION)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 0.5
 
@@ -26,7 +27,7 @@ def claim(o: Observation, draft: Draft) -> bool:
         fail(
             o,
             draft,
-            "OutputInUse",
+            Reason.OUTPUT_IN_USE,
             f"the job {o.rival} writes to the same directory {where} of the same storage and has not finished: give this "
             "job another output.directory, or delete the other one.",
         )
@@ -36,7 +37,7 @@ def claim(o: Observation, draft: Draft) -> bool:
         leaving.append(f"Service {o.job.name}")
     if leaving:
         words = f"waiting for what a deleted job leaves behind: {', '.join(leaving)[:1000]}"
-        draft.set(reason="WaitingForPredecessor", message=words)
+        draft.set(reason=Reason.WAITING_FOR_PREDECESSOR, message=words)
         draft.again(LOOK_AGAIN_SECONDS)
         return True
     return False

@@ -15,6 +15,7 @@ from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pool
 from oarlock_operator.plan import CordonNode, LatchBreaker
+from oarlock_operator.reasons import Reason
 
 LIMIT = 64
 
@@ -30,17 +31,19 @@ def wish(o: Observation, draft: Draft, node: str, *, why: str, evidence: str) ->
     if node in o.pool.unschedulable:
         return
     if refusal := brake(o, o.pool, node):
-        draft.tell("CordonRefused", f"node {node} ({why}) is not cordoned, only avoided: {refusal.words}", warning=True)
+        draft.tell(
+            Reason.CORDON_REFUSED, f"node {node} ({why}) is not cordoned, only avoided: {refusal.words}", warning=True
+        )
         if refusal.latches:
             draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.words}"))
         return
     if policy is CordonPolicy.DRY_RUN:
-        draft.tell("CordonDryRun", f"node {node} would be cordoned: {why}. {evidence}", warning=True)
+        draft.tell(Reason.CORDON_DRY_RUN, f"node {node} would be cordoned: {why}. {evidence}", warning=True)
         return
     entry = CordonedNode(name=node, reason=why, time=o.now)
     others = [known for known in draft.status.cordoned_nodes if known.name != node]
     draft.set(cordoned_nodes=tuple([*others, entry][-LIMIT:]))
-    draft.tell("NodeCordoned", f"node {node}: {why}. {evidence}", warning=True)
+    draft.tell(Reason.NODE_CORDONED, f"node {node}: {why}. {evidence}", warning=True)
 
 
 def carry_out(draft: Draft) -> None:

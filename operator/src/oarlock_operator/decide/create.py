@@ -14,6 +14,7 @@ from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import selector, service
 from oarlock_operator.observation import Observation
 from oarlock_operator.plan import CreateConfig, CreatePods, CreateService, SelectAttempt
+from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 2.0
 
@@ -53,12 +54,12 @@ def create(o: Observation, draft: Draft) -> bool:
         )
     )
     if o.hindrance and not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
-        draft.tell("CreateRefused", f"the API server does not take the pods: {o.hindrance}", warning=True)
+        draft.tell(Reason.CREATE_REFUSED, f"the API server does not take the pods: {o.hindrance}", warning=True)
     draft.again(LOOK_AGAIN_SECONDS)
     return True
 
 
 def _begin(o: Observation, draft: Draft) -> None:
     number = attempt.begin(o, draft, reason=None, stage=RecoveryStage.SCHEDULE)
-    draft.set(start_time=o.now, reason="Starting", message=None)
-    draft.tell("Starting", f"attempt {number}: {o.spec.nodes} pods with {o.spec.gpus_per_node} GPUs each")
+    draft.set(start_time=o.now, reason=Reason.STARTING, message=None)
+    draft.tell(Reason.STARTING, f"attempt {number}: {o.spec.nodes} pods with {o.spec.gpus_per_node} GPUs each")

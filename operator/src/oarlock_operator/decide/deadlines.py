@@ -12,13 +12,13 @@ from oarlock_api.history import RecoveryStage
 from oarlock_operator.decide import attempt
 from oarlock_operator.decide.budgets import backoff_seconds, charged
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.decide.finish import DEADLINE, fail, stop
+from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.faults.classify import Budget
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
 HOPELESS_OBSTACLES = {"InvalidImageName"}
 """What the kubelet says of pods that no waiting can help."""
-PLACEMENT_TIMEOUT = "PlacementTimeout"
 
 
 def deadlines(o: Observation, draft: Draft) -> bool:
@@ -41,7 +41,7 @@ def _job_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
         return None
     end = start + timedelta(seconds=seconds + draft.status.inactive_seconds)
     if o.now >= end:
-        return DEADLINE, f"activeDeadlineSeconds ({seconds}) are over"
+        return Reason.DEADLINE_EXCEEDED, f"activeDeadlineSeconds ({seconds}) are over"
     draft.again((end - o.now).total_seconds())
     return None
 
@@ -63,7 +63,7 @@ def _start_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
     words = sorted({pod.obstacle for pod in pods if pod.obstacle}) or ["the kubelet gives no reason"]
     names = ", ".join(pod.name for pod in pods[:8])
     return (
-        "StartupDeadlineExceeded",
+        Reason.STARTUP_DEADLINE_EXCEEDED,
         f"{names} did not start within startupDeadlineSeconds ({o.spec.startup_deadline_seconds}): {'; '.join(words)}",
     )
 
@@ -94,7 +94,11 @@ def _give_way(o: Observation, draft: Draft) -> None:
         f"({o.spec.scheduling.placement_timeout_seconds}), so all of them give way; next try in {delay:.0f} s. {why}"
     )
     attempt.begin(
-        o, draft, reason=PLACEMENT_TIMEOUT, stage=RecoveryStage.DRAIN, not_before=o.now + timedelta(seconds=delay)
+        o,
+        draft,
+        reason=Reason.PLACEMENT_TIMEOUT,
+        stage=RecoveryStage.DRAIN,
+        not_before=o.now + timedelta(seconds=delay),
     )
-    draft.set(restarts=counts, reason=PLACEMENT_TIMEOUT, message=message[:2048])
-    draft.tell(PLACEMENT_TIMEOUT, message, warning=True)
+    draft.set(restarts=counts, reason=Reason.PLACEMENT_TIMEOUT, message=message[:2048])
+    draft.tell(Reason.PLACEMENT_TIMEOUT, message, warning=True)

@@ -17,6 +17,7 @@ from oarlock_operator.decide.teardown import delete
 from oarlock_operator.faults.attribution import attribute
 from oarlock_operator.faults.classify import VOLUNTARY_REASONS, classify
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 1.0
 
@@ -46,7 +47,7 @@ def drain(o: Observation, draft: Draft) -> bool:
         if draining:
             names = ", ".join(pod.name for pod in running)
             words = f"{names} did not stop within {bound.total_seconds():.0f} s; going on without"
-            draft.tell("PodNotStopping", words, warning=True)
+            draft.tell(Reason.POD_NOT_STOPPING, words, warning=True)
             for pod in running:
                 why = f"PodNotStopping in attempt {pod.attempt}"
                 avoid.avoid(o, draft, pod.node, why=why, strict=True)

@@ -17,9 +17,8 @@ from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.manifests.config import output_directory
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
-DEADLINE = "DeadlineExceeded"
-"""Reason of the one failure in which the pods may still save: nothing is broken."""
 LOOK_AGAIN_SECONDS = 5.0
 
 
@@ -37,10 +36,12 @@ def stop(o: Observation, draft: Draft) -> bool:
     running = [pod for pod in o.pods if not pod.stopped]
     if running:
         grace = o.job.spec.recovery.fault_grace_period_seconds if o.job.spec else None
-        delete(draft, running, grace_seconds=None if draft.status.reason == DEADLINE else grace)
+        # Of all failures, this is the one in which nothing is broken: the pods may still save.
+        saves = draft.status.reason == Reason.DEADLINE_EXCEEDED
+        delete(draft, running, grace_seconds=None if saves else grace)
         draft.again(LOOK_AGAIN_SECONDS)
         return True
-    if o.job.spec and draft.status.reason == DEADLINE:
+    if o.job.spec and draft.status.reason == Reason.DEADLINE_EXCEEDED:
         note_last_words(o, draft)
     attempt.end(o, draft, draft.status.attempt)
     draft.stage(None, None)
@@ -71,10 +72,10 @@ def succeed(o: Observation, draft: Draft) -> bool:
     draft.set(
         phase=Phase.SUCCEEDED,
         succeeded=1,
-        reason="AllRanksSucceeded",
+        reason=Reason.ALL_RANKS_SUCCEEDED,
         message=message,
         completion_time=o.now,
         output=OutputStatus(path=path, relative_path=directory, model=model),
     )
-    draft.tell("Succeeded", message)
+    draft.tell(Reason.SUCCEEDED, message)
     return True

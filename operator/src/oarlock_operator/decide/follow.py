@@ -10,6 +10,7 @@ from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import LatestCheckpoint, Progress
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.observation import Observation, Pod
+from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 1.0
 LONGEST_ETA_SECONDS = 10 * 365 * 86_400
@@ -69,11 +70,11 @@ def _first_step(o: Observation, draft: Draft, news: PodStatus) -> None:
     recovery = draft.status.recovery.model_copy(
         update={"stage": None, "stage_start_time": None, "not_before_time": None}
     )
-    draft.set(recovery=recovery, reason="Training", message=None)
+    draft.set(recovery=recovery, reason=Reason.TRAINING, message=None)
     if number > 1:
         nodes = ", ".join(draft.attempt(number).node_names)
         again = f" ({lost} steps to redo)" if lost else ""
-        draft.tell("TrainingAgain", f"attempt {number} on {nodes} from step {resumed or 0}{again}")
+        draft.tell(Reason.TRAINING_AGAIN, f"attempt {number} on {nodes} from step {resumed or 0}{again}")
 
 
 def _due(o: Observation, draft: Draft) -> bool:

@@ -20,9 +20,14 @@ from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
 _WORKED_IN_VAIN = {FailureClass.APPLICATION, FailureClass.HANG, FailureClass.GPU, FailureClass.PEER_LOST}
 """Endings of ranks that worked. Storage, preflight, lost nodes and evictions say nothing of the program's progress."""
+_EXHAUSTED = {
+    Budget.APPLICATION: Reason.APPLICATION_RESTARTS_EXHAUSTED,
+    Budget.INFRASTRUCTURE: Reason.INFRASTRUCTURE_RESTARTS_EXHAUSTED,
+}
 SETTLE_SECONDS = 1.0
 """How long a victim's word alone waits for the cause to speak up."""
 
@@ -47,11 +52,11 @@ def recover(o: Observation, draft: Draft) -> bool:
     if cause.failure_class in _WORKED_IN_VAIN and not progressed and _ranks_started(draft):
         if counts.without_progress >= o.spec.recovery.max_restarts_without_progress:
             words = f"{counts.without_progress + 1} attempts in a row made no newer checkpoint"
-            fail(o, draft, "NoProgress", f"{words}. The last fault: {cause.message}")
+            fail(o, draft, Reason.NO_PROGRESS, f"{words}. The last fault: {cause.message}")
             return stop(o, draft)
         counts = counts.model_copy(update={"without_progress": counts.without_progress + 1})
     if why := exhausted(counts, cause.budget, o.spec.recovery):
-        fail(o, draft, f"{cause.budget.value.capitalize()}RestartsExhausted", f"{why}. The last fault: {cause.message}")
+        fail(o, draft, _EXHAUSTED[cause.budget], f"{why}. The last fault: {cause.message}")
         return stop(o, draft)
     _begin_next(o, draft, found, charged(counts, cause.budget, now=o.now))
     return False

@@ -6,16 +6,13 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
 from oarlock_api.unbuilt import unbuilt_fields
-from oarlock_operator.decide.attempt import RESUMED
-from oarlock_operator.decide.deadlines import PLACEMENT_TIMEOUT
+from oarlock_operator.decide.attempt import STARTS
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pod
+from oarlock_operator.reasons import Reason
 
-STARTS = {None, RESUMED, PLACEMENT_TIMEOUT}
-"""Why attempts begin that recover from nothing."""
 SILENT_SECONDS = 60.0
-CREATE_REFUSED = "CreateRefused"
-_REFUSALS = {"InvalidSpec", "NotImplemented", "NameTaken", "InvalidManifest"}
+_REFUSALS = {Reason.INVALID_SPEC, Reason.NOT_IMPLEMENTED, Reason.NAME_TAKEN, Reason.INVALID_MANIFEST}
 
 
 def summarize(o: Observation, draft: Draft) -> None:
@@ -91,11 +88,11 @@ def _is(holds: bool, reason: str, message: str = "") -> _Wanted:  # noqa: FBT001
 
 def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[ConditionType, _Wanted]:
     status = draft.status
-    phase, reason, message = Phase(status.phase or Phase.PENDING), status.reason or "Pending", status.message or ""
+    phase, reason, message = Phase(status.phase or Phase.PENDING), status.reason or Reason.PENDING, status.message or ""
     ended = status.completion_time is not None
     refused = reason in _REFUSALS
     return {
-        ConditionType.ACCEPTED: _is(not refused, reason if refused else "Accepted", message if refused else ""),
+        ConditionType.ACCEPTED: _is(not refused, reason if refused else Reason.ACCEPTED, message if refused else ""),
         ConditionType.SUSPENDED: _suspended(draft),
         ConditionType.STORAGE_READY: _storage(o, draft),
         ConditionType.SCHEDULED: _scheduled(o, draft, pods),
@@ -116,7 +113,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
 
 def _suspended(draft: Draft) -> _Wanted:
     stage = draft.status.recovery.stage
-    word = stage if stage in (RecoveryStage.SUSPENDING, RecoveryStage.SUSPENDED) else "NotSuspended"
+    word = stage if stage in (RecoveryStage.SUSPENDING, RecoveryStage.SUSPENDED) else Reason.NOT_SUSPENDED
     return _is(stage == RecoveryStage.SUSPENDED, word)
 
 
@@ -126,26 +123,26 @@ def _running(phase: Phase, pods: tuple[Pod, ...]) -> _Wanted:
     if phase == Phase.RUNNING or not waiting:
         return _is(phase == Phase.RUNNING, phase.value)
     words = "; ".join(sorted({f"{pod.name}: {pod.obstacle}" for pod in waiting})[:8])
-    return _is(False, waiting[0].obstacle.partition(":")[0] or "Waiting", words[:2048])  # noqa: FBT003
+    return _is(False, waiting[0].obstacle.partition(":")[0] or Reason.WAITING, words[:2048])  # noqa: FBT003
 
 
 def _degraded(o: Observation, draft: Draft) -> _Wanted:
     """A running job goes on as it was accepted, whatever it was edited to since; that is told here."""
     if draft.status.attempt and draft.status.completion_time is None:
         if o.job.spec is None:
-            return _is(True, "InvalidSpec", o.job.problem[:2048])  # noqa: FBT003
+            return _is(True, Reason.INVALID_SPEC, o.job.problem[:2048])  # noqa: FBT003
         if fields := unbuilt_fields(o.job.spec):
-            return _is(True, "NotImplemented", f"not built yet in this release, and ignored: {', '.join(fields)}")  # noqa: FBT003
+            return _is(True, Reason.NOT_IMPLEMENTED, f"not built yet in this release, and ignored: {', '.join(fields)}")  # noqa: FBT003
         if o.silent_seconds >= SILENT_SECONDS:
             words = f"rank 0's /status has not answered for more than {SILENT_SECONDS:.0f} s"
-            return _is(True, "StatusSilent", words)  # noqa: FBT003
+            return _is(True, Reason.STATUS_SILENT, words)  # noqa: FBT003
         doubtful = sorted(
             {pod.node for pod in o.pods if not pod.stopped and (n := o.nodes.get(pod.node)) and not n.ready}
         )
         if doubtful:
             words = f"not ready, though the pods answer: {', '.join(doubtful)}"
-            return _is(True, "NodeNotReady", words[:2048])  # noqa: FBT003
-    return _is(False, "AsExpected")  # noqa: FBT003
+            return _is(True, Reason.NODE_NOT_READY, words[:2048])  # noqa: FBT003
+    return _is(False, Reason.AS_EXPECTED)  # noqa: FBT003
 
 
 def _storage(o: Observation, draft: Draft) -> _Wanted:
@@ -156,29 +153,29 @@ def _storage(o: Observation, draft: Draft) -> _Wanted:
         and fault.fault_class in (FailureClass.STORAGE, FailureClass.FENCED)
         and (stage is not None or draft.status.completion_time is not None)
     ):
-        reason = "OutputInUse" if fault.fault_class == FailureClass.FENCED else "StorageFault"
+        reason = Reason.OUTPUT_IN_USE if fault.fault_class == FailureClass.FENCED else Reason.STORAGE_FAULT
         return _is(False, reason, fault.evidence[0] if fault.evidence else "")  # noqa: FBT003
     if draft.status.progress is not None or o.progress is not None:
-        return _is(True, "Verified")  # noqa: FBT003
-    return (ConditionStatus.UNKNOWN, "NotChecked", "")
+        return _is(True, Reason.VERIFIED)  # noqa: FBT003
+    return (ConditionStatus.UNKNOWN, Reason.NOT_CHECKED, "")
 
 
 def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
     if o.hindrance:
-        return _is(False, CREATE_REFUSED, o.hindrance[:2048])  # noqa: FBT003
+        return _is(False, Reason.CREATE_REFUSED, o.hindrance[:2048])  # noqa: FBT003
     if draft.status.attempt == 0 or not pods:
-        return (ConditionStatus.UNKNOWN, "NotCreated", "")
+        return (ConditionStatus.UNKNOWN, Reason.NOT_CREATED, "")
     obstacles = sorted({pod.obstacle for pod in pods if pod.obstacle and not pod.scheduled})
     waiting = [pod for pod in pods if not pod.scheduled and not pod.stopped]
     if not waiting:
-        return _is(True, "AllPodsPlaced")  # noqa: FBT003
+        return _is(True, Reason.ALL_PODS_PLACED)  # noqa: FBT003
     avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
     if obstacles and avoided:
         words = (
             f"avoided: {avoided}. Repair one of them, or suspend, lower spec.nodes, and resume. {'; '.join(obstacles)}"
         )
-        return _is(False, "NotEnoughHealthyNodes", words[:2048])  # noqa: FBT003
-    return _is(False, "Unschedulable", "; ".join(obstacles)[:2048])  # noqa: FBT003
+        return _is(False, Reason.NOT_ENOUGH_HEALTHY_NODES, words[:2048])  # noqa: FBT003
+    return _is(False, Reason.UNSCHEDULABLE, "; ".join(obstacles)[:2048])  # noqa: FBT003
 
 
 def _merged(o: Observation, draft: Draft, wanted: dict[ConditionType, _Wanted]) -> tuple[Condition, ...]:

@@ -12,6 +12,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 5.0
 
@@ -28,8 +29,8 @@ def suspend(o: Observation, draft: Draft) -> bool:
         return False
     if stage != RecoveryStage.SUSPENDING and draft.status.attempt:
         draft.stage(RecoveryStage.SUSPENDING, o.now)
-        draft.set(reason="Suspending", message="the pods save and leave")
-        draft.tell("Suspending", f"attempt {draft.status.attempt} saves and leaves")
+        draft.set(reason=Reason.SUSPENDING, message="the pods save and leave")
+        draft.tell(Reason.SUSPENDING, f"attempt {draft.status.attempt} saves and leaves")
     running = [pod for pod in o.pods if not pod.stopped]
     if running:
         # No grace named: their own, in which they save.
@@ -49,8 +50,8 @@ def _suspended(o: Observation, draft: Draft) -> None:
     kept = f"; the newest checkpoint is step {saved.step}" if saved else ""
     message = f"nothing runs{kept}. Set spec.suspend to false to go on."
     draft.stage(RecoveryStage.SUSPENDED, o.now)
-    draft.set(reason="Suspended", message=message)
-    draft.tell("Suspended", message)
+    draft.set(reason=Reason.SUSPENDED, message=message)
+    draft.tell(Reason.SUSPENDED, message)
 
 
 def _resume(o: Observation, draft: Draft) -> None:
@@ -60,6 +61,6 @@ def _resume(o: Observation, draft: Draft) -> None:
     since = draft.status.recovery.stage_start_time or o.now
     away = max(0, round((o.now - since).total_seconds()))
     draft.set(inactive_seconds=draft.status.inactive_seconds + away)
-    number = attempt.begin(o, draft, reason=attempt.RESUMED, stage=RecoveryStage.SCHEDULE)
-    draft.set(reason=attempt.RESUMED, message=None)
-    draft.tell(attempt.RESUMED, f"attempt {number} goes on from the newest checkpoint")
+    number = attempt.begin(o, draft, reason=Reason.RESUMED, stage=RecoveryStage.SCHEDULE)
+    draft.set(reason=Reason.RESUMED, message=None)
+    draft.tell(Reason.RESUMED, f"attempt {number} goes on from the newest checkpoint")

@@ -13,6 +13,7 @@ from oarlock_api.recovery import ForceDelete
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.plan import DeletePods
+from oarlock_operator.reasons import Reason
 
 DEFAULT_TEARDOWN_SECONDS = 30
 
@@ -39,7 +40,7 @@ def force(o: Observation, draft: Draft) -> bool:
     if stuck:
         draft.act(DeletePods(tuple((pod.name, pod.uid) for pod in stuck), grace_seconds=0))
         names = ", ".join(f"{pod.name} on {pod.node}" for pod in stuck[:8])
-        draft.tell("PodForceDeleted", f"deleting by force, because the node is lost: {names}", warning=True)
+        draft.tell(Reason.POD_FORCE_DELETED, f"deleting by force, because the node is lost: {names}", warning=True)
     elif lost:
         draft.again(5.0)
     return False

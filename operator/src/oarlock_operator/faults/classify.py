@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_operator.observation import Ending, Pod
+from oarlock_operator.reasons import Reason
 
 
 class Budget(StrEnum):
@@ -46,18 +47,18 @@ class Fault:
 
 
 _REASONS = {
-    FailureClass.GPU: "GPUFault",
-    FailureClass.PEER_LOST: "PeerLost",
-    FailureClass.HANG: "Hang",
-    FailureClass.STORAGE: "StorageFault",
-    FailureClass.CONFIGURATION: "ConfigurationError",
-    FailureClass.PREFLIGHT: "PreflightFailed",
-    FailureClass.APPLICATION: "ApplicationError",
-    FailureClass.FENCED: "OutputInUse",
-    FailureClass.REQUESTED: "LeftOnRequest",
-    FailureClass.NODE_LOST: "NodeLost",
+    FailureClass.GPU: Reason.GPU_FAULT,
+    FailureClass.PEER_LOST: Reason.PEER_LOST,
+    FailureClass.HANG: Reason.HANG,
+    FailureClass.STORAGE: Reason.STORAGE_FAULT,
+    FailureClass.CONFIGURATION: Reason.CONFIGURATION_ERROR,
+    FailureClass.PREFLIGHT: Reason.PREFLIGHT_FAILED,
+    FailureClass.APPLICATION: Reason.APPLICATION_ERROR,
+    FailureClass.FENCED: Reason.OUTPUT_IN_USE,
+    FailureClass.REQUESTED: Reason.LEFT_ON_REQUEST,
+    FailureClass.NODE_LOST: Reason.NODE_LOST,
 }
-VOLUNTARY_REASONS = frozenset({"Evicted", _REASONS[FailureClass.REQUESTED]})
+VOLUNTARY_REASONS = frozenset({Reason.EVICTED, _REASONS[FailureClass.REQUESTED]})
 """Reasons of faults that nobody is to blame for: the pods saved, or were given the time to."""
 _BAD_NODE = {ExitCode.REPLACE_NODE, ExitCode.PREFLIGHT}
 """Codes whose report speaks against the node itself."""
@@ -85,11 +86,11 @@ def classify(pod: Pod, *, overdue: bool = False, node_lost: bool = False) -> Fau
         return None
     if (pod.ending is None or pod.ending.code is None) and (pod.node_lost or node_lost):
         what = f"node {pod.node or 'unknown'} of pod {pod.name} is lost"
-        return Fault(pod, FailureClass.NODE_LOST, "NodeLost", what, Budget.INFRASTRUCTURE, Avoid.RATHER)
+        return Fault(pod, FailureClass.NODE_LOST, Reason.NODE_LOST, what, Budget.INFRASTRUCTURE, Avoid.RATHER)
     if pod.disrupted and (pod.stopped or (pod.deleting and overdue)):
         # Outranks any exit code: whoever needed the node took it, and neither the program nor the node is at fault.
         what = f"pod {pod.name} had to leave {pod.node or 'its node'} ({pod.disrupted})"
-        return Fault(pod, FailureClass.REQUESTED, "Evicted", what, Budget.VOLUNTARY)
+        return Fault(pod, FailureClass.REQUESTED, Reason.EVICTED, what, Budget.VOLUNTARY)
     if pod.ending is not None:
         return _ended(pod, pod.ending)
     if pod.gone or (pod.deleting and overdue):
@@ -106,7 +107,7 @@ def _disappeared(pod: Pod, what: str) -> Fault:
     return Fault(
         pod,
         FailureClass.PEER_LOST,
-        "PodDisappeared",
+        Reason.POD_DISAPPEARED,
         f"pod {pod.name} {what}, and Oarlock did not ask for it",
         Budget.INFRASTRUCTURE,
     )
@@ -116,11 +117,11 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     where = f"pod {pod.name}" + (f" on {pod.node}" if pod.node else "")
     if ending.code is None:
         said = ": ".join(part for part in (ending.reason, ending.message) if part) or "no container ran"
-        reason = ending.reason or "PodFailed"
+        reason = ending.reason or Reason.POD_FAILED
         avoid = Avoid.RATHER if _refused(reason) else Avoid.NO
         return Fault(pod, FailureClass.PREFLIGHT, reason, f"{where}: {said}", Budget.INFRASTRUCTURE, avoid)
     kind = failure_class(ending.code)
-    reason = "OOMKilled" if ending.reason == "OOMKilled" else _REASONS[kind]
+    reason = Reason.OOM_KILLED if ending.reason == Reason.OOM_KILLED else _REASONS[kind]
     avoid = Avoid.STRICTLY if ending.code in _BAD_NODE else Avoid.NO
     # Code 87 speaks of this pod's needs; of the hardware only where it names a GPU.
     named = ending.code == ExitCode.PREFLIGHT and ending.report is not None and ending.report.gpu is not None

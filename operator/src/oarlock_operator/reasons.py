@@ -1,0 +1,95 @@
+"""Every reason that the operator gives: in status.reason, in conditions, for attempts and in Events, with its meaning.
+
+The one list of them: docs/reference/status.md is made from it. Where a kubelet or the scheduler gives a reason of its own
+(ImagePullBackOff, UnexpectedAdmissionError, ...), it is passed on as it is.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """A CamelCase word for tools, and what it means for people."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> Reason:  # noqa: PYI034 - an enum's members are of the enum itself
+        """A member: its word, and its meaning."""
+        member = str.__new__(cls, word)
+        member._value_ = word
+        member.meaning = meaning
+        return member
+
+    # How a job lives.
+    PENDING = "Pending", "nothing was decided yet"
+    ACCEPTED = "Accepted", "the operator understands the job and works on it"
+    STARTING = "Starting", "the first gang is being made"
+    TRAINING = "Training", "the gang makes steps"
+    TRAINING_AGAIN = "TrainingAgain", "a later attempt made its first step; the Event says where and from which step"
+    WAITING_FOR_PREDECESSOR = (
+        "WaitingForPredecessor",
+        "a deleted job of the same name, or with the same output, still has pods or a Service",
+    )
+    SUSPENDING = "Suspending", "spec.suspend is true: the pods save and leave"
+    SUSPENDED = "Suspended", "nothing runs; the spec may be changed"
+    NOT_SUSPENDED = "NotSuspended", "spec.suspend is false, and so it is"
+    RESUMED = "Resumed", "the first attempt after a suspension"
+    SUCCEEDED = "Succeeded", "the job has succeeded"
+    ALL_RANKS_SUCCEEDED = "AllRanksSucceeded", "every pod ended with 0"
+
+    # Why a job is refused or ends in Failed.
+    INVALID_SPEC = "InvalidSpec", "the job does not fit this operator's API"
+    NOT_IMPLEMENTED = "NotImplemented", "the job uses a field that this release does not act on yet"
+    NAME_TAKEN = "NameTaken", "a Service of the job's name belongs to somebody else"
+    INVALID_MANIFEST = "InvalidManifest", "the API server calls a pod of this job invalid: mend spec.pod"
+    OUTPUT_IN_USE = "OutputInUse", "another unfinished job writes to the same place"
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "activeDeadlineSeconds are over; the pods had their grace to save"
+    STARTUP_DEADLINE_EXCEEDED = (
+        "StartupDeadlineExceeded",
+        "a placed gang did not come up within startupDeadlineSeconds; the message has the kubelet's words",
+    )
+    NO_PROGRESS = "NoProgress", "too many attempts in a row made no newer checkpoint"
+    APPLICATION_RESTARTS_EXHAUSTED = "ApplicationRestartsExhausted", "recovery.maxApplicationRestarts is used up"
+    INFRASTRUCTURE_RESTARTS_EXHAUSTED = (
+        "InfrastructureRestartsExhausted",
+        "recovery.maxInfrastructureRestarts is used up",
+    )
+
+    # Why an attempt follows another.
+    APPLICATION_ERROR = (
+        "ApplicationError",
+        "the program failed: an exception, or a code that the contract does not name",
+    )
+    OOM_KILLED = "OOMKilled", "the kernel killed the container for its memory"
+    GPU_FAULT = "GPUFault", "codes 80 and 81: a GPU or its driver"
+    PEER_LOST = "PeerLost", "code 82: the pod lost a peer, and no cause spoke up"
+    HANG = "Hang", "code 83: no step in time; stacks are kept in the output"
+    AGENT_SILENT = "AgentSilent", "rank 0's agent answers neither the operator nor its kubelet"
+    STORAGE_FAULT = "StorageFault", "code 84: the output could not be read or written"
+    CONFIGURATION_ERROR = "ConfigurationError", "code 85: the configuration or the data; restarting would not help"
+    LEFT_ON_REQUEST = "LeftOnRequest", "code 86: the pods were told to go, and saved"
+    PREFLIGHT_FAILED = "PreflightFailed", "code 87: the checks before the start found the node unfit"
+    EVICTED = "Evicted", "somebody needed the node: eviction or preemption; costs no budget"
+    NODE_LOST = "NodeLost", "the node is gone, or not ready while its pod does not answer"
+    POD_DISAPPEARED = "PodDisappeared", "a pod is gone, and Oarlock did not ask for it"
+    POD_FAILED = "PodFailed", "a pod failed before a container ran, without a reason"
+    PLACEMENT_TIMEOUT = "PlacementTimeout", "not every pod found a node in time, so all gave way; costs no budget"
+
+    # What else is told.
+    CREATE_REFUSED = "CreateRefused", "a quota or a policy does not take the pods; tried again"
+    ALL_PODS_PLACED = "AllPodsPlaced", "every pod has a node"
+    NOT_CREATED = "NotCreated", "there are no pods yet"
+    UNSCHEDULABLE = "Unschedulable", "a pod finds no node; the message has the scheduler's words"
+    NOT_ENOUGH_HEALTHY_NODES = "NotEnoughHealthyNodes", "a pod finds no node, and some are avoided strictly"
+    WAITING = "Waiting", "a placed pod does not start yet"
+    VERIFIED = "Verified", "the output was written to"
+    NOT_CHECKED = "NotChecked", "no pod has checked the output yet"
+    AS_EXPECTED = "AsExpected", "nothing is degraded"
+    STATUS_SILENT = "StatusSilent", "rank 0's /status does not answer this operator"
+    NODE_NOT_READY = "NodeNotReady", "a node is not ready, but the pod there answers: the gang is left alone"
+    POD_NOT_STOPPING = "PodNotStopping", "a pod did not stop in time; the gang went on without it, its node is avoided"
+    POD_FORCE_DELETED = "PodForceDeleted", "a pod was deleted by force, because its node is lost and its time over"
+    NODE_CORDONED = "NodeCordoned", "a node was cordoned on a report's evidence"
+    CORDON_REFUSED = "CordonRefused", "a brake kept a node from being cordoned; the job avoids it"
+    CORDON_DRY_RUN = "CordonDryRun", "a node would have been cordoned, were recovery.cordon not DryRun"

@@ -1,0 +1,82 @@
+"""Metrics tell what became true, once; series of a job go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from worlds import World
+
+from oarlock_api.status import TrainingJobStatus
+from oarlock_operator import metrics
+
+
+def sample(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+@pytest.fixture(autouse=True)
+def job_is_forgotten() -> Iterator[None]:
+    yield
+    metrics.forget("default", "flux")
+
+
+class Counted(World):
+    """A world whose status writes are counted, as the operator does."""
+
+    def write_status(self, status: TrainingJobStatus) -> None:
+        before = self.job.status
+        super().write_status(status)
+        metrics.written("default", "flux", before, self.job.status)
+
+
+def test_a_restart_is_counted_once_by_budget_and_reason_and_its_stages_are_observed() -> None:
+    labels = {"budget": "application", "reason": "ApplicationError"}
+    restarts, faults = (
+        sample("oarlock_restarts_total", **labels),
+        sample("oarlock_faults_total", fault_class="Application"),
+    )
+    observed = sample("oarlock_recovery_seconds_count", stage="first_step")
+    lost = sample("oarlock_steps_lost_total")
+    world = Counted()
+    world.running(step=20, saved=10)
+    world.end(1, 1)
+    world.settle()
+    world.kubelets()
+    world.running(step=11, resumed=10)
+    assert sample("oarlock_restarts_total", **labels) == restarts + 1
+    assert sample("oarlock_faults_total", fault_class="Application") == faults + 1
+    assert sample("oarlock_recovery_seconds_count", stage="first_step") == observed + 1
+    assert sample("oarlock_steps_lost_total") == lost + 10
+
+
+def test_a_kubelets_own_reasons_share_one_label() -> None:
+    assert metrics._bounded("SomethingNewInKubernetes") == "Other"
+    assert metrics._bounded("NodeLost") == "NodeLost"
+
+
+def test_a_living_job_has_one_phase_and_a_finished_one_has_no_series() -> None:
+    job = {"namespace": "default", "training_job": "flux"}
+    world = Counted()
+    world.running(step=20)
+    assert sample("oarlock_job_phase", **job, phase="Running") == 1
+    assert sample("oarlock_job_phase", **job, phase="Starting") == 0
+    assert sample("oarlock_job_last_progress_timestamp_seconds", **job) > 0
+    for rank in (0, 1):
+        world.end(rank, 0)
+    world.settle()
+    assert metrics.REGISTRY.get_sample_value("oarlock_job_phase", {**job, "phase": "Succeeded"}) is None
+    assert sample("oarlock_jobs_finished_total", phase="Succeeded", reason="AllRanksSucceeded") >= 1
+
+
+def test_goodput_is_what_was_not_wasted_of_the_attempts_that_ended() -> None:
+    world = Counted()
+    world.running(step=20, saved=10)
+    world.end(1, 1)
+    world.settle()
+    world.kubelets()
+    world.settle()
+    status = world.job.status
+    assert status.gpu_seconds > 0
+    ratio = sample("oarlock_job_goodput_ratio", namespace="default", training_job="flux")
+    assert ratio == pytest.approx(1 - status.wasted_gpu_seconds / status.gpu_seconds)
