@@ -27,15 +27,15 @@ async def test_readyz_stays_ready_while_it_waits_its_turn_or_is_unhealthy() -> N
         assert (await fetch(port, "/readyz"))[0] == 200
 
 
-async def test_metrics_are_told_in_prometheus_text_without_a_job_s_name() -> None:
+async def test_metrics_are_told_in_prometheus_text() -> None:
     metrics.api_call("GET", 200)
-    metrics.RESTARTS.labels(budget="application").inc()
+    metrics.RESTARTS.labels(budget="application", reason="Hang").inc()
     async with serving(host="127.0.0.1", port=0, health=lambda: None) as port:
         status, body, kind = await fetch(port, "/metrics")
     assert status == 200
     assert kind.startswith("text/plain")
     assert 'oarlock_api_calls_total{code="200",verb="GET"}' in body
-    assert 'oarlock_restarts_total{budget="application"}' in body
+    assert 'oarlock_restarts_total{budget="application",reason="Hang"}' in body
     assert "process_resident_memory_bytes" in body
 
 
