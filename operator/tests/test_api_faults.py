@@ -28,6 +28,7 @@ from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.throttle import Throttle
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster as LocalCluster
@@ -136,7 +137,7 @@ class Gang:
             progress=ProgressReader(self.faulty, Route.PROXY, clock=time.monotonic),
             defaults=Defaults(trainer_image="trainer:test"),
             pool=PoolReader(cluster=self.faulty, namespace="default", brakes=Brakes()),
-            parallel=4,
+            throttle=Throttle(4),
             events=EventPoster(self.faulty, instance="test"),
             clock=lambda: datetime.now(UTC),
         )

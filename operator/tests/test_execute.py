@@ -27,6 +27,7 @@ from oarlock_operator.plan import (
     SelectAttempt,
 )
 from oarlock_operator.pool import CORDONED, PoolReader, read_mark
+from oarlock_operator.throttle import Throttle
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICE = "/api/v1/namespaces/default/services/flux"
@@ -38,7 +39,7 @@ START: tuple[Action, ...] = (CreateService(service(JOB, 1)), CreateConfig(config
 
 async def run(api: MemoryApi, *actions: Action, parallel: int = 4) -> None:
     pool = PoolReader(cluster=api, namespace="oarlock", brakes=Brakes())  # type: ignore[arg-type]
-    await execute(api, JOB, actions, parallel=parallel, pool=pool)  # type: ignore[arg-type]
+    await execute(api, JOB, actions, throttle=Throttle(parallel), pool=pool)  # type: ignore[arg-type]
 
 
 async def test_a_start_makes_all_objects_in_the_plan_s_order() -> None:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import kopf
@@ -26,6 +27,7 @@ from oarlock_operator.leader import Leader, LeadershipLost
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Brakes, Defaults, Key
 from oarlock_operator.pace import Pace
+from oarlock_operator.pod_watch import watch_pods
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.reconcile import Reconciler
@@ -34,6 +36,7 @@ from oarlock_operator.server import serving
 from oarlock_operator.settings import Settings
 from oarlock_operator.sightings import Sightings
 from oarlock_operator.startup import NodeRights, check_crd, node_rights, own_namespace
+from oarlock_operator.throttle import Throttle
 from oarlock_operator.workers import work, work_on_nodes
 from oarlock_operator.workqueue import WorkQueue
 
@@ -97,7 +100,7 @@ def _reconciler(
             may_cordon=rights.cordon,
         ),
         pool=PoolReader(cluster=cluster, namespace=settings.lease_namespace or own_namespace(), brakes=brakes),
-        parallel=settings.parallel_requests,
+        throttle=Throttle(settings.parallel_requests),
         events=EventPoster(cluster, instance=identity),
         clock=_now,
     )
@@ -132,6 +135,8 @@ async def _lead(
     tasks = [asyncio.create_task(work(queue, reconciler), name=f"worker-{i}") for i in range(settings.workers)]
     tasks.append(asyncio.create_task(resync.run(), name="resync"))
     tasks.append(asyncio.create_task(reconciler.events.run(), name="events"))
+    pods = watch_pods(reconciler.cluster, settings.namespaces, partial(watch.pod_event, sinks))
+    tasks.append(asyncio.create_task(pods, name="pods"))
     tasks.append(
         asyncio.create_task(work_on_nodes(nodes, queue, reconciler.cluster, may_patch=rights.cordon), name="nodes")
     )

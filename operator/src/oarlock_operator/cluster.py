@@ -7,7 +7,7 @@ second of start-up, and one odd field of a newer server would fail a whole list.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +21,7 @@ from oarlock_operator import metrics
 Json = dict[str, Any]
 CHUNK = 500
 TIMEOUT_SECONDS = 30.0
+WATCH_SLACK_SECONDS = 30.0
 
 
 class ApiError(Exception):
@@ -31,6 +32,12 @@ class ApiError(Exception):
         self.status = status
         self.reason = reason
         self.message = message
+
+    @staticmethod
+    def of(status: int, reason: str, message: str) -> ApiError:
+        """The error of its kind."""
+        kind = {404: NotFound, 410: NotFound, 409: Conflict}.get(status, ApiError)
+        return kind(status, reason, message)
 
 
 class Conflict(ApiError):  # noqa: N818 - the API's own word
@@ -80,14 +87,37 @@ class Cluster:
 
     async def list(self, path: str, **query: str) -> list[Json]:
         """All objects of a collection, read in chunks. Raises ApiError."""
-        items: list[Json] = []
+        return [item async for page in self.pages(path, **query) for item in page.get("items") or []]
+
+    async def pages(self, path: str, **query: str) -> AsyncIterator[Json]:
+        """A collection, chunk by chunk, so that a large one never stands in memory as a whole. Raises ApiError."""
         query = {**query, "limit": str(CHUNK)}
         while True:
             page = await self._call("GET", path, query=query)
-            items.extend(page.get("items") or [])
+            yield page
             if not (token := (page.get("metadata") or {}).get("continue")):
-                return items
+                return
             query["continue"] = token
+
+    async def watch(self, path: str, *, timeout_seconds: int, **query: str) -> AsyncIterator[Json]:
+        """Events of a collection, until the server ends the stream. Raises ApiError."""
+        asked = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
+        target = f"{path}?{urlencode(asked)}"
+        rest = b""
+        try:
+            raw = await self._ask("GET", target, timeout=timeout_seconds + WATCH_SLACK_SECONDS)
+            try:
+                if raw.status >= 400:
+                    raise _refusal(raw.status, (await raw.read()).decode(errors="replace"))
+                async for chunk in raw.content.iter_any():
+                    # Not readline: an event may be longer than its buffer.
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        yield json.loads(line)
+            finally:
+                raw.release()
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise ApiError(0, type(error).__name__, f"watching {path}: {error}") from error
 
     async def create(self, path: str, body: Json) -> Json:
         """Create in a collection; a field that the server does not know is refused. Raises Conflict for a taken name."""
@@ -143,13 +173,8 @@ class Cluster:
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
         max_bytes: int | None = None,
     ) -> str:
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "oarlock-operator"}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
         try:
-            response = await self._client.rest_client.request(
-                method, f"{self.configuration.host}{target}", headers=headers, body=body, _request_timeout=timeout
-            )
-            raw = response.response
+            raw = await self._ask(method, target, body=body, content_type=content_type, timeout=timeout)
             try:
                 data = await (read_at_most(raw.content, max_bytes) if max_bytes else raw.read())
             finally:
@@ -157,11 +182,28 @@ class Cluster:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             metrics.api_call(method, 0)
             raise ApiError(0, type(error).__name__, f"{method} {target}: {error}") from error
-        metrics.api_call(method, response.status)
+        metrics.api_call(method, raw.status)
         answer: str = data.decode(errors="replace")
-        if response.status < 400:
+        if raw.status < 400:
             return answer
-        raise _refusal(response.status, answer)
+        raise _refusal(raw.status, answer)
+
+    async def _ask(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: Json | None = None,
+        content_type: str = "application/json",
+        timeout: float,  # noqa: ASYNC109
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "oarlock-operator"}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
+        response = await self._client.rest_client.request(
+            method, f"{self.configuration.host}{target}", headers=headers, body=body, _request_timeout=timeout
+        )
+        raw: aiohttp.ClientResponse = response.response
+        return raw
 
 
 async def read_at_most(content: aiohttp.StreamReader, limit: int) -> bytes:
@@ -180,5 +222,4 @@ def _refusal(status: int, answer: str) -> ApiError:
         reason, message = str(details.get("reason", "")), str(details.get("message", ""))
     except (ValueError, AttributeError):
         reason, message = "", answer[:500]
-    kind = {404: NotFound, 410: NotFound, 409: Conflict}.get(status, ApiError)
-    return kind(status, reason, message)
+    return ApiError.of(status, reason, message)

@@ -7,7 +7,8 @@ holds is not done, and raises.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -27,11 +28,14 @@ from oarlock_operator.plan import (
     SelectAttempt,
 )
 from oarlock_operator.pool import CORDONED, PoolReader, write_mark
+from oarlock_operator.throttle import Throttle
 
 log = structlog.get_logger(__name__)
 
 
-async def execute(cluster: Cluster, job: Job, actions: Sequence[Action], *, parallel: int, pool: PoolReader) -> None:
+async def execute(
+    cluster: Cluster, job: Job, actions: Sequence[Action], *, throttle: Throttle, pool: PoolReader
+) -> None:
     """Carry out `actions` one after the other.
 
     Raises ApiError where one failed: the next pass sees what there is and plans anew.
@@ -51,13 +55,16 @@ async def execute(cluster: Cluster, job: Job, actions: Sequence[Action], *, para
                 await _create(cluster, f"/api/v1/namespaces/{namespace}/configmaps", manifest)
             case CreatePods(manifests):
                 path = f"/api/v1/namespaces/{namespace}/pods"
-                await _all([_create(cluster, path, manifest) for manifest in manifests], parallel)
+                await _all(throttle, [partial(_create, cluster, path, manifest) for manifest in manifests])
             case DeletePods(pods, grace_seconds):
                 path = f"/api/v1/namespaces/{namespace}/pods"
                 metrics.FORCE_DELETED.inc(len(pods) if grace_seconds == 0 else 0)
                 await _all(
-                    [cluster.delete(f"{path}/{name}", uid=uid, grace_seconds=grace_seconds) for name, uid in pods],
-                    parallel,
+                    throttle,
+                    [
+                        partial(cluster.delete, f"{path}/{name}", uid=uid, grace_seconds=grace_seconds)
+                        for name, uid in pods
+                    ],
                 )
             case DeleteJob(name, uid):
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
@@ -96,15 +103,9 @@ async def _create(cluster: Cluster, path: str, manifest: Json) -> None:
             ) from None
 
 
-async def _all(work: Sequence[object], parallel: int) -> None:
-    """Run coroutines at most `parallel` at a time; all are tried, then the first error is raised."""
-    gate = asyncio.Semaphore(parallel)
-
-    async def run(one: object) -> None:
-        async with gate:
-            await one  # type: ignore[misc]
-
-    results = await asyncio.gather(*(run(one) for one in work), return_exceptions=True)
+async def _all(throttle: Throttle, requests: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Make requests side by side; all are tried, then the first error is raised."""
+    results = await asyncio.gather(*(throttle.run(request) for request in requests), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result

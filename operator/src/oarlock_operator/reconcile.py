@@ -29,6 +29,7 @@ from oarlock_operator.plan import Plan
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.throttle import Throttle
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +51,7 @@ class Reconciler:
     progress: ProgressReader
     defaults: Defaults
     pool: PoolReader
-    parallel: int
+    throttle: Throttle
     events: EventPoster
     clock: Callable[[], datetime]
     cordoning: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -98,7 +99,7 @@ class Reconciler:
             metrics.written(*key, o.job.status, plan.status)
         self.events.post(o.job, plan.events, now=o.now)
         try:
-            await execute(self.cluster, o.job, plan.actions, parallel=self.parallel, pool=self.pool)
+            await execute(self.cluster, o.job, plan.actions, throttle=self.throttle, pool=self.pool)
         except ApiError as error:
             if error.status in (*INVALID, FORBIDDEN):
                 self.refusals[key] = (o.job.uid, error)

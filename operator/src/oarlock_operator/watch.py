@@ -33,6 +33,17 @@ class Sinks:
     pace: Pace
 
 
+def pod_event(sinks: Sinks, kind: str, pod: dict[str, Any]) -> None:
+    """Something happened to a pod: its job is looked at, at once or in a moment."""
+    metadata = pod["metadata"]
+    labels = metadata["labels"]
+    key = (metadata["namespace"], labels[Label.JOB.value])
+    attempt = labels.get(Label.ATTEMPT.value, "")
+    ended = sinks.sightings.note(pod, deleted=kind == "DELETED")
+    number = int(attempt) if attempt.isdecimal() else 0
+    sinks.jobs.add_after(key, sinks.pace.delay(key, attempt=number, ended=ended))
+
+
 def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[], None]) -> kopf.OperatorRegistry:
     """Handlers that enqueue. Once kopf is up, `started` is called in the loop that kopf runs in."""
     handlers = kopf.OperatorRegistry()
@@ -64,20 +75,6 @@ def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[]
         if not sinks.pace.own(key, meta.get("resourceVersion", "")):
             sinks.jobs.add(key)
 
-    @kopf.on.event("", "v1", "pods", labels={Label.JOB.value: kopf.PRESENT}, registry=handlers)
-    async def pod_event(  # kopf passes these by name
-        type: str | None,  # noqa: A002
-        body: kopf.Body,
-        namespace: str | None,
-        labels: kopf.Labels,
-        **_: Any,
-    ) -> None:
-        key = (namespace or "", labels[Label.JOB.value])
-        attempt = labels.get(Label.ATTEMPT.value, "")
-        ended = sinks.sightings.note(dict(body), deleted=type == "DELETED")
-        number = int(attempt) if attempt.isdecimal() else 0
-        sinks.jobs.add_after(key, sinks.pace.delay(key, attempt=number, ended=ended))
-
     if (nodes := sinks.node_queue) is not None:
 
         @kopf.on.event("", "v1", "nodes", registry=handlers)
@@ -96,8 +93,6 @@ def settings() -> kopf.OperatorSettings:
     # A Lease decides who works, not kopf's peering, which has no fencing.
     ours.peering.standalone = True
     ours.posting.enabled = False
-    # Pods of others never leave the API server.
-    ours.watching.label_selectors["", "v1", "pods"] = Label.JOB.value
     # Handlers only enqueue: nothing of theirs is worth waiting for when the process ends.
     ours.queueing.idle_timeout = 0.5
     ours.queueing.exit_timeout = 0.1

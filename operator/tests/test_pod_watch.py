@@ -1,0 +1,154 @@
+"""The watch of pods: everything is told, in order, through chunks, ended streams, forgotten versions and dead servers.
+
+A real HTTP server plays the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from kubernetes.aio.client import Configuration
+
+from oarlock_operator import pod_watch
+from oarlock_operator.cluster import Cluster
+from oarlock_operator.pod_watch import watch_pods
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def pod(name: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"name": name, "resourceVersion": str(version), "padding": "x" * 70_000}}
+
+
+def listed(*names: str, version: int, more: str = "") -> Answer:
+    async def answer(_: web.Request) -> web.Response:
+        metadata = {"resourceVersion": str(version), **({"continue": more} if more else {})}
+        return web.json_response({"metadata": metadata, "items": [pod(name, version) for name in names]})
+
+    return answer
+
+
+def streamed(*events: tuple[str, dict[str, Any]], piece: int = 65_536) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        body = b"".join(json.dumps({"type": kind, "object": item}).encode() + b"\n" for kind, item in events)
+        for start in range(0, len(body), piece):
+            await response.write(body[start : start + piece])
+        return response
+
+    return answer
+
+
+async def broken(_: web.Request) -> web.Response:
+    return web.json_response({"reason": "InternalError", "message": "etcd"}, status=500)
+
+
+async def forgotten(_: web.Request) -> web.Response:
+    return web.json_response({"reason": "Expired", "message": "too old"}, status=410)
+
+
+class Script:
+    """Answers requests one after the other, then stays silent; remembers what was asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, str]] = []
+        self.done, self.both = asyncio.Event(), asyncio.Event()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(dict(request.query))
+        if len(self.asked) == 2:
+            self.both.set()
+        if not self.answers:
+            self.done.set()
+            await asyncio.sleep(3600)
+        return await self.answers.pop(0)(request)
+
+
+@asynccontextmanager
+async def served(script: Script) -> AsyncIterator[Cluster]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", script.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    configuration = Configuration()
+    configuration.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    cluster = Cluster(configuration)
+    yield cluster
+    await cluster.close()
+    await runner.cleanup()
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_watch, "FIRST_DELAY", 0.01)
+
+
+async def told(*answers: Answer) -> tuple[list[tuple[str, str]], Script]:
+    """What the watch passed on until the server fell silent, and what it asked for."""
+    script, seen = Script(*answers), []
+    async with served(script) as cluster:
+        watching = asyncio.create_task(
+            watch_pods(cluster, [], lambda kind, item: seen.append((kind, item["metadata"]["name"])))
+        )
+        await asyncio.wait_for(script.done.wait(), 20)
+        watching.cancel()
+        await asyncio.wait([watching])
+    return seen, script
+
+
+async def test_what_is_there_is_told_first_in_chunks_and_then_what_happens() -> None:
+    seen, script = await told(
+        listed("a", version=5, more="next"),
+        listed("b", version=5),
+        streamed(("ADDED", pod("c", 6)), ("DELETED", pod("a", 7)), piece=1000),
+    )
+    assert seen == [("LISTED", "a"), ("LISTED", "b"), ("ADDED", "c"), ("DELETED", "a")]
+    assert all(asked["labelSelector"] == "oarlock.dev/job" for asked in script.asked)
+    assert script.asked[1]["continue"] == "next"
+    assert script.asked[2]["resourceVersion"] == "5"
+
+
+async def test_a_stream_that_ended_goes_on_from_the_last_version_bookmarks_included() -> None:
+    seen, script = await told(
+        listed(version=5),
+        streamed(("ADDED", pod("a", 6)), ("BOOKMARK", {"metadata": {"resourceVersion": "40"}})),
+        streamed(("MODIFIED", pod("a", 41))),
+    )
+    assert seen == [("ADDED", "a"), ("MODIFIED", "a")]
+    assert [asked.get("resourceVersion") for asked in script.asked[1:]] == ["5", "40", "41"]
+
+
+GONE = ("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+
+
+@pytest.mark.parametrize("how", [streamed(GONE), forgotten], ids=["in the stream", "as the answer"])
+async def test_a_version_that_the_server_has_forgotten_means_listing_anew(how: Answer) -> None:
+    seen, script = await told(listed("a", version=5), how, listed("a", "b", version=90))
+    assert seen == [("LISTED", "a"), ("LISTED", "a"), ("LISTED", "b")]
+    assert script.asked[-1]["resourceVersion"] == "90"
+
+
+async def test_a_server_that_fails_is_asked_again_without_forgetting_where_it_was() -> None:
+    seen, script = await told(broken, listed("a", version=5), broken, broken, streamed(("DELETED", pod("a", 6))))
+    assert seen == [("LISTED", "a"), ("DELETED", "a")]
+    assert [asked.get("resourceVersion") for asked in script.asked[2:]] == ["5", "5", "5", "6"]
+
+
+async def test_named_namespaces_are_watched_one_by_one() -> None:
+    script = Script()
+    async with served(script) as cluster:
+        watching = asyncio.create_task(watch_pods(cluster, ["one", "two"], lambda *_: None))
+        await asyncio.wait_for(script.done.wait(), 20)
+        await asyncio.wait_for(script.both.wait(), 20)
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert len(script.asked) == 2
