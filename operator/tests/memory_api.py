@@ -6,7 +6,7 @@ import copy
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from oarlock_operator.cluster import Conflict, NotFound
+from oarlock_operator.api_error import Conflict, NotFound
 
 Json = dict[str, Any]
 

@@ -19,7 +19,8 @@ import pytest
 import structlog
 from processes import Api
 
-from oarlock_operator.cluster import ApiError, Cluster, Conflict, load_configuration
+from oarlock_operator.api_error import ApiError, Conflict
+from oarlock_operator.cluster import Cluster, load_configuration
 from oarlock_operator.events import EventPoster
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Brakes, Defaults
@@ -80,6 +81,7 @@ class FaultyCluster(Cluster):
 
     def __init__(self, real: Cluster, kind: str, breaks: Callable[[int], bool]) -> None:
         self._client = real._client
+        self._session = real._session  # type: ignore[method-assign] - one pool for both
         self.configuration = real.configuration
         self.writes = 0
         self._kind, self._breaks = kind, breaks

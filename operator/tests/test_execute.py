@@ -10,7 +10,7 @@ from memory_api import MemoryApi
 from virtual_time import in_virtual_time
 from worlds import job, spec
 
-from oarlock_operator.cluster import ApiError, Conflict, NotFound
+from oarlock_operator.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.execute import execute
 from oarlock_operator.manifests.config import config_map
 from oarlock_operator.manifests.pod import pod

@@ -9,7 +9,7 @@ import pytest
 from memory_api import MemoryApi
 from virtual_time import in_virtual_time, now
 
-from oarlock_operator.cluster import ApiError, Conflict
+from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.leader import Leader, LeadershipLost
 
 SECONDS = 15.0

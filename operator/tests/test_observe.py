@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from memory_api import Json, MemoryApi
 from worlds import START, spec
@@ -12,7 +13,9 @@ from worlds import START, spec
 from oarlock_api.contract.report import Report
 from oarlock_operator.nodes import NodeSightings, read_node
 from oarlock_operator.observation import Defaults, Ending, Observation, Pod
-from oarlock_operator.observe import observe, read_pod
+from oarlock_operator.observe import observe
+from oarlock_operator.pod_facts import RawPod
+from oarlock_operator.pod_facts import read_pod as read_raw_pod
 from oarlock_operator.sightings import Sightings
 
 REPORT = Report(2, 1, "pod-uid", "GPU", 80, "2026-01-01T12:00:00+00:00", "XID 79")
@@ -28,6 +31,14 @@ def pod(status: Json | None = None, **metadata: Any) -> Json:
     owner = {"uid": "uid-1", "kind": "TrainingJob"}
     known = {"name": "flux-2-1", "uid": "pod-uid", "labels": labels, "ownerReferences": [owner], **metadata}
     return {"metadata": known, "spec": {"nodeName": "node-b"}, **({"status": status} if status is not None else {})}
+
+
+def read_pod(raw: Json, *, gone: bool = False) -> Pod:
+    return read_raw_pod(msgspec.convert(raw, RawPod), gone=gone)
+
+
+def as_raw(*arguments: Any, **more: Any) -> RawPod:
+    return msgspec.convert(pod(*arguments, **more), RawPod)
 
 
 def container(**state: Any) -> list[Json]:
@@ -219,6 +230,9 @@ class Listing(MemoryApi):
         label, _, value = labelSelector.partition("=")
         return [body for body in found if not label or body["metadata"].get("labels", {}).get(label) == value]
 
+    async def list_of(self, kind: type[RawPod], path: str, **query: str) -> list[RawPod]:
+        return [msgspec.convert(raw, kind) for raw in await self.list(path, **query)]
+
 
 class Silent:
     """A progress reader without news; `answers` are the uids of agents that live."""
@@ -269,7 +283,7 @@ async def test_only_pods_that_the_job_owns_count_whatever_their_labels_say() -> 
     copied = pod(name="debug-copy", uid="copied", ownerReferences=[{"uid": "somebody-else"}])
     stray = pod(name="stray", uid="stray", ownerReferences=None)
     sightings = Sightings()
-    sightings.note(pod(name="stray", uid="seen", ownerReferences=[]), deleted=True)
+    sightings.note(as_raw(name="stray", uid="seen", ownerReferences=[]), deleted=True)
     o = await look(cluster_with(pod(), copied, stray), sightings)
     assert o is not None
     assert [seen.name for seen in o.pods] == ["flux-2-1"]
@@ -278,8 +292,8 @@ async def test_only_pods_that_the_job_owns_count_whatever_their_labels_say() -> 
 async def test_what_the_watch_saw_of_a_pod_that_is_gone_is_added_and_a_living_pod_is_read_live() -> None:
     sightings = Sightings()
     ended = {"containerStatuses": container(terminated={"exitCode": 80, "message": REPORT.to_json()})}
-    sightings.note(pod(ended), deleted=True)
-    sightings.note(pod(ended, uid="alive"), deleted=False)
+    sightings.note(as_raw(ended), deleted=True)
+    sightings.note(as_raw(ended, uid="alive"), deleted=False)
     o = await look(cluster_with(pod(uid="alive")), sightings)
     assert o is not None
     assert {seen.uid: (seen.gone, seen.stopped) for seen in o.pods} == {

@@ -97,7 +97,7 @@ async def told(*answers: Answer) -> tuple[list[tuple[str, str]], Script]:
     script, seen = Script(*answers), []
     async with served(script) as cluster:
         watching = asyncio.create_task(
-            watch_pods(cluster, [], lambda kind, item: seen.append((kind, item["metadata"]["name"])))
+            watch_pods(cluster, [], lambda kind, item: seen.append((kind, item.metadata.name)))
         )
         await asyncio.wait_for(script.done.wait(), 20)
         watching.cancel()

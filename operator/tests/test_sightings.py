@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from oarlock_operator.pod_facts import Metadata, RawPod
 from oarlock_operator.sightings import Sightings
 
 
-def raw(uid: str, job: str = "job-1", **state: Any) -> dict[str, Any]:
+def raw(uid: str, job: str = "job-1", **state: Any) -> RawPod:
     statuses = [{"name": "trainer", "state": state}] if state else []
-    return {
+    written = {
         "metadata": {
             "name": f"pod-{uid}",
             "namespace": "default",
@@ -18,6 +21,7 @@ def raw(uid: str, job: str = "job-1", **state: Any) -> dict[str, Any]:
         },
         "status": {"containerStatuses": statuses},
     }
+    return msgspec.convert(written, RawPod)
 
 
 ENDED = {"terminated": {"exitCode": 1}}
@@ -29,7 +33,7 @@ def test_a_pod_that_ended_or_was_deleted_is_remembered_and_one_that_lives_is_not
     sightings.note(raw("deleted"), deleted=True)
     sightings.note(raw("running", running={}), deleted=False)
     sightings.note(raw("new"), deleted=False)
-    assert [pod["metadata"]["uid"] for pod in sightings.departed("job-1", alive=set())] == ["ended", "deleted"]
+    assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["ended", "deleted"]
 
 
 def test_the_last_words_replace_the_earlier_ones() -> None:
@@ -38,18 +42,14 @@ def test_the_last_words_replace_the_earlier_ones() -> None:
     last = raw("a", terminated={"exitCode": 80})
     sightings.note(last, deleted=True)
     kept = sightings.departed("job-1", alive=set())
-    assert [pod["status"] for pod in kept] == [last["status"]]
+    assert [pod.status for pod in kept] == [last.status]
 
 
-def test_only_what_is_read_of_a_pod_is_kept() -> None:
+def test_an_end_is_news_once() -> None:
     sightings = Sightings()
-    whole = raw("a", **ENDED)
-    whole["metadata"]["managedFields"] = [{"manager": "x"}]
-    whole["spec"] = {"nodeName": "node-1", "containers": [{}]}
-    sightings.note(whole, deleted=True)
-    (kept,) = sightings.departed("job-1", alive=set())
-    assert kept["spec"] == {"nodeName": "node-1"}
-    assert "managedFields" not in kept["metadata"]
+    assert not sightings.note(raw("a", running={}), deleted=False)
+    assert sightings.note(raw("a", **ENDED), deleted=False)
+    assert not sightings.note(raw("a", **ENDED), deleted=True)
 
 
 def test_a_pod_that_is_still_there_has_not_departed() -> None:
@@ -63,14 +63,14 @@ def test_a_job_sees_only_its_own_pods_and_forgets_only_those() -> None:
     sightings = Sightings()
     sightings.note(raw("a"), deleted=True)
     sightings.note(raw("b", job="job-2"), deleted=True)
-    sightings.note({"metadata": {"name": "x", "uid": "x"}}, deleted=True)
+    sightings.note(RawPod(Metadata(name="x", uid="x")), deleted=True)
     sightings.forget("default", "name-of-job-1")
     assert sightings.departed("job-1", alive=set()) == []
-    assert [pod["metadata"]["uid"] for pod in sightings.departed("job-2", alive=set())] == ["b"]
+    assert [pod.metadata.uid for pod in sightings.departed("job-2", alive=set())] == ["b"]
 
 
 def test_beyond_the_limit_the_pod_that_was_not_heard_of_for_longest_is_forgotten() -> None:
     sightings = Sightings(limit=3)
     for uid in ("a", "b", "c", "a", "d"):
         sightings.note(raw(uid), deleted=True)
-    assert [pod["metadata"]["uid"] for pod in sightings.departed("job-1", alive=set())] == ["c", "a", "d"]
+    assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["c", "a", "d"]

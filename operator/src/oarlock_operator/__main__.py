@@ -21,7 +21,8 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
 from oarlock_operator import logs, metrics, watch
-from oarlock_operator.cluster import ApiError, Cluster, load_configuration
+from oarlock_operator.api_error import ApiError
+from oarlock_operator.cluster import Cluster, load_configuration
 from oarlock_operator.events import EventPoster
 from oarlock_operator.leader import Leader, LeadershipLost
 from oarlock_operator.nodes import NodeSightings

@@ -1,4 +1,4 @@
-"""The Kubernetes API, as little of it as the operator needs: JSON in, JSON out, through kubernetes.aio's REST layer.
+"""The Kubernetes API, as little of it as the operator needs: JSON in, JSON out.
 
 Credentials, TLS and token refresh are the official client's; its typed models are not used, because they cost 130 MB and a
 second of start-up, and one odd field of a newer server would fail a whole list. Every call is counted by verb and code.
@@ -9,43 +9,26 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
+from yarl import URL
 
 from oarlock_operator import metrics
+from oarlock_operator.api_error import ApiError, Conflict, NotFound, refusal
+from oarlock_operator.decoding import Page, WatchEvent, decoded, decoded_page
 
 Json = dict[str, Any]
+T = TypeVar("T")
 CHUNK = 500
 TIMEOUT_SECONDS = 30.0
 WATCH_SLACK_SECONDS = 30.0
-
-
-class ApiError(Exception):
-    """The API server said no, or did not answer (`status` 0)."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(f"{status} {reason}: {message}")
-        self.status = status
-        self.reason = reason
-        self.message = message
-
-    @staticmethod
-    def of(status: int, reason: str, message: str) -> ApiError:
-        """The error of its kind."""
-        kind = {404: NotFound, 410: NotFound, 409: Conflict}.get(status, ApiError)
-        return kind(status, reason, message)
-
-
-class Conflict(ApiError):  # noqa: N818 - the API's own word
-    """409: somebody else was faster; look again."""
-
-
-class NotFound(ApiError):  # noqa: N818
-    """404 or 410."""
+CONNECTIONS = 64
+READ_BUFFER = 2**20
+"""Bytes: the events of a whole gang may come at once."""
 
 
 async def load_configuration(kubeconfig: Path | None) -> tuple[Configuration, bool]:
@@ -75,10 +58,13 @@ class Cluster:
         # One layer retries: the work queue.
         configuration.retries = None
         self._client = ApiClient(configuration)
+        self._pool: aiohttp.ClientSession | None = None
         self.configuration = configuration
 
     async def close(self) -> None:
         """Close the pool."""
+        if self._pool is not None:
+            await self._pool.close()
         await self._client.close()
 
     async def get(self, path: str, **query: str) -> Json:
@@ -87,19 +73,24 @@ class Cluster:
 
     async def list(self, path: str, **query: str) -> list[Json]:
         """All objects of a collection, read in chunks. Raises ApiError."""
-        return [item async for page in self.pages(path, **query) for item in page.get("items") or []]
+        return [item async for page in self.pages_of(dict, path, **query) for item in page.items]
 
-    async def pages(self, path: str, **query: str) -> AsyncIterator[Json]:
+    async def list_of(self, kind: type[T], path: str, **query: str) -> tuple[T, ...]:
+        """All objects of a collection, of each only what `kind` names. Raises ApiError."""
+        return tuple([item async for page in self.pages_of(kind, path, **query) for item in page.items])
+
+    async def pages_of(self, kind: type[T], path: str, **query: str) -> AsyncIterator[Page[T]]:
         """A collection, chunk by chunk, so that a large one never stands in memory as a whole. Raises ApiError."""
         query = {**query, "limit": str(CHUNK)}
         while True:
-            page = await self._call("GET", path, query=query)
+            answer = await self._send("GET", f"{path}?{urlencode(query)}")
+            page = decoded_page(kind, answer, f"a list of {path}")
             yield page
-            if not (token := (page.get("metadata") or {}).get("continue")):
+            if not page.metadata.next_chunk:
                 return
-            query["continue"] = token
+            query["continue"] = page.metadata.next_chunk
 
-    async def watch(self, path: str, *, timeout_seconds: int, **query: str) -> AsyncIterator[Json]:
+    async def watch(self, path: str, *, timeout_seconds: int, **query: str) -> AsyncIterator[WatchEvent]:
         """Events of a collection, until the server ends the stream. Raises ApiError."""
         asked = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
         target = f"{path}?{urlencode(asked)}"
@@ -108,15 +99,15 @@ class Cluster:
             raw = await self._ask("GET", target, timeout=timeout_seconds + WATCH_SLACK_SECONDS)
             try:
                 if raw.status >= 400:
-                    raise _refusal(raw.status, (await raw.read()).decode(errors="replace"))
+                    raise refusal(raw.status, (await raw.read()).decode(errors="replace"))
                 async for chunk in raw.content.iter_any():
                     # Not readline: an event may be longer than its buffer.
                     *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
-                        yield json.loads(line)
+                        yield decoded(line, WatchEvent, f"an event of {path}")
             finally:
                 raw.release()
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(0, type(error).__name__, f"watching {path}: {error}") from error
 
     async def create(self, path: str, body: Json) -> Json:
@@ -143,7 +134,7 @@ class Cluster:
 
     async def text(self, path: str, *, timeout: float, max_bytes: int) -> str:  # noqa: ASYNC109 - the transport's own limit
         """A plain answer, as from a pod's proxy. Raises ApiError."""
-        return await self._send("GET", path, timeout=timeout, max_bytes=max_bytes)
+        return (await self._send("GET", path, timeout=timeout, max_bytes=max_bytes)).decode(errors="replace")
 
     async def _call(
         self,
@@ -172,7 +163,7 @@ class Cluster:
         content_type: str = "application/json",
         timeout: float = TIMEOUT_SECONDS,  # noqa: ASYNC109
         max_bytes: int | None = None,
-    ) -> str:
+    ) -> bytes:
         try:
             raw = await self._ask(method, target, body=body, content_type=content_type, timeout=timeout)
             try:
@@ -183,10 +174,9 @@ class Cluster:
             metrics.api_call(method, 0)
             raise ApiError(0, type(error).__name__, f"{method} {target}: {error}") from error
         metrics.api_call(method, raw.status)
-        answer: str = data.decode(errors="replace")
         if raw.status < 400:
-            return answer
-        raise _refusal(raw.status, answer)
+            return data
+        raise refusal(raw.status, data.decode(errors="replace"))
 
     async def _ask(
         self,
@@ -199,11 +189,27 @@ class Cluster:
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "oarlock-operator"}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
-        response = await self._client.rest_client.request(
-            method, f"{self.configuration.host}{target}", headers=headers, body=body, _request_timeout=timeout
+        return await self._session().request(
+            method,
+            URL(f"{self.configuration.host}{target}", encoded=True),
+            headers=headers,
+            data=json.dumps(body).encode() if body is not None else None,
+            timeout=aiohttp.ClientTimeout(total=timeout),
+            proxy=self.configuration.proxy,
+            proxy_headers=self.configuration.proxy_headers,
+            server_hostname=self.configuration.tls_server_name,
+            allow_redirects=False,
         )
-        raw: aiohttp.ClientResponse = response.response
-        return raw
+
+    def _session(self) -> aiohttp.ClientSession:
+        """Our own, on the client's TLS context: the client's looks for a .netrc in a thread at every request."""
+        if self._pool is None:
+            connector = aiohttp.TCPConnector(limit=CONNECTIONS, ssl=self._client.rest_client.ssl_context)
+            # One host, asked without a break: compressing for it would cost both sides more than it saves.
+            self._pool = aiohttp.ClientSession(
+                connector=connector, headers={"Accept-Encoding": "identity"}, read_bufsize=READ_BUFFER
+            )
+        return self._pool
 
 
 async def read_at_most(content: aiohttp.StreamReader, limit: int) -> bytes:
@@ -214,12 +220,3 @@ async def read_at_most(content: aiohttp.StreamReader, limit: int) -> bytes:
         if len(data) > limit:
             raise aiohttp.ClientPayloadError(f"longer than {limit} bytes")
     return bytes(data)
-
-
-def _refusal(status: int, answer: str) -> ApiError:
-    try:
-        details = json.loads(answer)
-        reason, message = str(details.get("reason", "")), str(details.get("message", ""))
-    except (ValueError, AttributeError):
-        reason, message = "", answer[:500]
-    return ApiError.of(status, reason, message)

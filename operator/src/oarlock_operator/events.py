@@ -14,7 +14,8 @@ from typing import Any
 import structlog
 
 from oarlock_api.contract.names import API_VERSION, KIND
-from oarlock_operator.cluster import ApiError, Cluster
+from oarlock_operator.api_error import ApiError
+from oarlock_operator.cluster import Cluster
 from oarlock_operator.observation import Job
 from oarlock_operator.plan import Event
 

@@ -14,7 +14,8 @@ import structlog
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
-from oarlock_operator.cluster import ApiError, Cluster, Conflict, Json, NotFound
+from oarlock_operator.api_error import ApiError, Conflict, NotFound
+from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.observation import Job
 from oarlock_operator.plan import (
     Action,

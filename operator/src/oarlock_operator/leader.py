@@ -16,7 +16,8 @@ from typing import Any
 import structlog
 
 from oarlock_operator import metrics
-from oarlock_operator.cluster import ApiError, Cluster, Conflict, Json, NotFound
+from oarlock_operator.api_error import ApiError, Conflict, NotFound
+from oarlock_operator.cluster import Cluster, Json
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,8 @@ import asyncio
 from dataclasses import dataclass
 
 from oarlock_api.contract.names import API_VERSION, PLURAL, Label
-from oarlock_operator.cluster import Cluster, Json, NotFound
+from oarlock_operator.api_error import NotFound
+from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.observation import Job
 

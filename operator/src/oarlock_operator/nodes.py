@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from oarlock_operator.cluster import ApiError, Cluster, NotFound
+from oarlock_operator.api_error import ApiError, NotFound
+from oarlock_operator.cluster import Cluster
 from oarlock_operator.observation import Node
 from oarlock_operator.pool import CORDONED
 

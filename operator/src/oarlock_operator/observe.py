@@ -8,29 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from pydantic import ValidationError
 
 from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
-from oarlock_api.contract.wire import text
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.cluster import Cluster, Json, NotFound
-from oarlock_operator.faults.report import trusted_report
-from oarlock_operator.manifests.pod import CONTAINER
+from oarlock_operator.api_error import NotFound
+from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.neighbours import Neighbours, neighbours
 from oarlock_operator.nodes import NodeSightings, read_nodes
-from oarlock_operator.observation import Defaults, Ending, Job, Key, Observation, Pod, ServiceSeen
+from oarlock_operator.observation import Defaults, Job, Key, Observation, Pod, ServiceSeen
+from oarlock_operator.pod_facts import RawPod, read_pod
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
-
-OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
-"""Waiting reasons that are no obstacle."""
-DISRUPTIONS = {"PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet"}
-"""Reasons of the condition DisruptionTarget that cost nothing."""
-NODE_LOSSES = {"DeletionByTaintManager", "DeletionByPodGC"}
-"""Those that mean that the node was lost."""
 
 
 def job_path(namespace: str, name: str) -> str:
@@ -60,11 +51,13 @@ async def observe(
         return None
     job = read_job(raw)
     # By name, not by uid: pods of an earlier job of the same name hold the names that this one's are to have.
-    listed = await cluster.list(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}")
-    seen = {pod.uid: pod for pod in (read_pod(found) for found in listed if _owned(found, job.uid))}
-    namesakes = [found["metadata"]["name"] for found in listed if _of_a_namesake(found, job)]
+    listed = await cluster.list_of(
+        RawPod, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}"
+    )
+    seen = {pod.uid: pod for pod in (read_pod(found) for found in listed if found.owned_by(job.uid))}
+    namesakes = [found.metadata.name for found in listed if found.of_a_namesake(job.name, job.uid)]
     departed = tuple(
-        read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if _owned(pod, job.uid)
+        read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if pod.owned_by(job.uid)
     )
     everything = (*seen.values(), *departed)
     nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings))
@@ -134,73 +127,6 @@ def read_job(raw: Json) -> Job:
     )
 
 
-def read_pod(raw: Json, *, gone: bool = False) -> Pod:
-    """A pod's facts. Labels are ours, so a pod without them is a mistake of somebody else's: attempt 0, rank 0."""
-    metadata, status = raw["metadata"], raw.get("status") or {}
-    labels = metadata.get("labels") or {}
-    attempt, rank = _whole(labels.get(Label.ATTEMPT)), _whole(labels.get(Label.RANK))
-    conditions = {item.get("type"): item for item in status.get("conditions") or []}
-    container: Json = next((c for c in status.get("containerStatuses") or [] if c.get("name") == CONTAINER), {})
-    state = container.get("state") or {}
-    return Pod(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        attempt=attempt,
-        rank=rank,
-        node=(raw.get("spec") or {}).get("nodeName") or "",
-        address=status.get("podIP") or "",
-        scheduled=conditions.get("PodScheduled", {}).get("status") == "True",
-        started="running" in state or "terminated" in state,
-        ready=conditions.get("Ready", {}).get("status") == "True",
-        deleting="deletionTimestamp" in metadata,
-        delete_by=_time(metadata.get("deletionTimestamp")),
-        gone=gone,
-        disrupted=_disruption(status, conditions),
-        node_lost=_node_lost(conditions),
-        gated=conditions.get("PodScheduled", {}).get("reason") == "SchedulingGated",
-        ending=_ending(status, state, attempt=attempt, rank=rank, uid=metadata["uid"]),
-        obstacle=_obstacle(conditions, state),
-    )
-
-
-def _ending(status: Json, state: Json, *, attempt: int, rank: int, uid: str) -> Ending | None:
-    """How it ended. The container's state is in the API about a second before the pod's phase."""
-    if terminated := state.get("terminated"):
-        message = text(terminated.get("message"), 4096)
-        report = trusted_report(message, attempt=attempt, rank=rank, pod_uid=uid)
-        return Ending(
-            code=_whole(terminated.get("exitCode"), default=1),
-            reason=text(terminated.get("reason"), 64),
-            message="" if report else _last_lines(message),
-            report=report,
-        )
-    if status.get("phase") in ("Failed", "Succeeded"):
-        code = 0 if status["phase"] == "Succeeded" else None
-        return Ending(code=code, reason=text(status.get("reason"), 64), message=text(status.get("message"), 1024))
-    return None
-
-
-def _disruption(status: Json, conditions: dict[Any, Json]) -> str:
-    target = conditions.get("DisruptionTarget", {})
-    if target.get("status") == "True" and target.get("reason") in DISRUPTIONS:
-        return text(target.get("reason"), 64)
-    return "Evicted" if status.get("reason") == "Evicted" else ""
-
-
-def _node_lost(conditions: dict[Any, Json]) -> bool:
-    target = conditions.get("DisruptionTarget", {})
-    return target.get("status") == "True" and target.get("reason") in NODE_LOSSES
-
-
-def _obstacle(conditions: dict[Any, Json], state: Json) -> str:
-    scheduling = conditions.get("PodScheduled", {})
-    if scheduling.get("status") == "False":
-        return text(scheduling.get("message"), 512)
-    waiting = state.get("waiting") or {}
-    reason = text(waiting.get("reason"), 64)
-    return "" if reason in OBSTACLES else f"{reason}: {text(waiting.get('message'), 512)}"
-
-
 async def _service(cluster: Cluster, job: Job) -> ServiceSeen | None:
     try:
         raw = await cluster.get(f"/api/v1/namespaces/{job.namespace}/services/{service_name(job.name)}")
@@ -226,20 +152,8 @@ def _owned(raw: Json, uid: str) -> bool:
     return any(owner.get("uid") == uid for owner in raw["metadata"].get("ownerReferences") or [])
 
 
-def _time(value: object) -> datetime | None:
-    try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None
-
-
 def _whole(value: object, default: int = 0) -> int:
     try:
         return int(str(value))
     except ValueError:
         return default
-
-
-def _last_lines(message: str, limit: int = 600) -> str:
-    """The end of a log, where the error stands."""
-    return message[-limit:].strip()

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import structlog
 
 from oarlock_api.contract.names import Label
-from oarlock_operator.cluster import ApiError, Cluster, NotFound
+from oarlock_operator.api_error import ApiError, NotFound
+from oarlock_operator.cluster import Cluster
+from oarlock_operator.pod_facts import RawPod
 
 log = structlog.get_logger(__name__)
 
@@ -23,7 +24,7 @@ SERVER_SECONDS = 290
 """The server ends a watch after this long; load balancers drop idle ones after five minutes."""
 FIRST_DELAY, LAST_DELAY = 0.5, 30.0
 
-Sink = Callable[[str, dict[str, Any]], None]
+Sink = Callable[[str, RawPod], None]
 """Takes the kind of event (ADDED, MODIFIED, DELETED; LISTED for one that was there) and the pod."""
 
 
@@ -53,10 +54,10 @@ async def _watch_for_ever(cluster: Cluster, path: str, sink: Sink) -> None:
 
 async def _list(cluster: Cluster, path: str, sink: Sink) -> str:
     version = ""
-    async for page in cluster.pages(path, labelSelector=Label.JOB.value):
-        for pod in page.get("items") or []:
+    async for page in cluster.pages_of(RawPod, path, labelSelector=Label.JOB.value):
+        for pod in page.items:
             sink("LISTED", pod)
-        version = page["metadata"]["resourceVersion"]
+        version = page.metadata.resource_version
     return version
 
 
@@ -65,10 +66,8 @@ async def _follow(cluster: Cluster, path: str, version: str, sink: Sink) -> str:
     async for event in cluster.watch(
         path, labelSelector=Label.JOB.value, resourceVersion=version, timeout_seconds=SERVER_SECONDS
     ):
-        kind, item = event.get("type", ""), event.get("object") or {}
-        if kind == "ERROR":
-            raise ApiError.of(item.get("code") or 0, item.get("reason") or "", item.get("message") or "")
-        version = item["metadata"]["resourceVersion"]
-        if kind != "BOOKMARK":
-            sink(kind, item)
+        pod: RawPod = event.read(RawPod)
+        version = pod.metadata.resource_version
+        if event.what != "BOOKMARK":
+            sink(event.what, pod)
     return version

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from oarlock_api.contract.wire import text
-from oarlock_operator.cluster import ApiError, Cluster, Json, NotFound
+from oarlock_operator.api_error import ApiError, NotFound
+from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.observation import Brakes, CordonMark, Job, Pool
 
 CORDONED = "oarlock.dev/cordoned"

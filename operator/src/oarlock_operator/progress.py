@@ -14,7 +14,8 @@ import aiohttp
 
 from oarlock_api.contract.status import MAX_BYTES, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
-from oarlock_operator.cluster import ApiError, Cluster, read_at_most
+from oarlock_operator.api_error import ApiError
+from oarlock_operator.cluster import Cluster, read_at_most
 from oarlock_operator.observation import Job, Key, Pod
 
 TIMEOUT_SECONDS = 2.0

@@ -17,7 +17,8 @@ import structlog
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
-from oarlock_operator.cluster import ApiError, Cluster, Json
+from oarlock_operator.api_error import ApiError
+from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.decide import decide
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute

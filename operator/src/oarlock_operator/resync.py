@@ -10,7 +10,8 @@ import structlog
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
-from oarlock_operator.cluster import ApiError, Cluster
+from oarlock_operator.api_error import ApiError
+from oarlock_operator.cluster import Cluster
 from oarlock_operator.observation import Key
 from oarlock_operator.workqueue import WorkQueue
 

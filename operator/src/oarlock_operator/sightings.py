@@ -7,9 +7,9 @@ Bounded in number; single-threaded.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any
 
 from oarlock_api.contract.names import Label
+from oarlock_operator.pod_facts import RawPod
 
 LIMIT = 4096
 
@@ -19,50 +19,32 @@ class Sightings:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._pods: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._pods: OrderedDict[str, RawPod] = OrderedDict()
 
-    def note(self, pod: dict[str, Any], *, deleted: bool) -> bool:
+    def note(self, pod: RawPod, *, deleted: bool) -> bool:
         """Remember the last state of a pod that ended or is gone. Whether that is news."""
-        uid = pod["metadata"]["uid"]
+        uid = pod.metadata.uid
         if not deleted and not _ended(pod):
             return False
         news = uid not in self._pods
-        self._pods[uid] = _essence(pod)
+        self._pods[uid] = pod
         self._pods.move_to_end(uid)
         while len(self._pods) > self._limit:
             self._pods.popitem(last=False)
         return news
 
-    def departed(self, job_uid: str, *, alive: set[str]) -> list[dict[str, Any]]:
+    def departed(self, job_uid: str, *, alive: set[str]) -> list[RawPod]:
         """Pods of a job that were seen and are not there any more."""
-        return [
-            pod
-            for uid, pod in self._pods.items()
-            if uid not in alive and (pod["metadata"].get("labels") or {}).get(Label.JOB_UID) == job_uid
-        ]
+        return [pod for uid, pod in self._pods.items() if uid not in alive and pod.label(Label.JOB_UID) == job_uid]
 
     def forget(self, namespace: str, job: str) -> None:
         """Drop what is known of a job that is over or gone, by whatever uid."""
         known = {
-            uid
-            for uid, pod in self._pods.items()
-            if (pod["metadata"].get("namespace"), (pod["metadata"].get("labels") or {}).get(Label.JOB))
-            == (namespace, job)
+            uid for uid, pod in self._pods.items() if (pod.metadata.namespace, pod.label(Label.JOB)) == (namespace, job)
         }
         for uid in known:
             del self._pods[uid]
 
 
-def _essence(pod: dict[str, Any]) -> dict[str, Any]:
-    """What an observation reads of a pod: a tenth of it."""
-    metadata = {key: value for key, value in pod["metadata"].items() if key != "managedFields"}
-    return {
-        "metadata": metadata,
-        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
-        "status": pod.get("status") or {},
-    }
-
-
-def _ended(pod: dict[str, Any]) -> bool:
-    statuses = (pod.get("status") or {}).get("containerStatuses") or []
-    return any("terminated" in (status.get("state") or {}) for status in statuses)
+def _ended(pod: RawPod) -> bool:
+    return any(each.state.terminated is not None for each in pod.status.container_statuses or ())

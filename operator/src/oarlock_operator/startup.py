@@ -9,7 +9,8 @@ from pathlib import Path
 
 import structlog
 
-from oarlock_operator.cluster import ApiError, Cluster, NotFound
+from oarlock_operator.api_error import ApiError, NotFound
+from oarlock_operator.cluster import Cluster
 from oarlock_operator.resync import collections
 
 log = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from oarlock_operator.cluster import ApiError
+from oarlock_operator.api_error import ApiError
 
 T = TypeVar("T")
 TOO_MANY = 429

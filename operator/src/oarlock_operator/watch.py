@@ -18,6 +18,7 @@ from oarlock_api.contract.names import GROUP, PLURAL, VERSION, Label
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Key
 from oarlock_operator.pace import Pace
+from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.sightings import Sightings
 from oarlock_operator.workqueue import WorkQueue
 
@@ -33,15 +34,11 @@ class Sinks:
     pace: Pace
 
 
-def pod_event(sinks: Sinks, kind: str, pod: dict[str, Any]) -> None:
+def pod_event(sinks: Sinks, kind: str, pod: RawPod) -> None:
     """Something happened to a pod: its job is looked at, at once or in a moment."""
-    metadata = pod["metadata"]
-    labels = metadata["labels"]
-    key = (metadata["namespace"], labels[Label.JOB.value])
-    attempt = labels.get(Label.ATTEMPT.value, "")
+    key = (pod.metadata.namespace, pod.label(Label.JOB))
     ended = sinks.sightings.note(pod, deleted=kind == "DELETED")
-    number = int(attempt) if attempt.isdecimal() else 0
-    sinks.jobs.add_after(key, sinks.pace.delay(key, attempt=number, ended=ended))
+    sinks.jobs.add_after(key, sinks.pace.delay(key, attempt=pod.number(Label.ATTEMPT), ended=ended))
 
 
 def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[], None]) -> kopf.OperatorRegistry:

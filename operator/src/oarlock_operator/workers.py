@@ -8,7 +8,8 @@ import structlog
 
 from oarlock_api.contract.names import Label
 from oarlock_operator import metrics
-from oarlock_operator.cluster import ApiError, Cluster, Conflict
+from oarlock_operator.api_error import ApiError, Conflict
+from oarlock_operator.cluster import Cluster
 from oarlock_operator.nodes import remove_mark
 from oarlock_operator.observation import Key
 from oarlock_operator.reconcile import Reconciler

@@ -1,0 +1,44 @@
+"""What can go wrong with a request to the API server.
+
+ApiError          it said no, or did not answer
+Conflict        409: somebody else was faster
+NotFound        404 or 410
+"""
+
+from __future__ import annotations
+
+import json
+
+
+class ApiError(Exception):
+    """The API server said no, or did not answer (`status` 0)."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+
+    @staticmethod
+    def of(status: int, reason: str, message: str) -> ApiError:
+        """The error of its kind."""
+        kind = {404: NotFound, 410: NotFound, 409: Conflict}.get(status, ApiError)
+        return kind(status, reason, message)
+
+
+class Conflict(ApiError):  # noqa: N818 - the API's own word
+    """409: somebody else was faster; look again."""
+
+
+class NotFound(ApiError):  # noqa: N818
+    """404 or 410."""
+
+
+def refusal(status: int, answer: str) -> ApiError:
+    """The error that an answer tells of."""
+    try:
+        details = json.loads(answer)
+        reason, message = str(details.get("reason", "")), str(details.get("message", ""))
+    except (ValueError, AttributeError):
+        reason, message = "", answer[:500]
+    return ApiError.of(status, reason, message)

@@ -1,0 +1,199 @@
+"""A pod as the API tells it, and what decisions need of it.
+
+Only the fields named here are read from the wire, straight into these structures: for a gang of a thousand that is seven
+times as fast as making dictionaries of everything, and a tenth of the memory.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, field
+
+from oarlock_api.contract.names import KIND, Label
+from oarlock_api.contract.wire import text
+from oarlock_operator.faults.report import trusted_report
+from oarlock_operator.manifests.pod import CONTAINER
+from oarlock_operator.observation import Ending, Pod
+
+OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
+"""Waiting reasons that are no obstacle."""
+DISRUPTIONS = {"PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet"}
+"""Reasons of the condition DisruptionTarget that cost nothing."""
+NODE_LOSSES = {"DeletionByTaintManager", "DeletionByPodGC"}
+"""Those that mean that the node was lost."""
+
+
+class Owner(Struct, frozen=True):
+    """An owner reference."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Metadata(Struct, frozen=True, rename="camel"):
+    """The part of an object's metadata that is read."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    deletion_timestamp: datetime | None = None
+    owner_references: tuple[Owner, ...] | None = None
+
+
+class Condition(Struct, frozen=True):
+    """A condition of a pod."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+class Terminated(Struct, frozen=True, rename="camel"):
+    """How a container ended."""
+
+    exit_code: int = 1
+    reason: str | None = None
+    message: str | None = None
+
+
+class Waiting(Struct, frozen=True):
+    """Why a container does not run."""
+
+    reason: str | None = None
+    message: str | None = None
+
+
+class State(Struct, frozen=True):
+    """A container's state: one of the three, or none yet."""
+
+    running: dict[str, Any] | None = None
+    terminated: Terminated | None = None
+    waiting: Waiting | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    """A container's status."""
+
+    name: str = ""
+    state: State = State()
+
+
+class PodStatus(Struct, frozen=True, rename="camel"):
+    """A pod's status."""
+
+    phase: str | None = None
+    pod_ip: str | None = field(default=None, name="podIP")
+    reason: str | None = None
+    message: str | None = None
+    conditions: tuple[Condition, ...] | None = None
+    container_statuses: tuple[ContainerStatus, ...] | None = None
+
+
+class PodSpec(Struct, frozen=True, rename="camel"):
+    """A pod's spec."""
+
+    node_name: str | None = None
+
+
+class RawPod(Struct, frozen=True):
+    """A pod."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def label(self, label: Label) -> str:
+        """A label's value, empty where there is none."""
+        return (self.metadata.labels or {}).get(label.value, "")
+
+    def number(self, label: Label) -> int:
+        """A label's whole number. Labels are ours: one that is none is a mistake of somebody else's, and reads as 0."""
+        value = self.label(label)
+        return int(value) if value.isdecimal() else 0
+
+    def owned_by(self, uid: str) -> bool:
+        """Whether the object with this uid owns it: labels can be copied by anybody."""
+        return any(owner.uid == uid for owner in self.metadata.owner_references or ())
+
+    def of_a_namesake(self, job: str, uid: str) -> bool:
+        """Whether it belongs to an earlier job of the same name."""
+        owners = self.metadata.owner_references or ()
+        return any((owner.kind, owner.name) == (KIND, job) and owner.uid != uid for owner in owners)
+
+    @property
+    def state(self) -> State:
+        """State of the trainer's container."""
+        statuses = self.status.container_statuses or ()
+        return next((each.state for each in statuses if each.name == CONTAINER), State())
+
+    def condition(self, kind: str) -> Condition:
+        """One of its conditions, an empty one where it is not told."""
+        return next((each for each in self.status.conditions or () if each.type == kind), Condition())
+
+
+def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
+    """A pod's facts."""
+    metadata, state = raw.metadata, raw.state
+    scheduling, target = raw.condition("PodScheduled"), raw.condition("DisruptionTarget")
+    return Pod(
+        name=metadata.name,
+        uid=metadata.uid,
+        attempt=raw.number(Label.ATTEMPT),
+        rank=raw.number(Label.RANK),
+        node=raw.spec.node_name or "",
+        address=raw.status.pod_ip or "",
+        scheduled=scheduling.status == "True",
+        started=state.running is not None or state.terminated is not None,
+        ready=raw.condition("Ready").status == "True",
+        deleting=metadata.deletion_timestamp is not None,
+        delete_by=metadata.deletion_timestamp,
+        gone=gone,
+        disrupted=_disruption(raw, target),
+        node_lost=target.status == "True" and target.reason in NODE_LOSSES,
+        gated=scheduling.reason == "SchedulingGated",
+        ending=_ending(raw, state.terminated),
+        obstacle=_obstacle(scheduling, state.waiting),
+    )
+
+
+def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
+    """How it ended. The container's state is in the API about a second before the pod's phase."""
+    if terminated is not None:
+        message = text(terminated.message, 4096)
+        attempt, rank = raw.number(Label.ATTEMPT), raw.number(Label.RANK)
+        report = trusted_report(message, attempt=attempt, rank=rank, pod_uid=raw.metadata.uid)
+        return Ending(
+            code=terminated.exit_code,
+            reason=text(terminated.reason, 64),
+            message="" if report else _last_lines(message),
+            report=report,
+        )
+    status = raw.status
+    if status.phase in ("Failed", "Succeeded"):
+        code = 0 if status.phase == "Succeeded" else None
+        return Ending(code=code, reason=text(status.reason, 64), message=text(status.message, 1024))
+    return None
+
+
+def _disruption(raw: RawPod, target: Condition) -> str:
+    if target.status == "True" and target.reason in DISRUPTIONS:
+        return text(target.reason, 64)
+    return "Evicted" if raw.status.reason == "Evicted" else ""
+
+
+def _obstacle(scheduling: Condition, waiting: Waiting | None) -> str:
+    if scheduling.status == "False":
+        return text(scheduling.message, 512)
+    reason = text(waiting.reason, 64) if waiting else ""
+    return "" if waiting is None or reason in OBSTACLES else f"{reason}: {text(waiting.message, 512)}"
+
+
+def _last_lines(message: str, limit: int = 600) -> str:
+    """The end of a log, where the error stands."""
+    return message[-limit:].strip()

@@ -1,0 +1,37 @@
+"""A dead gang is looked at at once; routine looks take a bounded share of a core, whatever the gang's size."""
+
+from __future__ import annotations
+
+import pytest
+
+from oarlock_operator.pace import LONGEST, SHARE, SHORTEST, Pace
+
+KEY = ("default", "flux")
+
+
+def test_the_end_of_a_pod_of_the_living_gang_is_looked_at_at_once_however_costly_a_look_is() -> None:
+    pace = Pace()
+    pace.note(KEY, attempt=2, seconds=10.0)
+    assert pace.delay(KEY, attempt=2, ended=True) == 0.0
+    assert pace.delay(KEY, attempt=1, ended=True) > 0.0, "an older gang's pods are expected to end"
+    assert pace.delay(KEY, attempt=2, ended=False) > 0.0
+
+
+@pytest.mark.parametrize(("seconds", "delay"), [(0.0, SHORTEST), (0.1, SHARE * 0.1), (100.0, LONGEST)])
+def test_other_looks_wait_in_proportion_to_what_one_costs(seconds: float, delay: float) -> None:
+    pace = Pace()
+    pace.note(KEY, attempt=1, seconds=seconds)
+    assert pace.delay(KEY, attempt=1, ended=False) == delay
+
+
+def test_a_job_that_was_not_looked_at_yet_waits_least() -> None:
+    assert Pace().delay(KEY, attempt=1, ended=False) == SHORTEST
+
+
+def test_only_the_last_version_that_was_written_here_is_no_news() -> None:
+    pace = Pace()
+    pace.wrote(KEY, "5")
+    assert pace.own(KEY, "5")
+    assert not pace.own(KEY, "6")
+    pace.forget(KEY)
+    assert not pace.own(KEY, "5")
