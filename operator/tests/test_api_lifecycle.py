@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,3 +114,26 @@ def test_deletion_takes_the_pods_along_in_either_way(with_operator: Api, policy:
     gang.wait_for_pods("1-0", "1-1")
     gang.api.call("DELETE", f"{JOBS}/{gang.name}", {"propagationPolicy": policy})
     wait_for("everything to go", lambda: not (gang.exists() or gang.pods()) or None, seconds=90)
+
+
+def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    gang.wait_for_pods("1-0", "1-1")
+    for rank, node in enumerate(NOWHERE):
+        gang.bind(f"1-{rank}", node)
+    wait_for("the stage", lambda: gang.status.get("recovery", {}).get("stage") == "Start" or None)
+    pod = gang.pods()["1-1"]["metadata"]
+    event = {
+        "metadata": {"generateName": "x"},
+        "involvedObject": {"kind": "Pod", "name": pod["name"], "namespace": "default", "uid": pod["uid"]},
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": "mount.nfs: access denied by server",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+    }
+    with_operator.call("POST", "/api/v1/namespaces/default/events", event)
+    # A while ago, as far as the status says: tests do not wait that long.
+    a_while_ago = (datetime.now(UTC) - timedelta(minutes=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    gang.api.merge(f"{JOBS}/{gang.name}/status", {"status": {"recovery": {"stageStartTime": a_while_ago}}})
+    wait_for("its words", lambda: "mount.nfs" in gang.condition("Running").get("message", "") or None)
+    assert gang.condition("Running")["reason"] == "FailedMount"

@@ -110,6 +110,7 @@ def test_the_api_server_takes_it_and_grants_what_is_used_and_no_more(
         ("patch", "services", "-n", "default"),
         ("create", "configmaps", "-n", "default"),
         ("create", "events", "-n", "default"),
+        ("list", "events", "-n", "default"),
         ("update", "leases.coordination.k8s.io/oarlock-operator", "-n", "oarlock"),
     ]
     unused = [

@@ -36,5 +36,6 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [get, create]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  # list: why a pod does not start, in its kubelet's words.
+  verbs: [create, list]
 {{- end }}

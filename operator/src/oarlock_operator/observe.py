@@ -16,6 +16,7 @@ from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.complaints import with_complaints
 from oarlock_operator.neighbours import Neighbours, neighbours
 from oarlock_operator.nodes import NodeSightings, read_nodes
 from oarlock_operator.observation import Defaults, Job, Key, Observation, Pod, ServiceSeen
@@ -59,7 +60,7 @@ async def observe(
     departed = tuple(
         read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if pod.owned_by(job.uid)
     )
-    everything = (*seen.values(), *departed)
+    everything = (*await with_complaints(cluster, job, list(seen.values()), now=now), *departed)
     nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings))
     doubtful = [
         pod for pod in seen.values() if not pod.stopped and (n := nodes.get(pod.node)) and n.exists and not n.ready

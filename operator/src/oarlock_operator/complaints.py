@@ -1,0 +1,42 @@
+"""Why a placed pod does not start: a kubelet tells of a volume that it cannot mount in Events only, never in the pod.
+
+Read only for pods that have hung for a while, and for few of them: Events are many, and all ranks hang alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from oarlock_api.contract.wire import text
+from oarlock_api.history import RecoveryStage
+from oarlock_operator.cluster import Cluster
+from oarlock_operator.observation import Job, Pod
+
+AFTER = timedelta(seconds=15)
+"""A volume that is only slow needs no words."""
+MOST = 3
+OVER = "FailedScheduling"
+"""The scheduler's complaint about a pod that has its node by now."""
+
+
+async def with_complaints(cluster: Cluster, job: Job, pods: Sequence[Pod], *, now: datetime) -> list[Pod]:
+    """The pods, some that do not start with the newest warning about them as their obstacle. Raises ApiError."""
+    recovery = job.status.recovery
+    if recovery.stage != RecoveryStage.START or now - (recovery.stage_start_time or now) < AFTER:
+        return list(pods)
+    mute = [pod for pod in pods if pod.scheduled and not (pod.started or pod.stopped or pod.obstacle)][:MOST]
+    words = await asyncio.gather(*(_newest_warning(cluster, job.namespace, pod) for pod in mute))
+    said = {pod.uid: word for pod, word in zip(mute, words, strict=True) if word}
+    return [replace(pod, obstacle=said[pod.uid]) if pod.uid in said else pod for pod in pods]
+
+
+async def _newest_warning(cluster: Cluster, namespace: str, pod: Pod) -> str:
+    about = f"involvedObject.uid={pod.uid},type=Warning"
+    warnings = await cluster.list(f"/api/v1/namespaces/{namespace}/events", fieldSelector=about)
+    events = [event for event in warnings if event.get("reason") != OVER]
+    # Each of these may be null, by who wrote the Event.
+    newest = max(events, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""), default=None)
+    return "" if newest is None else f"{text(newest.get('reason'), 64)}: {text(newest.get('message'), 512)}"
