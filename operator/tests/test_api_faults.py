@@ -51,29 +51,31 @@ KINDS: dict[str, Callable[[int], ApiError]] = {
     "409": lambda _: Conflict(409, "Conflict", "the object has been modified"),
     "429, 500 and timeouts": lambda number: OTHERS[number % len(OTHERS)],
     "applied but the answer was lost": lambda _: OTHERS[2],
+    "killed after the write": lambda _: OTHERS[2],
 }
 PERIOD = 7
 END = {
     "phase": "Succeeded",
     "reason": "AllRanksSucceeded",
-    "attempt": 2,
+    "attempt": 3,
     "restartCount": 1,
     "succeeded": 1,
     "failed": 0,
     "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 1, "voluntary": 0},
-    "attempts": [(1, None, True), (2, "ApplicationError", True)],
+    "attempts": [(1, None, True), (2, "ApplicationError", True), (3, "Resumed", True)],
     "lastFault": {
         "class": "Application",
         "rank": 1,
         "victims": 0,
         "evidence": "['pod -1-1: exit code 1: ValueError: x']",
     },
-    "pods": ["2-0", "2-1"],
-    "service": "2",
-    "configs": ["-1", "-2"],
+    "pods": ["3-0", "3-1"],
+    "service": "3",
+    "configs": ["-1", "-2", "-3"],
 }
-"""What a start, one crash, and a success leave behind; nothing of it may depend on what failed on the way."""
+"""What a start, one crash, a suspension and a success leave behind; nothing of it may depend on what failed on the way."""
 LOST = "applied but the answer was lost"
+KILLED = "killed after the write"
 
 
 class FaultyCluster(Cluster):
@@ -84,18 +86,18 @@ class FaultyCluster(Cluster):
         self._session = real._session  # type: ignore[method-assign] - one pool for both
         self.configuration = real.configuration
         self.writes = 0
-        self._kind, self._breaks = kind, breaks
+        self.kind, self._breaks = kind, breaks
 
     async def _send(self, method: str, target: str, **options: Any) -> str:
         if method == "GET":
             return await super()._send(method, target, **options)
         self.writes += 1
         broken = self._breaks(self.writes)
-        if broken and self._kind != LOST:
-            raise KINDS[self._kind](self.writes)
+        if broken and self.kind not in (LOST, KILLED):
+            raise KINDS[self.kind](self.writes)
         answer = await super()._send(method, target, **options)
         if broken:
-            raise KINDS[self._kind](self.writes)
+            raise KINDS[self.kind](self.writes)
         return answer
 
 
@@ -131,7 +133,10 @@ class Gang:
         await self.real.create(JOBS, body)
 
     def __post_init__(self) -> None:
-        self.reconciler = Reconciler(
+        self.reconciler = self.new_reconciler()
+
+    def new_reconciler(self) -> Reconciler:
+        return Reconciler(
             cluster=self.faulty,
             sightings=Sightings(),
             node_sightings=NodeSightings(),
@@ -151,6 +156,9 @@ class Gang:
             try:
                 await self.reconciler.reconcile(("default", self.name), waited=0.0)
             except ApiError:
+                if self.faulty.kind == KILLED:
+                    # A new process knows nothing of what this one saw.
+                    self.reconciler = self.new_reconciler()
                 continue
             finally:
                 await self.reconciler.events.flush()
@@ -174,21 +182,26 @@ class Gang:
         await self.real.merge(f"{CORE}/pods/{self.name}-{pod}/status", body)
 
     async def live(self) -> dict[str, Any]:
-        """Start, crash, recover, succeed. Returns all that may depend on the faults on the way."""
+        """Start, crash, recover, suspend, resume, succeed. Returns all that may depend on the faults on the way."""
         await self.create()
         await self.settle()
-        for pod in ("1-0", "1-1"):
-            await self.set_state(pod, running={"startedAt": "2026-01-01T00:00:00Z"})
-        await self.settle()
+        await self.start(1)
         await self.set_state("1-1", terminated={"exitCode": 1, "reason": "Error", "message": "ValueError: x"})
         await self.settle()
-        for pod in ("2-0", "2-1"):
-            await self.set_state(pod, running={"startedAt": "2026-01-01T00:00:00Z"})
-        await self.settle()
-        for pod in ("2-0", "2-1"):
+        await self.start(2)
+        for suspended in (True, False):
+            await self.real.merge(f"{JOBS}/{self.name}", {"spec": {"suspend": suspended}})
+            await self.settle()
+        await self.start(3)
+        for pod in ("3-0", "3-1"):
             await self.set_state(pod, terminated={"exitCode": 0, "reason": "Completed"})
         await self.settle()
         return await self.end()
+
+    async def start(self, attempt: int) -> None:
+        for rank in (0, 1):
+            await self.set_state(f"{attempt}-{rank}", running={"startedAt": "2026-01-01T00:00:00Z"})
+        await self.settle()
 
     async def end(self) -> dict[str, Any]:
         """What is there in the end."""

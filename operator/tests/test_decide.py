@@ -346,3 +346,45 @@ def test_the_same_observation_gives_the_same_plan() -> None:
     world.running()
     world.end(0, 1)
     assert decide(world.observe()) == decide(world.observe())
+
+
+def test_a_success_that_waits_for_an_older_gangs_pod_says_so() -> None:
+    world = World()
+    world.running()
+    world.end(1, 81)
+    world.settle()
+    world.now += timedelta(seconds=36)
+    world.settle()
+    world.start_all()
+    for rank in (0, 1):
+        world.end(rank, 0)
+    world.settle()
+    assert world.job.status.completion_time is None
+    assert world.job.status.reason == "Stopping"
+    assert "flux-1-0 on node-0" in (world.job.status.message or "")
+
+
+def test_a_first_attempt_that_goes_on_from_a_checkpoint_says_so() -> None:
+    world = World()
+    world.settle()
+    world.start_all()
+    world.settle()
+    world.step(11, resumed=10)
+    events = world.one_pass().events
+    assert [event.message for event in events if event.reason == "ResumedFromCheckpoint" and "step 10" in event.message]
+
+
+def test_a_success_without_a_step_says_that_the_output_held_them_all() -> None:
+    world = World()
+    world.settle()
+    world.start_all()
+    world.settle()
+    for rank in (0, 1):
+        world.end(rank, 0)
+    ending = world.pods["flux-1-0"].ending
+    assert ending is not None
+    assert ending.report is not None
+    done = replace(ending.report, step=100, checkpoint_step=100)
+    world.pods["flux-1-0"] = replace(world.pods["flux-1-0"], ending=replace(ending, report=done))
+    world.settle()
+    assert "held the checkpoint of step 100 already" in (world.job.status.message or "")

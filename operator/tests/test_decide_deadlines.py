@@ -56,6 +56,23 @@ def test_a_placed_gang_that_never_comes_up_fails_with_the_kubelets_words() -> No
     assert "no such image oarlock/trainr" in (status.message or "")
 
 
+def test_what_a_pod_waits_for_is_the_first_thing_that_people_read_and_goes_when_it_does() -> None:
+    world = World()
+    world.settle()
+    obstruct(world, 1, "0/3 nodes are available: persistentvolumeclaim not found")
+    told = [event for event in world.one_pass().events if event.reason == "Unschedulable"]
+    assert len(told) == 1
+    assert (world.job.status.reason, world.job.status.phase) == ("Unschedulable", "Starting")
+    assert "persistentvolumeclaim not found" in (world.job.status.message or "")
+    assert not world.one_pass().events, "told once"
+    obstruct(world, 1, "ErrImagePull: denied", scheduled=True)
+    world.settle()
+    assert (world.job.status.reason, world.job.status.message) == ("ErrImagePull", "ErrImagePull: denied")
+    obstruct(world, 1, "", scheduled=True)
+    world.settle()
+    assert (world.job.status.reason, world.job.status.message) == ("Starting", None)
+
+
 def test_an_image_name_that_can_never_work_fails_at_once() -> None:
     world = World()
     world.settle()

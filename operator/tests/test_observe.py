@@ -409,3 +409,10 @@ def test_without_rights_on_nodes_a_pod_tells_itself_that_its_node_is_lost(reason
 def test_a_pod_that_a_queue_holds_back_is_gated() -> None:
     gate = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     assert read_pod(pod({"conditions": [gate]})).gated
+
+
+def test_of_our_own_structured_log_only_what_it_says_is_shown() -> None:
+    log = 'Traceback\n{"time": "12:00", "event": "rank 1 ended by signal 9"}\n{broken'
+    ended = read_pod(pod({"containerStatuses": container(terminated={"exitCode": 137, "message": log})})).ending
+    assert ended is not None
+    assert ended.message == "Traceback\nrank 1 ended by signal 9\n{broken"

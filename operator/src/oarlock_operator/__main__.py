@@ -215,6 +215,9 @@ def main() -> int:
     except LeadershipLost as error:
         log.error("ending", reason=str(error))  # noqa: TRY400 - expected, a stack says nothing
         return 1
+    except OSError as error:
+        log.error("ending", reason=str(error), hint=f"is --port {settings.port} taken? 0 takes any free one")  # noqa: TRY400
+        return 1
     except (ApiError, ConfigException) as error:
         log.error("ending", reason=str(error), hint="check --kubeconfig and the operator's rights")  # noqa: TRY400
         return 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from oarlock_api.contract.names import KIND, Label
@@ -195,5 +196,15 @@ def _obstacle(scheduling: Condition, waiting: Waiting | None) -> str:
 
 
 def _last_lines(message: str, limit: int = 600) -> str:
-    """The end of a log, where the error stands."""
-    return message[-limit:].strip()
+    """The end of a log, where the error stands; of our own structured lines only what they say."""
+    return "\n".join(_said(line) for line in message.strip().splitlines())[-limit:].strip()
+
+
+def _said(line: str) -> str:
+    if not line.startswith("{"):
+        return line
+    try:
+        entry = msgspec.json.decode(line.encode(), type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return line
+    return str(entry.get("event") or line)

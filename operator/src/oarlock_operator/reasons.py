@@ -26,6 +26,7 @@ class Reason(StrEnum):
     ACCEPTED = "Accepted", "the operator understands the job and works on it"
     STARTING = "Starting", "the first gang is being made"
     TRAINING = "Training", "the gang makes steps"
+    RESUMED_FROM_CHECKPOINT = "ResumedFromCheckpoint", "the first attempt began with a checkpoint that the output held"
     TRAINING_AGAIN = "TrainingAgain", "a later attempt made its first step; the Event says where and from which step"
     WAITING_FOR_PREDECESSOR = (
         "WaitingForPredecessor",
@@ -35,6 +36,7 @@ class Reason(StrEnum):
     SUSPENDED = "Suspended", "nothing runs; the spec may be changed"
     NOT_SUSPENDED = "NotSuspended", "spec.suspend is false, and so it is"
     RESUMED = "Resumed", "the first attempt after a suspension"
+    STOPPING = "Stopping", "every rank ended well; pods of earlier attempts still stop"
     SUCCEEDED = "Succeeded", "the job has succeeded"
     ALL_RANKS_SUCCEEDED = "AllRanksSucceeded", "every pod ended with 0"
 

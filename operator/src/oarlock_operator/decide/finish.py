@@ -58,6 +58,8 @@ def succeed(o: Observation, draft: Draft) -> bool:
         return False
     if others := [pod for pod in o.of_other_attempts(draft.status.attempt) if not pod.stopped]:
         delete(draft, others, grace_seconds=o.spec.recovery.fault_grace_period_seconds)
+        names = ", ".join(f"{pod.name} on {pod.node}" for pod in others[:8])
+        draft.set(reason=Reason.STOPPING, message=f"every rank ended well; these pods still stop: {names}")
         draft.again(LOOK_AGAIN_SECONDS)
         return True
     path = output_directory(o.job, o.spec)
@@ -65,8 +67,11 @@ def succeed(o: Observation, draft: Draft) -> bool:
     preprocessed = o.spec.training is not None and o.spec.training.task == Task.PREPROCESS
     model = None if preprocessed else f"{path}/{MODEL}"
     made = f"the model is in {model}" if model else f"the embeddings are published below {path}"
-    message = f"all {o.spec.nodes} pods ended well; {made}"
     note_last_words(o, draft)
+    saved = draft.status.latest_checkpoint
+    if draft.status.progress is None and saved is not None and not preprocessed:
+        made += f"; no step was left to do: the output held the checkpoint of step {saved.step} already"
+    message = f"all {o.spec.nodes} pods ended well; {made}"
     attempt.end(o, draft, draft.status.attempt)
     draft.stage(None, None)
     draft.set(

@@ -13,6 +13,8 @@ from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 1.0
+_STEADY = set(Reason) - {Reason.UNSCHEDULABLE}
+"""Reasons that were decided here; any other is the scheduler's or a kubelet's, and ends with what it complained of."""
 LONGEST_ETA_SECONDS = 10 * 365 * 86_400
 """An estimate beyond it says nothing, and a pod's own figures must never break a pass."""
 
@@ -27,6 +29,7 @@ def follow(o: Observation, draft: Draft) -> bool:
         _note_nodes(draft, pods)
     if draft.status.recovery.stage == RecoveryStage.START.value and all(pod.started for pod in pods):
         _leave(o, draft, "start", RecoveryStage.FIRST_STEP)
+    _note_obstacles(draft, pods)
     news = o.progress
     if news and draft.status.recovery.stage == RecoveryStage.FIRST_STEP.value and _stepped(news):
         _first_step(o, draft, news)
@@ -34,6 +37,19 @@ def follow(o: Observation, draft: Draft) -> bool:
         _note_progress(o, draft, news)
     draft.again(LOOK_AGAIN_SECONDS if draft.status.recovery.stage else o.defaults.progress_seconds)
     return False
+
+
+def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
+    """While a pod waits for something, the first line that people read says for what."""
+    stuck = [pod for pod in pods if pod.obstacle and not pod.started and not pod.stopped]
+    if stuck:
+        reason = stuck[0].obstacle.partition(":")[0] if stuck[0].scheduled else Reason.UNSCHEDULABLE
+        words = "; ".join(sorted({pod.obstacle for pod in stuck}))[:2048]
+        if draft.status.reason != reason:
+            draft.tell(reason, f"{len(stuck)} of {len(pods)} pods wait: {words}", warning=True)
+        draft.set(reason=reason, message=words)
+    elif draft.status.recovery.stage and draft.status.reason not in _STEADY:
+        draft.set(reason=draft.attempt(draft.status.attempt).reason or Reason.STARTING, message=None)
 
 
 def _leave(o: Observation, draft: Draft, stage: str, following: RecoveryStage) -> None:
@@ -71,6 +87,10 @@ def _first_step(o: Observation, draft: Draft, news: PodStatus) -> None:
         update={"stage": None, "stage_start_time": None, "not_before_time": None}
     )
     draft.set(recovery=recovery, reason=Reason.TRAINING, message=None)
+    if number == 1 and resumed:
+        where = o.spec.output.directory or o.job.name
+        words = f"the output directory {where} held a checkpoint of step {resumed}, and the job goes on from it"
+        draft.tell(Reason.RESUMED_FROM_CHECKPOINT, f"{words}; training.checkpoint.resume: Never begins anew")
     if number > 1:
         nodes = ", ".join(draft.attempt(number).node_names)
         again = f" ({lost} steps to redo)" if lost else ""
