@@ -1,4 +1,7 @@
-"""The table of a run: medians of the operator beside those of the floor."""
+"""The table of a run: medians of the operator beside those of the floor.
+
+A run in which others used much of the machine is left out where there is a quiet one.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,23 @@ from collections.abc import Callable, Iterator, Sequence
 
 from measuring import Record
 
-HEAD = f"{'scenario':<16}{'size':>9}  {'':<22}{'operator':>12}{'floor':>12}{'ratio':>8}   runs"
+HEAD = f"{'scenario':<16}{'size':>9}  {'':<20}{'operator':>12}{'floor':>12}{'ratio':>8}"
 Value = Callable[[Record], "float | None"]
 
 
 def table(records: Sequence[Record]) -> str:
-    """One line per scenario, size and measure, in the order in which they were measured."""
+    """One paragraph per scenario and size, one line per measure, in the order in which they were measured."""
     lines = [HEAD]
     for scenario, size in dict.fromkeys((record.scenario, record.size) for record in records):
         cell = [record for record in records if (record.scenario, record.size) == (scenario, size)]
+        runs = [_runs(cell, contender) for contender in ("operator", "floor")]
+        lines.append(f"{scenario:<16}{size:>9}  {'runs':<20}{runs[0]:>12}{runs[1]:>12}")
         for name, value, digits in _measures(cell):
             operator, floor = (_median(cell, contender, value) for contender in ("operator", "floor"))
-            ratio = f"{operator / floor:>8.2f}" if operator is not None and floor else f"{'':>8}"
-            runs = "+".join(str(sum(r.contender == c for r in cell)) for c in ("operator", "floor"))
-            cells = f"{_shown(operator, digits):>12}{_shown(floor, digits):>12}{ratio}"
-            lines.append(f"{scenario:<16}{size:>9}  {name:<22}{cells}   {runs}")
-            scenario, size = "", ""  # noqa: PLW2901 - told once is enough
+            ratio = f"{operator / floor:>8.2f}" if operator is not None and floor else ""
+            lines.append(f"{'':<27}{name:<20}{_shown(operator, digits):>12}{_shown(floor, digits):>12}{ratio}")
+        if verbs := _verbs(cell):
+            lines.append(f"{'':<27}{'requests':<20}{verbs}")
     return "\n".join(lines)
 
 
@@ -30,7 +34,7 @@ def one_line(record: Record) -> str:
     """A record while the run goes on."""
     times = "  ".join(f"{name} {seconds:.2f}" for name, seconds in record.times.items()) or "not decided in time"
     costs = f"cpu {record.cpu_seconds:.2f} s  peak {record.peak_mib:.0f} MiB"
-    noise = f"  (others used {record.others_cores:.2f} cores)" if record.others_cores > 0.25 else ""
+    noise = f"  (others used {record.others_cores:.2f} cores)" if record.noisy else ""
     noise += f"  (watch resumed {record.resumed} times)" if record.resumed else ""
     return f"{record.scenario:<15}{record.size:>9} {record.contender:<9} {times}  {costs}{noise}"
 
@@ -44,15 +48,28 @@ def _measures(cell: Sequence[Record]) -> Iterator[tuple[str, Value, int]]:
     yield "cpu, s", lambda record: record.cpu_seconds, 2
     yield "peak, MiB", lambda record: record.peak_mib, 0
     yield "control plane cpu, s", lambda record: record.control_plane_cpu_seconds, 1
-    for verb in sorted({verb for record in cell for verb in record.calls}):
-        yield f"{verb}, requests", lambda record, verb=verb: record.calls.get(verb), 0  # type: ignore[misc]
-    if any(record.calls for record in cell):
-        yield "all requests", lambda record: sum(record.calls.values()) or None, 0
+
+
+def _verbs(cell: Sequence[Record]) -> str:
+    """The operator's requests: median of their number, and by verb."""
+    mine = [record.calls for record in cell if record.calls]
+    verbs = sorted({verb for calls in mine for verb in calls})
+    each = [f"{verb} {statistics.median(calls.get(verb, 0) for calls in mine):.0f}" for verb in verbs]
+    total = statistics.median(sum(calls.values()) for calls in mine) if mine else 0
+    return f"{total:>12.0f}  ({', '.join(each)})" if mine else ""
+
+
+def _runs(cell: Sequence[Record], contender: str) -> str:
+    runs = [record for record in cell if record.contender == contender]
+    noisy = sum(record.noisy for record in runs)
+    return f"{len(runs)}, {noisy} noisy" if noisy else str(len(runs))
 
 
 def _median(cell: Sequence[Record], contender: str, value: Value) -> float | None:
-    found = [value(record) for record in cell if record.contender == contender]
-    known = [number for number in found if number is not None]
+    """Over the quiet runs; over all where none was quiet."""
+    runs = [record for record in cell if record.contender == contender]
+    quiet = [record for record in runs if not record.noisy]
+    known = [number for number in map(value, quiet or runs) if number is not None]
     return statistics.median(known) if known else None
 
 

@@ -14,6 +14,7 @@ from pod_watch import PodWatch
 from process_costs import all_cpu_seconds, cpu_seconds, machine_cpu_seconds, peak_mib, reset_peak
 from profiles import Profiles
 
+NOISY_CORES = 0.25
 QUIET_CORES = 0.25
 QUIET_PATIENCE = 60.0
 LOOK_SECONDS = 0.05
@@ -39,6 +40,11 @@ class Record:
     resumed: int
     """How often the API server dropped our watch: above 0 the times may be late."""
     load: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    @property
+    def noisy(self) -> bool:
+        """Whether others used so much of the machine that the times tell little."""
+        return self.others_cores > NOISY_CORES
 
     def to_json(self) -> dict[str, Any]:
         """For the file."""
