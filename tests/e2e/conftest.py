@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from oarlock_local.api import ApiServer
 from oarlock_local.build import helm
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
@@ -23,7 +25,8 @@ def output(local_cluster: Cluster) -> Path:
 
 
 @pytest.fixture(scope="session")
-def jobs(local_cluster: Cluster, output: Path) -> Jobs:
+def jobs(local_cluster: Cluster, output: Path) -> Iterator[Jobs]:
     """Jobs on the cluster, with the operator in it as a pod, as the chart installs it."""
     install_operator(local_cluster, ROOT, helm())
-    return Jobs(local_cluster, output)
+    with ApiServer(local_cluster.kubeconfig) as api:
+        yield Jobs(local_cluster, output, api)

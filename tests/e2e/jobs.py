@@ -1,4 +1,4 @@
-"""Small real jobs for tests: written as people write them, watched through the API."""
+"""Small real jobs for tests: written as people write them, watched through the API, broken by hand."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from typing import Any
 
 import yaml
 
+from oarlock_api.contract.environment import STATUS_PORT
+from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
+from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
-from oarlock_local.demo.crash import kill_rank
 
 EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
+_SIGNAL = 'for p in /proc/[0-9]*; do [ "$(cat "$p/comm")" = rank-{rank} ] && kill -{signal} "${{p#/proc/}}"; done; true'
+"""Run by a shell inside the pod: a rank's process is named after it."""
 
 
 class Jobs:
     """Jobs of the example's shape on a local cluster whose claim is `output` on this machine."""
 
-    def __init__(self, cluster: Cluster, output: Path) -> None:
+    def __init__(self, cluster: Cluster, output: Path, api: ApiServer) -> None:
+        """`api`: what is asked again and again goes there, for a kubectl each time would take the trainers' cores."""
         self.cluster = cluster
         self.output = output
+        self._api = api
 
     def apply(self, name: str, *, steps: int = 30, every: int = 10, **spec: Any) -> None:
         """Apply the example under another name, shorter."""
@@ -34,9 +40,24 @@ class Jobs:
             job["spec"][key] = {**job["spec"].get(key, {}), **value} if isinstance(value, dict) else value
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(job))
 
+    def change(self, name: str, **spec: Any) -> None:
+        """Merge fields into a job's spec."""
+        self.cluster.kubectl("patch", "trainingjob", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def delete(self, *names: str) -> None:
+        """Delete jobs; returns when their pods are gone."""
+        self.cluster.kubectl("delete", "trainingjob", *names, "--ignore-not-found", "--wait=false")
+        for name in names:
+            self.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={name}", "--timeout=120s")
+
+    def phase(self, name: str) -> str:
+        """The job's phase; empty where there is no such job."""
+        path = "jsonpath={.status.phase}"
+        return self.cluster.kubectl("get", "trainingjob", name, "--ignore-not-found", "-o", path)
+
     def status(self, name: str) -> dict[str, Any]:
         """The job's status."""
-        raw: dict[str, Any] = json.loads(self.cluster.kubectl("get", "trainingjob", name, "-o", "json"))
+        raw = self._api.get(f"/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/{name}")
         status: dict[str, Any] = raw.get("status") or {}
         return status
 
@@ -55,15 +76,55 @@ class Jobs:
         """The status of the finished job."""
         return self.wait(name, "the end", lambda status: "completionTime" in status, seconds=seconds)
 
-    def kill_rank(self, name: str, attempt: int, pod: int, rank: int) -> None:
-        """Kill one rank's process by SIGKILL."""
-        kill_rank(self.cluster, f"{name}-{attempt}-{pod}", rank)
+    def wait_for_checkpoint_of(self, name: str, attempt: int) -> dict[str, Any]:
+        """The status once that attempt, or a later one, trains and has saved a checkpoint of its own."""
+
+        def saved(status: dict[str, Any]) -> bool:
+            now = status.get("attempt", 0)
+            newest = Path((status.get("latestCheckpoint") or {}).get("path", "")).name
+            return now >= attempt and "stage" not in status["recovery"] and newest.endswith(f"-a{now}")
+
+        return self.wait(name, f"a checkpoint of attempt {attempt}", saved)
+
+    def signal_rank(self, pod: str, rank: int, signal: str) -> None:
+        """Send a signal, such as KILL, to the process of a rank (by its global number) in a pod."""
+        self.cluster.kubectl("exec", pod, "--", "sh", "-c", _SIGNAL.format(rank=rank, signal=signal))
+
+    def agent(self, pod: str) -> dict[str, Any]:
+        """What the agent of a pod says in /status."""
+        status: dict[str, Any] = self._api.get(f"/api/v1/namespaces/default/pods/{pod}:{STATUS_PORT}/proxy/status")
+        return status
+
+    def evict(self, pod: str) -> None:
+        """Have a pod leave as `kubectl drain` and autoscalers do, by the Eviction API."""
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "default"}}
+        path = f"/api/v1/namespaces/default/pods/{pod}/eviction"
+        self.cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
 
     def losses(self, name: str) -> dict[tuple[int, int], float]:
         """(attempt, step) -> loss, as the trainer wrote them."""
-        lines = (self.output / name / "metrics.jsonl").read_text().splitlines()
-        return {(line["attempt"], line["step"]): line["loss"] for line in map(json.loads, lines)}
+        # Of a job that runs, the last line may be half written.
+        whole = (self.output / name / "metrics.jsonl").read_text().rpartition("\n")[0]
+        lines = map(json.loads, whole.splitlines())
+        return {(line["attempt"], line["step"]): line["loss"] for line in lines}
+
+    def checkpoints(self, name: str) -> set[tuple[int, int]]:
+        """(step, attempt) of the checkpoints in the output."""
+        found = (parse_checkpoint_name(path.name) for path in (self.output / name / CHECKPOINTS).iterdir())
+        return {each for each in found if each}
 
     def pods(self, name: str) -> list[str]:
         """Names of the job's pods."""
         return self.cluster.kubectl("get", "pods", "-l", f"oarlock.dev/job={name}", "-o", "name").split()
+
+    def nodes(self, name: str) -> set[str]:
+        """The nodes that the job's pods are on."""
+        path = "jsonpath={.items[*].spec.nodeName}"
+        return set(self.cluster.kubectl("get", "pods", "-l", f"oarlock.dev/job={name}", "-o", path).split())
+
+    def events(self, name: str, reason: str) -> list[dict[str, Any]]:
+        """The job's Events with that reason."""
+        selector = f"involvedObject.name={name},reason={reason}"
+        found = self._api.get(f"/api/v1/namespaces/default/events?fieldSelector={selector}")
+        events: list[dict[str, Any]] = found["items"]
+        return events

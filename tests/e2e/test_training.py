@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from oarlock_operator.cluster import Cluster, load_configuration
+from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults
 from oarlock_operator.observe import observe
 from oarlock_operator.progress import ProgressReader, Route
@@ -33,7 +35,7 @@ def test_a_killed_rank_costs_steps_but_changes_no_loss_and_the_model_is_exported
     assert (calm["phase"], calm["attempt"]) == ("Succeeded", 1), calm
     jobs.apply("crash", steps=40, every=10)
     jobs.wait("crash", "a checkpoint", lambda status: "latestCheckpoint" in status)
-    jobs.kill_rank("crash", 1, 1, 3)
+    jobs.signal_rank("crash-1-1", 3, "KILL")
     crash = jobs.wait_for_end("crash")
     assert (crash["phase"], crash["attempt"]) == ("Succeeded", 2), crash
     resumed = crash["attempts"][1]["resumedFromStep"]
@@ -82,12 +84,13 @@ def test_an_output_without_room_fails_preflight_with_the_numbers(jobs: Jobs) -> 
 async def seen_from_outside(kubeconfig: Path, key: tuple[str, str]) -> PodStatus | None:
     configuration, _ = await load_configuration(kubeconfig)
     cluster = Cluster(configuration)
-    reader = ProgressReader(cluster, Route.PROXY)
+    reader = ProgressReader(cluster, Route.PROXY, clock=time.monotonic)
     try:
         found = await observe(
             cluster,
             key,
             sightings=Sightings(),
+            node_sightings=NodeSightings(),
             progress=reader,
             defaults=Defaults(trainer_image=""),
             now=datetime.now(UTC),
