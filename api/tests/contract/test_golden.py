@@ -12,7 +12,15 @@ import pytest
 from oarlock_api.contract.job_file import JOB_FILE_VERSION, JobFile, parse_job_file
 from oarlock_api.contract.layout import Owner, parse_owner
 from oarlock_api.contract.report import REPORT_VERSION, Evidence, Gpu, Report, parse_report
-from oarlock_api.contract.status import STATUS_VERSION, CheckpointStatus, PodPhase, PodStatus, parse_status
+from oarlock_api.contract.status import (
+    STATUS_VERSION,
+    CheckpointStatus,
+    CheckResult,
+    PodPhase,
+    PodStatus,
+    PreflightCheck,
+    parse_status,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 JOB_UID = "0b6f9a52-6c6c-4ad8-9a3c-0f6e4b7a1c11"
@@ -65,6 +73,10 @@ STATUS = PodStatus(
     model_path="/output/flux/model",
     message="validation has begun",
     hang_after_seconds=60.0,
+    preflight=(
+        PreflightCheck("storage", CheckResult.PASSED, 12, "/output/flux (nfs4 10.0.0.100:/exports) is writable"),
+        PreflightCheck("collective", CheckResult.RUNNING),
+    ),
 )
 JOB = JobFile(
     job="flux",
@@ -77,6 +89,9 @@ JOB = JobFile(
     training={"model": {"family": "Flux1", "path": "/output/models/flux"}, "steps": 10000, "seed": 42},
     min_free_bytes=214748364800,
     storage_check=False,
+    clock_check=True,
+    gpu_check=True,
+    collective_check=True,
     preflight_timeout_seconds=120,
     status_port=19400,
     previous_owner_is_gone=True,

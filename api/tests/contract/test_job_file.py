@@ -46,9 +46,16 @@ def test_a_fact_that_is_missing_is_refused_by_its_name(name: str) -> None:
 
 def test_facts_with_a_default_may_be_missing() -> None:
     optional = {"min_free_bytes", "storage_check", "preflight_timeout_seconds", "status_port", "hang_seconds"}
+    optional |= {"clock_check", "gpu_check", "collective_check"}
     raw = {key: value for key, value in GOLDEN.items() if key not in optional}
     job = parse_job_file(json.dumps(raw))
     assert (job.min_free_bytes, job.storage_check, job.status_port, job.hang_seconds) == (None, True, 9400, 0)
+
+
+def test_a_file_of_an_operator_without_the_newer_checks_asks_for_none_of_them() -> None:
+    newer = {"clock_check", "gpu_check", "collective_check"}
+    job = parse_job_file(json.dumps({key: value for key, value in GOLDEN.items() if key not in newer}))
+    assert (job.clock_check, job.gpu_check, job.collective_check) == (False, False, False)
 
 
 def test_the_same_facts_are_always_the_same_text_however_they_were_ordered() -> None:

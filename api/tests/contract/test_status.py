@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from oarlock_api.contract.status import MAX_BYTES, PodStatus, parse_status
+from oarlock_api.contract.status import MAX_BYTES, PodStatus, PreflightCheck, parse_status
 from oarlock_api.contract.wire import WireError
 
 
@@ -45,6 +45,17 @@ def test_a_strange_value_is_bounded_or_absent_and_never_an_error(
     fields: dict[str, object], name: str, expected: object
 ) -> None:
     assert getattr(read(**fields), name) == expected
+
+
+def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides() -> None:
+    long = [{"name": "n" * 40, "result": "r" * 40, "milliseconds": "7", "detail": "d" * 600}] * 20
+    status = read(preflight=["storage", *long])
+    assert [len(check.name) + len(check.result) + len(check.detail) for check in status.preflight] == [576] * 7
+    assert {check.milliseconds for check in status.preflight} == {None}
+    grown = PodStatus("j", "p", 1, 0, "Preflight", "t", preflight=(PreflightCheck("c", "Failed", 1, "\0" * 9999),) * 20)
+    assert len(grown.to_json()) < MAX_BYTES
+    assert len(parse_status(grown.to_json()).preflight) == 8
+    assert read(preflight={"storage": "Passed"}).preflight == ()
 
 
 def test_what_is_not_finite_is_written_as_null() -> None:

@@ -26,7 +26,8 @@ class JobFile:
     `output_directory` is absolute in the pod, `min_free_bytes` None where the trainer's own estimate decides,
     `training` is spec.training as the API wrote it (camelCase, defaults filled in). `previous_owner_is_gone`: whoever
     made the pods has seen that nothing is left of an earlier job of this namespace and name, so its fence is a left-over.
-    `hang_seconds` is spec.recovery.hangSeconds: 0 = the agent learns from the steps when they are overdue.
+    `hang_seconds` is spec.recovery.hangSeconds: 0 = the agent learns from the steps when they are overdue. The checks are
+    those of spec.preflight; where one of the newer three is missing, the operator is older and does not ask for it.
     """
 
     job: str
@@ -39,6 +40,9 @@ class JobFile:
     training: dict[str, Any]
     min_free_bytes: int | None = None
     storage_check: bool = True
+    clock_check: bool = False
+    gpu_check: bool = False
+    collective_check: bool = False
     preflight_timeout_seconds: int = 300
     status_port: int = STATUS_PORT
     previous_owner_is_gone: bool = False

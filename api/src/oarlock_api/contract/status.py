@@ -14,6 +14,9 @@ from oarlock_api.contract.wire import encodable, finite, integer, number, parse_
 
 STATUS_VERSION = 1
 MAX_BYTES = 65536
+MAX_CHECKS = 8
+_MAX_DETAIL = 512
+"""Characters: eight checks at their longest, every character escaped, leave room for the rest."""
 
 
 class PodPhase(StrEnum):
@@ -38,6 +41,28 @@ class CheckpointStatus:
     path: str
     saved_at: str
     stall_seconds: float | None = None
+
+
+class CheckResult(StrEnum):
+    """How a check before the start stands."""
+
+    RUNNING = "Running"
+    PASSED = "Passed"
+    WARNING = "Warning"
+    """Worth a look, no reason not to start."""
+    FAILED = "Failed"
+    NOT_SUPPORTED = "NotSupported"
+    """It cannot judge here; the detail says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreflightCheck:
+    """One check before the start. `result` is a CheckResult, `milliseconds` None while it is not known."""
+
+    name: str
+    result: str
+    milliseconds: int | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +97,7 @@ class PodStatus:
     model_path: str = ""
     message: str = ""
     hang_after_seconds: float | None = None
+    preflight: tuple[PreflightCheck, ...] = ()
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -106,6 +132,15 @@ class PodStatus:
             "modelPath": self.model_path,
             "message": self.message[:1024],
             "hangAfterSeconds": finite(self.hang_after_seconds),
+            "preflight": [
+                {
+                    "name": check.name[:32],
+                    "result": check.result[:32],
+                    "milliseconds": check.milliseconds,
+                    "detail": check.detail[:_MAX_DETAIL],
+                }
+                for check in self.preflight[:MAX_CHECKS]
+            ],
             "heartbeatAt": self.heartbeat_at,
         }
         return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
@@ -149,4 +184,18 @@ def parse_status(body: str) -> PodStatus:
         model_path=text(raw.get("modelPath"), 1024),
         message=text(raw.get("message"), 1024),
         hang_after_seconds=number(raw.get("hangAfterSeconds")),
+        preflight=_checks(raw.get("preflight")),
+    )
+
+
+def _checks(raw: object) -> tuple[PreflightCheck, ...]:
+    return tuple(
+        PreflightCheck(
+            name=text(one.get("name"), 32),
+            result=text(one.get("result"), 32),
+            milliseconds=integer(one.get("milliseconds")),
+            detail=text(one.get("detail"), _MAX_DETAIL),
+        )
+        for one in (raw[:MAX_CHECKS] if isinstance(raw, list) else ())
+        if isinstance(one, dict)
     )
