@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
+from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG, Variable
 from oarlock_api.contract.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_agent(commands)
     _add_train(commands)
     _add_check_storage(commands)
+    _add_check_gpus(commands)
     _add_make_tiny_flux(commands)
     _add_make_photographs(commands)
     return parser
@@ -102,17 +103,36 @@ def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentPar
 
 
 def _check_storage(options: argparse.Namespace) -> int:
-    from oarlock_trainer.agent.preflight import room, storage  # noqa: PLC0415
+    from oarlock_trainer.agent.preflight import storage  # noqa: PLC0415
 
-    needed = options.min_free
-    if needed is None and options.model is not None:
-        needed = room.estimate(options.model, keep=options.keep)
-    try:
-        _say(storage.check(options.directory.absolute(), min_free=needed, node=os.environ.get("OARLOCK_NODE", "")))
-    except storage.StorageError as error:
-        _say(str(error))
-        return ExitCode.STORAGE
-    return ExitCode.DONE
+    finding = storage.find(
+        directory=str(options.directory.absolute()),
+        node=os.environ.get(Variable.NODE, ""),
+        min_free=options.min_free,
+        model=str(options.model) if options.model else None,
+        keep=options.keep,
+    )
+    _say(finding.detail)
+    return finding.code
+
+
+def _add_check_gpus(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "check-gpus",
+        help="tell whether GPUs are there, healthy and idle",
+        description="Ask NVML for the number of GPUs, for those that are lost or wait for a reset, and for memory in "
+        f"use. Exit code 0, or {ExitCode.PREFLIGHT} with a sentence that says what is wrong with which GPU.",
+    )
+    parser.add_argument("expected", type=int, metavar="N", help="number of GPUs that must be there")
+    parser.set_defaults(run=_check_gpus)
+
+
+def _check_gpus(options: argparse.Namespace) -> int:
+    from oarlock_trainer.agent.preflight import gpus  # noqa: PLC0415
+
+    finding = gpus.find(expected=options.expected, node=os.environ.get(Variable.NODE, ""))
+    _say(finding.detail)
+    return finding.code
 
 
 def _add_make_tiny_flux(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -126,6 +146,9 @@ def _add_make_tiny_flux(commands: argparse._SubParsersAction[argparse.ArgumentPa
 
 
 def _make_tiny_flux(options: argparse.Namespace) -> int:
+    from oarlock_trainer import warm  # noqa: PLC0415
+
+    warm.settle_environment()  # torch and its friends would look for a GPU, and say that there is none
     from oarlock_trainer.models.flux import tiny  # noqa: PLC0415
 
     tiny.write(options.directory)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oarlock_trainer import warm
 from oarlock_trainer.checkpoint.export import export
 from oarlock_trainer.models.flux import transformer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
@@ -57,3 +55,29 @@ def test_the_base_model_is_not_touched(trained: Any, tiny_flux: Path, tmp_path: 
     (tmp_path / "out").mkdir()
     export(trained, base, tmp_path / "out")
     assert {path: path.read_bytes() for path in base.rglob("*") if path.is_file()} == before
+
+
+def test_others_can_read_the_exported_model_whatever_the_base_models_modes_are(
+    trained: Any, tiny_flux: Path, tmp_path: Path
+) -> None:
+    base = tmp_path / "base"
+    shutil.copytree(tiny_flux, base)
+    base.chmod(0o700)
+    (base / "vae").chmod(0o500)
+    path = export(trained, base, tmp_path / "out")
+    closed = [one.relative_to(path) for one in (path, *path.rglob("*")) if one.stat().st_mode & 0o044 != 0o044]
+    assert closed == []
+
+
+def test_a_base_model_of_symbolic_links_is_exported_as_files(trained: Any, tiny_flux: Path, tmp_path: Path) -> None:
+    """As in the hub's cache: snapshots/REVISION/vae/config.json -> ../../../blobs/HASH."""
+    blobs, snapshot = tmp_path / "hub/blobs", tmp_path / "hub/snapshots/1"
+    blobs.mkdir(parents=True)
+    for number, source in enumerate(path for path in tiny_flux.rglob("*") if path.is_file()):
+        shutil.copyfile(source, blobs / str(number))
+        name = snapshot / source.relative_to(tiny_flux)
+        name.parent.mkdir(parents=True, exist_ok=True)
+        name.symlink_to(Path("../" * (len(name.relative_to(snapshot).parts) + 1), "blobs", str(number)))
+    path = export(trained, snapshot, tmp_path / "out")
+    assert not [one for one in path.rglob("*") if one.is_symlink()]
+    assert (path / "vae/config.json").read_bytes() == (tiny_flux / "vae/config.json").read_bytes()

@@ -40,6 +40,13 @@ def test_a_run_trains_every_step_saves_exports_and_ends_with_0(undisturbed: tupl
     assert {event["path"] for event in saved} == {str(output / "checkpoints" / name) for name in names(output)}
 
 
+def test_others_can_read_all_that_a_run_writes(undisturbed: tuple[Path, Run]) -> None:
+    output, _ = undisturbed
+    written = list(output.rglob("*"))
+    assert len(written) > 20
+    assert [path for path in written if path.stat().st_mode & 0o044 != 0o044] == []
+
+
 def test_every_rank_tells_its_agent_of_each_step_and_of_work_that_is_none(undisturbed: tuple[Path, Run]) -> None:
     _, run = undisturbed
     for rank in (0, 1):

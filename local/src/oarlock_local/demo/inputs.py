@@ -28,11 +28,15 @@ def make_inputs() -> Path:
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     shutil.rmtree(unfinished, ignore_errors=True)
     for command, target in STEPS:
-        result = subprocess.run([trainer, command, unfinished / target], check=False, capture_output=True, text=True)
+        result = subprocess.run(
+            [trainer, command, unfinished / target],
+            check=False,
+            capture_output=True,
+            text=True,
+            umask=0o022,  # pods run as another user, who must be able to read them
+        )
         if result.returncode != 0:
             raise LocalError(f"oarlock-trainer {command} failed:\n{result.stderr[-2000:]}")
-    for path in unfinished.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
     with contextlib.suppress(OSError):  # somebody else was faster, with the same
         unfinished.rename(folder)
     shutil.rmtree(unfinished, ignore_errors=True)

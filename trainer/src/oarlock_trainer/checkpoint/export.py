@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, NoReturn
 
 from oarlock_api.contract.layout import MODEL
 from oarlock_trainer.durable import TEMPORARY, sync_folder, sync_tree
 from oarlock_trainer.errors import storage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
+from oarlock_trainer.modes import make_ordinary
 
 _TRAINED = "transformer"
 _SHARD_SIZE = "10GB"
@@ -26,8 +24,9 @@ def export(transformer: Any, base: Path, output: Path) -> Path:
     final, temporary = output / MODEL, output / f"{TEMPORARY}{MODEL}"
     with storage("exporting the model"):
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(base, temporary, ignore=_only_the_rest(base), copy_function=_link_or_copy)
+        _copy_the_rest(base, temporary)
         transformer.save_pretrained(temporary / _TRAINED, max_shard_size=_SHARD_SIZE)
+        make_ordinary(temporary / _TRAINED)
         sync_tree(temporary)
         if final.exists():
             old = output / f"{TEMPORARY}old-{MODEL}"
@@ -41,18 +40,27 @@ def export(transformer: Any, base: Path, output: Path) -> Path:
     return final
 
 
-def _only_the_rest(base: Path) -> Any:
-    def ignore(folder: str, names: list[str]) -> set[str]:
-        hidden = {name for name in names if name.startswith(".")}
-        return hidden | ({_TRAINED} & set(names) if base.samefile(folder) else set())
+def _copy_the_rest(base: Path, target: Path) -> None:
+    """Everything but the transformer and hidden files. Folders get ordinary modes, whatever those of `base` are."""
+    for folder, subfolders, names in os.walk(base, onerror=_raise, followlinks=True):
+        source = Path(folder)
+        copy = target / source.relative_to(base)
+        copy.mkdir(parents=True)
+        left_out = {_TRAINED} if source == base else set()
+        subfolders[:] = [name for name in subfolders if not name.startswith(".") and name not in left_out]
+        for name in names:
+            if not name.startswith("."):
+                # A symbolic link, as in the hub's cache, would be linked itself and lead elsewhere from there.
+                _link_or_copy((source / name).resolve(), copy / name)
 
-    return ignore
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
-def _link_or_copy(source: str, target: str) -> str:
+def _link_or_copy(source: Path, target: Path) -> None:
     """The encoders are 10 GB that do not change: link them where both lie on one file system."""
     try:
-        os.link(source, target)
+        target.hardlink_to(source)
     except OSError:
-        shutil.copy2(source, target)
-    return target
+        shutil.copyfile(source, target)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oarlock_trainer.modes import make_ordinary
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -36,11 +38,13 @@ _SENTENCES = (
 
 
 def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int = 4) -> None:
-    """Write the model. The same seed gives the same bytes."""
+    """Write the model. The same seed gives the same bytes. Says nothing."""
     from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler  # noqa: PLC0415 - seconds, only needed here
     from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: PLC0415
     from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel  # noqa: PLC0415
+    from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
 
+    disable_progress_bar()
     directory.mkdir(parents=True, exist_ok=True)
     clip_tokens = _write_clip_tokenizer(directory / "tokenizer")
     t5_tokens = _write_t5_tokenizer(directory / "tokenizer_2")
@@ -92,7 +96,10 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
                 feed_forward_proj="gated-gelu", tie_word_embeddings=False,
             )
         )  # fmt: skip
-    transformer.to(torch.bfloat16).save_pretrained(directory / "transformer")
+    torch.nn.Module.to(
+        transformer, torch.bfloat16
+    )  # diffusers' own .to() warns of modules that must not be, naming none
+    transformer.save_pretrained(directory / "transformer")
     vae.save_pretrained(directory / "vae")
     clip.save_pretrained(directory / "text_encoder")
     t5.save_pretrained(directory / "text_encoder_2")
@@ -101,6 +108,7 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
         max_image_seq_len=4096,
     ).save_pretrained(directory / "scheduler")  # fmt: skip
     _write_json(directory / "model_index.json", _model_index())
+    make_ordinary(directory)
 
 
 def _model_index() -> dict[str, Any]:
