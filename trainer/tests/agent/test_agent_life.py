@@ -199,41 +199,6 @@ def test_a_job_file_of_another_version_ends_with_85_and_says_what_to_use(agent: 
     assert "use the trainer image of the operator's release" in report["summary"]
 
 
-def test_an_unusable_output_ends_with_84_before_any_rank_starts(agent: Agent) -> None:
-    agent.output.parent.mkdir()
-    agent.output.write_text("a file where a directory should be")
-    agent.start("trains_until_told")
-    assert agent.wait() == 84
-    assert agent.report()["class"] == "Storage"
-    assert not list(agent.scratch.glob("rank-*"))
-
-
-def test_too_little_room_ends_with_84_and_the_numbers(agent: Agent) -> None:
-    agent.job["min_free_bytes"] = 2**60
-    agent.start("trains_until_told")
-    assert agent.wait() == 84
-    assert f"{2**60} bytes (1.049e+06 TiB) needed" in agent.report()["summary"]
-
-
-def test_storage_that_hangs_fails_the_preflight_in_time(agent: Agent) -> None:
-    (agent.scratch / "hang").mkdir()
-    (agent.scratch / "hang" / "sitecustomize.py").write_text(
-        "import signal, sys\nwhile 'check-storage' in sys.orig_argv: signal.pause()\n"
-    )
-    agent.environment["PYTHONPATH"] = f"{agent.scratch / 'hang'}:{agent.environment['PYTHONPATH']}"
-    agent.job["preflight_timeout_seconds"] = 1
-    agent.start("trains_until_told")
-    assert agent.wait() == 84
-    assert "did not answer within 1 s" in agent.report()["summary"]
-
-
-def test_a_job_that_switched_the_storage_check_off_starts_without_it(agent: Agent) -> None:
-    agent.job["storage_check"] = False
-    agent.job["min_free_bytes"] = 2**60
-    agent.start("leaves_its_environment")
-    assert agent.wait() == 0
-
-
 def test_a_taken_status_port_ends_with_87_and_names_the_setting(agent: Agent) -> None:
     with socket.create_server(("", 0)) as taken:
         agent.job["status_port"] = taken.getsockname()[1]

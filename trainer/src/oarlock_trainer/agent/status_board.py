@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
+from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus, PreflightCheck
 from oarlock_api.contract.wire import integer, number, text
 from oarlock_trainer.channel import Event
 
@@ -52,6 +52,11 @@ class StatusBoard:
     def note(self, message: str) -> None:
         """Show a sentence in /status until the next one."""
         self._set(message=message)
+
+    def check(self, check: PreflightCheck) -> None:
+        """Show how a check before the start stands, in the place where it stood before."""
+        shown = {one.name: one for one in self._status.preflight} | {check.name: check}
+        self._set(preflight=tuple(shown.values()))
 
     def apply(self, message: Message) -> None:
         """Take in what a rank tells. Unknown events and strange values are left out."""

@@ -1,6 +1,6 @@
 """The agent's life, from the container's start to its exit code.
 
-    assignment -> rank host starts importing | status server | storage preflight      (all at once)
+    assignment -> rank host starts importing | status server | preflight              (all at once)
                -> host ready and preflight passed: ranks
                -> first bad ending: report at once, a moment for the others' last words, then the end of all
                -> no progress in time: report at once, a moment for the ranks' stacks, then the end of all
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_api.contract.status import PodPhase
+from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
 from oarlock_trainer import rank_host
 from oarlock_trainer.agent import (
@@ -40,7 +40,7 @@ from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment
 from oarlock_trainer.agent.hang_guard import GATHER_SECONDS, KEEP_SECONDS, HangGuard
 from oarlock_trainer.agent.local_ranks import LocalRanks
 from oarlock_trainer.agent.outcome import Outcome
-from oarlock_trainer.agent.preflight.storage_process import Needed, StorageProcess
+from oarlock_trainer.agent.preflight.checks import Preflight
 from oarlock_trainer.agent.status_board import StatusBoard
 from oarlock_trainer.agent.status_server import StatusServer
 from oarlock_trainer.agent.verdict import Verdict
@@ -50,7 +50,6 @@ from oarlock_trainer.rank_host import HostEvent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_api.contract.job_file import JobFile
     from oarlock_trainer.agent.accelerate_config import Launch
 
 log = logging.getLogger(__name__)
@@ -59,6 +58,7 @@ _SETTLE_SECONDS = 1.0
 """What the others get after the first bad ending: victims exit by themselves within it, and may name a root cause."""
 _TICK_SECONDS = 1.0
 _HANGING_SECONDS = 15.0
+_LEVELS = {CheckResult.WARNING: logging.WARNING, CheckResult.FAILED: logging.ERROR}
 _SWEEP_SECONDS = 0.5
 _REPORT_COPY_SECONDS = 0.5
 
@@ -121,7 +121,9 @@ class _Supervisor:
             assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
         )
         self._outcome = Outcome(assignment, self._board, options.termination_log)
-        self._storage = self._start_storage_check(environment)
+        self._preflight = Preflight(assignment, environment, now=self._beat_at)
+        for name in self._preflight.expected:
+            self._board.check(PreflightCheck(name, CheckResult.RUNNING))
         self._start_server()
         accelerate_config.write(launch, options.run_directory)
 
@@ -130,25 +132,15 @@ class _Supervisor:
             self._wait()
             self._heed_signals()
             self._hear_ranks()
-            self._bury(children.reap())
-            self._check_storage()
+            ended = children.reap()
+            self._bury(ended)
+            self._heed_preflight(ended)
             self._start_ranks_when_due()
             self._check_progress()
             self._end_when_due()
         return self._leave()
 
     # What is started at once
-
-    def _start_storage_check(self, environment: Mapping[str, str]) -> StorageProcess | None:
-        job = self._assignment.job
-        if not job.storage_check:
-            return None
-        return StorageProcess(
-            self._output,
-            needed=_needed(job),
-            seconds=job.preflight_timeout_seconds,
-            environment=environment,
-        )
 
     def _start_server(self) -> None:
         port = self._assignment.job.status_port
@@ -171,8 +163,8 @@ class _Supervisor:
 
     def _wait(self) -> None:
         seconds = min(_TICK_SECONDS, max(self._deadline - time.monotonic(), 0.0))
-        if self._storage and self._storage.passed is None:
-            seconds = min(seconds, self._storage.seconds_left)
+        if not self._preflight.over:
+            seconds = min(seconds, self._preflight.seconds_left(time.monotonic()))
         select.select([self._wakeup, self._ranks.channel_descriptor], [], [], seconds)
         self._beat_at = time.monotonic()
         self._guard.advance(self._beat_at)
@@ -216,26 +208,22 @@ class _Supervisor:
                 self._board.apply(message)
 
     def _bury(self, ended: Mapping[int, int]) -> None:
-        if self._storage and self._storage.pid in ended:
-            self._storage.ended(ended[self._storage.pid])
         if self._ranks.host_pid in ended and not self._over:
             self._hear_ranks()  # its last words, and those of its ranks, are still in the pipe
             self._outcome.take_end_of_host(ended[self._ranks.host_pid])
             self._over = True
 
-    def _check_storage(self) -> None:
-        storage = self._storage
-        if storage is None:
-            return
-        storage.give_up_when_due()
-        if storage.passed is False:
-            self._end(ExitCode.STORAGE, storage.message)
-        elif storage.passed:
-            log.info("%s", storage.message)
-            self._storage = None
+    def _heed_preflight(self, ended: Mapping[int, int]) -> None:
+        for found in self._preflight.findings(ended, time.monotonic()):
+            self._board.check(PreflightCheck(found.check, found.result, found.milliseconds, found.detail))
+            facts = {"check": found.check, "result": found.result, "milliseconds": found.milliseconds}
+            log.log(_LEVELS.get(found.result, logging.INFO), "%s", found.detail, extra=facts)
+            if found.code and self._outcome.verdict is None:
+                self._outcome.conclude(Verdict(code=found.code, summary=found.detail, gpu=found.gpu))
+                self._over = True
 
     def _start_ranks_when_due(self) -> None:
-        if self._host_ready and self._storage is None and not self._ranks_started and not self._over:
+        if self._host_ready and self._preflight.over and not self._ranks_started and not self._over:
             self._ranks_started = True
             self._board.enter(PodPhase.STARTING)
             count = self._assignment.ranks_per_node
@@ -248,8 +236,8 @@ class _Supervisor:
             log.info("ranks started", extra={"ranks": count})
 
     def _check_progress(self) -> None:
-        # The storage check has a bound of its own, and the ranks wait for it.
-        if self._outcome.verdict is None and self._storage is None and (verdict := self._guard.judge()):
+        # The checks have a bound of their own, and the ranks wait for them.
+        if self._outcome.verdict is None and self._preflight.over and (verdict := self._guard.judge()):
             self._outcome.conclude(verdict)
             self._guard.ask(self._ranks)
             self._deadline = time.monotonic() + GATHER_SECONDS
@@ -287,10 +275,3 @@ class _Supervisor:
             keeping.join(KEEP_SECONDS)
         self._ranks.close()
         return verdict.code if verdict else ExitCode.DONE
-
-
-def _needed(job: JobFile) -> Needed:
-    """Room for the checkpoints. The agent reads two plain fields here; the ranks check the whole of `training`."""
-    model = (job.training.get("model") or {}).get("path")
-    keep = integer((job.training.get("checkpoint") or {}).get("keep"))
-    return Needed(job.min_free_bytes, Path(model) if isinstance(model, str) else None, 0 if keep is None else keep)

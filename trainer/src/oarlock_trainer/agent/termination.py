@@ -40,6 +40,7 @@ def report_of(verdict: Verdict, pod: Pod, status: PodStatus | None) -> Report:
         step=status.step if status else None,
         checkpoint_step=status.checkpoint.step if status and status.checkpoint else None,
         first_error_rank=verdict.first_error_rank,
+        gpu=verdict.gpu,
     )
 
 

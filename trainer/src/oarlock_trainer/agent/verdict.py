@@ -17,6 +17,8 @@ from oarlock_api.contract.exit_codes import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oarlock_api.contract.report import Gpu
+
 _FIRST = (ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE)
 _LAST = (ExitCode.LEFT_ON_REQUEST, ExitCode.PEER_LOST, ExitCode.DONE)
 
@@ -32,11 +34,15 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The agent's exit code and one sentence for people. `first_error_rank` is the rank that the verdict rests on."""
+    """The agent's exit code and one sentence for people.
+
+    `first_error_rank` is the rank that the verdict rests on, `gpu` the one that is itself to blame.
+    """
 
     code: int
     summary: str
     first_error_rank: int | None = None
+    gpu: Gpu | None = None
 
 
 def judge(endings: Sequence[Ending], *, out_of_memory_kills: int = 0) -> Verdict:

@@ -1,7 +1,7 @@
 """Find out whether the output is there, writable and large enough, seen from this pod.
 
-Runs in a process of its own (`oarlock-trainer check-storage`), because every call here may hang for ever on a dead
-mount. Each refusal says who tried, what stands in the way in numbers, and what mends it. What an earlier crash left
+Runs in a process of its own (child.py, or `oarlock-trainer check-storage`), because every call here may hang for ever on
+a dead mount. Each refusal says who tried, what stands in the way in numbers, and what mends it. What an earlier crash left
 behind never stands in the way: names are unique, and leftovers are swept once they are an hour old.
 """
 
@@ -15,8 +15,11 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.layout import PRIVATE
+from oarlock_api.contract.status import CheckResult
 from oarlock_trainer.agent.preflight import room
+from oarlock_trainer.agent.preflight.finding import Check, Finding
 
 _PROBE_PREFIX = "probe-"
 _PROBE = b"oarlock storage probe\n" * 200
@@ -38,6 +41,18 @@ class Mount:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.source} at {self.point}"
+
+
+def find(
+    *, directory: str, node: str = "", min_free: int | None = None, model: str | None = None, keep: int = 0
+) -> Finding:
+    """The check as preflight orders it. Without `min_free`, room for `keep` checkpoints of `model` is needed."""
+    needed = room.estimate(Path(model), keep=keep) if min_free is None and model else min_free
+    try:
+        said = check(Path(directory), min_free=needed, node=node)
+    except StorageError as error:
+        return Finding(check=Check.STORAGE, result=CheckResult.FAILED, detail=str(error), code=ExitCode.STORAGE)
+    return Finding(check=Check.STORAGE, result=CheckResult.PASSED, detail=said)
 
 
 def check(directory: Path, *, min_free: int | None, node: str = "") -> str:

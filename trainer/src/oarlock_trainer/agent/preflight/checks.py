@@ -1,0 +1,104 @@
+"""The checks before the ranks start: which ones a job asks for, and how they stand.
+
+They run at once, beside the rank host's imports, and share one bound in time. What touches the output shares a process,
+since what hangs the one hangs the other, and a start pays for one interpreter less; NVML has a process of its own. The
+collective check is no process here: the ranks do it, with what is left of the time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.status import CheckResult
+from oarlock_api.contract.wire import integer
+from oarlock_trainer.agent.assignment import setting
+from oarlock_trainer.agent.preflight.check_process import CheckProcess
+from oarlock_trainer.agent.preflight.finding import Check, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oarlock_trainer.agent.assignment import Assignment
+
+_PATIENCE_SHARE = 0.5
+"""Of the time for all checks, what one may spend on waiting for things to get better."""
+
+
+class Preflight:
+    """The checks of one start. Only the main thread may use it."""
+
+    def __init__(self, assignment: Assignment, environment: Mapping[str, str], *, now: float) -> None:
+        self._bound = float(assignment.job.preflight_timeout_seconds)
+        self._deadline = now + self._bound
+        self._collective = assignment.job.collective_check and assignment.world_size > 1
+        orders = [order for order in (_output_orders(assignment), _gpu_orders(assignment)) if order]
+        self._processes = [CheckProcess(order, environment=environment, now=now) for order in orders]
+        self._known = _pretended(assignment)
+        self.expected = [str(order["check"]) for process in orders for order in process]
+        if self._collective:
+            self.expected.append(Check.COLLECTIVE)
+
+    @property
+    def over(self) -> bool:
+        """Whether the ranks may start: each check that comes before them has its finding."""
+        return not self._known and all(process.over for process in self._processes)
+
+    def seconds_left(self, now: float) -> float:
+        """Time until what is not over counts as silent."""
+        return max(self._deadline - now, 0.0)
+
+    def rank_seconds(self, now: float) -> float | None:
+        """What is left for the ranks' own, collective check; None where there is none."""
+        return self.seconds_left(now) if self._collective else None
+
+    def findings(self, ended: Mapping[int, int], now: float) -> list[Finding]:
+        """What is known since the last call. `ended`: pid -> code of the processes that ended meanwhile."""
+        found, self._known = self._known, []
+        for process in self._processes:
+            if process.over:
+                continue
+            found += process.heard()
+            if process.pid in ended:
+                found += process.ended(ended[process.pid], now)
+            elif not process.over and not self.seconds_left(now):
+                found += process.give_up(now, bound=self._bound)
+        return found
+
+
+def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
+    job, pod = assignment.job, assignment.pod
+    output: dict[str, Any] = {"directory": job.output_directory, "node": pod.node}
+    orders: list[dict[str, Any]] = []
+    if job.storage_check:
+        # Two plain fields are read here; the ranks check the whole of `training`.
+        model = setting(job.training, "model", "path")
+        room = {
+            "min_free": job.min_free_bytes,
+            "model": model if isinstance(model, str) else None,
+            "keep": integer(setting(job.training, "checkpoint", "keep")) or 0,
+        }
+        orders.append({"check": Check.STORAGE, **output, **room})
+    if job.clock_check:
+        place = {"gang": f"{job.job_uid}/{pod.attempt}", "rank": pod.rank, "nodes": job.nodes}
+        orders.append({"check": Check.CLOCK, **output, **place, "patience": _patience(assignment)})
+    return orders
+
+
+def _gpu_orders(assignment: Assignment) -> list[dict[str, Any]]:
+    job = assignment.job
+    if not job.gpu_check or assignment.on_cpu:
+        return []
+    expected = {"expected": job.gpus_per_node, "node": assignment.pod.node}
+    return [{"check": Check.GPUS, **expected, "patience": _patience(assignment)}]
+
+
+def _patience(assignment: Assignment) -> float:
+    return assignment.job.preflight_timeout_seconds * _PATIENCE_SHARE
+
+
+def _pretended(assignment: Assignment) -> list[Finding]:
+    """GPUs that are only pretended are told as such, lest somebody takes them for checked ones."""
+    if not (assignment.job.gpu_check and assignment.job.gpus_per_node and assignment.simulate_gpus):
+        return []
+    why = "the GPUs are pretended (OARLOCK_SIMULATE_GPUS): nothing is there to check"
+    return [Finding(check=Check.GPUS, result=CheckResult.NOT_SUPPORTED, detail=why, milliseconds=0)]

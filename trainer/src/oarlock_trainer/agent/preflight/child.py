@@ -1,0 +1,43 @@
+"""Runs checks one after the other and tells each finding in a line of its own, in a process that may hang or crash.
+
+    python -m oarlock_trainer.agent.preflight.child '[{"check": "storage", "directory": "/output/flux"}]'
+
+An order names the check's module in this folder; the rest are the arguments of its `find`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oarlock_trainer.agent.preflight.finding import Finding
+
+_FOUND_ON = 1
+"""The descriptor that the agent reads: standard output."""
+
+
+def perform(order: Mapping[str, Any]) -> Finding:
+    """Do one check and say how long it took."""
+    arguments = dict(order)
+    check = importlib.import_module(f"oarlock_trainer.agent.preflight.{arguments.pop('check')}")
+    began = time.monotonic()
+    finding: Finding = check.find(**arguments)
+    return dataclasses.replace(finding, milliseconds=round((time.monotonic() - began) * 1000))
+
+
+def main() -> None:
+    """Do what the first argument orders."""
+    for order in json.loads(sys.argv[1]):
+        os.write(_FOUND_ON, perform(order).to_line())
+
+
+if __name__ == "__main__":
+    main()
