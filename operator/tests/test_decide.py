@@ -388,3 +388,15 @@ def test_a_success_without_a_step_says_that_the_output_held_them_all() -> None:
     world.pods["flux-1-0"] = replace(world.pods["flux-1-0"], ending=replace(ending, report=done))
     world.settle()
     assert "held the checkpoint of step 100 already" in (world.job.status.message or "")
+
+
+def test_a_status_that_differs_in_counts_only_is_a_minor_one() -> None:
+    world = World()
+    world.running(step=20)
+    assert not world.one_pass().minor or world.one_pass().status is None
+    world.pods["flux-1-1"] = replace(world.pods["flux-1-1"], ready=False)
+    plan = decide(world.observe())
+    assert plan.status is not None
+    assert plan.minor
+    world.end(1, 1)
+    assert not decide(world.observe()).minor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_operator.pace import LONGEST, SHARE, SHORTEST, Pace
+from oarlock_operator.pace import LONGEST, MINOR, SHARE, SHORTEST, Pace
 
 KEY = ("default", "flux")
 
@@ -28,9 +28,17 @@ def test_a_job_that_was_not_looked_at_yet_waits_least() -> None:
     assert Pace().delay(KEY, attempt=1, ended=False) == SHORTEST
 
 
+def test_counts_alone_are_written_now_and_then() -> None:
+    pace = Pace()
+    assert pace.until_next_minor(KEY, now=100.0) == 0.0
+    pace.wrote(KEY, "5", now=100.0)
+    assert pace.until_next_minor(KEY, now=100.5) == MINOR - 0.5
+    assert pace.until_next_minor(KEY, now=103.0) == 0.0
+
+
 def test_only_the_last_version_that_was_written_here_is_no_news() -> None:
     pace = Pace()
-    pace.wrote(KEY, "5")
+    pace.wrote(KEY, "5", now=0.0)
     assert pace.own(KEY, "5")
     assert not pace.own(KEY, "6")
     pace.forget(KEY)

@@ -14,25 +14,32 @@ SHARE = 4.0
 SHORTEST, LONGEST = 0.02, 2.0
 """Bounds of the moment in seconds. The longest is what the slowest stage time may be wrong by."""
 
+MINOR = 2.0
+"""Seconds between writes that change counts of pods only."""
+
 
 class Pace:
     """What the last looks at jobs cost and wrote."""
 
     def __init__(self) -> None:
         self._known: dict[Key, tuple[int, float]] = {}
-        self._written: dict[Key, str] = {}
+        self._written: dict[Key, tuple[str, float]] = {}
 
     def note(self, key: Key, *, attempt: int, seconds: float) -> None:
         """A look at a job took `seconds` and found or made `attempt` the current one."""
         self._known[key] = (attempt, seconds)
 
-    def wrote(self, key: Key, version: str) -> None:
+    def wrote(self, key: Key, version: str, *, now: float) -> None:
         """The operator itself made the job's resourceVersion `version`: the watch will tell, and it is no news."""
-        self._written[key] = version
+        self._written[key] = (version, now)
+
+    def until_next_minor(self, key: Key, *, now: float) -> float:
+        """Seconds until a status that differs in counts only may be written."""
+        return max(0.0, self._written.get(key, ("", now - MINOR))[1] + MINOR - now)
 
     def own(self, key: Key, version: str) -> bool:
         """Whether a job's `version` is the one that the operator itself wrote last."""
-        return self._written.get(key) == version
+        return self._written.get(key, ("", 0.0))[0] == version
 
     def forget(self, key: Key) -> None:
         """The job is over or gone."""

@@ -104,5 +104,7 @@ class Plan:
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     again_seconds: float | None = None
+    minor: bool = False
+    """The status differs in counts of pods only: worth a write now and then."""
     wants_pool: bool = False
     """Nothing of this plan holds yet: decide once more with the pool in sight."""

@@ -94,9 +94,11 @@ class Reconciler:
         """Write, tell, act."""
         current = plan.status or o.job.status
         self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started)
+        if plan.minor and (later := self.pace.until_next_minor(key, now=time.monotonic())) > 0:
+            plan = replace(plan, status=None, again_seconds=min(later, plan.again_seconds or later))
         if plan.status is not None:
             written = await self._write_status(raw, plan.status)
-            self.pace.wrote(key, written["metadata"]["resourceVersion"])
+            self.pace.wrote(key, written["metadata"]["resourceVersion"], now=time.monotonic())
             metrics.written(*key, o.job.status, plan.status)
         self.events.post(o.job, plan.events, now=o.now)
         try:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from oarlock_api.history import Attempt
-from oarlock_api.status import TrainingJobStatus
+from oarlock_api.status import Ranks, TrainingJobStatus
 from oarlock_operator.plan import Action, Event, EventType, Plan
 
 KEPT_ATTEMPTS = 10
@@ -74,8 +74,15 @@ class Draft:
             actions=tuple(self.actions),
             events=tuple(self.events),
             again_seconds=self.again_seconds,
+            minor=_but_counts(self.status) == _but_counts(before),
             wants_pool=self.wants_pool,
         )
+
+
+def _but_counts(status: TrainingJobStatus) -> TrainingJobStatus:
+    """The status without the counts of pods, which change a thousand times while a gang of a thousand starts."""
+    summary = status.summary.model_copy(update={"nodes": None})
+    return status.model_copy(update={"ranks": Ranks(), "summary": summary})
 
 
 def milliseconds_since(start: datetime | None, now: datetime) -> float:
