@@ -17,9 +17,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer import denied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 class TrainingEnd(Exception):  # noqa: N818 - one of them is no error
@@ -100,6 +102,8 @@ def storage(doing: str) -> Iterator[None]:
     """Turn what the storage does to us into StorageError; `doing` says what we were about."""
     try:
         yield
+    except PermissionError as error:
+        raise StorageError(f"{doing}: {denied.explain(error, writing=True)}") from error
     except OSError as error:
         raise StorageError(f"{doing}: {error}") from error
     except RuntimeError as error:
@@ -107,3 +111,12 @@ def storage(doing: str) -> Iterator[None]:
         if "PytorchStreamWriter" in str(error) or "inline_container" in str(error):
             raise StorageError(f"{doing}: {error}") from error
         raise
+
+
+@contextmanager
+def readable(field: str, folder: Path) -> Iterator[None]:
+    """Turn what this pod may not read into ConfigurationError: no restart changes it. `field` of the job names `folder`."""
+    try:
+        yield
+    except PermissionError as error:
+        raise ConfigurationError(f"{field}: {denied.explain(error, below=folder)}") from error

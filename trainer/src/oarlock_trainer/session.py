@@ -26,7 +26,7 @@ from oarlock_trainer.data.sampler import Order, Origin
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.deepspeed import Engine, initialize
 from oarlock_trainer.metrics import Metrics
-from oarlock_trainer.models.flux import transformer
+from oarlock_trainer.models.flux import folder, transformer
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
 from oarlock_trainer.plan.support import refuse_unsupported
@@ -94,6 +94,12 @@ def model_folder(job: Job) -> Path:
     return Path(job.training.model.path or "")
 
 
+def _initial_weights(job: Job) -> Path | None:
+    """The directory of training.initFrom."""
+    start = job.training.init_from
+    return Path(start.path) if start and start.path else None
+
+
 def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     """Join the ranks, take the output over, and make sure that all embeddings are there.
 
@@ -101,6 +107,7 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     """
     training = job.training
     refuse_unsupported(training)
+    folder.check(model_folder(job), field="training.model.path")
     ranks = process_group.join(job)
     owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"
@@ -108,6 +115,8 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     resumed = take_over(job, ranks, fence)
     if resumed:
         check_fits(resumed, job)
+    elif weights := _initial_weights(job):
+        folder.check_transformer(weights, field="training.initFrom.path")
     batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
 
     def check(pictures: Sequence[Picture]) -> None:
@@ -151,9 +160,7 @@ def assemble(claim: Claim) -> Session:
 def _engine(job: Job, ranks: Ranks, resumed: Checkpoint | None) -> Engine:
     """The model on its device, sharded, with the checkpoint's state where there is one."""
     training = job.training
-    weights = model_folder(job)
-    if training.init_from and training.init_from.path and not resumed:
-        weights = Path(training.init_from.path)
+    weights = (None if resumed else _initial_weights(job)) or model_folder(job)
     mode = training.activation_checkpointing.mode
     recompute = mode is ActivationCheckpointingMode.FULL or (
         mode is ActivationCheckpointingMode.AUTO and ranks.device.type == "cuda"

@@ -13,7 +13,7 @@ import torch
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.training import Task
-from oarlock_trainer import channel
+from oarlock_trainer import channel, denied
 from oarlock_trainer.checkpoint.export import export
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.learning_rate import learning_rate
@@ -45,6 +45,8 @@ def main() -> int:
         if lost_a_peer(error):
             return _ended(int(PeerLostError.code), f"lost a peer: {error}")
         traceback.print_exc()
+        if isinstance(error, PermissionError) and error.filename:
+            return _ended(int(StorageError.code), denied.explain(error, writing=True))
         if lost_storage(error):
             return _ended(int(StorageError.code), f"the storage failed: {error}")
         return _ended(1, f"{type(error).__name__}: {error}")

@@ -103,7 +103,10 @@ def digest(path: Path) -> str:
 
 
 def inspect(path: Path) -> Checkpoint | None:
-    """A checkpoint by its folder, or None where it is not valid."""
+    """A checkpoint by its folder, or None where it is not valid.
+
+    Raises PermissionError where it may not be read: to pass it over would be to train its steps again.
+    """
     parsed = parse_checkpoint_name(path.name)
     if parsed is None:
         return None
@@ -114,6 +117,8 @@ def inspect(path: Path) -> Checkpoint | None:
             return None
         manifest = parse_manifest(body.decode())
         complete = all((path / file.name).stat().st_size == file.size for file in manifest.files)
+    except PermissionError:
+        raise
     except (OSError, ValueError, KeyError, TypeError):
         return None
     right_name = (manifest.step, manifest.attempt) == parsed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oarlock_api.checkpoint import Resume
@@ -25,7 +26,7 @@ def take_over(job: Job, ranks: Ranks, fence: Fence) -> Checkpoint | None:
     """
     candidates = ranks.decide(lambda: _claim(job, fence))
     for candidate in candidates:
-        if all(ranks.gather(_share_is_whole(candidate, ranks))):
+        if all(ranks.gather(ranks.all_or_none(partial(_share_is_whole, candidate, ranks)))):
             return candidate
     if job.training.checkpoint.resume is Resume.REQUIRED:
         raise ConfigurationError(
@@ -78,10 +79,11 @@ def _clean(job: Job) -> None:
 
 def _share_is_whole(candidate: Checkpoint, ranks: Ranks) -> bool:
     place = ranks.place
-    try:
-        return all(
-            digest(candidate.path / file.name) == file.sha256
-            for file in candidate.manifest.files[place.rank :: place.world_size]
-        )
-    except OSError:
-        return False
+    share = candidate.manifest.files[place.rank :: place.world_size]
+    with storage(f"reading the checkpoint {candidate.path}"):
+        try:
+            return all(digest(candidate.path / file.name) == file.sha256 for file in share)
+        except PermissionError:
+            raise
+        except OSError:
+            return False

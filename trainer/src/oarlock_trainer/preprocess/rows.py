@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,19 +46,15 @@ def source_of(dataset: Dataset) -> LocalSource:
 def scan(job: Job, ranks: Ranks, encoders: Encoders) -> list[Picture]:
     """Read the headers of all datasets, each rank its share; every rank gets all rows, in one order.
 
-    Raises ConfigurationError where a dataset is empty or has too many bad pictures.
+    Raises ConfigurationError where a dataset is empty, may not be read, or has too many bad pictures.
     """
     pictures: list[Picture] = []
     rejected: list[quarantine.Rejected] = []
     for dataset in job.training.data.datasets:
-
-        def open_source(dataset: Dataset = dataset) -> LocalSource:
-            return source_of(dataset)
-
-        source = ranks.all_or_none(open_source)
+        source = ranks.all_or_none(partial(source_of, dataset))
         names = ranks.decide(source.pictures)
-        share = names[ranks.place.rank :: ranks.place.world_size]
-        found, bad = discovery.scan(dataset, source, told(share, Beat()))
+        share = told(names[ranks.place.rank :: ranks.place.world_size], Beat())
+        found, bad = ranks.all_or_none(partial(discovery.scan, dataset, source, share))
         rows = [row for one in found if (row := _row(job.training, dataset, one, encoders))]
         gathered = ranks.gather((rows, bad))
         rejected += [item for _, some in gathered for item in some]

@@ -36,13 +36,17 @@ class Found:
 
 
 def scan(dataset: Dataset, source: LocalSource, names: Iterable[str]) -> tuple[list[Found], list[Rejected]]:
-    """Read headers and captions of some pictures of a dataset."""
+    """Read headers and captions of some pictures of a dataset.
+
+    Raises ConfigurationError at the first that may not be read: it is not damaged, and is seldom the only one.
+    """
     found: list[Found] = []
     rejected: list[Rejected] = []
     for name in names:
         try:
-            size, version = _header(source, name), source.version(name)
-            text = caption(dataset.captions, source, name)
+            with source.readable():
+                size, version = _header(source, name), source.version(name)
+                text = caption(dataset.captions, source, name)
         except UNREADABLE as error:
             rejected.append(Rejected(dataset.name, name, "unreadable", f"unreadable: {error}"))
             continue

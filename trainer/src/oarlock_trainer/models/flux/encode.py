@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from oarlock_api.weights import ModelFlavor
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.classes import vae_class
+from oarlock_trainer.models.flux.folder import loading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,8 +63,10 @@ class CaptionEncoder:
         self._device = device
         self._clip = _load(CLIPTextModel, model / "text_encoder", device, dtype=dtype)
         self._t5 = _load(T5EncoderModel, model / "text_encoder_2", device, dtype=dtype)
-        self._clip_tokenizer = CLIPTokenizer.from_pretrained(model / "tokenizer", local_files_only=True)
-        self._t5_tokenizer = T5TokenizerFast.from_pretrained(model / "tokenizer_2", local_files_only=True)
+        with loading(model / "tokenizer"):
+            self._clip_tokenizer = CLIPTokenizer.from_pretrained(model / "tokenizer", local_files_only=True)
+        with loading(model / "tokenizer_2"):
+            self._t5_tokenizer = T5TokenizerFast.from_pretrained(model / "tokenizer_2", local_files_only=True)
         self._tokens = min(_TEXT_TOKENS[flavor], self._t5_tokenizer.model_max_length)
 
     @torch.no_grad()
@@ -87,8 +89,6 @@ class CaptionEncoder:
 
 
 def _load(kind: Any, folder: Path, device: torch.device, **options: Any) -> Any:
-    try:
+    with loading(folder):
         encoder = kind.from_pretrained(folder, local_files_only=True, **options)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"training.model: {folder} cannot be loaded: {error}") from error
     return encoder.to(device).eval().requires_grad_(requires_grad=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.classes import transformer_class
+from oarlock_trainer.models.flux.folder import TRANSFORMER, loading
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def read_shape(model: Path) -> Shape:
 
     Raises ConfigurationError where there is none.
     """
-    path = model / "transformer" / "config.json"
+    path = model / TRANSFORMER / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -52,12 +53,10 @@ def load(model: Path, *, recompute: bool) -> nn.Module:
     """The transformer in bfloat16, in training mode; `recompute` trades time for the memory of activations."""
     import torch  # noqa: PLC0415
 
-    try:
+    with loading(model / TRANSFORMER):
         transformer = transformer_class().from_pretrained(
-            model / "transformer", dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
+            model / TRANSFORMER, dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
         )
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"training.model: {model}/transformer cannot be loaded: {error}") from error
     transformer.train()
     transformer.requires_grad_(requires_grad=True)
     if recompute:

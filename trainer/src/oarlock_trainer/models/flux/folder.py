@@ -1,0 +1,140 @@
+"""Whether a folder is a FLUX.1 model that this pod can read: asked before anything heavy is loaded.
+
+The libraries would say it late, one file at a time, and in words about repositories of a model hub.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from oarlock_trainer.errors import ConfigurationError, StorageError, lost_storage, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_INDEX = "model_index.json"
+TRANSFORMER = "transformer"
+_NETWORKS = (TRANSFORMER, "vae", "text_encoder", "text_encoder_2")
+_TOKENIZERS = ("tokenizer", "tokenizer_2")
+_VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model")
+_CLASS = "FluxTransformer2DModel"
+
+
+def check(model: Path, *, field: str) -> None:
+    """Raise ConfigurationError where `model`, which the job's `field` names, is no complete FLUX.1 model."""
+    with readable(field, model):
+        _check_folder(model, field)
+        if not (model / _INDEX).is_file():
+            _refuse(model, field, [f"{_INDEX} is missing"])
+        wrong = [*_wrong_networks(model, _NETWORKS), *_wrong_tokenizers(model)]
+        if wrong:
+            _refuse(model, field, wrong)
+        _open_all(model, field)  # also what only the export copies, days later
+
+
+def check_transformer(model: Path, *, field: str) -> None:
+    """The same for a folder of which only the transformer is taken."""
+    with readable(field, model):
+        _check_folder(model, field)
+        if wrong := list(_wrong_networks(model, [TRANSFORMER])):
+            _refuse(model, field, wrong)
+        _open_all(model / TRANSFORMER, field)
+
+
+@contextmanager
+def loading(folder: Path) -> Iterator[None]:
+    """Turn what the libraries say of files that they cannot load into ConfigurationError, and a lost mount into its own."""
+    from safetensors import SafetensorError  # noqa: PLC0415 - torch comes with it
+
+    try:
+        with readable("training.model", folder):
+            yield
+    except (OSError, ValueError, SafetensorError) as error:
+        if lost_storage(error):
+            raise StorageError(f"loading {folder}: {error}") from error
+        raise ConfigurationError(
+            f"training.model: {folder} cannot be loaded: compare its files with those of the original ({error})"
+        ) from error
+
+
+def _check_folder(model: Path, field: str) -> None:
+    if model.is_dir():
+        return
+    there = next(folder for folder in model.parents if folder.is_dir())
+    raise ConfigurationError(
+        f"{field}: {model} is no folder in the pod, {there} holds {_contents(there)}: mount it with pod.volumes, or "
+        f"correct {field}"
+    )
+
+
+def _wrong_networks(model: Path, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        folder = model / name
+        if not folder.is_dir():
+            yield f"{name} is missing"
+            continue
+        if not (folder / "config.json").is_file():
+            yield f"{name}/config.json is missing"
+        elif name == TRANSFORMER and (kind := _read(folder / "config.json").get("_class_name", _CLASS)) != _CLASS:
+            yield f"{name} is of the class {kind}, FLUX.1's is {_CLASS}"
+        if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
+            yield f"{name} has no weights (*.safetensors)"
+        for index in sorted(folder.glob("*.index.json")):
+            listed = set((_read(index).get("weight_map") or {}).values())
+            yield from (f"{name}/{part} is missing" for part in sorted(listed) if not (folder / part).is_file())
+
+
+def _wrong_tokenizers(model: Path) -> Iterator[str]:
+    for name in _TOKENIZERS:
+        if not any((model / name / vocabulary).is_file() for vocabulary in _VOCABULARIES):
+            yield f"{name} is missing" if not (model / name).is_dir() else f"{name} has no vocabulary"
+
+
+def _refuse(model: Path, field: str, wrong: list[str]) -> NoReturn:
+    hint = "" if (model / _INDEX).is_file() or not (near := _near(model)) else f"; {near} may be meant"
+    raise ConfigurationError(
+        f"{field}: {model} is no FLUX.1 model in the layout of diffusers: {', '.join(wrong)}. {field} must be a folder "
+        f"with {_INDEX}, {', '.join((*_NETWORKS, *_TOKENIZERS))}{hint}"
+    )
+
+
+def _near(model: Path) -> Path | None:
+    """A model one level up or down, or in a folder of the hub's cache (snapshots/REVISION)."""
+    near = [model.parent / _INDEX, *sorted(model.glob(f"*/{_INDEX}")), *sorted(model.glob(f"snapshots/*/{_INDEX}"))]
+    return next((path.parent for path in near if path.is_file()), None)
+
+
+def _open_all(folder: Path, field: str) -> None:
+    def give_up(error: OSError) -> NoReturn:
+        raise error
+
+    for inside, subfolders, names in os.walk(folder, onerror=give_up, followlinks=True):
+        subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+        for path in (Path(inside, name) for name in names if not name.startswith(".")):
+            try:
+                path.open("rb").close()
+            except FileNotFoundError as error:
+                raise ConfigurationError(
+                    f"{field}: {path} leads to {path.resolve()}, which is not there in the pod: mount the folder that "
+                    "both lie in, or copy the model as plain files"
+                ) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"training.model: {path} is no JSON ({error}): compare it with the original"
+        ) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _contents(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    shown = ", ".join(names[:8]) or "nothing"
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

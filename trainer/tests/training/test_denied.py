@@ -1,0 +1,134 @@
+"""What is told where this process may not read or write: who, what, whose, and what mends it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from PIL import Image
+
+from oarlock_api.dataset import Dataset
+from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_trainer.data.metadata import discovery
+from oarlock_trainer.data.sources.local import LocalSource
+from oarlock_trainer.errors import ConfigurationError, StorageError, storage
+from oarlock_trainer.models.flux import folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+SOMEBODY = 1000
+
+
+def told_to(user: int, work: Callable[[], object]) -> str:
+    """What `work` raises in a process of another user: the class and the message."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - all of it is looked at in the parent
+            os.write(writing, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading) as said:
+        return said.read()
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that everybody may enter: tmp_path is for its owner alone."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def picture(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (8, 8), "teal").save(path)
+    path.with_suffix(".txt").write_text("a cat")
+
+
+def test_a_model_that_root_made_for_itself_is_the_jobs_fault_with_owner_mode_reader_and_remedy(
+    tiny_flux: Path, shared: Path
+) -> None:
+    model = shared / "flux"
+    shutil.copytree(tiny_flux, model)
+    weights = model / "vae/diffusion_pytorch_model.safetensors"
+    weights.chmod(0o600)
+    assert told_to(SOMEBODY, lambda: folder.check(model, field="training.model.path")) == (
+        f"ConfigurationError: training.model.path: this pod runs as 1000:1000 and may not read {weights}: it belongs to "
+        f"0:0, mode 0600. To mend it, let others read all of it: chmod -R a+rX {model}"
+    )
+
+
+def test_a_closed_folder_on_the_way_is_named_and_its_owner_as_a_way_out(shared: Path) -> None:
+    picture(shared / "home" / "photos" / "1.png")
+    os.chown(shared / "home", 1234, 1234)
+    (shared / "home").chmod(0o700)
+    said = told_to(SOMEBODY, lambda: LocalSource(shared / "home" / "photos"))
+    assert f"ConfigurationError: source.path: this pod runs as 1000:1000 and may not read {shared}/home/photos" in said
+    assert f"{shared}/home belongs to 1234:1234, mode 0700" in said
+    assert f"chmod a+rX {shared}/home, or set spec.pod.securityContext.runAsUser to 1234" in said
+
+
+def test_pictures_that_may_not_be_read_are_no_damaged_ones(shared: Path) -> None:
+    picture(shared / "1.png")
+    (shared / "1.png").chmod(0o600)
+    dataset = Dataset.model_validate({"name": "photos", "source": {"path": str(shared)}})
+    said = told_to(SOMEBODY, lambda: discovery.scan(dataset, LocalSource(shared), ["1.png"]))
+    assert f"ConfigurationError: source.path: this pod runs as 1000:1000 and may not read {shared}/1.png" in said
+
+
+def test_a_folder_of_pictures_that_may_not_be_listed_is_not_left_out_in_silence(shared: Path) -> None:
+    picture(shared / "open" / "1.png")
+    picture(shared / "closed" / "2.png")
+    (shared / "closed").chmod(0o700)
+    said = told_to(SOMEBODY, lambda: LocalSource(shared).pictures())
+    assert f"may not read {shared}/closed: it belongs to 0:0, mode 0700" in said
+
+
+def test_an_output_of_somebody_else_is_told_with_the_folder_that_is_closed(shared: Path) -> None:
+    def write() -> None:
+        with storage("saving step 3"):
+            (shared / "checkpoints" / "step-3").mkdir(parents=True)
+
+    assert told_to(SOMEBODY, write) == (
+        f"StorageError: saving step 3: this pod runs as 1000:1000 and may not write {shared}/checkpoints: {shared} "
+        f"belongs to 0:0, mode 0755. To mend it, give {shared} to 1000:1000"
+    )
+
+
+def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(shared: Path) -> None:
+    manifest = shared / "checkpoints" / "step-3-a1" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text("{}")
+    manifest.chmod(0o600)
+
+    def look() -> None:
+        with storage("taking over"):
+            valid_checkpoints(shared)
+
+    assert f"may not read {manifest}: it belongs to 0:0" in told_to(SOMEBODY, look)
+
+
+def test_an_error_that_names_no_file_is_told_with_who_asked() -> None:
+    with (
+        pytest.raises(StorageError, match=r"this pod runs as \d+:\d+: \[Errno 1\] Operation not permitted"),
+        storage("a"),
+    ):
+        raise PermissionError(1, "Operation not permitted")
+
+
+def test_where_the_mode_would_allow_it_other_barriers_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="SELinux"), LocalSource(tmp_path).readable():
+        raise PermissionError(13, "Permission denied", str(tmp_path))
