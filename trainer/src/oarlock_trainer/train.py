@@ -13,7 +13,7 @@ import torch
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.training import Task
-from oarlock_trainer import channel, denied
+from oarlock_trainer import channel, denied, last_words
 from oarlock_trainer.checkpoint.export import export
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.learning_rate import learning_rate
@@ -43,7 +43,8 @@ def main() -> int:
         return _ended(int(end.code), str(end))
     except Exception as error:  # noqa: BLE001 - the process ends here, and says why
         if lost_a_peer(error):
-            return _ended(int(PeerLostError.code), f"lost a peer: {error}")
+            sys.stderr.write(f"{error}\n")
+            return _ended(int(PeerLostError.code), last_words.of_lost_peer(str(error)))
         traceback.print_exc()
         if isinstance(error, PermissionError) and error.filename:
             return _ended(int(StorageError.code), denied.explain(error, writing=True))

@@ -84,6 +84,13 @@ def test_a_failing_rank_is_reported_while_the_others_still_live_and_then_all_are
     assert not any(map(lives, pids))
 
 
+def test_a_report_tells_an_exception_without_its_native_stack_and_ends_without_a_period(agent: Agent) -> None:
+    """The operator puts it inside sentences of its own: "... in the arena. Attempt 2 starts"."""
+    agent.start("fails_in_native_code")
+    assert agent.wait() == 1
+    assert agent.report()["summary"] == "rank 0: RuntimeError: No room left in the arena"
+
+
 def test_the_report_is_copied_below_the_output(agent: Agent) -> None:
     agent.start("only_a_victim")
     assert agent.wait() == 82

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.wire import integer, text
+from oarlock_trainer import channel, last_words
 from oarlock_trainer.agent import cgroup, termination
 from oarlock_trainer.agent.verdict import Ending, Verdict, is_failure, judge
 
@@ -47,7 +48,7 @@ class Outcome:
     def take_last_words(self, message: Message) -> None:
         """A rank says why it is about to end. They say more than how its process ends: teardown may crash."""
         code = integer(message.fields.get("code")) or 1
-        summary = text(message.fields.get("summary"), 1500)
+        summary = last_words.telling(text(message.fields.get("summary"), channel.MAX_LINE))[:1500]
         self._take(Ending(rank=message.rank, code=min(max(code, 1), 255), summary=summary))
 
     def take_end(self, rank: int, code: int) -> None:

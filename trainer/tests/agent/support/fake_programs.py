@@ -79,6 +79,15 @@ def first_rank_fails() -> int:
     return 0
 
 
+def fails_in_native_code() -> int:
+    if _rank() == 0:
+        raise RuntimeError(
+            "No room left in the arena.\nException raised from get at /__w/arena.cpp:12 (most recent call first):\n"
+            "frame #0: c10::Error::Error(c10::SourceLocation) + 0x9d (0x7ffbe9d63bfd in libc10.so)\n"
+        )
+    return trains_until_told()
+
+
 def victim_before_culprit() -> int:
     _announce()
     if _rank() == 0:

@@ -1,0 +1,30 @@
+"""What of an exception's text tells people why a rank ended: the libraries add native stacks, advice and cheers to it."""
+
+from __future__ import annotations
+
+import re
+
+_NATIVE_STACK = re.compile(
+    r"\s*^(Exception raised from |frame #\d+: |C\+\+ CapturedTraceback).*", re.DOTALL | re.MULTILINE
+)
+_SOURCE = re.compile(r"^\[[^\]]*\.(cc|cpp|cu|h|hpp):\d+\]\s*|^NCCL error in: \S+,\s*")
+"""Where in gloo's or torch's own source it was raised."""
+_GLOO_ADVICE = re.compile(r"\.?\s*This is typically caused by a remote worker crashing.*", re.DOTALL)
+_NCCL_REASON = re.compile(r"^Last error:\s*(\S.*)", re.MULTILINE)
+_LONGEST_REASON = 300
+
+
+def telling(text: str) -> str:
+    """The text without native stacks."""
+    return _NATIVE_STACK.sub("", text).strip()
+
+
+def of_lost_peer(text: str) -> str:
+    """One clause for the text of an exception with which gloo, NCCL or torch's store says that the other side is gone."""
+    said = telling(text)
+    who = next((name for name in ("gloo", "NCCL") if name.lower() in said.lower()), "torch")
+    last = _NCCL_REASON.search(said)
+    first = _SOURCE.sub("", _GLOO_ADVICE.sub("", said)).partition("\n")[0].strip().rstrip(".")
+    what = f"{first}; {last[1].strip()}" if last and last[1] not in first else first
+    what = what[:1].lower() + what[1:] if what[1:2].islower() else what
+    return f"lost connection to a peer ({who}: {what[:_LONGEST_REASON]})"
