@@ -5,6 +5,7 @@ settings -> ranks -> fence and resume point -> data (nothing is encoded for a jo
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import TAG, Checkpoint, DataPosition
 from oarlock_trainer.checkpoint.interval import Interval
-from oarlock_trainer.checkpoint.reader import check_fits, take_over
+from oarlock_trainer.checkpoint.reader import check_fits, resume_words, take_over
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.data.batches import Loader, Prefetcher, make_buckets, make_order
 from oarlock_trainer.data.sampler import Order, Origin
@@ -136,6 +137,10 @@ def assemble(claim: Claim) -> Session:
     order = make_order(buckets, seed=training.seed, effective=batch.effective, origin=origin)
     first = claim.resumed.step if claim.resumed else 0
     total = training.steps or order.steps_in(training.epochs or 1)
+    if claim.resumed and job.place.is_leader:
+        words = resume_words(claim.resumed, job_uid=job.file.job_uid, total=total)
+        channel.send(channel.Event.NOTE, message=words)
+        sys.stderr.write(f"{words}\n")
     engine = _engine(job, ranks, claim.resumed)
     prefetch = Prefetcher(Loader(claim.prepared, buckets, order, training, job.place), first, total)
     return Session(

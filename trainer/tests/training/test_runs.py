@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,9 +86,14 @@ def test_killed_at_any_moment_the_next_attempt_repeats_the_undisturbed_losses_ex
 
     crashed = gang.run(tmp_path, gang.training(steps=8), on_event=kill)
     assert crashed.codes == {0: ExitCode.PEER_LOST, 1: -9}, gang.log()
+    assert re.fullmatch(r"lost connection to a peer \(gloo: [^.\n]+( \[[\d.]+\]:\d+)?\)", crashed.failure)
     resumed = gang.run(tmp_path, gang.training(steps=8), attempt=2)
     assert resumed.codes == {0: 0, 1: 0}, gang.log()
     assert {event["step"] for event in resumed.of("resumed")} == {4}
+    checkpoint = tmp_path / "checkpoints/step-4-a1"
+    words = f"resuming from step 4 of 8: checkpoint {checkpoint}, made by this job in attempt 1"
+    assert [event["message"] for event in resumed.of("note")] == [words]
+    assert f"\n{words}\n" in gang.log()
     assert not [event for event in resumed.of("phase") if event["name"] == "Preprocessing"]
     assert resumed.losses == {step: loss for step, loss in reference.losses.items() if step > 4}
     assert reference.losses.items() >= crashed.losses.items()
@@ -159,6 +165,19 @@ def test_a_run_that_is_done_already_only_exports(undisturbed: tuple[Path, Run], 
     assert run.codes == {0: 0, 1: 0}, gang.log()
     assert not run.losses
     assert (tmp_path / "model" / "transformer" / "config.json").exists()
+
+
+def test_a_new_job_that_goes_on_from_the_work_of_another_says_whose_it_is(
+    undisturbed: tuple[Path, Run], gang: Gang, tmp_path: Path
+) -> None:
+    """As after kubectl delete and apply: the same name, the same output, another UID."""
+    output, _ = undisturbed
+    shutil.copytree(output, tmp_path, dirs_exist_ok=True)
+    run = gang.run(tmp_path, gang.training(), uid="made-anew")
+    assert run.codes == {0: 0, 1: 0}, gang.log()
+    said = f"all 8 steps were done already: exporting checkpoint {tmp_path}/checkpoints/step-8-a1"
+    maker = "made by job UID job-uid, not by this one (made-anew)"
+    assert [event["message"] for event in run.of("note")] == [f"{said}, {maker}"]
 
 
 def test_the_same_samples_give_the_same_loss_whatever_the_number_of_ranks(

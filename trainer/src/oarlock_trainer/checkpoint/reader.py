@@ -36,6 +36,17 @@ def take_over(job: Job, ranks: Ranks, fence: Fence) -> Checkpoint | None:
     return None
 
 
+def resume_words(found: Checkpoint, *, job_uid: str, total: int) -> str:
+    """One line for people: what goes on from where, and who made it. An output may still hold an earlier job's work."""
+    maker = found.manifest.job_uid
+    who = (
+        f"this job in attempt {found.attempt}" if maker == job_uid else f"job UID {maker}, not by this one ({job_uid})"
+    )
+    if found.step >= total:
+        return f"all {total} steps were done already: exporting checkpoint {found.path}, made by {who}"
+    return f"resuming from step {found.step} of {total}: checkpoint {found.path}, made by {who}"
+
+
 def check_fits(found: Checkpoint, job: Job) -> None:
     """Raise ConfigurationError where a checkpoint was saved by another number of ranks."""
     saved, now = found.manifest.world_size, job.place.world_size
