@@ -18,6 +18,7 @@ from pathlib import Path
 from process_costs import cpu_seconds, resident_mib
 
 from oarlock_local.cluster import running
+from oarlock_local.crd import apply_crd
 
 ROOT = Path(__file__).parents[1]
 
@@ -28,8 +29,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     seconds = parser.parse_args().seconds
     with tempfile.TemporaryDirectory() as folder, running("idle", nodes=0, state=Path(folder)) as cluster:
-        cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds/trainingjobs.yaml"))
-        cluster.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
+        apply_crd(cluster, ROOT / "crds/trainingjobs.yaml")
         command = [sys.executable, "-m", "oarlock_operator", "--kubeconfig", str(cluster.kubeconfig), "--port", "0"]
         process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:

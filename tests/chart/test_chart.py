@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from oarlock_local.crd import apply_crd
+
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
@@ -73,8 +75,7 @@ def test_the_operators_pod_is_restricted(helm_program: Path) -> None:
 def test_the_api_server_takes_it_and_grants_what_is_used_and_no_more(
     helm_program: Path, control_plane: Cluster
 ) -> None:
-    control_plane.kubectl("apply", "--server-side", "-f", str(CHART.parents[1] / "crds/trainingjobs.yaml"))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
+    apply_crd(control_plane, CHART.parents[1] / "crds/trainingjobs.yaml")
     namespace = yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "oarlock"}})
     control_plane.kubectl("apply", "-f", "-", stdin=namespace)
     text = yaml.safe_dump_all(render(helm_program))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from oarlock_local.crd import apply_crd
 from tests.chart.test_chart import CHART, render
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def job(name: str) -> dict[str, Any]:
 def test_the_rights_of_the_chart_suffice_for_a_start_and_a_restart(
     release: str, helm_program: Path, control_plane: Cluster, tmp_path: Path
 ) -> None:
-    control_plane.kubectl("apply", "--server-side", "-f", str(CHART.parents[1] / "crds/trainingjobs.yaml"))
-    control_plane.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
+    apply_crd(control_plane, CHART.parents[1] / "crds/trainingjobs.yaml")
     namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "oarlock"}})
     control_plane.kubectl("apply", "-f", "-", stdin=namespace)
     objects = render(helm_program, *RELEASES[release], release=release)

@@ -12,6 +12,8 @@ import yaml
 from oarlock_local.errors import ClusterError
 
 _CONFLICT = 409
+_NOT_THERE = (404, 429, 503)
+"""No such object; and what a kind answers that was just defined, or that is not served yet."""
 
 
 def credentials(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
@@ -52,6 +54,11 @@ class ApiServer:
     def get(self, path: str) -> Any:
         """Read an object or a list; raises ClusterError with the server's words."""
         return self._answer(self._send("GET", path))
+
+    def find(self, path: str) -> Any | None:
+        """Read an object or a list, None where there is none now; raises ClusterError with the server's words."""
+        response = self._send("GET", path)
+        return None if response.status_code in _NOT_THERE else self._answer(response)
 
     def create(self, path: str, body: Any) -> None:
         """Create an object; one that is there already stays as it is."""

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from oarlock_local.cluster import Cluster
+from oarlock_local.crd import apply_crd
 from oarlock_local.errors import LocalError
 
 NAMESPACE = "oarlock"
@@ -20,8 +21,7 @@ VALUES = {
 
 def install_operator(cluster: Cluster, root: Path, helm_program: Path) -> None:
     """Apply the CRD and the rendered chart of the checkout `root`, and wait until the operator is ready."""
-    cluster.kubectl("apply", "--server-side", "-f", str(root / "crds/trainingjobs.yaml"))
-    cluster.kubectl("wait", "--for=condition=Established", "crd/trainingjobs.oarlock.dev", "--timeout=30s")
+    apply_crd(cluster, root / "crds/trainingjobs.yaml")
     cluster.kubectl("create", "namespace", NAMESPACE)
     sets = [part for key, value in VALUES.items() for part in ("--set-string", f"{key}={value}")]
     rendered = subprocess.run(
