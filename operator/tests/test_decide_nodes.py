@@ -241,18 +241,21 @@ def test_too_few_healthy_nodes_are_told_with_what_to_do() -> None:
     assert "suspend" in message
 
 
-def test_a_silent_agent_is_a_hang_only_if_its_kubelet_misses_it_too() -> None:
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_silent_agent_is_a_hang_only_if_its_kubelet_misses_it_too(rank: int) -> None:
     world = World(job=job(spec=spec(recovery={"hangSeconds": 100})))
     world.running()
-    world.silent_seconds = 301
+    name = f"flux-1-{rank}"
+    uid = world.pods[name].uid
+    world.silent = {uid: 301}
     world.settle()
     assert world.job.status.attempt == 1
     assert condition(world, "Degraded") == ("True", "StatusSilent")
-    world.pods["flux-1-0"] = replace(world.pods["flux-1-0"], ready=False)
-    world.silent_seconds = 299
+    world.pods[name] = replace(world.pods[name], ready=False)
+    world.silent = {uid: 299}
     world.settle()
     assert world.job.status.attempt == 1
-    world.silent_seconds = 301
+    world.silent = {uid: 301}
     world.one_pass()
     assert (world.job.status.attempt, world.job.status.reason) == (2, "AgentSilent")
     assert world.job.status.restarts.application == 1

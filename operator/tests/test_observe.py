@@ -240,8 +240,8 @@ class Silent:
     def __init__(self, *answers: str) -> None:
         self.answers = answers
 
-    async def read(self, _job: object, _pods: object) -> tuple[None, float]:
-        return None, 7.0
+    async def read(self, _job: object, _pods: object) -> tuple[None, dict[str, float]]:
+        return None, {}
 
     async def answering(self, _job: object, pods: Sequence[Pod]) -> frozenset[str]:
         return frozenset(pod.uid for pod in pods if pod.uid in self.answers)

@@ -18,6 +18,7 @@ from kubernetes.aio.client import Configuration
 from worlds import job, spec
 
 from oarlock_api.contract.status import MAX_BYTES, CheckpointStatus, PodStatus
+from oarlock_api.history import RecoveryStatus
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import progress
 from oarlock_operator.cluster import Cluster
@@ -92,7 +93,7 @@ def running_job(server: Server, attempt: int = 1) -> Job:
 
 
 async def test_the_status_of_rank_0_is_read_by_its_route(server: Server, reader: ProgressReader) -> None:
-    assert (await reader.read(running_job(server), [PEER, POD]))[0] == GOOD
+    assert (await reader.read(running_job(server), [POD]))[0] == GOOD
     proxied = f"/api/v1/namespaces/default/pods/flux-1-0:{server.port}/proxy/status"
     assert server.asked == ["/status" if reader._route is Route.DIRECT else proxied]
 
@@ -229,3 +230,56 @@ async def test_a_gang_that_is_not_whole_and_running_is_not_asked(
 ) -> None:
     assert (await reader.read(running_job(server), pods))[0] is None
     assert server.asked == []
+
+
+class Clock:
+    """Monotonic seconds that the test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def timed() -> AsyncIterator[tuple[ProgressReader, Clock]]:
+    clock = Clock()
+    reading = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=clock)
+    yield reading, clock
+    await reading.close()
+
+
+async def test_others_are_asked_once_a_minute_and_rank_0_each_time(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, clock = timed
+    for _ in range(4):
+        await reader.read(running_job(server), [PEER, POD])
+        clock.now += 20
+    assert len(server.asked) == 4 + 2
+
+
+async def test_silence_counts_from_the_first_question_and_ends_with_an_answer(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, clock = timed
+    good, server.handler = server.handler, refuse
+    assert (await reader.read(running_job(server), [POD]))[1] == {POD.uid: 0.0}
+    clock.now += 90
+    assert (await reader.read(running_job(server), [POD]))[1] == {POD.uid: 90.0}
+    server.handler = good
+    assert (await reader.read(running_job(server), [POD]))[1] == {}
+
+
+async def test_a_gang_on_its_way_is_not_asked_but_for_rank_0(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, _ = timed
+    starting = running_job(server)
+    starting = replace(starting, status=TrainingJobStatus(attempt=1, recovery=RecoveryStatus(stage="Start")))
+    await reader.read(starting, [PEER, POD])
+    assert len(server.asked) == 1
+
+
+async def refuse(_: web.Request) -> web.Response:
+    return web.Response(status=503)

@@ -88,7 +88,7 @@ class World:
     lingering: tuple[str, ...] = ()
     nodes: dict[str, Node] = field(default_factory=dict)
     answering: frozenset[str] = frozenset()
-    silent_seconds: float = 0.0
+    silent: dict[str, float] = field(default_factory=dict)
     may_cordon: bool = False
     pool: Pool | None = None
     """What a decision finds that asks for the pool."""
@@ -116,7 +116,7 @@ class World:
             lingering=self.lingering,
             nodes=self.nodes,
             answering=self.answering,
-            silent_seconds=self.silent_seconds,
+            silent=self.silent,
         )
 
     def one_pass(self, *, ask: bool = True) -> Plan:

@@ -165,8 +165,8 @@ class Observation:
     lingering: tuple[str, ...] = ()
     """Pods of jobs that are gone, which may still write into the output, or hold this job's names."""
     progress: PodStatus | None = None
-    silent_seconds: float = 0.0
-    """How long rank 0's /status has not answered, by this process's own asking."""
+    silent: dict[str, float] = field(default_factory=dict)
+    """Seconds for which pods, by uid, have not answered on /status, by this process's own asking."""
     nodes: dict[str, Node] = field(default_factory=dict)
     """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
     answering: frozenset[str] = frozenset()

@@ -65,7 +65,7 @@ async def observe(
     doubtful = [
         pod for pod in seen.values() if not pod.stopped and (n := nodes.get(pod.node)) and n.exists and not n.ready
     ]
-    news, silent_seconds = await progress.read(job, everything)
+    news, silent = await progress.read(job, everything)
     creates = _creates(job)
     around = await neighbours(cluster, job, raw) if creates else Neighbours()
     return Observation(
@@ -78,7 +78,7 @@ async def observe(
         rival=around.rival,
         lingering=tuple(sorted({*around.lingering, *namesakes})),
         progress=news,
-        silent_seconds=silent_seconds,
+        silent=silent,
         nodes=nodes,
         answering=await progress.answering(job, doubtful),
         waited=waited,

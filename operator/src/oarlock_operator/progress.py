@@ -7,7 +7,9 @@ A pod that does not answer is no news, never an error: a pass must not fail beca
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 import aiohttp
@@ -20,6 +22,18 @@ from oarlock_operator.observation import Job, Key, Pod
 
 TIMEOUT_SECONDS = 2.0
 PARALLEL = 16
+OTHERS_SECONDS = 60.0
+"""How often each pod but rank 0 is asked."""
+MOST_OTHERS = 32
+"""So many of them in one pass: those that do not answer cost it two seconds together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """When a pod was last asked, and since when it has not answered, on this process's monotonic clock."""
+
+    asked: float = -math.inf
+    silent_since: float | None = None
 
 
 class Route(Enum):
@@ -36,7 +50,7 @@ class ProgressReader:
         self._cluster = cluster
         self._route = route
         self._clock = clock
-        self._silent_since: dict[Key, tuple[str, float]] = {}
+        self._heard: dict[Key, dict[str, _Heard]] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -44,25 +58,31 @@ class ProgressReader:
         if self._session:
             await self._session.close()
 
-    async def read(self, job: Job, pods: Sequence[Pod]) -> tuple[PodStatus | None, float]:
-        """Status of rank 0 of the current attempt, and for how many seconds it has not answered.
+    async def read(self, job: Job, pods: Sequence[Pod]) -> tuple[PodStatus | None, dict[str, float]]:
+        """Status of rank 0 of the current attempt, and for how many seconds which pods (by uid) have not answered.
 
-        A gang in which something has ended is not asked: its decision must not wait for an answer. The silence counts
-        from this process's own first question, so that a start of the operator accuses nobody.
+        The others are asked seldom, and only while the gang trains. A gang in which something has ended is not asked: its
+        decision must not wait for an answer. Silence counts from this process's own first question, so that a start of
+        the operator accuses nobody.
         """
         current = [pod for pod in pods if pod.attempt == job.status.attempt]
-        first = next((pod for pod in current if pod.rank == 0 and pod.started and not pod.stopped), None)
-        if first is None or any(p.stopped or p.deleting for p in current):
-            return None, 0.0
-        status = await self.ask(job, first)
-        now, key = self._clock(), (job.namespace, job.name)
-        if status is not None:
-            self._silent_since.pop(key, None)
-            return status, 0.0
-        uid, since = self._silent_since.get(key, ("", now))
-        since = since if uid == first.uid else now
-        self._silent_since[key] = (first.uid, since)
-        return None, now - since
+        running = [pod for pod in current if pod.started]
+        if not any(pod.rank == 0 for pod in running) or any(pod.stopped or pod.deleting for pod in current):
+            return None, {}
+        before = self._heard.get((job.namespace, job.name), {})
+        heard = {pod.uid: before.get(pod.uid, _Heard()) for pod in running}
+        self._heard[job.namespace, job.name] = heard
+        now, trains = self._clock(), job.status.recovery.stage is None
+        others = [pod for pod in running if pod.rank != 0 and trains and now - heard[pod.uid].asked >= OTHERS_SECONDS]
+        others.sort(key=lambda pod: heard[pod.uid].asked)
+        chosen = [*(pod for pod in running if pod.rank == 0), *others[:MOST_OTHERS]]
+        answers = await asyncio.gather(*(self.ask(job, pod) for pod in chosen))
+        now, news = self._clock(), None
+        for pod, status in zip(chosen, answers, strict=True):
+            silent_since = None if status is not None else heard[pod.uid].silent_since or now
+            heard[pod.uid] = _Heard(asked=now, silent_since=silent_since)
+            news = status if pod.rank == 0 else news
+        return news, {uid: now - since for uid, known in heard.items() if (since := known.silent_since) is not None}
 
     async def answering(self, job: Job, pods: Sequence[Pod]) -> frozenset[str]:
         """Uids of those pods whose agent answers."""
@@ -88,7 +108,7 @@ class ProgressReader:
 
     def forget(self, key: Key) -> None:
         """Drop what is known of a job that is over or gone."""
-        self._silent_since.pop(key, None)
+        self._heard.pop(key, None)
 
     async def _fetch(self, job: Job, pod: Pod, port: int) -> str:
         if self._route is Route.PROXY:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Budget, Fault
-from oarlock_operator.observation import Observation
+from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
 SHORTEST_SECONDS, STEPS = 60.0, 5.0
@@ -24,15 +24,17 @@ def allowance(o: Observation, draft: Draft) -> float:
     return PATIENCE * (o.spec.recovery.hang_seconds or max(SHORTEST_SECONDS, STEPS * step))
 
 
-def silent_agent(o: Observation, draft: Draft) -> Fault | None:
-    """The fault of rank 0's agent that both witnesses miss, once the attempt has made a step."""
-    if draft.status.recovery.stage is not None or o.silent_seconds < allowance(o, draft):
-        return None
-    first = next((pod for pod in o.of_attempt(draft.status.attempt) if pod.rank == 0), None)
-    if first is None or first.stopped or first.ready:
-        return None
+def silent_agents(o: Observation, draft: Draft) -> list[Fault]:
+    """Faults of agents that both witnesses miss, once the attempt has made a step."""
+    if draft.status.recovery.stage is not None or not o.silent:
+        return []
+    patience = allowance(o, draft)
+    pods = [pod for pod in o.of_attempt(draft.status.attempt) if not pod.ready and not pod.stopped]
+    return [_fault(pod, silence) for pod in pods if (silence := o.silent.get(pod.uid, 0.0)) >= patience]
+
+
+def _fault(pod: Pod, silence: float) -> Fault:
     words = (
-        f"pod {first.name} on {first.node} has not answered for {o.silent_seconds:.0f} s, and its readiness probe fails: "
-        "its agent hangs"
+        f"the agent of pod {pod.name} on {pod.node} has not answered for {silence:.0f} s, and its readiness probe fails"
     )
-    return Fault(first, FailureClass.HANG, Reason.AGENT_SILENT, words, Budget.APPLICATION)
+    return Fault(pod, FailureClass.HANG, Reason.AGENT_SILENT, words, Budget.APPLICATION)

@@ -12,7 +12,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
 from oarlock_operator.decide import attempt, avoid, cordon
-from oarlock_operator.decide.backstop import silent_agent
+from oarlock_operator.decide.backstop import silent_agents
 from oarlock_operator.decide.budgets import backoff_seconds, charged, exhausted, renewed
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
@@ -78,8 +78,7 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
             for rank in range(o.spec.nodes)
             if rank not in here
         ]
-    silent = silent_agent(o, draft)
-    return [*faults, silent] if silent else faults
+    return [*faults, *silent_agents(o, draft)]
 
 
 def blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> None:

@@ -100,7 +100,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
         ConditionType.RECOVERING: _is(
             phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase.value, message
         ),
-        ConditionType.DEGRADED: _degraded(o, draft),
+        ConditionType.DEGRADED: _degraded(o, draft, pods),
         ConditionType.SUCCEEDED: _is(phase == Phase.SUCCEEDED, reason if ended else phase.value),
         ConditionType.FAILED: _is(
             phase == Phase.FAILED,
@@ -126,15 +126,15 @@ def _running(phase: Phase, pods: tuple[Pod, ...]) -> _Wanted:
     return _is(False, waiting[0].obstacle.partition(":")[0] or Reason.WAITING, words[:2048])  # noqa: FBT003
 
 
-def _degraded(o: Observation, draft: Draft) -> _Wanted:
+def _degraded(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
     """A running job goes on as it was accepted, whatever it was edited to since; that is told here."""
     if draft.status.attempt and draft.status.completion_time is None:
         if o.job.spec is None:
             return _is(True, Reason.INVALID_SPEC, o.job.problem[:2048])  # noqa: FBT003
         if fields := unbuilt_fields(o.job.spec):
             return _is(True, Reason.NOT_IMPLEMENTED, f"not built yet in this release, and ignored: {', '.join(fields)}")  # noqa: FBT003
-        if o.silent_seconds >= SILENT_SECONDS:
-            words = f"rank 0's /status has not answered for more than {SILENT_SECONDS:.0f} s"
+        if mute := sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS):
+            words = f"/status has not answered for more than {SILENT_SECONDS:.0f} s: {', '.join(mute[:8])}"
             return _is(True, Reason.STATUS_SILENT, words)  # noqa: FBT003
         doubtful = sorted(
             {pod.node for pod in o.pods if not pod.stopped and (n := o.nodes.get(pod.node)) and not n.ready}
