@@ -71,10 +71,9 @@ class FakeNodes:
 async def fake_nodes(cluster: Cluster, api: Connection, count: int) -> AsyncIterator[FakeNodes]:
     """Have `count` nodes for the length of the block; all take pods."""
     address = _own_address()
-    stages = cluster.kubeconfig.with_name("kwok.yaml")
-    stages.write_text("\n---\n".join(json.dumps(stage) for stage in _stages(address)))
-    command = [str(kwok()), f"--kubeconfig={cluster.kubeconfig}", f"--config={stages}", "--manage-all-nodes=true"]
-    command.append(f"--node-lease-duration-seconds={LEASE_SECONDS}")
+    config = cluster.kubeconfig.with_name("kwok.yaml")
+    config.write_text("\n---\n".join(json.dumps(part) for part in (_options(), *_stages(address))))
+    command = [str(kwok()), f"--kubeconfig={cluster.kubeconfig}", f"--config={config}"]
     process = start_logged(command, cluster.logs / "kwok.log")
     try:
         nodes = FakeNodes(api, address, process.pid)
@@ -101,6 +100,20 @@ def _ready(*, ready: bool) -> Json:
         "lastTransitionTime": now,
         "reason": "KubeletReady" if ready else "KubeletNotReady",
     }
+
+
+def _options() -> Json:
+    options = {
+        "manageAllNodes": True,
+        "nodeLeaseDurationSeconds": LEASE_SECONDS,
+        # A thousand kubelets do not wait for each other, as KWOK's four workers would make them.
+        "podPlayStageParallelism": 16,
+        # All or none are to be named: where there are options, KWOK takes 0 for those that are missing.
+        "podsOnNodeSyncParallelism": 4,
+        "nodePlayStageParallelism": 4,
+        "nodeLeaseParallelism": 4,
+    }
+    return {"apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration", "options": options}
 
 
 def _stages(address: str) -> list[Json]:
