@@ -113,6 +113,7 @@ def test_a_cluster_ends_with_the_caller_that_is_killed(tmp_path: Path) -> None:
     assert not (tmp_path / "tied").exists()
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("milestone", ["logs", "logs/kube-apiserver.log", "logs/node-1-kubelet.log"])
 def test_ctrl_c_during_up_leaves_nothing(milestone: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "oarlock_local", "--state-dir", str(tmp_path), "up", "half", "--nodes", "1"]

@@ -6,6 +6,7 @@ tests are skipped with the reason.
 
 # ruff: noqa: PLC0415 - pytest loads this in every run; only those that need a cluster shall pay for its imports
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,15 @@ import pytest
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
+
+
+@pytest.fixture
+def interruptible() -> "Iterator[None]":
+    """Children get Ctrl-C as from a terminal, also where the tests run with it ignored, as after `nohup ... &`."""
+    # A handler of this process becomes the default action in its children; only being ignored is inherited.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
