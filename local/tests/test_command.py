@@ -40,8 +40,9 @@ def test_a_cluster_that_is_not_there_is_named_with_the_way_to_start_it(
     assert "oarlock-local up nowhere" in printed
 
 
-def test_down_of_nothing_is_fine(tmp_path: Path) -> None:
+def test_down_of_nothing_is_fine_and_claims_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--state-dir", str(tmp_path), "down", "nowhere"]) == 0
+    assert "there is no nowhere" in capsys.readouterr().err
 
 
 def test_status_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

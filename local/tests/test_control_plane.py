@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_local.cluster import Cluster, running
-from oarlock_local.errors import ClusterError
+from oarlock_local.errors import ClusterError, LocalError
 
 pytestmark = pytest.mark.cluster
 
@@ -65,3 +65,23 @@ def test_two_clusters_run_side_by_side(control_plane: Cluster, tmp_path: Path) -
 def test_an_unknown_node_is_named(control_plane: Cluster) -> None:
     with pytest.raises(ClusterError, match="no node 'node-9'"):
         control_plane.fault("cut", "node-9")
+
+
+@pytest.mark.parametrize(("kind", "target"), [("cut", "NODE"), ("kill-container", "NAMESPACE/POD[/CONTAINER]")])
+def test_a_fault_without_a_target_says_what_it_needs(kind: str, target: str, control_plane: Cluster) -> None:
+    with pytest.raises(LocalError) as refused:
+        control_plane.fault(kind)
+    assert f"{kind} needs a target: oarlock-local fault control-plane {kind} {target}; the nodes are " in str(
+        refused.value
+    )
+
+
+def test_a_claim_or_pod_that_is_not_there_is_named_without_the_servers_address(control_plane: Cluster) -> None:
+    with pytest.raises(ClusterError) as refused:
+        control_plane.volume("nope")
+    said = (
+        "there is no claim default/nope in cluster 'control-plane': `oarlock-local kubectl control-plane -- get pvc -A`"
+    )
+    assert str(refused.value).startswith(said)
+    with pytest.raises(ClusterError, match=r"^there is no pod 'nope' in the namespace 'default'"):
+        control_plane.fault("kill-container", "default/nope")

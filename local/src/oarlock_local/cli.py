@@ -174,8 +174,10 @@ def _down(given: argparse.Namespace) -> int:
     if given.all:
         names = sorted({path.stem if path.suffix == ".lock" else path.name for path in state.glob("*")})
     for name in names:
-        clusters.down(name, state=given.state_dir)
-        print(f" cluster    {name} is down, and nothing of it is left", file=sys.stderr)
+        if clusters.down(name, state=given.state_dir):
+            print(f" cluster    {name} is down, and nothing of it is left", file=sys.stderr)
+        else:
+            print(f" cluster    there is no {name}; `oarlock-local status` lists those that are", file=sys.stderr)
     return 0
 
 

@@ -81,6 +81,11 @@ class Cluster:
         """Do a fault of `faults.FAULTS` to a node, or to NAMESPACE/POD[/CONTAINER]; returns when it is done."""
         if kind not in FAULTS:
             raise LocalError(f"there is no fault {kind!r}; there are {', '.join(FAULTS)}.")
+        if not target and FAULTS[kind].target is not Target.API_SERVER:
+            raise LocalError(
+                f"{kind} needs a target: oarlock-local fault {self.name} {kind} {FAULTS[kind].target.value}; "
+                f"the nodes are {', '.join(self.nodes) or 'none'}."
+            )
         match FAULTS[kind].target:
             case Target.NODE:
                 request = {"node": target}
@@ -97,7 +102,12 @@ class Cluster:
         deadline = time.monotonic() + seconds
         with ApiServer(self.kubeconfig) as api:
             while True:
-                found = api.get(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
+                found = api.find(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}")
+                if found is None:
+                    raise ClusterError(
+                        f"there is no claim {namespace}/{claim} in cluster {self.name!r}: `oarlock-local kubectl "
+                        f"{self.name} -- get pvc -A` lists those that are, named NAMESPACE/CLAIM here."
+                    )
                 if name := found["spec"].get("volumeName"):
                     volume = api.get(f"/api/v1/persistentvolumes/{name}")
                     return Path(volume["spec"]["hostPath"]["path"])
@@ -130,7 +140,9 @@ class Cluster:
         if not pod:
             raise LocalError(f"{target!r}: name the container as {Target.CONTAINER.value}.")
         with ApiServer(self.kubeconfig) as api:
-            found = api.get(f"/api/v1/namespaces/{namespace}/pods/{pod}")
+            found = api.find(f"/api/v1/namespaces/{namespace}/pods/{pod}")
+        if found is None:
+            raise ClusterError(f"there is no pod {pod!r} in the namespace {namespace!r} of cluster {self.name!r}.")
         running = {
             status["name"]: status["containerID"].removeprefix("containerd://")
             for group in _CONTAINER_STATUSES
@@ -198,6 +210,6 @@ def find(name: str, *, state: Path | None = None) -> Cluster:
     return cluster
 
 
-def down(name: str, *, state: Path | None = None) -> None:
-    """Take a cluster down, alive or dead, and remove everything of it; one that is not there is fine."""
-    take_down(ClusterFolder.of(name, state))
+def down(name: str, *, state: Path | None = None) -> bool:
+    """Take a cluster down, alive or dead, and remove everything of it; False where there is none, which is fine."""
+    return take_down(ClusterFolder.of(name, state))

@@ -18,3 +18,7 @@ class BuildError(LocalError):
 
 class ClusterError(LocalError):
     """A cluster did not start, or is not there, or refused a request."""
+
+
+class InUseError(ClusterError):
+    """A cluster of that name is up already, or starting."""

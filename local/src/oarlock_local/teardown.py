@@ -10,7 +10,7 @@ import shutil
 import time
 
 from oarlock_local import cgroups, control, network
-from oarlock_local.errors import ClusterError, LocalError
+from oarlock_local.errors import ClusterError, InUseError, LocalError
 from oarlock_local.folders import ClusterFolder
 from oarlock_local.processes import kill_remembered
 from oarlock_local.slots import lease
@@ -37,22 +37,23 @@ def is_alive(folder: ClusterFolder) -> bool:
 
 
 def lock_or_refuse(folder: ClusterFolder) -> int:
-    """Lock the cluster's lock file; raises ClusterError where the cluster is alive."""
+    """Lock the cluster's lock file; raises InUseError where the cluster is alive."""
     folder.root.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise ClusterError(
+        raise InUseError(
             f"cluster {folder.name!r} is up already (or starting): `oarlock-local status` shows it, "
             f"`oarlock-local down {folder.name}` ends it, and another name makes another cluster."
         ) from None
     return descriptor
 
 
-def take_down(folder: ClusterFolder) -> None:
-    """End the cluster, alive or not, and remove everything that it left; nothing to do is fine."""
+def take_down(folder: ClusterFolder) -> bool:
+    """End the cluster, alive or not, and remove everything that it left; tells whether there was anything of it."""
+    existed = folder.lock.exists() or folder.root.exists()
     if is_alive(folder):
         try:
             control.ask(folder.control_socket, {"do": "stop"}, seconds=5)
@@ -65,6 +66,7 @@ def take_down(folder: ClusterFolder) -> None:
             raise ClusterError(f"processes of cluster {folder.name!r} do not end; they keep {folder.lock} open.")
     remove_leftovers(folder)
     folder.lock.unlink(missing_ok=True)
+    return existed
 
 
 def remove_leftovers(folder: ClusterFolder) -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from oarlock_local.demo.job import Disappointed
 from oarlock_local.demo.story import tell
-from oarlock_local.errors import LocalError
+from oarlock_local.errors import InUseError, LocalError
 
 OTHER_WAY = (
     "The other way: any cluster by KUBECONFIG; helm install oarlock charts/oarlock, then kubectl apply your job."
@@ -28,6 +28,12 @@ def main() -> int:
         return 2
     try:
         tell(root)
+    except InUseError:
+        print(
+            "\ndemo: another demo runs on this machine: wait for its end, or end it by .venv/bin/oarlock-local down demo",
+            file=sys.stderr,
+        )
+        return 1
     except LocalError as error:
         print(f"\ndemo: {error}\n{OTHER_WAY}", file=sys.stderr)
         return 1
