@@ -19,7 +19,12 @@ def set_up(*, log_format: str, level: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer()
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),  # in a file they are noise
+            exception_formatter=structlog.dev.plain_traceback,  # rich would colour it anyway, and tell local variables
+        )
     )
     final: list[structlog.types.Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if log_format == "json":
