@@ -87,7 +87,6 @@ USES: dict[str, dict[str, Any]] = {
     "scheduling.queue": {"scheduling": {"queue": "team"}},
     "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},
     "scheduling.topology": {"scheduling": {"topology": {"requiredKey": "rack"}}},
-    "preflight.collective": {"preflight": {"collective": True}},
     "recovery.rules": {"recovery": {"rules": [{"name": "r", "when": {"xids": [79]}, "action": "Fail"}]}},
     "webhooks": {"webhooks": [{"name": "chat", "url": "https://example.org/hook"}]},
 }

@@ -56,7 +56,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "scheduling.queue": (),
     "scheduling.queuePriorityClassName": (),
     "scheduling.topology": (),
-    "preflight.collective": (),
     "recovery.rules": (),
     "webhooks": (),
 }

@@ -52,11 +52,15 @@ class Event(StrEnum):
     FAILURE = "failure"
     """code: the exit code that follows; summary: one sentence for people. A rank's last words: a second later the
     agent ends the gang, whether the rank has exited by then or not."""
+    CHECK = "check"
+    """name, result (a contract.status.CheckResult), milliseconds, detail: a check of spec.preflight that the ranks do."""
     NOTE = "note"
     """message: shown in /status until the next one."""
 
 
-ENDURING = frozenset({Event.PHASE, Event.WAITING, Event.RESUMED, Event.CHECKPOINT, Event.MODEL, Event.FAILURE})
+ENDURING = frozenset(
+    {Event.PHASE, Event.WAITING, Event.RESUMED, Event.CHECKPOINT, Event.MODEL, Event.FAILURE, Event.CHECK}
+)
 """Events that would be missed: they wait a moment for room. A lost step is followed by the next one."""
 
 

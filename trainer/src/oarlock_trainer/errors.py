@@ -5,6 +5,7 @@
     |-- StorageError         84   the output or a store did not do what storage does
     |-- FencedError          88   somebody newer owns the output
     |-- PeerLostError        82   another rank is gone: this one is a victim
+    |-- UnfitError           87   the node that this rank runs on can't take part
     `-- LeftOnRequest        86   asked to leave, and saved before
 
 Anything else is an application failure (1).
@@ -52,6 +53,12 @@ class PeerLostError(TrainingEnd):
     """A collective failed because another rank is gone or silent."""
 
     code = ExitCode.PEER_LOST
+
+
+class UnfitError(TrainingEnd):
+    """A check before the start speaks against this node, not against the others or the job."""
+
+    code = ExitCode.PREFLIGHT
 
 
 class LeftOnRequest(TrainingEnd):

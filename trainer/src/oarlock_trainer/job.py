@@ -16,6 +16,7 @@ from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.rank_host import COLLECTIVE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,12 +39,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One attempt of one job, as this rank sees it."""
+    """One attempt of one job, as this rank sees it.
+
+    `node` is the machine's name where it is known, `rendezvous` where rank 0 listens (host and port). `collective_seconds`
+    is what is left for the collective check, None = it is not wanted.
+    """
 
     file: JobFile
     training: Training
     place: Place
     simulate_gpus: bool
+    node: str = ""
+    rendezvous: tuple[str, int] = ("", 0)
+    collective_seconds: float | None = None
 
     @property
     def output(self) -> Path:
@@ -66,6 +74,9 @@ def read_job(environment: Mapping[str, str]) -> Job:
         training=parse_training(file),
         place=read_place(environment),
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
+        node=environment.get(Variable.NODE, ""),
+        rendezvous=(environment.get(Variable.MASTER_ADDR, ""), int(environment.get(Variable.MASTER_PORT) or 0)),
+        collective_seconds=float(seconds) if (seconds := environment.get(COLLECTIVE_SECONDS)) else None,
     )
 
 

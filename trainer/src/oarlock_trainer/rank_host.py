@@ -39,6 +39,8 @@ PROGRAM = "oarlock_trainer.train:main"
 WARM = "oarlock_trainer.warm:import_everything"
 STACKS_SIGNAL = signal.SIGUSR2
 STACKS_FD = "OARLOCK_STACKS_FD"
+COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
+"""Environment variable of ranks that are to begin with the collective check: what the checks before have left for it."""
 _SET_PARENT_DEATH_SIGNAL = 1
 _SET_NAME = 15
 """PR_SET_PDEATHSIG and PR_SET_NAME of prctl(2)."""

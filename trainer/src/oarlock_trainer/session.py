@@ -24,7 +24,7 @@ from oarlock_trainer.checkpoint.reader import check_fits, resume_words, take_ove
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.data.batches import Loader, Prefetcher, make_buckets, make_order
 from oarlock_trainer.data.sampler import Order, Origin
-from oarlock_trainer.engine import process_group
+from oarlock_trainer.engine import collective
 from oarlock_trainer.engine.deepspeed import Engine, initialize
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux import folder, transformer
@@ -104,12 +104,12 @@ def _initial_weights(job: Job) -> Path | None:
 def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     """Join the ranks, take the output over, and make sure that all embeddings are there.
 
-    `go_on` is called while encoding and may raise to stop.
+    `go_on` is called while waiting and encoding, and may raise to stop.
     """
     training = job.training
     refuse_unsupported(training)
     folder.check(model_folder(job), field="training.model.path")
-    ranks = process_group.join(job)
+    ranks = collective.join(job, go_on=go_on)
     owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_trainer.agent.accelerate_config import Launch
+    from oarlock_trainer.agent.preflight.finding import Finding
 
 log = logging.getLogger(__name__)
 
@@ -204,6 +205,9 @@ class _Supervisor:
                 self._outcome.take_end(message.rank, integer(message.fields.get("code")) or 0)
             elif message.event == Event.FAILURE:
                 self._outcome.take_last_words(message)
+            elif message.event == Event.CHECK:
+                if found := self._preflight.rank_finding(message):
+                    self._show(found)
             elif not self._guard.hung:
                 self._board.apply(message)
 
@@ -215,21 +219,26 @@ class _Supervisor:
 
     def _heed_preflight(self, ended: Mapping[int, int]) -> None:
         for found in self._preflight.findings(ended, time.monotonic()):
-            self._board.check(PreflightCheck(found.check, found.result, found.milliseconds, found.detail))
-            facts = {"check": found.check, "result": found.result, "milliseconds": found.milliseconds}
-            log.log(_LEVELS.get(found.result, logging.INFO), "%s", found.detail, extra=facts)
+            self._show(found)
             if found.code and self._outcome.verdict is None:
                 self._outcome.conclude(Verdict(code=found.code, summary=found.detail, gpu=found.gpu))
                 self._over = True
+
+    def _show(self, found: Finding) -> None:
+        self._board.check(PreflightCheck(found.check, found.result, found.milliseconds, found.detail))
+        facts = {"check": found.check, "result": found.result, "milliseconds": found.milliseconds}
+        log.log(_LEVELS.get(found.result, logging.INFO), "%s", found.detail, extra=facts)
 
     def _start_ranks_when_due(self) -> None:
         if self._host_ready and self._preflight.over and not self._ranks_started and not self._over:
             self._ranks_started = True
             self._board.enter(PodPhase.STARTING)
             count = self._assignment.ranks_per_node
+            left = self._preflight.rank_seconds(time.monotonic())
+            check = {} if left is None else {rank_host.COLLECTIVE_SECONDS: f"{left:.3f}"}
             self._ranks.start(
                 [
-                    rank_environment.of_rank(self._assignment, local) | self._guard.rank_environment(local)
+                    rank_environment.of_rank(self._assignment, local) | self._guard.rank_environment(local) | check
                     for local in range(count)
                 ]
             )

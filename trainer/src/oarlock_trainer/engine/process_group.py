@@ -20,6 +20,8 @@ from oarlock_trainer.errors import ConfigurationError, TrainingEnd
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torch._C._distributed_c10d import Store
+
     from oarlock_trainer.job import Job, Place
 
 START_TIMEOUT = 900.0
@@ -112,18 +114,21 @@ def choose_device(job: Job) -> torch.device:
     return torch.device("cuda", job.place.local_rank)
 
 
-def join(job: Job) -> Ranks:
-    """Meet the other ranks at MASTER_ADDR:MASTER_PORT."""
+def join(job: Job, *, store: Store | None = None) -> Ranks:
+    """Meet the other ranks in rank 0's store, by default the one that torch opens at MASTER_ADDR:MASTER_PORT."""
     device = choose_device(job)
     timeout = timedelta(seconds=START_TIMEOUT)
     _bound_new_groups(timeout)
     control = None
+    rank, world_size = job.place.rank, job.place.world_size
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", timeout=timeout, device_id=device)
+        dist.init_process_group(
+            "nccl", timeout=timeout, device_id=device, store=store, rank=rank, world_size=world_size
+        )
         control = dist.new_group(backend="gloo", timeout=timeout)
     else:
-        dist.init_process_group("gloo", timeout=timeout)
+        dist.init_process_group("gloo", timeout=timeout, store=store, rank=rank, world_size=world_size)
     return Ranks(job.place, device, control)
 
 

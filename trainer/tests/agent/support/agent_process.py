@@ -81,7 +81,7 @@ class Agent:
         command = [
             *self.launcher,
             *(sys.executable, "-m", "oarlock_trainer", "agent", *arguments),
-            *("--program", f"fake_programs:{program}", "--warm", warm),
+            *("--program", program if ":" in program else f"fake_programs:{program}", "--warm", warm),
             *("--run-directory", str(self.scratch / "run"), "--termination-log", str(self.report_path)),
         ]
         with self.log_path.open("wb") as log:

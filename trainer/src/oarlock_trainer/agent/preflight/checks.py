@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.status import CheckResult
-from oarlock_api.contract.wire import integer
+from oarlock_api.contract.wire import integer, text
 from oarlock_trainer.agent.assignment import setting
 from oarlock_trainer.agent.preflight.check_process import CheckProcess
 from oarlock_trainer.agent.preflight.finding import Check, Finding
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.channel import Message
 
 _PATIENCE_SHARE = 0.5
 """Of the time for all checks, what one may spend on waiting for things to get better."""
@@ -30,6 +31,7 @@ class Preflight:
     def __init__(self, assignment: Assignment, environment: Mapping[str, str], *, now: float) -> None:
         self._bound = float(assignment.job.preflight_timeout_seconds)
         self._deadline = now + self._bound
+        self._first_rank = assignment.first_rank
         self._collective = assignment.job.collective_check and assignment.world_size > 1
         orders = [order for order in (_output_orders(assignment), _gpu_orders(assignment)) if order]
         self._processes = [CheckProcess(order, environment=environment, now=now) for order in orders]
@@ -50,6 +52,20 @@ class Preflight:
     def rank_seconds(self, now: float) -> float | None:
         """What is left for the ranks' own, collective check; None where there is none."""
         return self.seconds_left(now) if self._collective else None
+
+    def rank_finding(self, message: Message) -> Finding | None:
+        """What a rank tells of its own check; one rank of the node speaks for all. How it ends is its last words' affair."""
+        fields = message.fields
+        if not self._collective or message.rank != self._first_rank or fields.get("name") != Check.COLLECTIVE:
+            return None
+        if (result := fields.get("result")) not in frozenset(CheckResult):
+            return None
+        return Finding(
+            check=Check.COLLECTIVE,
+            result=CheckResult(result),
+            detail=text(fields.get("detail"), 4096),
+            milliseconds=integer(fields.get("milliseconds")),
+        )
 
     def findings(self, ended: Mapping[int, int], now: float) -> list[Finding]:
         """What is known since the last call. `ended`: pid -> code of the processes that ended meanwhile."""

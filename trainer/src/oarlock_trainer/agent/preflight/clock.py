@@ -15,21 +15,20 @@ server and the other nodes; where the others share its time, the server's clock 
 
 from __future__ import annotations
 
-import json
 import secrets
 import statistics
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.status import CheckResult
-from oarlock_api.contract.wire import WireError, number, parse_object
+from oarlock_api.contract.wire import number
 from oarlock_trainer.agent.preflight.finding import Check, Finding
 from oarlock_trainer.agent.preflight.storage import Mount, find_mount
+from oarlock_trainer.notes import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +39,7 @@ FAIL_SECONDS = 60.0
 _STAMPED_BY_THE_SERVER = frozenset({"nfs", "nfs4", "cifs", "smb3"})
 """Of these it is known. Ceph, Lustre and most others take their clients' word for the time."""
 _READINGS = f"{PRIVATE}/clocks"
-"""Below the output: one small file for each node, overwritten by each attempt."""
+"""Below the output: one note for each node."""
 _PROBES = 3
 _COARSE = 0.02
 """Seconds. Kernels stamp with the time of their last tick, at most 10 ms ago."""
@@ -86,18 +85,18 @@ def find(
     if mount.kind not in _STAMPED_BY_THE_SERVER:
         return _no_judgement(f"the output ({mount}) stamps files with this node's own clock")
     folder = Path(directory) / _READINGS
+    notes = Notes(folder, gang=gang, own=rank, nodes=nodes)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         own = measure(folder, clock)
-        _publish(folder, own, rank=rank, gang=gang)
+        notes.write({"least": own.least, "most": own.most})
         others: list[Reading] = []
         waited = 0.0
         while own.certain > FAIL_SECONDS and len(others) < nodes - 1 and waited < min(patience, _LONGEST_WAIT):
             pause(1.0)
             waited += 1.0
-            # Also makes an NFS client look again: a change of our own in the folder ends what it remembers of it.
-            own = measure(folder, clock)
-            others = list(_published(folder, gang=gang, without=rank, nodes=nodes).values())
+            own = measure(folder, clock)  # which also changes the folder: see Notes.read
+            others = _readings(notes.read())
     except OSError as error:
         return _no_judgement(f"{error}: nothing could be written there")
     return judge(own, others, mount=mount, node=node)
@@ -158,22 +157,9 @@ def judge(own: Reading, others: list[Reading], *, mount: Mount, node: str) -> Fi
     )
 
 
-def _publish(folder: Path, reading: Reading, *, rank: int, gang: str) -> None:
-    fresh = folder / f"{rank}.{secrets.token_hex(4)}.new"
-    fresh.write_text(json.dumps({"gang": gang, "least": reading.least, "most": reading.most}))
-    fresh.replace(folder / f"{rank}.json")
-
-
-def _published(folder: Path, *, gang: str, without: int, nodes: int) -> Mapping[int, Reading]:
-    """Readings of this attempt's other nodes. Those of an earlier one may be other nodes', or from before a repair."""
-    found = {}
-    for rank in set(range(nodes)) - {without}:
-        with suppress(OSError, WireError):
-            raw = parse_object((folder / f"{rank}.json").read_text(errors="replace"), max_bytes=4096)
-            least, most = number(raw.get("least")), number(raw.get("most"))
-            if raw.get("gang") == gang and least is not None and most is not None:
-                found[rank] = Reading(least, most)
-    return found
+def _readings(notes: Mapping[int, Mapping[str, Any]]) -> list[Reading]:
+    bounds = [(number(note.get("least")), number(note.get("most"))) for note in notes.values()]
+    return [Reading(least, most) for least, most in bounds if least is not None and most is not None]
 
 
 def _no_judgement(why: str) -> Finding:

@@ -1,0 +1,39 @@
+"""Work in a thread that nobody has to wait for: what can't be interrupted is left behind."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
+
+
+class Background(Generic[Result]):
+    """Starts the work at once."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work = work
+        self._results: list[Result] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has a result or has failed."""
+        return not self._thread.is_alive()
+
+    def result(self) -> Result:
+        """What the ended work returned. Raises what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+    def _run(self) -> None:
+        try:
+            self._results.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
+            self._error = error

@@ -1,0 +1,82 @@
+"""The collective check through whole agents: two pods of one gang, with real ranks over gloo."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from agent_process import Agent, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TRAINING = {
+    "model": {"family": "Flux1", "path": "/models/flux"},
+    "steps": 1,
+    "data": {"datasets": [{"name": "photos", "source": {"path": "/photos"}}]},
+}
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[list[Agent]]:
+    """Two pods of two ranks each, not started."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    agents = []
+    for rank in range(2):
+        (tmp_path / f"pod-{rank}").mkdir()
+        agent = Agent(tmp_path / f"pod-{rank}")
+        agent.job |= {"collective_check": True, "training": TRAINING}
+        agent.environment |= {
+            "MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+            "OARLOCK_NODE": f"gpu-0{rank}", "GLOO_SOCKET_IFNAME": "lo",
+        }  # fmt: skip
+        agents.append(agent)
+    yield agents
+    for agent in agents:
+        agent.end()
+
+
+def start(agent: Agent) -> None:
+    agent.start("collective_programs:joins", warm="collective_programs:imports_torch")
+
+
+def check_of(status: dict[str, Any]) -> dict[str, Any]:
+    return next(check for check in status["preflight"] if check["name"] == "collective")
+
+
+def test_every_pod_shows_the_milliseconds_of_each_node_in_status_and_log(pods: list[Agent]) -> None:
+    start(pods[0])
+    eventually(lambda: pods[0].status()["phase"] == "Starting", "the first pod's ranks")
+    assert check_of(pods[0].status())["result"] == "Running"
+    start(pods[1])
+    for agent in pods:
+        agent.awaited(f"rank-{0 if agent is pods[0] else 2}")
+        check = eventually(lambda agent=agent: check_of(agent.status()), "the check")
+        assert check["result"] == "Passed"
+        assert "over 4 ranks of 2 nodes in" in check["detail"]
+        assert "node 1 (gpu-01) " in check["detail"]
+        (logged,) = [line for line in agent.log() if line.get("check") == "collective"]
+        assert (logged["milliseconds"], logged["message"]) == (check["milliseconds"], check["detail"])
+    for agent in pods:
+        agent.mark("finish")
+    assert [agent.wait() for agent in pods] == [0, 0]
+
+
+def test_a_pod_whose_peer_never_comes_ends_with_82_within_the_time_for_all_checks(pods: list[Agent]) -> None:
+    alone = pods[0]
+    alone.job["preflight_timeout_seconds"] = 12
+    start(alone)
+    assert alone.wait() == 82
+    assert "node 1 did not come to the collective check within" in alone.report()["summary"]
+    (logged,) = [line for line in alone.log() if line.get("check") == "collective"]
+    assert (logged["result"], logged["level"]) == ("Failed", "error")
+
+
+def test_a_job_that_does_not_ask_for_it_has_none(agent: Agent) -> None:
+    agent.job["nodes"] = 1
+    agent.start("leaves_its_environment")
+    assert agent.wait() == 0
+    assert "collective" not in agent.log_path.read_text()

@@ -1,0 +1,111 @@
+"""Nodes for tests of the collective check: one process imports torch once and forks every gang that it is asked for.
+
+Reads one order a line, {"nodes": 3, "ranks": 1, "seconds": 5, "troubles": {"2": "cannot connect"}}, runs that gang on
+this machine and answers with a line: for each rank, in order, its code, what it said, and what it told its agent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from oarlock_trainer import warm
+
+warm.settle_environment()
+from oarlock_trainer.uncompiled import import_torch  # noqa: E402
+
+import_torch()
+import torch.distributed as dist  # noqa: E402
+
+from oarlock_api.contract.job_file import JobFile  # noqa: E402
+from oarlock_trainer.engine import collective, exercise, process_group, reach  # noqa: E402
+from oarlock_trainer.errors import TrainingEnd  # noqa: E402
+from oarlock_trainer.job import Job, Place  # noqa: E402
+from oarlock_trainer.stop import StopRequest  # noqa: E402
+
+
+class Deaf(socket.socket):
+    """Says that it listens, on a port where nobody does."""
+
+    def getsockname(self) -> Any:
+        return ("127.0.0.1", 1)
+
+
+def in_trouble(job: Job, trouble: str) -> Job:
+    """The job of a rank to which this happens; what is patched here lives in this rank's process alone."""
+    if trouble == "cannot connect":
+        return replace(job, rendezvous=("127.0.0.1", 1))
+    if trouble == "cannot be reached":
+        reach.listen = lambda *_args, **_kinds: Deaf()
+    elif trouble == "hangs":
+        exercise.run = lambda _ranks: threading.Event().wait()
+    elif trouble == "is slow":
+        fastest = exercise._fastest
+        exercise._fastest = lambda work, device: fastest(work, device) + 5000.0
+    elif trouble == "corrupts":
+        reduce = dist.all_reduce
+        dist.all_reduce = lambda tensor: reduce(tensor.mul_(3.0))
+    elif trouble == "is asked to leave":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return job
+
+
+def run_rank(job: Job, trouble: str) -> dict[str, Any]:
+    """One rank's life."""
+    stop = StopRequest()
+    try:
+        ranks = collective.join(in_trouble(job, trouble), go_on=stop.leave_if_requested)
+    except TrainingEnd as end:
+        return {"code": int(end.code), "said": str(end)}
+    total = ranks.sum([1.0])
+    process_group.leave()
+    return {"code": 0, "said": f"{total[0]:.0f} ranks"}
+
+
+def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
+    """One gang's life. A node whose trouble is `absent` has no rank."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    nodes, local = order["nodes"], order["ranks"]
+    file = JobFile(
+        job="flux", namespace="default", job_uid="uid", attempt=1, nodes=nodes, gpus_per_node=0,
+        output_directory=str(scratch / "output"), training={},
+    )  # fmt: skip
+    pids = {}
+    for rank in range(nodes * local):
+        trouble = order["troubles"].get(str(rank // local), "")
+        if trouble == "absent":
+            continue
+        place = Place(rank=rank, local_rank=rank % local, world_size=nodes * local, local_world_size=local)
+        job = Job(
+            file=file, training=None, place=place, simulate_gpus=False, node=f"gpu-{rank // local:02}",
+            rendezvous=("127.0.0.1", port), collective_seconds=order["seconds"],
+        )  # fmt: skip
+        if (pid := os.fork()) == 0:
+            told = os.open(scratch / f"told-{rank}", os.O_WRONLY | os.O_CREAT)
+            os.environ |= {"OARLOCK_AGENT_FD": str(told), "RANK": str(rank)}
+            result = run_rank(job, trouble)
+            (scratch / f"result-{rank}").write_text(json.dumps(result))
+            os._exit(0)
+        pids[rank] = pid
+    answer = []
+    for rank, pid in pids.items():
+        os.waitpid(pid, 0)
+        told = [json.loads(line) for line in (scratch / f"told-{rank}").read_text().splitlines()]
+        result = json.loads((scratch / f"result-{rank}").read_text())
+        answer.append({"rank": rank, **result, "checks": [event for event in told if event["event"] == "check"]})
+    return answer
+
+
+for line in sys.stdin:
+    with tempfile.TemporaryDirectory() as folder:
+        sys.stdout.write(json.dumps(run_gang(json.loads(line), Path(folder))) + "\n")
+        sys.stdout.flush()
