@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 MAX_MESSAGE = 1024
 """The API's own limit of a core/v1 Event's message."""
 MAX_QUEUED = 4096
+MOST_PER_SECOND = 10
 
 
 class EventPoster:
@@ -47,6 +48,9 @@ class EventPoster:
         """Post until cancelled."""
         while True:
             await self._post(*await self._queue.get())
+            if not self._queue.empty():
+                # A thousand jobs that start at once need their pods sooner than their Events.
+                await asyncio.sleep(1 / MOST_PER_SECOND)
 
     async def flush(self) -> None:
         """Post what is queued."""

@@ -6,6 +6,7 @@ because a deleted pod is gone half a second after its last words.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -46,15 +47,14 @@ async def observe(
     Raises ApiError.
     """
     namespace, name = key
-    try:
-        raw = await cluster.get(job_path(namespace, name))
-    except NotFound:
+    raw, listed = await asyncio.gather(
+        _found(cluster, job_path(namespace, name)),
+        # By name, not by uid: pods of an earlier job of the same name hold the names that this one's are to have.
+        cluster.list_of(RawPod, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}"),
+    )
+    if raw is None:
         return None
     job = read_job(raw)
-    # By name, not by uid: pods of an earlier job of the same name hold the names that this one's are to have.
-    listed = await cluster.list_of(
-        RawPod, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}"
-    )
     seen = {pod.uid: pod for pod in (read_pod(found) for found in listed if found.owned_by(job.uid))}
     namesakes = [found.metadata.name for found in listed if found.of_a_namesake(job.name, job.uid)]
     departed = tuple(
@@ -67,13 +67,15 @@ async def observe(
     ]
     news, silent = await progress.read(job, everything)
     creates = _creates(job)
-    around = await neighbours(cluster, job, raw) if creates else Neighbours()
+    around, service = Neighbours(), None
+    if creates:
+        around, service = await asyncio.gather(neighbours(cluster, job, raw), _service(cluster, job))
     return Observation(
         now=now,
         job=job,
         defaults=defaults,
         pods=everything,
-        service=await _service(cluster, job) if creates else None,
+        service=service,
         looked_around=creates,
         rival=around.rival,
         lingering=tuple(sorted({*around.lingering, *namesakes})),
@@ -128,10 +130,16 @@ def read_job(raw: Json) -> Job:
     )
 
 
-async def _service(cluster: Cluster, job: Job) -> ServiceSeen | None:
+async def _found(cluster: Cluster, path: str) -> Json | None:
     try:
-        raw = await cluster.get(f"/api/v1/namespaces/{job.namespace}/services/{service_name(job.name)}")
+        return await cluster.get(path)
     except NotFound:
+        return None
+
+
+async def _service(cluster: Cluster, job: Job) -> ServiceSeen | None:
+    raw = await _found(cluster, f"/api/v1/namespaces/{job.namespace}/services/{service_name(job.name)}")
+    if raw is None:
         return None
     metadata = raw["metadata"]
     return ServiceSeen(
