@@ -109,7 +109,8 @@ def _missing_or_busy(readings: Sequence[Reading], expected: int, where: str) -> 
         said = ", ".join(f"{(reading.used or 0) / 2**30:.1f} GiB of {_name(reading.gpu)}" for reading in busy)
         return _unfit(
             f"GPUs: somebody else uses {said}{where}, at most {BUSY_BYTES / 2**30:g} GiB is allowed. "
-            "Look for left-over processes with nvidia-smi on the node"
+            "Look for left-over processes with nvidia-smi on the node; for GPUs that are shared on purpose, set "
+            "spec.preflight.gpus: false"
         )
     return None
 
