@@ -67,7 +67,7 @@ def test_every_pod_shows_the_milliseconds_of_each_node_in_status_and_log(pods: l
 
 def test_a_pod_whose_peer_never_comes_ends_with_82_within_the_time_for_all_checks(pods: list[Agent]) -> None:
     alone = pods[0]
-    alone.job["preflight_timeout_seconds"] = 12
+    alone.job["preflight_timeout_seconds"] = 6
     start(alone)
     assert alone.wait() == 82
     assert "node 1 did not come to the collective check within" in alone.report()["summary"]
