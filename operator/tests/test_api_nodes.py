@@ -72,7 +72,9 @@ def test_a_node_that_is_not_ready_and_whose_pod_does_not_answer_is_lost(
     tell(with_operator, two_nodes[0], ready)
     wait_for("the decision", lambda: gang.status.get("attempt") == 2 or None)
     assert gang.status["lastFault"]["class"] == "NodeLost"
-    assert {pod["metadata"].get("deletionGracePeriodSeconds") for pod in gang.pods().values()} == {5}
+    wait_for(
+        "the deletion", lambda: {p["metadata"].get("deletionGracePeriodSeconds") for p in gang.pods().values()} == {5}
+    )
 
 
 def test_a_pod_that_cannot_go_is_deleted_by_force_once_its_node_is_gone(
