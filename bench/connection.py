@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -75,26 +75,53 @@ class Connection:
     async def watch(self, path: str, selector: str = "") -> AsyncIterator[tuple[float, Json]]:
         """What there is, then every change, for ever, each with the time.monotonic() at which it arrived.
 
-        When the server ends the stream it is resumed after the last change. Only where that is too long ago, what
-        there is comes once more.
+        A busy server drops watches, and soon forgets where they had been. What was missed meanwhile is told late, but it
+        is told: a deleted object by its metadata alone.
         """
+        known: dict[str, Json] = {}
         version = ""
         while True:
-            resume = f"&resourceVersion={version}" if version else ""
-            query = f"watch=1&allowWatchBookmarks=true&labelSelector={selector}{resume}"
-            async with self._watches.get(f"{self._server}{path}?{query}") as answer:
-                if answer.status >= 400:
-                    raise RefusedError(answer.status, f"watch {path}: {(await answer.text())[:500]}")
-                # A stream that is cut off is resumed like one that ends.
-                with suppress(aiohttp.ClientPayloadError):
-                    async for arrived, event in _events(answer.content):
-                        if event["type"] == "ERROR":
-                            version = _forgotten(path, event["object"])
-                            break
-                        version = event["object"]["metadata"]["resourceVersion"]
-                        if event["type"] != "BOOKMARK":
-                            yield arrived, event
+            if not version:
+                listed = json.loads(await self.call("GET", f"{path}?labelSelector={selector}"))
+                version = listed["metadata"]["resourceVersion"]
+                for event in _news(known, listed["items"]):
+                    yield time.monotonic(), event
+            async for arrived, event in self._follow(path, selector, version):
+                if event["type"] == "ERROR":
+                    version = _forgotten(path, event["object"])
+                    break
+                metadata = event["object"]["metadata"]
+                version = metadata["resourceVersion"]
+                if event["type"] == "BOOKMARK":
+                    continue
+                known[metadata["uid"]] = metadata
+                if event["type"] == "DELETED":
+                    del known[metadata["uid"]]
+                yield arrived, event
             self.resumed += 1
+
+    async def _follow(self, path: str, selector: str, version: str) -> AsyncIterator[tuple[float, Json]]:
+        query = f"watch=1&allowWatchBookmarks=true&labelSelector={selector}&resourceVersion={version}"
+        async with self._watches.get(f"{self._server}{path}?{query}") as answer:
+            if answer.status == GONE:
+                yield time.monotonic(), {"type": "ERROR", "object": {"code": GONE}}
+            elif answer.status >= 400:
+                raise RefusedError(answer.status, f"watch {path}: {(await answer.text())[:500]}")
+            # A stream that is cut off is resumed like one that ends.
+            with suppress(aiohttp.ClientPayloadError):
+                async for arrived, event in _events(answer.content):
+                    yield arrived, event
+
+
+def _news(known: dict[str, Json], items: Sequence[Json]) -> Iterator[Json]:
+    """What a list tells to somebody who knows of those objects; `known` is what there is then."""
+    there = {item["metadata"]["uid"]: item["metadata"] for item in items}
+    for uid in known.keys() - there.keys():
+        yield {"type": "DELETED", "object": {"metadata": known[uid], "spec": {}, "status": {}}}
+    for item in items:
+        yield {"type": "MODIFIED" if item["metadata"]["uid"] in known else "ADDED", "object": item}
+    known.clear()
+    known.update(there)
 
 
 def _forgotten(path: str, status: Json) -> str:

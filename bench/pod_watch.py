@@ -61,7 +61,7 @@ class PodWatch:
             return
         uid, name, node, phase, self.resumed = rest
         life = self.lives.setdefault(job, {}).setdefault(uid, Life(name=name, node=node, created=arrived))
-        life.node = node
+        life.node = node or life.node
         if phase == "Running" and life.running is None:
             life.running = arrived
         if change == "DELETED":
