@@ -188,3 +188,39 @@ async def test_a_cancelled_worker_that_waited_takes_no_key_with_it() -> None:
     waiting.cancel()
     await asyncio.wait([waiting])
     assert (await queue.get())[0] == "a"
+
+
+@in_virtual_time
+async def test_what_happened_goes_before_what_is_only_due_which_is_never_starved() -> None:
+    queue = queue_of()
+    for number in range(3):
+        queue.add_after(f"due {number}", 1)
+    await asyncio.sleep(2)
+    for number in range(9):
+        queue.add(f"new {number}")
+    taken = [(await queue.get())[0] for _ in range(12)]
+    assert taken[:3] == ["new 0", "new 1", "new 2"]
+    assert [place for place, key in enumerate(taken) if key.startswith("due")] == [3, 7, 11]
+
+
+@in_virtual_time
+async def test_a_key_that_is_due_and_to_which_something_happens_moves_up() -> None:
+    queue = queue_of()
+    queue.add_after("a", 1)
+    queue.add_after("b", 1)
+    await asyncio.sleep(2)
+    queue.add("b")
+    assert [(await queue.get())[0] for _ in range(2)] == ["b", "a"]
+    assert len(queue) == 0
+
+
+@in_virtual_time
+async def test_a_key_that_became_due_while_it_was_worked_on_waits_for_what_happened() -> None:
+    queue = queue_of()
+    queue.add("a")
+    await queue.get()
+    queue.add_after("a", 1)
+    await asyncio.sleep(2)
+    queue.add("b")
+    queue.done("a")
+    assert [(await queue.get())[0] for _ in range(2)] == ["b", "a"]
