@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,6 +64,18 @@ def test_a_stopped_rank_is_a_hang_that_is_traced_to_it(impatient: Agent) -> None
     assert "stopped by a signal, in steps_for_ever" in report["summary"]
     assert f"rank 0 at step {report['step']}," in report["summary"], "what ranks do once they are awake is not told"
     assert not any(map(lives, pids))
+
+
+def test_a_stopped_rank_stays_so_until_the_agents_of_other_nodes_have_seen_the_hang(impatient: Agent) -> None:
+    impatient.start("steps_and_notes_when")
+    impatient.rank_pid(0)
+    os.kill(impatient.rank_pid(1), signal.SIGSTOP)
+    assert impatient.wait() == 83
+    verdict = next(line["time"] for line in impatient.log() if line["message"].startswith("no step for"))
+    looked = datetime.fromisoformat(verdict) + timedelta(seconds=1)  # agents look once a second
+    steps = map(float, (impatient.scratch / "steps-1").read_text().split())
+    assert not [step for step in steps if datetime.fromisoformat(verdict).timestamp() < step < looked.timestamp()]
+    assert "steps_and_notes_when" in kept(impatient, "rank-1.txt")
 
 
 def test_ranks_that_are_stopped_with_their_host_are_a_hang_too(impatient: Agent) -> None:

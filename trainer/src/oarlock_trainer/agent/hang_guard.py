@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GATHER_SECONDS = 2.0
-"""What ranks get to answer: faulthandler takes milliseconds, torch looks into its pipe once a second."""
+ANSWER_SECONDS = 1.5
+"""What ranks get to answer: faulthandler takes milliseconds, torch looks into its pipe once a second. Stopped ranks stay
+so meanwhile: awake, they step on, and the agents of other nodes, which look once a second, would not see the hang."""
+WAKING_SECONDS = 0.5
+"""What stopped ranks get to answer once they are continued."""
 KEEP_SECONDS = 2.0
 """What keeping gets: text of some kilobytes and dumps of some megabytes, on storage that works."""
 HANGS = f"{PRIVATE}/hangs"
@@ -62,6 +65,7 @@ class HangGuard:
             now=now,
         )
         self._hang: Hang | None = None
+        self._woken = False
         self._pids: dict[int, int] = {}
         self._states: dict[int, str] = {}
 
@@ -118,13 +122,20 @@ class HangGuard:
         return verdict_of(hang, {rank: Seen(state=state) for rank, state in self._states.items()})
 
     def ask(self, ranks: LocalRanks) -> None:
-        """Have the ranks say where they stand. Stopped ones are continued, as is a stopped host: else none would answer."""
+        """Have the ranks say where they stand. A stopped host is continued: else none would hear."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(ranks.host_pid, signal.SIGCONT)
         ranks.signal(rank_host.STACKS_SIGNAL)
-        ranks.signal(signal.SIGCONT)
         if self._hang:
             self._recorder.ask(standing.rank for standing in self._hang.ranks)
+
+    def wake(self, ranks: LocalRanks) -> bool:
+        """Continue stopped ranks, so that they answer too; False where that was done before, or nothing hangs."""
+        if self._hang is None or self._woken:
+            return False
+        self._woken = True
+        ranks.signal(signal.SIGCONT)
+        return True
 
     def answer(self) -> Verdict | None:
         """The verdict with what the ranks have answered since, also told in the log; None where there was no hang."""

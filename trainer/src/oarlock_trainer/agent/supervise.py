@@ -37,7 +37,7 @@ from oarlock_trainer.agent import (
     wakeup,
 )
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
-from oarlock_trainer.agent.hang_guard import GATHER_SECONDS, KEEP_SECONDS, HangGuard
+from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS, HangGuard
 from oarlock_trainer.agent.local_ranks import LocalRanks
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.preflight.checks import Preflight
@@ -249,7 +249,7 @@ class _Supervisor:
         if self._outcome.verdict is None and self._preflight.over and (verdict := self._guard.judge()):
             self._outcome.conclude(verdict)
             self._guard.ask(self._ranks)
-            self._deadline = time.monotonic() + GATHER_SECONDS
+            self._deadline = time.monotonic() + ANSWER_SECONDS
 
     def _end_when_due(self) -> None:
         if self._outcome.verdict is not None and not self._guard.hung:
@@ -257,6 +257,9 @@ class _Supervisor:
         if not self._outcome.running:
             self._over = True
         elif time.monotonic() >= self._deadline:
+            if self._guard.wake(self._ranks):
+                self._deadline = time.monotonic() + WAKING_SECONDS
+                return
             if self._outcome.verdict is None:  # nobody failed: the time to save is up
                 killed = self._outcome.running
                 self._end(ExitCode.LEFT_ON_REQUEST, f"left on request; {killed} ranks were killed unsaved")

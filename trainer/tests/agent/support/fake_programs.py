@@ -231,6 +231,18 @@ def steps_for_ever() -> int:
     return 0
 
 
+def steps_and_notes_when() -> int:
+    with (SCRATCH / f"steps-{_rank()}").open("a") as steps:
+        for step in count(1):
+            steps.write(f"{time.time()}\n")
+            steps.flush()
+            _step(step)
+            if step == 1:
+                _announce()
+            time.sleep(0.01)
+    return 0
+
+
 def records_collectives() -> int:
     """What torch's flight recorder does with its variables."""
     pipe = Path(os.environ["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + f"{_rank()}.pipe")
