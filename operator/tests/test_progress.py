@@ -283,3 +283,21 @@ async def test_a_gang_on_its_way_is_not_asked_but_for_rank_0(
 
 async def refuse(_: web.Request) -> web.Response:
     return web.Response(status=503)
+
+
+async def test_a_slow_answer_holds_no_pass_up_and_is_told_by_the_next(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, _ = timed
+    prompt, late = server.handler, asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await late.wait()
+        return await prompt(request)
+
+    server.handler = slow
+    assert await reader.read(running_job(server), [POD]) == (None, {})
+    late.set()
+    await asyncio.wait(list(reader._flights.values()), timeout=5)
+    server.handler = refuse
+    assert (await reader.read(running_job(server), [POD]))[0] == GOOD

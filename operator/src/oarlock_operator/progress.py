@@ -22,6 +22,9 @@ from oarlock_operator.observation import Job, Key, Pod
 
 TIMEOUT_SECONDS = 2.0
 PARALLEL = 16
+PATIENCE_SECONDS = 0.1
+"""How long a pass waits for rank 0: a pod that lives answers in a few milliseconds, and one that does not must not hold a
+worker. A later answer is kept for the next pass."""
 OTHERS_SECONDS = 60.0
 """How often each pod but rank 0 is asked."""
 MOST_OTHERS = 32
@@ -51,10 +54,15 @@ class ProgressReader:
         self._route = route
         self._clock = clock
         self._heard: dict[Key, dict[str, _Heard]] = {}
+        self._flights: dict[str, asyncio.Task[None]] = {}
+        self._answers: dict[str, PodStatus] = {}
+        """Rank 0's newest answers that no pass has seen yet, by the pod's uid."""
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
         """Close the connections."""
+        for flight in self._flights.values():
+            flight.cancel()
         if self._session:
             await self._session.close()
 
@@ -75,14 +83,35 @@ class ProgressReader:
         now, trains = self._clock(), job.status.recovery.stage is None
         others = [pod for pod in running if pod.rank != 0 and trains and now - heard[pod.uid].asked >= OTHERS_SECONDS]
         others.sort(key=lambda pod: heard[pod.uid].asked)
-        chosen = [*(pod for pod in running if pod.rank == 0), *others[:MOST_OTHERS]]
-        answers = await asyncio.gather(*(self.ask(job, pod) for pod in chosen))
-        now, news = self._clock(), None
-        for pod, status in zip(chosen, answers, strict=True):
-            silent_since = None if status is not None else heard[pod.uid].silent_since or now
-            heard[pod.uid] = _Heard(asked=now, silent_since=silent_since)
-            news = status if pod.rank == 0 else news
-        return news, {uid: now - since for uid, known in heard.items() if (since := known.silent_since) is not None}
+        for pod in others[:MOST_OTHERS]:
+            self._set_out(job, pod)
+        first = next(pod for pod in running if pod.rank == 0)
+        if first.uid not in self._flights:
+            await asyncio.wait({self._set_out(job, first)}, timeout=PATIENCE_SECONDS)
+        now = self._clock()
+        return self._answers.pop(first.uid, None), {
+            uid: now - since for uid, known in heard.items() if (since := known.silent_since) is not None
+        }
+
+    def _set_out(self, job: Job, pod: Pod) -> asyncio.Task[None]:
+        """Ask a pod in the background, unless that is under way; what it answers, or that it does not, is noted."""
+        if pod.uid not in self._flights:
+            self._flights[pod.uid] = asyncio.create_task(self._ask_and_note(job, pod))
+        return self._flights[pod.uid]
+
+    async def _ask_and_note(self, job: Job, pod: Pod) -> None:
+        try:
+            status = await self.ask(job, pod)
+        finally:
+            del self._flights[pod.uid]
+        heard = self._heard.get((job.namespace, job.name), {})
+        if pod.uid not in heard:
+            return
+        now = self._clock()
+        silent_since = None if status is not None else heard[pod.uid].silent_since or now
+        heard[pod.uid] = _Heard(asked=now, silent_since=silent_since)
+        if status is not None and pod.rank == 0:
+            self._answers[pod.uid] = status
 
     async def answering(self, job: Job, pods: Sequence[Pod]) -> frozenset[str]:
         """Uids of those pods whose agent answers."""
@@ -108,7 +137,8 @@ class ProgressReader:
 
     def forget(self, key: Key) -> None:
         """Drop what is known of a job that is over or gone."""
-        self._heard.pop(key, None)
+        for uid in self._heard.pop(key, {}):
+            self._answers.pop(uid, None)
 
     async def _fetch(self, job: Job, pod: Pod, port: int) -> str:
         if self._route is Route.PROXY:
