@@ -24,6 +24,13 @@ def test_other_looks_wait_in_proportion_to_what_one_costs(seconds: float, delay:
     assert pace.delay(KEY, attempt=1, ended=False) == delay
 
 
+def test_while_many_jobs_wait_each_gathers_more_but_a_dead_gang_never_waits() -> None:
+    pace = Pace()
+    assert pace.delay(KEY, attempt=1, ended=False, waiting=100) == 1.0
+    assert pace.delay(KEY, attempt=1, ended=False, waiting=100_000) == LONGEST
+    assert pace.delay(KEY, attempt=1, ended=True, waiting=100_000) == 0.0
+
+
 def test_a_job_that_was_not_looked_at_yet_waits_least() -> None:
     assert Pace().delay(KEY, attempt=1, ended=False) == SHORTEST
 

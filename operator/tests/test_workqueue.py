@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from virtual_time import in_virtual_time, now
 
-from oarlock_operator.workqueue import FIRST_DELAY, MAX_DELAY, WorkQueue
+from oarlock_operator.workqueue import FAIRNESS, FIRST_DELAY, MAX_DELAY, WorkQueue
 
 
 def queue_of(jitter: Callable[[], float] = lambda: 0.0) -> WorkQueue[str]:
@@ -196,11 +196,12 @@ async def test_what_happened_goes_before_what_is_only_due_which_is_never_starved
     for number in range(3):
         queue.add_after(f"due {number}", 1)
     await asyncio.sleep(2)
-    for number in range(9):
+    for number in range(2 * FAIRNESS):
         queue.add(f"new {number}")
-    taken = [(await queue.get())[0] for _ in range(12)]
+    taken = [(await queue.get())[0] for _ in range(2 * FAIRNESS + 3)]
     assert taken[:3] == ["new 0", "new 1", "new 2"]
-    assert [place for place, key in enumerate(taken) if key.startswith("due")] == [3, 7, 11]
+    due = [place for place, key in enumerate(taken) if key.startswith("due")]
+    assert due == [FAIRNESS - 1, 2 * FAIRNESS - 1, 2 * FAIRNESS + 2]
 
 
 @in_virtual_time

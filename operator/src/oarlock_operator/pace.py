@@ -14,6 +14,8 @@ SHARE = 4.0
 SHORTEST, LONGEST = 0.02, 2.0
 """Bounds of the moment in seconds. The longest is what the slowest stage time may be wrong by."""
 
+QUEUED = 0.01
+"""Seconds for each job that waits: about what a look at a small one costs."""
 MINOR = 2.0
 """Seconds between writes that change counts of pods only."""
 
@@ -46,9 +48,12 @@ class Pace:
         self._known.pop(key, None)
         self._written.pop(key, None)
 
-    def delay(self, key: Key, *, attempt: int, ended: bool) -> float:
-        """Seconds until the next look, after an event of a pod of `attempt`; `ended`: its end is news."""
+    def delay(self, key: Key, *, attempt: int, ended: bool, waiting: int = 0) -> float:
+        """Seconds until the next look, after an event of a pod of `attempt`; `ended`: its end is news.
+
+        `waiting`: how many jobs wait for a look. While many do, each of them gathers more before its own.
+        """
         current, seconds = self._known.get(key, (attempt, 0.0))
         if ended and attempt >= current:
             return 0.0
-        return min(max(SHARE * seconds, SHORTEST), LONGEST)
+        return min(max(SHARE * seconds, SHORTEST, QUEUED * waiting), LONGEST)

@@ -38,7 +38,8 @@ def pod_event(sinks: Sinks, kind: str, pod: RawPod) -> None:
     """Something happened to a pod: its job is looked at, at once or in a moment."""
     key = (pod.metadata.namespace, pod.label(Label.JOB))
     ended = sinks.sightings.note(pod, deleted=kind == "DELETED")
-    sinks.jobs.add_after(key, sinks.pace.delay(key, attempt=pod.number(Label.ATTEMPT), ended=ended))
+    attempt, waiting = pod.number(Label.ATTEMPT), len(sinks.jobs)
+    sinks.jobs.add_after(key, sinks.pace.delay(key, attempt=attempt, ended=ended, waiting=waiting))
 
 
 def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[], None]) -> kopf.OperatorRegistry:

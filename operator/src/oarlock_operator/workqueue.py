@@ -17,7 +17,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 FIRST_DELAY = 0.5
 MAX_DELAY = 300.0
-FAIRNESS = 4
+FAIRNESS = 8
 """Of so many keys taken, one is of those that are only due, so that these are never starved."""
 
 
