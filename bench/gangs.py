@@ -88,7 +88,7 @@ class Bench:
         }
         supervisor = json.loads(cluster.spec.folder.supervisor.read_text())["pid"]
         pids = [*children(supervisor), nodes.pid]
-        measuring = Measuring(watch, pids, list(contenders.values()), profiles)
+        measuring = Measuring(watch, pids, list(contenders.values()), profiles=profiles, patience=given.patience)
         chance = random.Random(given.seed)  # noqa: S311 - which pods crash is no secret
         return Scenarios(api, watch, measuring, nodes, chance), contenders
 
@@ -138,6 +138,9 @@ def main() -> None:
     parser.add_argument("--contenders", nargs="+", choices=["operator", "floor"], default=["operator", "floor"])
     parser.add_argument("--node-loss", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--profile", action="store_true", help="write bench/results/profile-SCENARIO.prof and .txt")
+    parser.add_argument(
+        "--patience", type=float, default=60, metavar="SECONDS", help="how long to wait for others to leave the cores"
+    )
     parser.add_argument("--seed", type=int, default=1, help="which pods crash")
     bench = Bench(parser.parse_args())
     RESULTS.mkdir(exist_ok=True)

@@ -16,7 +16,6 @@ from profiles import Profiles
 
 NOISY_CORES = 0.25
 QUIET_CORES = 0.25
-QUIET_PATIENCE = 60.0
 LOOK_SECONDS = 0.05
 
 
@@ -55,12 +54,19 @@ class Measuring:
     """Measures scenarios, one after the other."""
 
     def __init__(
-        self, watch: PodWatch, control_plane: Sequence[int], contenders: Sequence[Contender], profiles: Profiles | None
+        self,
+        watch: PodWatch,
+        control_plane: Sequence[int],
+        contenders: Sequence[Contender],
+        *,
+        profiles: Profiles | None,
+        patience: float,
     ) -> None:
         self.watch = watch
         self.control_plane = control_plane
         self.contenders = contenders
         self.profiles = profiles
+        self.patience = patience
 
     async def measure(
         self,
@@ -84,7 +90,9 @@ class Measuring:
         began = time.monotonic()
         await act()
         while (times := over(began)) is None:
-            if contender.process.poll() is not None or time.monotonic() - began > limit:
+            if contender.process.poll() is not None:
+                raise SystemExit(f"{contender.name} ended by itself in `{scenario} {size}`")
+            if time.monotonic() - began > limit:
                 raise SystemExit(f"{contender.name} did not get through `{scenario} {size}` within {limit:.0f} s")
             await asyncio.sleep(LOOK_SECONDS)
         await asyncio.sleep(1)
@@ -114,7 +122,7 @@ class Measuring:
 
     async def _quiet(self) -> None:
         """Wait until the last scenario has died away, and a while for others who work on this machine."""
-        deadline = time.monotonic() + QUIET_PATIENCE
+        deadline = time.monotonic() + self.patience
         while time.monotonic() < deadline:
             ours, machine, began = self._ours(), machine_cpu_seconds(), time.monotonic()
             await asyncio.sleep(0.5)
