@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.e2e.jobs import Jobs  # noqa: E402
 
+from oarlock_local.api import ApiServer  # noqa: E402
 from oarlock_local.build import helm  # noqa: E402
 from oarlock_local.cluster import running  # noqa: E402
 from oarlock_local.demo.inputs import make_inputs  # noqa: E402
@@ -40,10 +41,11 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         running("bench", nodes=3, gpus=2, shares=shares, state=Path(folder)) as cluster,
+        ApiServer(cluster.kubeconfig) as api,
     ):
         install_operator(cluster, ROOT, helm())
         output = make_output(cluster, ROOT, inputs)
-        jobs = Jobs(cluster, output)
+        jobs = Jobs(cluster, output, api)
         starts, recoveries = [], []
         first_walls, walls = [], []
         for run in range(runs):
