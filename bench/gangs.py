@@ -147,6 +147,8 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory() as folder, running("gangs", nodes=0, state=Path(folder)) as cluster:
             asyncio.run(bench.run(cluster))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise SystemExit("interrupted; nothing of the cluster is left") from None
     finally:
         # What was measured before an interruption counts.
         if bench.records:

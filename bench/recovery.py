@@ -24,6 +24,7 @@ from tests.e2e.jobs import Jobs  # noqa: E402
 from oarlock_local.api import ApiServer  # noqa: E402
 from oarlock_local.build import helm  # noqa: E402
 from oarlock_local.cluster import running  # noqa: E402
+from oarlock_local.demo.crash import kill_rank  # noqa: E402
 from oarlock_local.demo.inputs import make_inputs  # noqa: E402
 from oarlock_local.demo.install import install_operator  # noqa: E402
 from oarlock_local.demo.output import make_output  # noqa: E402
@@ -55,7 +56,7 @@ def main() -> None:
             _wait_for_step(output / name / "metrics.jsonl", attempt=1)
             first_walls.append(time.monotonic() - applied)
             jobs.wait(name, "a checkpoint", lambda status: "latestCheckpoint" in status)
-            jobs.kill_rank(name, 1, 1, 3)
+            kill_rank(cluster, f"{name}-1-1", 3)
             killed = time.monotonic()
             _wait_for_step(output / name / "metrics.jsonl", attempt=2)
             walls.append(time.monotonic() - killed)
