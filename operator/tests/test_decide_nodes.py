@@ -259,3 +259,14 @@ def test_a_silent_agent_is_a_hang_only_if_its_kubelet_misses_it_too(rank: int) -
     world.one_pass()
     assert (world.job.status.attempt, world.job.status.reason) == (2, "AgentSilent")
     assert world.job.status.restarts.application == 1
+
+
+def test_an_old_pod_on_a_node_in_trouble_does_not_degrade_the_gang_that_left_it() -> None:
+    world = World()
+    world.running()
+    lose(world, UNREACHABLE)
+    world.settle()
+    world.kubelets()
+    world.running(step=5)
+    assert "flux-1-1" in world.pods, "it cannot go"
+    assert condition(world, "Degraded") == ("False", "AsExpected")

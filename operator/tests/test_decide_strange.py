@@ -166,3 +166,12 @@ def test_a_job_whose_pods_the_api_server_calls_invalid_fails_with_its_words_and_
     assert (status.phase, status.reason) == ("Failed", "InvalidManifest")
     assert "Duplicate value" in (status.message or "")
     assert not [pod for pod in world.pods.values() if not pod.stopped]
+
+
+def test_progress_forgets_evictions_so_that_a_rare_one_waits_for_nothing() -> None:
+    world = World()
+    for count in range(1, 4):
+        world.running(step=100 * count, resumed=100 * count - 50, saved=100 * count)
+        evict(world)
+        assert world.job.status.restarts.voluntary == 1
+        assert world.job.status.recovery.not_before_time is None

@@ -17,7 +17,7 @@ def renewed(counts: RestartCounts, recovery: Recovery, *, now: datetime, progres
     )
     if not over and not progressed:
         return counts
-    return RestartCounts(voluntary=counts.voluntary)
+    return RestartCounts()
 
 
 def charged(counts: RestartCounts, budget: Budget, *, now: datetime) -> RestartCounts:

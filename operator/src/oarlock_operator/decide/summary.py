@@ -137,7 +137,7 @@ def _degraded(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
             words = f"/status has not answered for more than {SILENT_SECONDS:.0f} s: {', '.join(mute[:8])}"
             return _is(True, Reason.STATUS_SILENT, words)  # noqa: FBT003
         doubtful = sorted(
-            {pod.node for pod in o.pods if not pod.stopped and (n := o.nodes.get(pod.node)) and not n.ready}
+            {pod.node for pod in pods if not pod.stopped and (n := o.nodes.get(pod.node)) and not n.ready}
         )
         if doubtful:
             words = f"not ready, though the pods answer: {', '.join(doubtful)}"
