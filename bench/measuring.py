@@ -80,6 +80,7 @@ class Measuring:
     ) -> Record:
         """Do `act` and wait until `over` knows the times, which it is asked for with the time of the beginning."""
         await self._quiet()
+        _require_life(contender, scenario, size)
         pid = contender.process.pid
         reset_peak(pid)
         profiled = self.profiles if contender.name == "operator" else None
@@ -90,8 +91,7 @@ class Measuring:
         began = time.monotonic()
         await act()
         while (times := over(began)) is None:
-            if contender.process.poll() is not None:
-                raise SystemExit(f"{contender.name} ended by itself in `{scenario} {size}`")
+            _require_life(contender, scenario, size)
             if time.monotonic() - began > limit:
                 raise SystemExit(f"{contender.name} did not get through `{scenario} {size}` within {limit:.0f} s")
             await asyncio.sleep(LOOK_SECONDS)
@@ -130,3 +130,8 @@ class Measuring:
             busy, mine = (machine_cpu_seconds() - machine) / seconds, (self._ours() - ours) / seconds
             if mine < QUIET_CORES and busy - mine < QUIET_CORES:
                 return
+
+
+def _require_life(contender: Contender, scenario: str, size: str) -> None:
+    if contender.process.poll() is not None:
+        raise SystemExit(f"the {contender.name} ended by itself before the end of `{scenario} {size}`")

@@ -37,9 +37,12 @@ ALL_PODS = CreatePods(tuple(pod(JOB, SPEC, attempt=1, rank=rank, image="i") for 
 START: tuple[Action, ...] = (CreateService(service(JOB, 1)), CreateConfig(config_map(JOB, SPEC, 1)), ALL_PODS)
 
 
-async def run(api: MemoryApi, *actions: Action, parallel: int = 4) -> None:
-    pool = PoolReader(cluster=api, namespace="oarlock", brakes=Brakes())  # type: ignore[arg-type]
-    await execute(api, JOB, actions, throttle=Throttle(parallel), pool=pool)  # type: ignore[arg-type]
+def pool_of(api: MemoryApi) -> PoolReader:
+    return PoolReader(cluster=api, namespace="oarlock", brakes=Brakes())  # type: ignore[arg-type]
+
+
+async def run(api: MemoryApi, *actions: Action, parallel: int = 4, pool: PoolReader | None = None) -> None:
+    await execute(api, JOB, actions, throttle=Throttle(parallel), pool=pool or pool_of(api))  # type: ignore[arg-type]
 
 
 async def test_a_start_makes_all_objects_in_the_plan_s_order() -> None:
@@ -163,6 +166,16 @@ async def test_a_cordon_says_on_the_node_who_wanted_it_and_why() -> None:
     assert mark is not None
     assert (mark.job, mark.time) == ("default/flux", CORDON.time)
     assert "GPUFault" in node["metadata"]["annotations"][CORDONED]
+
+
+async def test_a_cordon_that_is_repeated_leaves_the_last_word_to_whoever_uncordons() -> None:
+    api = MemoryApi()
+    api.objects["/api/v1/nodes/n1"] = {"metadata": {"name": "n1", "resourceVersion": "1"}, "spec": {}}
+    pool = pool_of(api)
+    await run(api, CORDON, pool=pool)
+    api.objects["/api/v1/nodes/n1"]["spec"] = {}
+    await run(api, CORDON, pool=pool)
+    assert not api.objects["/api/v1/nodes/n1"]["spec"].get("unschedulable")
 
 
 async def test_somebody_elses_cordon_stays_theirs_and_a_node_that_is_gone_needs_none() -> None:

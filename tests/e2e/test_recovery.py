@@ -194,7 +194,7 @@ def assert_saved_and_left(jobs: Jobs, before: Status, after: Status, reasons: se
     assert attempt["lostSteps"] == 0
     assert after["lastFault"]["class"] == "Requested"
     assert restarts(after) == (0, 0)
-    assert after["restarts"]["voluntary"] == before["restarts"]["voluntary"] + 1
+    assert after["restarts"]["voluntary"] == 1, "the checkpoint since the last one has forgotten the others"
     assert any(f"Attempt {after['attempt']} starts" in e["message"] for e in jobs.events(GANG, attempt["reason"]))
 
 

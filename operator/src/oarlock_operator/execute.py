@@ -14,7 +14,7 @@ import structlog
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
-from oarlock_operator.api_error import ApiError, Conflict, NotFound
+from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.observation import Job
 from oarlock_operator.plan import (
@@ -28,7 +28,7 @@ from oarlock_operator.plan import (
     LatchBreaker,
     SelectAttempt,
 )
-from oarlock_operator.pool import CORDONED, PoolReader, write_mark
+from oarlock_operator.pool import PoolReader, write_mark
 from oarlock_operator.throttle import Throttle
 
 log = structlog.get_logger(__name__)
@@ -71,25 +71,10 @@ async def execute(
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
             case CordonNode(node, attempt, reason, time):
                 mark = write_mark(job=f"{namespace}/{job.name}", attempt=attempt, reason=reason, time=time)
-                await _cordon(cluster, node, mark)
+                await pool.cordon(node, mark)
             case LatchBreaker(why):
                 await pool.latch(why)
         log.info("done", action=type(action).__name__)
-
-
-async def _cordon(cluster: Cluster, node: str, mark: str) -> None:
-    """Cordon a node and mark it as ours, in one write; one that is cordoned already stays whosever it is."""
-    path = f"/api/v1/nodes/{node}"
-    try:
-        there = await cluster.get(path)
-    except NotFound:
-        return
-    if (there.get("spec") or {}).get("unschedulable"):
-        return
-    version = there["metadata"]["resourceVersion"]
-    metadata = {"resourceVersion": version, "annotations": {CORDONED: mark}}
-    await cluster.merge(path, {"metadata": metadata, "spec": {"unschedulable": True}})
-    metrics.CORDONS.inc()
 
 
 async def _create(cluster: Cluster, path: str, manifest: Json) -> None:

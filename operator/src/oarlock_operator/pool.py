@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from oarlock_api.contract.wire import text
+from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError, NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.observation import Brakes, CordonMark, Job, Pool
@@ -18,11 +19,13 @@ CORDONED = "oarlock.dev/cordoned"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolReader:
-    """Reads the pool. `namespace` is where the breaker's ConfigMap lies."""
+    """Reads the pool, and cordons in it. `namespace` is where the breaker's ConfigMap lies."""
 
     cluster: Cluster
     namespace: str
     brakes: Brakes
+    done: set[tuple[str, str]] = field(default_factory=set)
+    """Nodes that this process has cordoned, with their marks."""
 
     async def read(self, job: Job) -> Pool:
         """The pool of nodes that have what the job's pods ask for. Raises ApiError."""
@@ -40,6 +43,25 @@ class PoolReader:
             latched=await self._latched(),
             brakes=self.brakes,
         )
+
+    async def cordon(self, node: str, mark: str) -> None:
+        """Cordon `node` and mark it as ours, in one write. Raises ApiError.
+
+        One that is cordoned already stays whosever it is. Done once for each mark: a person who uncordons the node while
+        the recovery still repeats its plan has the last word.
+        """
+        path = f"/api/v1/nodes/{node}"
+        if (node, mark) in self.done:
+            return
+        try:
+            there = await self.cluster.get(path)
+            if not (there.get("spec") or {}).get("unschedulable"):
+                metadata = {"resourceVersion": there["metadata"]["resourceVersion"], "annotations": {CORDONED: mark}}
+                await self.cluster.merge(path, {"metadata": metadata, "spec": {"unschedulable": True}})
+                metrics.CORDONS.inc()
+        except NotFound:
+            return
+        self.done.add((node, mark))
 
     async def latch(self, why: str) -> None:
         """Stop cordoning until a person deletes the ConfigMap. Raises ApiError."""
