@@ -170,12 +170,12 @@ async def test_a_cordon_says_on_the_node_who_wanted_it_and_why() -> None:
 
 async def test_a_cordon_that_is_repeated_leaves_the_last_word_to_whoever_uncordons() -> None:
     api = MemoryApi()
-    api.objects["/api/v1/nodes/n1"] = {"metadata": {"name": "n1", "resourceVersion": "1"}, "spec": {}}
+    api.put(NODE, spec={})
     pool = pool_of(api)
     await run(api, CORDON, pool=pool)
-    api.objects["/api/v1/nodes/n1"]["spec"] = {}
+    api.objects[NODE]["spec"] = {}
     await run(api, CORDON, pool=pool)
-    assert not api.objects["/api/v1/nodes/n1"]["spec"].get("unschedulable")
+    assert not api.objects[NODE]["spec"].get("unschedulable")
 
 
 async def test_somebody_elses_cordon_stays_theirs_and_a_node_that_is_gone_needs_none() -> None:

@@ -174,7 +174,9 @@ def test_a_report_is_believed_only_about_its_own_pod_and_attempt(changes: dict[s
     ],
 )
 def test_what_keeps_a_pod_from_starting_is_told_in_the_cluster_s_own_words(status: Json, obstacle: str) -> None:
-    assert read_pod(pod(status)).obstacle == obstacle
+    raw = pod(status)
+    del raw["spec"]
+    assert read_pod(raw).obstacle == obstacle
 
 
 @pytest.mark.parametrize(
@@ -404,6 +406,12 @@ async def test_healthy_nodes_are_not_read() -> None:
 def test_without_rights_on_nodes_a_pod_tells_itself_that_its_node_is_lost(reason: str, lost: bool) -> None:  # noqa: FBT001
     target = {"type": "DisruptionTarget", "status": "True", "reason": reason}
     assert read_pod(pod({"conditions": [target]})).node_lost is lost
+
+
+def test_a_pod_with_a_node_is_placed_whatever_a_scheduler_that_came_late_says() -> None:
+    late = condition("PodScheduled", "False", reason="Unschedulable", message="no nodes")
+    seen = read_pod(pod({"conditions": [late]}))
+    assert (seen.scheduled, seen.obstacle) == (True, "")
 
 
 def test_a_pod_that_a_queue_holds_back_is_gated() -> None:

@@ -187,7 +187,7 @@ def restarts(status: Status) -> tuple[int, int]:
     return status["restarts"]["application"], status["restarts"]["infrastructure"]
 
 
-def assert_saved_and_left(jobs: Jobs, before: Status, after: Status, reasons: set[str]) -> None:
+def assert_saved_and_left(jobs: Jobs, after: Status, reasons: set[str]) -> None:
     """All that was done was saved before the pods left, and no budget was charged for it."""
     attempt = after["attempts"][-1]
     assert attempt["reason"] in reasons
@@ -210,12 +210,12 @@ def test_a_pod_that_is_deleted_by_force_costs_one_infrastructure_restart(jobs: J
 
 def test_a_pod_that_is_deleted_by_hand_saves_first_and_costs_no_budget(jobs: Jobs, gang: Status) -> None:
     jobs.cluster.kubectl("delete", "pod", f"{GANG}-{gang['attempt']}-1", "--wait=false")
-    assert_saved_and_left(jobs, gang, trains_again(jobs, gang), {"LeftOnRequest"})
+    assert_saved_and_left(jobs, trains_again(jobs, gang), {"LeftOnRequest"})
 
 
 def test_an_evicted_pod_saves_first_and_costs_no_budget(jobs: Jobs, gang: Status) -> None:
     jobs.evict(f"{GANG}-{gang['attempt']}-0")
-    assert_saved_and_left(jobs, gang, trains_again(jobs, gang), {"Evicted", "LeftOnRequest"})
+    assert_saved_and_left(jobs, trains_again(jobs, gang), {"Evicted", "LeftOnRequest"})
 
 
 def test_a_rank_that_hangs_is_ended_by_its_agent_which_keeps_the_stacks_of_all_ranks(jobs: Jobs, gang: Status) -> None:

@@ -142,6 +142,8 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
     """A pod's facts."""
     metadata, state = raw.metadata, raw.state
     scheduling, target = raw.condition("PodScheduled"), raw.condition("DisruptionTarget")
+    # The node's name decides: a scheduler that lost the race against another writes its condition late.
+    scheduled = bool(raw.spec.node_name) or scheduling.status == "True"
     return Pod(
         name=metadata.name,
         uid=metadata.uid,
@@ -149,7 +151,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         rank=raw.number(Label.RANK),
         node=raw.spec.node_name or "",
         address=raw.status.pod_ip or "",
-        scheduled=scheduling.status == "True",
+        scheduled=scheduled,
         started=state.running is not None or state.terminated is not None,
         ready=raw.condition("Ready").status == "True",
         deleting=metadata.deletion_timestamp is not None,
@@ -159,7 +161,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         node_lost=target.status == "True" and target.reason in NODE_LOSSES,
         gated=scheduling.reason == "SchedulingGated",
         ending=_ending(raw, state.terminated),
-        obstacle=_obstacle(scheduling, state.waiting),
+        obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting),
     )
 
 
