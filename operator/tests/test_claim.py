@@ -11,7 +11,7 @@ from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import service
-from oarlock_operator.neighbours import Neighbours, neighbours
+from oarlock_operator.neighbours import lingering, rival
 from oarlock_operator.observation import Job, ServiceSeen
 
 Json = dict[str, Any]
@@ -63,13 +63,13 @@ OTHER = job(name="other", uid="uid-2", spec=spec(output={**MINE.spec.output.to_m
 ELSEWHERE = job(name="other", uid="uid-2")
 
 
-async def look(jobs: list[Json], pods: list[Json]) -> Neighbours:
-    """What the first of `jobs` sees."""
-    return await neighbours(Listing(jobs, pods), MINE, jobs[0])  # type: ignore[arg-type]
+async def rival_of(*jobs: Json) -> str:
+    """Whom the first of `jobs` gives way to."""
+    return await rival(Listing(list(jobs), []), MINE, jobs[0])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("other", "rival"),
+    ("other", "expected"),
     [
         (written(OTHER, made="2025-12-31T00:00:00Z"), "other"),
         (written(OTHER, made="2026-01-02T00:00:00Z"), ""),
@@ -79,13 +79,13 @@ async def look(jobs: list[Json], pods: list[Json]) -> Neighbours:
     ],
     ids=["made first", "made later", "started first", "finished", "another directory"],
 )
-async def test_of_two_jobs_with_one_output_one_has_it(other: Json, rival: str) -> None:
-    assert (await look([written(MINE), other], [])).rival == rival
+async def test_of_two_jobs_with_one_output_one_has_it(other: Json, expected: str) -> None:
+    assert await rival_of(written(MINE), other) == expected
 
 
 async def test_a_job_that_has_started_keeps_its_output_against_an_older_one_that_has_not() -> None:
     mine = written(MINE, startTime="2026-01-01T00:00:01Z")
-    assert (await look([mine, written(OTHER, made="2025-12-31T00:00:00Z")], [])).rival == ""
+    assert await rival_of(mine, written(OTHER, made="2025-12-31T00:00:00Z")) == ""
 
 
 @pytest.mark.parametrize(
@@ -100,13 +100,13 @@ async def test_a_job_that_has_started_keeps_its_output_against_an_older_one_that
     ids=["same output", "same output, ended", "another output", "our own", "an earlier job of our name"],
 )
 async def test_pods_that_may_still_write_linger(pod: Json, lingers: bool) -> None:  # noqa: FBT001
-    assert bool((await look([written(MINE)], [pod])).lingering) == lingers
+    assert bool(await lingering(Listing([], [pod]), MINE)) == lingers  # type: ignore[arg-type]
 
 
 async def test_a_job_that_has_all_its_pods_keeps_its_output_against_one_that_has_not() -> None:
     mine = written(MINE, made="2025-12-31T00:00:00Z", startTime="2026-01-01T00:00:01Z")
     other = written(OTHER, startTime="2026-01-01T00:00:02Z", attempts=[{"number": 1, "createdTime": "2026-01-01"}])
-    assert (await look([mine, other], [])).rival == "other"
+    assert await rival_of(mine, other) == "other"
 
 
 def test_jobs_share_a_mark_exactly_if_they_write_to_the_same_place() -> None:

@@ -94,6 +94,8 @@ def _schema() -> dict[str, Any]:
             "status": {
                 **structural_schema(TrainingJobStatus, defaults=False),
                 "description": fields["status"].description,
+                # One writer, who replaces it whole: the server need not track who owns which of its hundred fields.
+                "x-kubernetes-map-type": "atomic",
             },
         },
         "required": ["spec"],

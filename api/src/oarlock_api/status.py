@@ -155,6 +155,9 @@ class TrainingJobStatus(StatusGroup):
     completion_time: Time | None = Field(
         default=None, description="When the job ended, well or not, and all its pods had stopped."
     )
+    last_reconcile_time: Time | None = Field(
+        default=None, description="When this status was written; it differs with every write."
+    )
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16), ListMap("type")] = Field(
         default=(), description="The job's state; wait for Finished to see its end, good or bad."
     )

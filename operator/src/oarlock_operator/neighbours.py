@@ -8,9 +8,6 @@ same NFS export, cannot be seen from here: there the fence in the output is what
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-
 from oarlock_api.contract.names import API_VERSION, PLURAL, Label
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
@@ -20,27 +17,25 @@ from oarlock_operator.observation import Job
 ENDED = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Names of an unfinished job with the same output (empty: none), and of lingering pods."""
+async def rival(cluster: Cluster, job: Job, raw: Json) -> str:
+    """Name of an unfinished job with the same output whose turn is before this one's; `raw` is the job as it was read.
 
-    rival: str = ""
-    lingering: tuple[str, ...] = ()
-
-
-async def neighbours(cluster: Cluster, job: Job, raw: Json) -> Neighbours:
-    """Look around in the job's namespace; `raw` is the job as it was read. Raises ApiError."""
-    if job.spec is None:
-        return Neighbours()
-    core = f"/api/v1/namespaces/{job.namespace}"
-    others = f"{Label.OUTPUT}={output_mark(job)},{Label.JOB_UID}!={job.uid}"
-    services, pods = await asyncio.gather(
-        cluster.list(f"{core}/services", labelSelector=others), cluster.list(f"{core}/pods", labelSelector=others)
-    )
+    Of two jobs that look at the same time, both with their Services made, at least one sees the other. Raises ApiError.
+    """
+    services = await cluster.list(f"/api/v1/namespaces/{job.namespace}/services", labelSelector=_others(job))
     found = [await _owner(cluster, job.namespace, service) for service in services]
     rivals = [other["metadata"]["name"] for other in found if other is not None and _turn(other) < _turn(raw)]
-    lingering = [pod["metadata"]["name"] for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
-    return Neighbours(rival=min(rivals, default=""), lingering=tuple(sorted(lingering)))
+    return min(rivals, default="")
+
+
+async def lingering(cluster: Cluster, job: Job) -> list[str]:
+    """Names of pods of other jobs that still run and mount the same output. Raises ApiError."""
+    pods = await cluster.list(f"/api/v1/namespaces/{job.namespace}/pods", labelSelector=_others(job))
+    return [pod["metadata"]["name"] for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
+
+
+def _others(job: Job) -> str:
+    return f"{Label.OUTPUT}={output_mark(job)},{Label.JOB_UID}!={job.uid}"
 
 
 async def _owner(cluster: Cluster, namespace: str, service: Json) -> Json | None:

@@ -5,6 +5,7 @@ Plain frozen data. Built by `observe` from live reads, consumed by `decide`; tes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -208,3 +209,9 @@ class Observation:
     def of_other_attempts(self, attempt: int) -> tuple[Pod, ...]:
         """Pods that should not be there any more."""
         return tuple(pod for pod in self.pods if pod.attempt != attempt)
+
+
+def absent(spec: TrainingJobSpec, pods: Iterable[Pod], attempt: int) -> list[int]:
+    """Ranks of an attempt that have no pod."""
+    here = {pod.rank for pod in pods if pod.attempt == attempt and not pod.gone}
+    return [rank for rank in range(spec.nodes) if rank not in here]

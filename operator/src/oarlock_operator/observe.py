@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import ValidationError
@@ -18,9 +19,9 @@ from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.complaints import with_complaints
-from oarlock_operator.neighbours import Neighbours, neighbours
+from oarlock_operator.neighbours import lingering, rival
 from oarlock_operator.nodes import NodeSightings, read_nodes
-from oarlock_operator.observation import Defaults, Job, Key, Observation, Pod, ServiceSeen
+from oarlock_operator.observation import Defaults, Job, Key, Observation, Pod, ServiceSeen, absent
 from oarlock_operator.pod_facts import RawPod, read_pod
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
@@ -66,19 +67,16 @@ async def observe(
         pod for pod in seen.values() if not pod.stopped and (n := nodes.get(pod.node)) and n.exists and not n.ready
     ]
     news, silent = await progress.read(job, everything)
-    creates = _creates(job)
-    around, service = Neighbours(), None
-    if creates:
-        around, service = await asyncio.gather(neighbours(cluster, job, raw), _service(cluster, job))
+    around = await _look_around(cluster, job, raw, list(seen.values())) if _creates(job) else None
     return Observation(
         now=now,
         job=job,
         defaults=defaults,
         pods=everything,
-        service=service,
-        looked_around=creates,
-        rival=around.rival,
-        lingering=tuple(sorted({*around.lingering, *namesakes})),
+        service=around.service if around else None,
+        looked_around=around is not None,
+        rival=around.rival if around else "",
+        lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
         progress=news,
         silent=silent,
         nodes=nodes,
@@ -92,6 +90,24 @@ def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings) -> s
     names = sightings.troubled(pod.node for pod in pods if pod.node and not pod.gone)
     quiet = job.status.recovery.stage is None and not any(pod.stopped or pod.deleting for pod in pods)
     return names if quiet else names | {node.name for node in job.status.avoided_nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a job that is to make its pods shares names and output with."""
+
+    rival: str
+    lingering: Sequence[str] = ()
+    service: ServiceSeen | None = None
+
+
+async def _look_around(cluster: Cluster, job: Job, raw: Json, pods: Sequence[Pod]) -> _Around:
+    """Once all pods are made, only a rival can still be news."""
+    if job.spec is None:
+        return _Around(rival="", service=await _service(cluster, job))
+    if job.status.attempt and not absent(job.spec, pods, job.status.attempt):
+        return _Around(rival=await rival(cluster, job, raw))
+    return _Around(*await asyncio.gather(rival(cluster, job, raw), lingering(cluster, job), _service(cluster, job)))
 
 
 def _creates(job: Job) -> bool:

@@ -15,6 +15,7 @@ from datetime import datetime
 
 import structlog
 
+from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError
@@ -97,7 +98,8 @@ class Reconciler:
         if plan.minor and (later := self.pace.until_next_minor(key, now=time.monotonic())) > 0:
             plan = replace(plan, status=None, again_seconds=min(later, plan.again_seconds or later))
         if plan.status is not None:
-            written = await self._write_status(raw, plan.status)
+            stamped = plan.status.model_copy(update={"last_reconcile_time": o.now})
+            written = await self._write_status(raw, stamped)
             self.pace.wrote(key, written["metadata"]["resourceVersion"], now=time.monotonic())
             metrics.written(*key, o.job.status, plan.status)
         self.events.post(o.job, plan.events, now=o.now)
@@ -132,5 +134,7 @@ class Reconciler:
     async def _write_status(self, raw: Json, status: TrainingJobStatus) -> Json:
         """Replace the status of the very version that was observed; returns the job as it now is."""
         metadata = raw["metadata"]
-        body = {**raw, "status": status.to_manifest()}
+        # The server takes nothing but the status from this; without the spec it has half as much to decode.
+        known = {part: metadata[part] for part in ("name", "namespace", "uid", "resourceVersion")}
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": known, "status": status.to_manifest()}
         return await self.cluster.replace(f"{job_path(metadata['namespace'], metadata['name'])}/status", body)

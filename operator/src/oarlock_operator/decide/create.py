@@ -12,7 +12,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import config_map
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import selector, service
-from oarlock_operator.observation import Observation
+from oarlock_operator.observation import Observation, absent
 from oarlock_operator.plan import CreateConfig, CreatePods, CreateService, SelectAttempt
 from oarlock_operator.reasons import Reason
 
@@ -34,9 +34,8 @@ def create(o: Observation, draft: Draft) -> bool:
     record = draft.attempt(number)
     if record.created_time is not None:
         return False
-    here = {pod.rank for pod in o.of_attempt(number) if not pod.gone}
-    absent = [rank for rank in range(o.spec.nodes) if rank not in here]
-    if not absent:
+    missing = absent(o.spec, o.pods, number)
+    if not missing:
         draft.record(number, created_time=o.now)
         return False
     if o.service is None:
@@ -49,7 +48,7 @@ def create(o: Observation, draft: Draft) -> bool:
     draft.act(
         CreatePods(
             tuple(
-                pod_manifest(o.job, o.spec, attempt=number, rank=rank, image=image, avoided=avoided) for rank in absent
+                pod_manifest(o.job, o.spec, attempt=number, rank=rank, image=image, avoided=avoided) for rank in missing
             )
         )
     )
