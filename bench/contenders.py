@@ -153,7 +153,7 @@ def operator(api: Connection, kubeconfig: Path, log: Path, *, profile: Path | No
     """Run the operator for the length of the block, under the profiler where `profile` names a file for it."""
     program = [str(HERE / "profiled.py"), str(profile)] if profile else ["-m", "oarlock_operator"]
     command = [sys.executable, *program, "--kubeconfig", str(kubeconfig), "--port", "0", "--host", "127.0.0.1"]
-    command += ["--pod-access", "proxy", "--lease-namespace", "default"]
+    command += ["--pod-access", "direct", "--lease-namespace", "default"]
     with log.open("wb") as output, _running(command, stdout=output, stderr=output) as process:
         deadline = time.monotonic() + 60
         while b'"leading"' not in (text := log.read_bytes()):

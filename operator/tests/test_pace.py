@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_operator.pace import LONGEST, MINOR, SHARE, SHORTEST, Pace
+from oarlock_operator.pace import LONGEST, MINOR, MOST_QUEUED, SHARE, SHORTEST, Pace
 
 KEY = ("default", "flux")
 
@@ -26,8 +26,8 @@ def test_other_looks_wait_in_proportion_to_what_one_costs(seconds: float, delay:
 
 def test_while_many_jobs_wait_each_gathers_more_but_a_dead_gang_never_waits() -> None:
     pace = Pace()
-    assert pace.delay(KEY, attempt=1, ended=False, waiting=100) == 1.0
-    assert pace.delay(KEY, attempt=1, ended=False, waiting=100_000) == LONGEST
+    assert pace.delay(KEY, attempt=1, ended=False, waiting=100) == 5.0
+    assert pace.delay(KEY, attempt=1, ended=False, waiting=100_000) == MOST_QUEUED
     assert pace.delay(KEY, attempt=1, ended=True, waiting=100_000) == 0.0
 
 

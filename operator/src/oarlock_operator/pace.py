@@ -14,8 +14,9 @@ SHARE = 4.0
 SHORTEST, LONGEST = 0.02, 2.0
 """Bounds of the moment in seconds. The longest is what the slowest stage time may be wrong by."""
 
-QUEUED = 0.01
-"""Seconds for each job that waits: about what a look at a small one costs."""
+QUEUED, MOST_QUEUED = 0.05, 10.0
+"""Seconds for each job that waits for a look, and their bound: with 200 jobs at once, a first look and start costs 0.09 s of
+two cores on bench/gangs.py, nearly all of it the API server's. Until they are started, how the others come up can wait."""
 MINOR = 2.0
 """Seconds between writes that change counts of pods only."""
 
@@ -56,4 +57,4 @@ class Pace:
         current, seconds = self._known.get(key, (attempt, 0.0))
         if ended and attempt >= current:
             return 0.0
-        return min(max(SHARE * seconds, SHORTEST, QUEUED * waiting), LONGEST)
+        return max(min(max(SHARE * seconds, SHORTEST), LONGEST), min(QUEUED * waiting, MOST_QUEUED))

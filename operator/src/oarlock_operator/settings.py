@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     )
     host: str = Field(default="0.0.0.0", description="address that /healthz, /readyz and /metrics listen on")  # noqa: S104 - the kubelet and Prometheus come from other hosts
     port: int = Field(default=8080, ge=0, le=65535, description="port of /healthz, /readyz and /metrics; 0: any free")
-    workers: int = Field(default=8, ge=1, le=128, description="jobs reconciled at the same time")
+    workers: int = Field(default=24, ge=1, le=128, description="jobs reconciled at the same time")
     parallel_requests: int = Field(default=16, ge=1, le=256, description="pods created or deleted at the same time")
     resync_seconds: float = Field(
         default=300, ge=1, description="every job is looked at this often, whatever the watches saw"

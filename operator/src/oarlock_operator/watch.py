@@ -83,6 +83,20 @@ def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[]
     return handlers
 
 
+class NoDiffs(kopf.DiffBaseStorage):
+    """Nothing here asks what changed in an object; kopf would copy each one to be able to tell: half of an event's cost."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """No essence."""
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> None:
+        """No earlier essence."""
+
+    def store(self, **_: Any) -> None:
+        """Kopf calls this for change handlers only, of which there are none."""
+
+
 def settings() -> kopf.OperatorSettings:
     """Kopf's settings, each with its reason."""
     ours = kopf.OperatorSettings()
@@ -91,6 +105,7 @@ def settings() -> kopf.OperatorSettings:
     # A Lease decides who works, not kopf's peering, which has no fencing.
     ours.peering.standalone = True
     ours.posting.enabled = False
+    ours.persistence.diffbase_storage = NoDiffs()
     # Handlers only enqueue: nothing of theirs is worth waiting for when the process ends.
     ours.queueing.idle_timeout = 0.5
     ours.queueing.exit_timeout = 0.1

@@ -13,6 +13,8 @@ from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 1.0
+SHARE = 0.1
+"""A stage that has taken long is looked at less often, so that its measured length is wrong by a tenth at most."""
 _STEADY = set(Reason) - {Reason.UNSCHEDULABLE}
 """Reasons that were decided here; any other is the scheduler's or a kubelet's, and ends with what it complained of."""
 LONGEST_ETA_SECONDS = 10 * 365 * 86_400
@@ -35,8 +37,15 @@ def follow(o: Observation, draft: Draft) -> bool:
         _first_step(o, draft, news)
     if news and news.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft)):
         _note_progress(o, draft, news)
-    draft.again(LOOK_AGAIN_SECONDS if draft.status.recovery.stage else o.defaults.progress_seconds)
+    draft.again(_until_next_look(o, draft))
     return False
+
+
+def _until_next_look(o: Observation, draft: Draft) -> float:
+    if draft.status.recovery.stage is None:
+        return o.defaults.progress_seconds
+    elapsed = milliseconds_since(draft.status.recovery.stage_start_time, o.now) / 1000
+    return min(max(LOOK_AGAIN_SECONDS, SHARE * elapsed), o.defaults.progress_seconds)
 
 
 def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
