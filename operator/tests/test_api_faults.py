@@ -29,6 +29,7 @@ from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.spares import SpareReader
 from oarlock_operator.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Gang:
             progress=ProgressReader(self.faulty, Route.PROXY, clock=time.monotonic),
             defaults=Defaults(trainer_image="trainer:test"),
             pool=PoolReader(cluster=self.faulty, namespace="default", brakes=Brakes()),
+            spares=SpareReader(self.faulty),
             throttle=Throttle(4),
             events=EventPoster(self.faulty, instance="test"),
             clock=lambda: datetime.now(UTC),

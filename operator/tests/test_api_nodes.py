@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gangs import PODS, Gang
+from gangs import JOBS, PODS, Gang
 from processes import Api, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -118,3 +118,26 @@ def cordoned(node: dict[str, Any]) -> dict[str, Any] | None:
 
 def unmarked(node: dict[str, Any]) -> bool:
     return "oarlock.dev/cordoned" not in (node["metadata"].get("annotations") or {})
+
+
+def test_a_gang_moves_off_a_node_that_a_person_cordons_where_another_has_room(
+    with_operator: Api, two_nodes: tuple[str, str]
+) -> None:
+    spare = f"{two_nodes[0]}-spare"
+    with_operator.call("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": spare}})
+    tell(with_operator, spare, "True")
+    with_operator.merge(f"{NODES}/{spare}/status", {"status": {"allocatable": {"nvidia.com/gpu": "2", "pods": "110"}}})
+    wait_for("the spare to take pods", lambda: not with_operator.call("GET", f"{NODES}/{spare}")["spec"].get("taints"))
+    gang = Gang(with_operator)
+    gang.run(nodes=two_nodes)
+    gang.wait_for_phase("Running")
+    # What the agent's word does that it trains: there is none here.
+    with_operator.merge(f"{JOBS}/{gang.name}/status", {"status": {"recovery": {"stage": None}}})
+    with_operator.merge(f"{NODES}/{two_nodes[1]}", {"spec": {"unschedulable": True}})
+    wait_for("the decision", lambda: gang.status.get("attempt") == 2 or None)
+    status = gang.status
+    assert (status["attempts"][-1]["reason"], status["restarts"]["voluntary"]) == ("NodeMarked", 1)
+    wait_for(
+        "the deletion", lambda: {p["metadata"].get("deletionGracePeriodSeconds") for p in gang.pods().values()} == {300}
+    )
+    with_operator.call("DELETE", f"{NODES}/{spare}")

@@ -92,6 +92,8 @@ class World:
     may_cordon: bool = False
     pool: Pool | None = None
     """What a decision finds that asks for the pool."""
+    spares: int = 0
+    """What a decision finds that asks for spare nodes."""
     cordoned: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)
     """Nodes that pods of the job ran on."""
@@ -122,8 +124,8 @@ class World:
     def one_pass(self, *, ask: bool = True) -> Plan:
         """Decide once and carry it out, with every invariant checked after every write."""
         plan = decide(self.observe())
-        if plan.wants_pool and ask:
-            plan = decide(replace(self.observe(), pool=self.pool))
+        if (plan.wants_pool or plan.wants_spares) and ask:
+            plan = decide(replace(self.observe(), pool=self.pool, spares=self.spares))
         if plan.status is not None:
             self.write_status(plan.status)
         for action in plan.actions:

@@ -12,8 +12,8 @@ LARGEST = 2**63 - 1
 _DECIMAL = {"k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
-def whole_bytes(quantity: str) -> int:
-    """`200Gi` -> 214748364800; rounded up, at most LARGEST. Raises ValueError for what is no quantity."""
+def amount(quantity: str) -> Decimal:
+    """`200Gi` -> 214748364800, `500m` -> 0.5; infinite beyond all bounds. Raises ValueError for what is no quantity."""
     parts = _PARTS.match(quantity)
     if parts is None:
         raise ValueError(f"{quantity!r} is no quantity such as 200Gi")
@@ -26,4 +26,9 @@ def whole_bytes(quantity: str) -> int:
         factor = Decimal(1024) ** _DECIMAL[unit[0].replace("K", "k")]
     else:
         factor = Decimal(1000) ** _DECIMAL.get(unit, 0)
-    return math.ceil(min(endless.multiply(number, factor), Decimal(LARGEST)))
+    return endless.multiply(number, factor)
+
+
+def whole_bytes(quantity: str) -> int:
+    """`200Gi` -> 214748364800; rounded up, at most LARGEST. Raises ValueError for what is no quantity."""
+    return math.ceil(min(amount(quantity), Decimal(LARGEST)))

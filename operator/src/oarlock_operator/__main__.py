@@ -36,6 +36,7 @@ from oarlock_operator.resync import Resync
 from oarlock_operator.server import serving
 from oarlock_operator.settings import Settings
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.spares import SpareReader
 from oarlock_operator.startup import NodeRights, check_crd, node_rights, own_namespace
 from oarlock_operator.throttle import Throttle
 from oarlock_operator.workers import work, work_on_nodes
@@ -101,6 +102,7 @@ def _reconciler(
             may_cordon=rights.cordon,
         ),
         pool=PoolReader(cluster=cluster, namespace=settings.lease_namespace or own_namespace(), brakes=brakes),
+        spares=SpareReader(cluster),
         throttle=Throttle(settings.parallel_requests),
         events=EventPoster(cluster, instance=identity),
         clock=_now,

@@ -12,6 +12,7 @@ from typing import Any
 
 from oarlock_operator.api_error import ApiError, NotFound
 from oarlock_operator.cluster import Cluster
+from oarlock_operator.marks import mark_of
 from oarlock_operator.observation import Node
 from oarlock_operator.pool import CORDONED
 
@@ -20,15 +21,15 @@ PARALLEL = 16
 
 
 class NodeSightings:
-    """Names of nodes that a watch last saw gone, not ready or unreachable."""
+    """Names of nodes that a watch last saw gone, not ready, unreachable, or marked by somebody."""
 
     def __init__(self) -> None:
         self._troubled: set[str] = set()
 
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
         """Remember a node's state; whether its trouble began or ended with this, or our mark on it is to be removed."""
-        name = raw["metadata"]["name"]
-        troubled = deleted or not read_node(raw).ready
+        name, node = raw["metadata"]["name"], read_node(raw)
+        troubled = deleted or not node.ready or node.mark is not None
         if troubled == (name in self._troubled):
             return not deleted and is_stale(raw)
         (self._troubled.add if troubled else self._troubled.discard)(name)
@@ -49,6 +50,7 @@ def read_node(raw: dict[str, Any]) -> Node:
         ready=ready == "True" and not tainted,
         unreachable=ready == "Unknown" or tainted,
         boot_id=(status.get("nodeInfo") or {}).get("bootID") or "",
+        mark=mark_of(raw),
     )
 
 

@@ -13,6 +13,7 @@ from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.marks import Mark
 
 Key = tuple[str, str]
 """Namespace and name of a TrainingJob."""
@@ -71,13 +72,17 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node that needs a look. `unreachable`: the node controller has not heard from it; `boot_id` is "" if unknown."""
+    """A node that needs a look. `unreachable`: the node controller has not heard from it; `boot_id` is "" if unknown.
+
+    `mark`: why somebody wants it emptied.
+    """
 
     name: str
     exists: bool = True
     ready: bool = True
     unreachable: bool = False
     boot_id: str = ""
+    mark: Mark | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +179,8 @@ class Observation:
     """Uids of pods on nodes in trouble whose agent answered all the same."""
     pool: Pool | None = None
     """Read only where a decision asked for it."""
+    spares: int | None = None
+    """Nodes that surely have room for one more pod of the gang. Read only where a decision asked for it."""
     waited: float = 0.0
     hindrance: str = ""
     """Why the API server did not take the pods last time, where that may change by itself: a quota, a policy."""

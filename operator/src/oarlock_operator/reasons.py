@@ -76,6 +76,10 @@ class Reason(StrEnum):
     NODE_LOST = "NodeLost", "the node is gone, or not ready while its pod does not answer"
     POD_DISAPPEARED = "PodDisappeared", "a pod is gone, and Oarlock did not ask for it"
     POD_FAILED = "PodFailed", "a pod failed before a container ran, without a reason"
+    NODE_MARKED = (
+        "NodeMarked",
+        "somebody else wants a node of the gang emptied: it saves and moves once spares are free; costs no budget",
+    )
     PLACEMENT_TIMEOUT = "PlacementTimeout", "not every pod found a node in time, so all gave way; costs no budget"
 
     # What else is told.

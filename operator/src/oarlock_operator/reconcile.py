@@ -31,6 +31,7 @@ from oarlock_operator.plan import Plan
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.spares import SpareReader
 from oarlock_operator.throttle import Throttle
 
 log = structlog.get_logger(__name__)
@@ -53,10 +54,11 @@ class Reconciler:
     progress: ProgressReader
     defaults: Defaults
     pool: PoolReader
+    spares: SpareReader
     throttle: Throttle
     events: EventPoster
     clock: Callable[[], datetime]
-    cordoning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
     refusals: dict[Key, tuple[str, ApiError]] = field(default_factory=dict)
     """The job's uid and what the server refused, for its next pass; an operator that starts anew is refused anew."""
 
@@ -84,10 +86,13 @@ class Reconciler:
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
             plan = decide(o)
-            if plan.wants_pool:
-                # One at a time: two jobs must not each see the other's last allowed cordon still to be had.
-                async with self.cordoning:
-                    o = replace(o, pool=await self.pool.read(o.job))
+            if plan.wants_pool or plan.wants_spares:
+                # One at a time: two jobs must not each see the last allowed cordon, or the last spare, still to be had.
+                async with self.choosing:
+                    if plan.wants_pool:
+                        o = replace(o, pool=await self.pool.read(o.job))
+                    if plan.wants_spares:
+                        o = replace(o, spares=await self.spares.read(o.job, o.pods, wanted=plan.wants_spares))
                     return await self._carry_out(key, o, raw, decide(o), started)
             return await self._carry_out(key, o, raw, plan, started)
 
@@ -120,6 +125,7 @@ class Reconciler:
         self.sightings.forget(*key)
         self.pace.forget(key)
         self.progress.forget(key)
+        self.spares.forget(key)
         metrics.forget(*key)
         self.refusals.pop(key, None)
 

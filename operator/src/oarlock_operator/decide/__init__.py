@@ -12,6 +12,7 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   claim      the output and the names are this job's alone, or it waits, or it ends
   create     the pods of the current attempt are made, the Service points at them
   follow     how far the start and the training are
+  vacate     a gang moves off nodes that somebody else wants emptied, once others surely wait for it
 
 Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), and a
 finished job is deleted when its time is over (retention).
@@ -35,6 +36,7 @@ from oarlock_operator.decide import (
     summary,
     suspend,
     teardown,
+    vacate,
 )
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation
@@ -53,6 +55,7 @@ POLICIES: tuple[Policy, ...] = (
     claim.claim,
     create.create,
     follow.follow,
+    vacate.vacate,
 )
 
 

@@ -22,6 +22,7 @@ class Draft:
     events: list[Event] = field(default_factory=list)
     again_seconds: float | None = None
     wants_pool: bool = False
+    wants_spares: int = 0
 
     def set(self, **fields: Any) -> None:
         """Change fields of the status."""
@@ -76,6 +77,7 @@ class Draft:
             again_seconds=self.again_seconds,
             minor=_but_counts(self.status) == _but_counts(before),
             wants_pool=self.wants_pool,
+            wants_spares=self.wants_spares,
         )
 
 

@@ -136,6 +136,10 @@ def _degraded(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
         if mute := sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS):
             words = f"/status has not answered for more than {SILENT_SECONDS:.0f} s: {', '.join(mute[:8])}"
             return _is(True, Reason.STATUS_SILENT, words)  # noqa: FBT003
+        marks = {pod.node: n.mark.words for pod in pods if not pod.stopped and (n := o.nodes.get(pod.node)) and n.mark}
+        if marks:
+            words = "; ".join(f"node {name}: {mark}" for name, mark in sorted(marks.items()))[:1024]
+            return _is(True, Reason.NODE_MARKED, f"{words}. The gang moves once as many free nodes would take it")  # noqa: FBT003
         doubtful = sorted(
             {pod.node for pod in pods if not pod.stopped and (n := o.nodes.get(pod.node)) and not n.ready}
         )

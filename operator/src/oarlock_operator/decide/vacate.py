@@ -1,0 +1,42 @@
+"""Vacate: a gang leaves nodes that somebody else marked for repair, as soon as others surely wait for it.
+
+Nothing is broken yet, so nobody hurries: without a spare the gang trains on and says so (condition Degraded), for a gang
+that waits in the queue does nothing at all. Its pods save before they leave, and no budget is charged.
+"""
+
+from __future__ import annotations
+
+from oarlock_api.history import RecoveryStage
+from oarlock_operator.decide import attempt, avoid
+from oarlock_operator.decide.budgets import charged
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.faults.classify import Budget
+from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
+
+
+def vacate(o: Observation, draft: Draft) -> bool:
+    """Write down the next attempt where the current one should move, and can; it is carried out by the next pass."""
+    status = draft.status
+    pods = o.of_attempt(status.attempt)
+    if status.recovery.stage is not None or any(pod.stopped or pod.deleting for pod in pods):
+        return False
+    marks = {pod.node: node.mark for pod in pods if (node := o.nodes.get(pod.node)) and node.mark}
+    if not marks:
+        return False
+    if o.spares is None:
+        draft.wants_spares = len(marks)
+        return False
+    if o.spares < len(marks):
+        return False
+    words = "; ".join(f"node {name}: {mark.words}" for name, mark in sorted(marks.items()))[:1024]
+    number = status.attempt
+    draft.record(number, node_names=tuple(pod.node for pod in pods if pod.node)[:32])
+    draft.set(restart_count=status.restart_count + 1, restarts=charged(status.restarts, Budget.VOLUNTARY, now=o.now))
+    for name, mark in marks.items():
+        avoid.avoid(o, draft, name, why=f"{Reason.NODE_MARKED} in attempt {number}", strict=not mark.enforced)
+    following = attempt.begin(o, draft, reason=Reason.NODE_MARKED, stage=RecoveryStage.DRAIN)
+    draft.set(reason=Reason.NODE_MARKED, message=words)
+    draft.tell(Reason.NODE_MARKED, f"{words}. The pods save and leave; attempt {following} starts elsewhere.")
+    draft.again(0)
+    return True

@@ -1,0 +1,114 @@
+"""Whether a pod would find room on a node: the part of the scheduler's rules that can be judged from outside, pure.
+
+Used only to say that a gang may leave its nodes because others surely wait for it. So every doubt is a no: a rule that is
+not understood here, a resource that is not told.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from oarlock_api.quantity import amount
+from oarlock_operator.marks import mark_of
+
+Json = dict[str, Any]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_HOST = "kubernetes.io/hostname"
+_OVER = ("Succeeded", "Failed")
+
+
+def may_run_on(pod: Json, node: Json) -> bool:
+    """Whether nothing but room keeps `pod` (a manifest) off `node`."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    ready = any((item.get("type"), item.get("status")) == ("Ready", "True") for item in conditions)
+    spec, labels = pod["spec"], node["metadata"].get("labels") or {}
+    return (
+        ready
+        and mark_of(node) is None
+        and all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
+        and _affinity_holds(spec.get("affinity") or {}, node)
+        and not spec.get("topologySpreadConstraints")
+        and all(
+            any(_tolerates(toleration, taint) for toleration in spec.get("tolerations") or [])
+            for taint in (node.get("spec") or {}).get("taints") or []
+            if taint.get("effect") in ("NoSchedule", "NoExecute")
+        )
+    )
+
+
+def has_room(pod: Json, node: Json, others: Iterable[Json]) -> bool:
+    """Whether `node` has what `pod` asks for beside `others`, the pods that are there."""
+    there: dict[str, str] = (node.get("status") or {}).get("allocatable") or {}
+    used: Counter[str] = Counter()
+    count = 0
+    for other in others:
+        if (other.get("status") or {}).get("phase") not in _OVER:
+            count += 1
+            for name, asked in requests(other).items():
+                used[name] += asked  # type: ignore[assignment]  # a Counter of decimals
+    if count + 1 > amount(there.get("pods", "0")):
+        return False
+    return all(name in there and asked + used[name] <= amount(there[name]) for name, asked in requests(pod).items())
+
+
+def requests(pod: Json) -> dict[str, Decimal]:
+    """What a pod's containers ask for together; a limit alone counts as a request, an init container as the largest."""
+    total: dict[str, Decimal] = {}
+    for container in pod["spec"].get("containers") or []:
+        for name, asked in _asked(container).items():
+            total[name] = total.get(name, Decimal(0)) + asked
+    for container in pod["spec"].get("initContainers") or []:
+        for name, asked in _asked(container).items():
+            total[name] = max(total.get(name, Decimal(0)), asked)
+    return total
+
+
+def _asked(container: Json) -> dict[str, Decimal]:
+    resources = container.get("resources") or {}
+    return {
+        name: amount(str(value))
+        for name, value in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items()
+    }
+
+
+def _affinity_holds(affinity: Json, node: Json) -> bool:
+    if (affinity.get("podAffinity") or {}).get(_REQUIRED):
+        return False
+    apart: Sequence[Json] = (affinity.get("podAntiAffinity") or {}).get(_REQUIRED) or []
+    if any(term.get("topologyKey") != _HOST for term in apart):
+        return False
+    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED)
+    return required is None or any(_term_holds(term, node) for term in required.get("nodeSelectorTerms") or [])
+
+
+def _term_holds(term: Json, node: Json) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    fields = {"metadata.name": node["metadata"]["name"]}
+    wanted = [(rule, labels) for rule in term.get("matchExpressions") or []]
+    wanted += [(rule, fields) for rule in term.get("matchFields") or []]
+    return bool(wanted) and all(_rule_holds(rule, values) for rule, values in wanted)
+
+
+def _rule_holds(rule: Json, values: dict[str, str]) -> bool:
+    value, listed = values.get(rule["key"]), rule.get("values") or []
+    match rule.get("operator"):
+        case "In":
+            return value in listed
+        case "NotIn":
+            return value not in listed
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
+
+
+def _tolerates(toleration: Json, taint: Json) -> bool:
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("operator") == "Exists":
+        return toleration.get("key") in (None, "", taint.get("key"))
+    return toleration.get("key") == taint.get("key") and (toleration.get("value") or "") == (taint.get("value") or "")

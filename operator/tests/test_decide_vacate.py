@@ -1,0 +1,72 @@
+"""A gang leaves nodes that somebody else wants emptied: with a spare in sight, saved, and at no budget's cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from worlds import World, condition
+
+from oarlock_operator.decide import decide
+from oarlock_operator.marks import Mark
+from oarlock_operator.observation import Node
+from oarlock_operator.plan import DeletePods
+
+CORDONED = Mark("cordoned", enforced=True)
+LABELLED = Mark("label autopilot.ibm.com/gpuhealth=EVICT", enforced=False)
+
+
+def marked(*marks: Mark, spares: int) -> World:
+    """A gang that trains, each of whose first nodes has a mark."""
+    world = World(spares=spares)
+    world.running(step=20)
+    world.nodes = {f"node-{rank}": Node(name=f"node-{rank}", mark=mark) for rank, mark in enumerate(marks)}
+    return world
+
+
+def test_with_a_spare_the_gang_saves_and_moves_at_no_budgets_cost() -> None:
+    world = marked(CORDONED, spares=1)
+    plan = world.one_pass()
+    assert not plan.actions, "intent first"
+    status = world.job.status
+    assert (status.attempt, status.reason, status.phase) == (2, "NodeMarked", "Recovering")
+    assert (status.restarts.voluntary, status.restarts.application, status.restarts.infrastructure) == (1, 0, 0)
+    assert status.last_fault is None
+    deleted = [action for action in world.one_pass().actions if isinstance(action, DeletePods)]
+    assert [action.grace_seconds for action in deleted] == [None], "their own grace, in which they save"
+    world.kubelets()
+    world.settle()
+    assert sorted(world.pods) == ["flux-2-0", "flux-2-1"]
+
+
+@pytest.mark.parametrize(("mark", "strict"), [(CORDONED, False), (LABELLED, True)])
+def test_a_mark_that_no_scheduler_knows_of_is_avoided_strictly(mark: Mark, strict: bool) -> None:  # noqa: FBT001
+    world = marked(mark, spares=1)
+    world.one_pass()
+    assert [(entry.name, entry.strict) for entry in world.job.status.avoided_nodes] == [("node-0", strict)]
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_without_a_spare_for_each_marked_node_the_gang_trains_on_and_says_so(spares: int) -> None:
+    world = marked(CORDONED, LABELLED, spares=spares)
+    world.settle()
+    assert world.job.status.attempt == 1
+    assert condition(world, "Degraded") == ("True", "NodeMarked")
+    assert condition(world, "Running")[0] == "True"
+
+
+def test_spares_are_counted_only_where_a_mark_is_in_question() -> None:
+    assert decide(marked(CORDONED, LABELLED, spares=0).observe()).wants_spares == 2
+    assert decide(marked(spares=0).observe()).wants_spares == 0
+    starting = marked(CORDONED, spares=1)
+    starting.end(1, 1)
+    starting.one_pass()
+    assert decide(starting.observe()).wants_spares == 0, "a gang that recovers anyway keeps off marked nodes by itself"
+
+
+def test_a_mark_on_a_node_that_the_gang_has_left_is_nobodys_business() -> None:
+    world = marked(CORDONED, spares=1)
+    world.pods = {name: replace(pod, node=pod.node.replace("node", "other")) for name, pod in world.pods.items()}
+    world.settle()
+    assert world.job.status.attempt == 1
+    assert condition(world, "Degraded") == ("False", "AsExpected")
