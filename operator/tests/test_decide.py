@@ -169,6 +169,21 @@ def test_a_victim_alone_waits_a_moment_for_the_cause_and_then_restarts() -> None
     assert world.job.status.restarts.infrastructure == 1
 
 
+def test_a_cause_that_speaks_long_after_its_victims_noticed_is_still_heard() -> None:
+    """Whoever hangs dumps its stacks first, while its peers lose it at once."""
+    world = World()
+    world.running()
+    world.end(0, 82)
+    world.now += timedelta(seconds=5)
+    world.ended_seconds = 0.1
+    world.one_pass()
+    assert world.job.status.attempt == 1
+    world.end(1, 83)
+    world.one_pass()
+    status = world.job.status
+    assert (status.attempt, status.reason, status.restarts.application) == (2, "Hang", 1)
+
+
 @pytest.mark.parametrize(
     ("code", "reason"), [(85, "ConfigurationError"), (88, "OutputInUse")], ids=["configuration", "fenced"]
 )

@@ -74,3 +74,19 @@ def test_beyond_the_limit_the_pod_that_was_not_heard_of_for_longest_is_forgotten
     for uid in ("a", "b", "c", "a", "d"):
         sightings.note(raw(uid), deleted=True)
     assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["c", "a", "d"]
+
+
+def test_the_first_bad_end_is_timed_by_our_own_clock_and_not_by_the_pods() -> None:
+    now = 100.0
+    sightings = Sightings(limit=2, clock=lambda: now)
+    assert sightings.seconds_since_the_first(["a", "b"]) is None
+    sightings.note(raw("a", **ENDED), deleted=False)
+    now = 100.5
+    sightings.note(raw("b", **ENDED), deleted=False)
+    sightings.note(raw("a", **ENDED), deleted=True)
+    assert sightings.seconds_since_the_first(["a", "b"]) == 0.5
+    assert sightings.seconds_since_the_first(["b", "c"]) == 0.0
+    sightings.note(raw("c", **ENDED), deleted=False)
+    assert sightings.seconds_since_the_first(["b"]) is None, "the oldest is forgotten with all that is known of it"
+    sightings.forget("default", "name-of-job-1")
+    assert sightings.seconds_since_the_first(["a", "c"]) is None

@@ -92,6 +92,7 @@ class World:
     may_cordon: bool = False
     pool: Pool | None = None
     """What a decision finds that asks for the pool."""
+    ended_seconds: float | None = None
     spares: int = 0
     """What a decision finds that asks for spare nodes."""
     cordoned: set[str] = field(default_factory=set)
@@ -119,6 +120,7 @@ class World:
             nodes=self.nodes,
             answering=self.answering,
             silent=self.silent,
+            ended_seconds=self.ended_seconds,
         )
 
     def one_pass(self, *, ask: bool = True) -> Plan:

@@ -182,6 +182,8 @@ class Observation:
     spares: int | None = None
     """Nodes that surely have room for one more pod of the gang. Read only where a decision asked for it."""
     waited: float = 0.0
+    ended_seconds: float | None = None
+    """How long the operator has known of the attempt's first pod that ended badly, by its own clock; None: of none."""
     hindrance: str = ""
     """Why the API server did not take the pods last time, where that may change by itself: a quota, a policy."""
     refusal: str = ""

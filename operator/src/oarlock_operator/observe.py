@@ -82,6 +82,9 @@ async def observe(
         nodes=nodes,
         answering=await progress.answering(job, doubtful),
         waited=waited,
+        ended_seconds=sightings.seconds_since_the_first(
+            pod.uid for pod in everything if pod.attempt == job.status.attempt and not pod.succeeded
+        ),
     ), raw
 
 

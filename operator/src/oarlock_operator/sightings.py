@@ -6,7 +6,9 @@ Bounded in number; single-threaded.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 
 from oarlock_api.contract.names import Label
 from oarlock_operator.pod_facts import RawPod
@@ -17,9 +19,12 @@ LIMIT = 4096
 class Sightings:
     """Pods that were seen ended or deleted, newest last, by uid."""
 
-    def __init__(self, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns monotonic seconds."""
         self._limit = limit
+        self._clock = clock
         self._pods: OrderedDict[str, RawPod] = OrderedDict()
+        self._since: dict[str, float] = {}
 
     def note(self, pod: RawPod, *, deleted: bool) -> bool:
         """Remember the last state of a pod that ended or is gone. Whether that is news."""
@@ -30,8 +35,15 @@ class Sightings:
         self._pods[uid] = pod
         self._pods.move_to_end(uid)
         while len(self._pods) > self._limit:
-            self._pods.popitem(last=False)
+            forgotten, _ = self._pods.popitem(last=False)
+            self._since.pop(forgotten, None)
+        self._since.setdefault(uid, self._clock())
         return news
+
+    def seconds_since_the_first(self, uids: Iterable[str]) -> float | None:
+        """How long it is known here that the first of these pods ended; None where none is known to have."""
+        times = [self._since[uid] for uid in uids if uid in self._since]
+        return self._clock() - min(times) if times else None
 
     def departed(self, job_uid: str, *, alive: set[str]) -> list[RawPod]:
         """Pods of a job that were seen and are not there any more."""
@@ -44,6 +56,7 @@ class Sightings:
         }
         for uid in known:
             del self._pods[uid]
+            self._since.pop(uid, None)
 
 
 def _ended(pod: RawPod) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import DataPosition, inspect, parse_manifest, valid_checkpoints
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.data.sampler import Origin
+from oarlock_trainer.errors import FencedError
 from oarlock_trainer.job import Place
 
 if TYPE_CHECKING:
@@ -65,6 +67,15 @@ def save(found: Writer, step: int, content: bytes = b"weights") -> None:
     found.save(engine, step, POSITION)
 
 
+class TakenOver(Weights):
+    """While it writes, the next attempt takes the output over and clears away what is not committed."""
+
+    def save(self, folder: str, tag: str) -> None:
+        make_writer(Path(folder).parents[1], attempt=2)
+        shutil.rmtree(folder)
+        super().save(folder, tag)
+
+
 def names(output: Path) -> list[str]:
     return [one.path.name for one in valid_checkpoints(output)]
 
@@ -88,6 +99,12 @@ def test_the_newest_step_comes_first_then_the_newest_attempt(tmp_path: Path) -> 
     for attempt, step in ((1, 9), (1, 20), (2, 10), (2, 20)):
         save(make_writer(tmp_path, attempt=attempt), step)
     assert names(tmp_path) == ["step-20-a2", "step-20-a1", "step-10-a2", "step-9-a1"]
+
+
+def test_a_writer_whose_files_the_next_attempt_cleared_is_fenced_and_its_storage_is_well(tmp_path: Path) -> None:
+    engine: Any = TakenOver(b"weights")
+    with pytest.raises(FencedError, match="attempt 2"):
+        make_writer(tmp_path).save(engine, 10, POSITION)
 
 
 def every_file(folder: Path) -> Iterator[Path]:

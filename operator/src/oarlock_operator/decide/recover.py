@@ -113,12 +113,17 @@ def _ranks_started(draft: Draft) -> bool:
 
 
 def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
-    """Whether to wait for the cause: only a victim spoke, within the last second, and others may still speak."""
-    if not found.cause.victim:
+    """Whether to wait for the cause: only a victim spoke, within the last second, and others may still speak.
+
+    Counted from when the operator heard of it: whoever hangs or saves notices, dumps and stops later than its victims.
+    """
+    if not found.cause.victim or all(pod.stopped for pod in o.of_attempt(draft.status.attempt)):
         return False
-    others_run = any(not pod.stopped for pod in o.of_attempt(draft.status.attempt))
-    since = detected_at(found.cause)
-    return others_run and since is not None and timedelta(0) <= o.now - since < timedelta(seconds=SETTLE_SECONDS)
+    noticed = detected_at(found.cause)
+    since = o.ended_seconds
+    if since is None and noticed is not None:
+        since = (o.now - noticed).total_seconds()
+    return since is not None and 0 <= since < SETTLE_SECONDS
 
 
 def _progressed(o: Observation, draft: Draft) -> bool:

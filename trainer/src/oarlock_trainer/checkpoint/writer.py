@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -25,10 +26,10 @@ from oarlock_trainer.checkpoint.format import (
     valid_checkpoints,
 )
 from oarlock_trainer.durable import TEMPORARY, sync_file, sync_folder, write_bytes
-from oarlock_trainer.errors import storage
+from oarlock_trainer.errors import StorageError, storage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from oarlock_trainer.checkpoint.fence import Fence
@@ -68,16 +69,16 @@ class Writer:
         doing = f"saving the checkpoint of step {step}"
 
         def begin() -> None:
-            with storage(doing):
+            with self._writing(doing):
                 shutil.rmtree(temporary, ignore_errors=True)
                 temporary.mkdir(parents=True)
 
         def own_files() -> list[FileFacts]:
-            with storage(doing):
+            with self._writing(doing):
                 return _own_files(temporary, self._ranks)
 
         def commit() -> str:
-            with storage(doing):
+            with self._writing(doing):
                 saved_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
                 manifest = Manifest(
                     step=step, attempt=self._fence.owner.attempt, job_uid=self._fence.owner.job_uid,
@@ -88,7 +89,7 @@ class Writer:
                 return saved_at
 
         self._ranks.decide(begin)
-        with storage(doing):
+        with self._writing(doing):
             engine.save(str(temporary), TAG)
         files = sorted(
             (file for some in self._ranks.gather(self._ranks.all_or_none(own_files)) for file in some),
@@ -96,6 +97,17 @@ class Writer:
         )
         saved_at = self._ranks.decide(commit)
         return Saved(step, self._folder / name, saved_at, time.monotonic() - began)
+
+    @contextmanager
+    def _writing(self, doing: str) -> Iterator[None]:
+        """Turn the storage's failures into StorageError, unless the next attempt has cleared our files away."""
+        try:
+            with storage(doing):
+                yield
+        except StorageError:
+            with suppress(StorageError):
+                self._fence.check()
+            raise
 
     def _commit(self, temporary: Path, final: Path, manifest: Manifest) -> None:
         body = manifest.to_json().encode()
