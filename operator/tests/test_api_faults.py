@@ -6,13 +6,14 @@ The reconciler runs in this process, one pass after the other, as the work queue
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -109,6 +110,9 @@ class Gang:
     real: Cluster
     faulty: FaultyCluster
     name: str = field(default_factory=lambda: f"job-{uuid.uuid4().hex[:8]}")
+    operators: int = 1
+    """How many work at the same time, as where a leader is replaced that does not know it yet."""
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     async def create(self, **more: Any) -> None:
         training = {
@@ -134,7 +138,7 @@ class Gang:
         await self.real.create(JOBS, body)
 
     def __post_init__(self) -> None:
-        self.reconciler = self.new_reconciler()
+        self.reconcilers = [self.new_reconciler() for _ in range(self.operators)]
 
     def new_reconciler(self) -> Reconciler:
         return Reconciler(
@@ -148,25 +152,31 @@ class Gang:
             spares=SpareReader(self.faulty),
             throttle=Throttle(4),
             events=EventPoster(self.faulty, instance="test"),
-            clock=lambda: datetime.now(UTC),
+            clock=self.clock,
         )
 
     async def settle(self) -> None:
-        """Passes until one writes nothing; one that failed is repeated, as the queue does."""
+        """Passes until none writes anything; one that failed is repeated, as the queue does."""
         for _ in range(60):
             before = self.faulty.writes
-            try:
-                await self.reconciler.reconcile(("default", self.name), waited=0.0)
-            except ApiError:
-                if self.faulty.kind == KILLED:
-                    # A new process knows nothing of what this one saw.
-                    self.reconciler = self.new_reconciler()
-                continue
-            finally:
-                await self.reconciler.events.flush()
-            if self.faulty.writes == before:
+            well = await asyncio.gather(*(self.one_pass(number) for number in range(self.operators)))
+            if all(well) and self.faulty.writes == before:
                 return
         raise AssertionError(f"{self.name} does not come to rest")
+
+    async def one_pass(self, number: int) -> bool:
+        """Whether the pass went through."""
+        reconciler = self.reconcilers[number]
+        try:
+            await reconciler.reconcile(("default", self.name), waited=0.0)
+        except ApiError:
+            if self.faulty.kind == KILLED:
+                # A new process knows nothing of what this one saw.
+                self.reconcilers[number] = self.new_reconciler()
+            return False
+        finally:
+            await reconciler.events.flush()
+        return True
 
     async def pods(self) -> dict[str, Any]:
         listed = await self.real.list(f"{CORE}/pods", labelSelector=f"oarlock.dev/job={self.name}")
@@ -236,10 +246,10 @@ def _quiet() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-async def lives_through(real: Cluster, kind: str, breaks: Callable[[int], bool]) -> dict[str, Any]:
+async def lives_through(real: Cluster, kind: str, breaks: Callable[[int], bool], **more: Any) -> dict[str, Any]:
     """How it ends, without the job's name."""
     faulty = FaultyCluster(real, kind, breaks)
-    gang = Gang(real, faulty)
+    gang = Gang(real, faulty, **more)
     end = await gang.live()
     end["lastFault"]["evidence"] = str(end["lastFault"]["evidence"]).replace(gang.name, "")
     return end
@@ -274,6 +284,21 @@ async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_e
         return random.Random(f"{kind}/{number}").random() < 0.4  # noqa: S311 - a draw that repeats
 
     assert await differing({0: lives_through(real, kind, unlucky)}) == {}
+
+
+async def test_operators_that_work_at_the_same_time_make_no_extra_attempt(real: Cluster) -> None:
+    works = {number: lives_through(real, "409", lambda _: False, operators=number) for number in (2, 3)}
+    assert await differing(works) == {}
+
+
+@pytest.mark.parametrize("seconds", [-3600, -5, 5, 300])
+async def test_a_clock_that_jumps_back_and_forth_makes_no_extra_attempt(real: Cluster, seconds: int) -> None:
+    looks = itertools.count()
+
+    def jumping() -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=seconds * (next(looks) % 2))
+
+    assert await differing({0: lives_through(real, "409", lambda _: False, clock=jumping)}) == {}
 
 
 @pytest.mark.parametrize(

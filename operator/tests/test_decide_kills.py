@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import Killed, World, job, spec
 
+from oarlock_operator.marks import Mark
 from oarlock_operator.observation import Node
 
 
@@ -67,6 +68,11 @@ def step(world: World) -> None:
         world.step(10)
 
 
+def mark(world: World, *, spares: int) -> None:
+    world.spares = spares
+    world.nodes = {**world.nodes, "node-1": Node(name="node-1", boot_id="1", mark=Mark("cordoned", enforced=True))}
+
+
 def heal(world: World) -> None:
     world.nodes = {name: Node(name=name, boot_id="2") for name in world.nodes}
 
@@ -82,6 +88,9 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "resume": lambda world: wish(world, suspend=False),
     "lose a node": lose_node,
     "nodes are well": heal,
+    "cordon": lambda world: mark(world, spares=0),
+    "cordon, and a spare": lambda world: mark(world, spares=1),
+    "the clock steps back": lambda world: setattr(world, "now", world.now - timedelta(seconds=90)),
     "quota": lambda world: setattr(world, "hindrance", "exceeded quota"),
     "no quota": lambda world: setattr(world, "hindrance", ""),
 }
