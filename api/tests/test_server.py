@@ -22,6 +22,7 @@ pytestmark = pytest.mark.cluster
 MakeJob = Callable[..., "Manifest"]
 
 STARTED = "2026-11-21T12:00:00Z"
+LATER = "2026-11-21T12:00:01Z"
 FULL_STATUS: Manifest = load((Path(__file__).parent / "status.yaml").read_text())
 
 
@@ -109,6 +110,17 @@ def test_what_makes_the_pods_does_not_change_while_a_suspended_job_still_has_pod
     answer = api.patch(stored({"suspend": True}, status=status), {"spec": {"nodes": 8}})
     assert answer.status_code == 422, answer.text
     assert "wait for the condition Suspended" in answer.json()["message"]
+
+
+def test_nobody_passes_a_change_of_the_spec_off_as_a_write_of_the_status(
+    api: ApiServer, stored: Callable[..., str]
+) -> None:
+    change = {"spec": {"nodes": 8}, "status": {"lastReconcileTime": LATER}}
+    name = stored(status={"startTime": STARTED, "lastReconcileTime": STARTED})
+    assert api.patch(name, change).status_code == 422
+    answer = api.patch_status(name, change["status"])
+    assert answer.is_success, answer.text
+    assert answer.json()["spec"]["nodes"] == 1
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ class Reason(StrEnum):
     CREATE_REFUSED = "CreateRefused", "a quota or a policy does not take the pods; tried again"
     ALL_PODS_PLACED = "AllPodsPlaced", "every pod has a node"
     NOT_CREATED = "NotCreated", "there are no pods yet"
+    SCHEDULING = "Scheduling", "the scheduler has not said anything yet"
     UNSCHEDULABLE = "Unschedulable", "a pod finds no node; the message has the scheduler's words"
     NOT_ENOUGH_HEALTHY_NODES = "NotEnoughHealthyNodes", "a pod finds no node, and some are avoided strictly"
     WAITING = "Waiting", "a placed pod does not start yet"

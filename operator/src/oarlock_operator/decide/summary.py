@@ -179,7 +179,7 @@ def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
             f"avoided: {avoided}. Repair one of them, or suspend, lower spec.nodes, and resume. {'; '.join(obstacles)}"
         )
         return _is(False, Reason.NOT_ENOUGH_HEALTHY_NODES, words[:2048])  # noqa: FBT003
-    return _is(False, Reason.UNSCHEDULABLE, "; ".join(obstacles)[:2048])  # noqa: FBT003
+    return _is(False, Reason.UNSCHEDULABLE if obstacles else Reason.SCHEDULING, "; ".join(obstacles)[:2048])  # noqa: FBT003
 
 
 def _merged(o: Observation, draft: Draft, wanted: dict[ConditionType, _Wanted]) -> tuple[Condition, ...]:
