@@ -1,7 +1,4 @@
-"""A real API server that refuses, hangs, or does what it is told and does not say so: the same end, no extra attempt.
-
-The reconciler runs in this process, one pass after the other, as the work queue would have it; the test plays kubelet.
-"""
+"""A real API server that refuses, hangs, or does what it is told and does not say so: the same end, no extra attempt."""
 
 from __future__ import annotations
 
@@ -10,225 +7,35 @@ import itertools
 import logging
 import random
 import time
-import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+from lives import END, KINDS, FaultyCluster, Gang, lives_through
 from processes import Api
 
-from oarlock_operator.api_error import ApiError, Conflict
+from oarlock_api.contract.names import Label
 from oarlock_operator.cluster import Cluster, load_configuration
-from oarlock_operator.events import EventPoster
-from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Brakes, Defaults
-from oarlock_operator.pace import Pace
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.progress import ProgressReader, Route
-from oarlock_operator.reconcile import Reconciler
-from oarlock_operator.sightings import Sightings
-from oarlock_operator.spares import SpareReader
-from oarlock_operator.throttle import Throttle
+from oarlock_operator.observation import Key
+from oarlock_operator.pod_facts import RawPod
+from oarlock_operator.pod_watch import watch_pods
+from oarlock_operator.workers import work
+from oarlock_operator.workqueue import WorkQueue
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster as LocalCluster
 
 pytestmark = pytest.mark.cluster
 
-JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
-CORE = "/api/v1/namespaces/default"
 AT_ONCE = 6
 """Scenarios that run side by side; more would only wait for the API server's two cores."""
-
-Fault = Callable[[], ApiError]
-OTHERS = (
-    ApiError(429, "TooManyRequests", "try again later"),
-    ApiError(500, "InternalError", "etcdserver: leader changed"),
-    ApiError(0, "TimeoutError", "no answer"),
-)
-KINDS: dict[str, Callable[[int], ApiError]] = {
-    "409": lambda _: Conflict(409, "Conflict", "the object has been modified"),
-    "429, 500 and timeouts": lambda number: OTHERS[number % len(OTHERS)],
-    "applied but the answer was lost": lambda _: OTHERS[2],
-    "killed after the write": lambda _: OTHERS[2],
-}
 PERIOD = 7
-END = {
-    "phase": "Succeeded",
-    "reason": "AllRanksSucceeded",
-    "attempt": 3,
-    "restartCount": 1,
-    "succeeded": 1,
-    "failed": 0,
-    "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 1, "voluntary": 0},
-    "attempts": [(1, None, True), (2, "ApplicationError", True), (3, "Resumed", True)],
-    "lastFault": {
-        "class": "Application",
-        "rank": 1,
-        "victims": 0,
-        "evidence": "['pod -1-1: exit code 1: ValueError: x']",
-    },
-    "pods": ["3-0", "3-1"],
-    "service": "3",
-    "configs": ["-1", "-2", "-3"],
-}
-"""What a start, one crash, a suspension and a success leave behind; nothing of it may depend on what failed on the way."""
-LOST = "applied but the answer was lost"
-KILLED = "killed after the write"
-
-
-class FaultyCluster(Cluster):
-    """The real API, of whose writes those that `breaks` names (from 1 on) fail: before they are sent, or after."""
-
-    def __init__(self, real: Cluster, kind: str, breaks: Callable[[int], bool]) -> None:
-        self._client = real._client
-        self._session = real._session  # type: ignore[method-assign] - one pool for both
-        self.configuration = real.configuration
-        self.writes = 0
-        self.kind, self._breaks = kind, breaks
-
-    async def _send(self, method: str, target: str, **options: Any) -> str:
-        if method == "GET":
-            return await super()._send(method, target, **options)
-        self.writes += 1
-        broken = self._breaks(self.writes)
-        if broken and self.kind not in (LOST, KILLED):
-            raise KINDS[self.kind](self.writes)
-        answer = await super()._send(method, target, **options)
-        if broken:
-            raise KINDS[self.kind](self.writes)
-        return answer
-
-
-@dataclass
-class Gang:
-    """One job, its reconciler, and hands that play scheduler and kubelet."""
-
-    real: Cluster
-    faulty: FaultyCluster
-    name: str = field(default_factory=lambda: f"job-{uuid.uuid4().hex[:8]}")
-    operators: int = 1
-    """How many work at the same time, as where a leader is replaced that does not know it yet."""
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-
-    async def create(self, **more: Any) -> None:
-        training = {
-            "model": {"family": "Flux1", "path": "/output/models/tiny"},
-            "steps": 100,
-            "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
-        }
-        spec = {
-            "nodes": 2,
-            "gpusPerNode": 2,
-            "output": {"persistentVolumeClaim": {"claimName": "out"}},
-            "training": training,
-            # The hands below play scheduler; the real one would take their word back.
-            "scheduling": {"schedulerName": "nobody"},
-            **more,
-        }
-        body = {
-            "apiVersion": "oarlock.dev/v1alpha1",
-            "kind": "TrainingJob",
-            "metadata": {"name": self.name},
-            "spec": spec,
-        }
-        await self.real.create(JOBS, body)
-
-    def __post_init__(self) -> None:
-        self.reconcilers = [self.new_reconciler() for _ in range(self.operators)]
-
-    def new_reconciler(self) -> Reconciler:
-        return Reconciler(
-            cluster=self.faulty,
-            sightings=Sightings(),
-            node_sightings=NodeSightings(),
-            pace=Pace(),
-            progress=ProgressReader(self.faulty, Route.PROXY, clock=time.monotonic),
-            defaults=Defaults(trainer_image="trainer:test"),
-            pool=PoolReader(cluster=self.faulty, namespace="default", brakes=Brakes()),
-            spares=SpareReader(self.faulty),
-            throttle=Throttle(4),
-            events=EventPoster(self.faulty, instance="test"),
-            clock=self.clock,
-        )
-
-    async def settle(self) -> None:
-        """Passes until none writes anything; one that failed is repeated, as the queue does."""
-        for _ in range(60):
-            before = self.faulty.writes
-            well = await asyncio.gather(*(self.one_pass(number) for number in range(self.operators)))
-            if all(well) and self.faulty.writes == before:
-                return
-        raise AssertionError(f"{self.name} does not come to rest")
-
-    async def one_pass(self, number: int) -> bool:
-        """Whether the pass went through."""
-        reconciler = self.reconcilers[number]
-        try:
-            await reconciler.reconcile(("default", self.name), waited=0.0)
-        except ApiError:
-            if self.faulty.kind == KILLED:
-                # A new process knows nothing of what this one saw.
-                self.reconcilers[number] = self.new_reconciler()
-            return False
-        finally:
-            await reconciler.events.flush()
-        return True
-
-    async def pods(self) -> dict[str, Any]:
-        listed = await self.real.list(f"{CORE}/pods", labelSelector=f"oarlock.dev/job={self.name}")
-        return {pod["metadata"]["name"].removeprefix(f"{self.name}-"): pod for pod in listed}
-
-    async def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = (await self.real.get(f"{JOBS}/{self.name}"))["status"]
-        return found
-
-    async def set_state(self, pod: str, **state: Any) -> None:
-        """What a kubelet would write; the reconciler looks at containers before phases."""
-        container = {"name": "trainer", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
-        conditions = [{"type": "PodScheduled", "status": "True"}]
-        body = {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [container]}}
-        await self.real.merge(f"{CORE}/pods/{self.name}-{pod}/status", body)
-
-    async def live(self) -> dict[str, Any]:
-        """Start, crash, recover, suspend, resume, succeed. Returns all that may depend on the faults on the way."""
-        await self.create()
-        await self.settle()
-        await self.start(1)
-        await self.set_state("1-1", terminated={"exitCode": 1, "reason": "Error", "message": "ValueError: x"})
-        await self.settle()
-        await self.start(2)
-        for suspended in (True, False):
-            await self.real.merge(f"{JOBS}/{self.name}", {"spec": {"suspend": suspended}})
-            await self.settle()
-        await self.start(3)
-        for pod in ("3-0", "3-1"):
-            await self.set_state(pod, terminated={"exitCode": 0, "reason": "Completed"})
-        await self.settle()
-        return await self.end()
-
-    async def start(self, attempt: int) -> None:
-        for rank in (0, 1):
-            await self.set_state(f"{attempt}-{rank}", running={"startedAt": "2026-01-01T00:00:00Z"})
-        await self.settle()
-
-    async def end(self) -> dict[str, Any]:
-        """What is there in the end."""
-        status = await self.status()
-        service = await self.real.get(f"{CORE}/services/{self.name}")
-        configs = await self.real.list(f"{CORE}/configmaps", labelSelector=f"oarlock.dev/job={self.name}")
-        return {
-            "pods": sorted(await self.pods()),
-            "service": service["spec"]["selector"]["oarlock.dev/attempt"],
-            "configs": sorted(config["metadata"]["name"].removeprefix(self.name) for config in configs),
-            "restarts": {key: value for key, value in status["restarts"].items() if key != "windowStartTime"},
-            "lastFault": {key: status["lastFault"].get(key) for key in ("class", "rank", "victims", "evidence")},
-            "attempts": [(one["number"], one.get("reason"), "endTime" in one) for one in status["attempts"]],
-            **{key: status.get(key) for key in ("phase", "reason", "attempt", "restartCount", "succeeded", "failed")},
-        }
+LOST_EVENTS = 0.4
+"""Share of events."""
+RESYNC_SECONDS = 1.0
 
 
 @pytest.fixture
@@ -244,15 +51,6 @@ def _quiet() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.reset_defaults()
-
-
-async def lives_through(real: Cluster, kind: str, breaks: Callable[[int], bool], **more: Any) -> dict[str, Any]:
-    """How it ends, without the job's name."""
-    faulty = FaultyCluster(real, kind, breaks)
-    gang = Gang(real, faulty, **more)
-    end = await gang.live()
-    end["lastFault"]["evidence"] = str(end["lastFault"]["evidence"]).replace(gang.name, "")
-    return end
 
 
 async def differing(works: dict[int, Any]) -> dict[int, Any]:
@@ -320,3 +118,48 @@ async def test_a_pod_that_the_api_server_calls_invalid_ends_the_job_with_its_wor
     assert (status["phase"], status["reason"]) == ("Failed", "InvalidManifest")
     assert words in status["message"]
     assert await gang.pods() == {}
+
+
+@dataclass
+class Unreliable(Gang):
+    """Led as in life, by a queue and its worker; of each event of a pod it is drawn whether it is lost, late or repeated."""
+
+    seed: int = 0
+
+    async def live(self) -> dict[str, Any]:
+        key = ("default", self.name)
+        queue: WorkQueue[Key] = WorkQueue(clock=time.monotonic)
+        chance = random.Random(self.seed)  # noqa: S311 - a draw that repeats
+
+        def hear(kind: str, pod: RawPod) -> None:
+            if pod.label(Label.JOB) != self.name or chance.random() < LOST_EVENTS:
+                return
+            for _ in range(chance.choice((1, 1, 3))):
+                self.reconcilers[0].sightings.note(pod, deleted=kind == "DELETED")
+                queue.add_after(key, chance.choice((0.0, 0.02, 0.7)))
+
+        async def resync() -> None:
+            while True:
+                queue.add(key)
+                await asyncio.sleep(RESYNC_SECONDS)
+
+        async with asyncio.TaskGroup() as group:
+            around = (work(queue, self.reconcilers[0]), watch_pods(self.real, ["default"], hear), resync())
+            tasks = [group.create_task(each) for each in around]
+            end = await super().live()
+            for task in tasks:
+                task.cancel()
+        return end
+
+    async def settle(self) -> None:
+        """Until nothing was written for longer than a resync takes."""
+        rest, seen = time.monotonic(), self.faulty.writes
+        while time.monotonic() - rest < 2 * RESYNC_SECONDS:
+            await asyncio.sleep(0.1)
+            if self.faulty.writes != seen:
+                rest, seen = time.monotonic(), self.faulty.writes
+
+
+async def test_events_that_are_lost_late_or_repeated_lead_to_the_same_end(real: Cluster) -> None:
+    works = {seed: lives_through(real, "409", lambda _: False, life=Unreliable, seed=seed) for seed in range(AT_ONCE)}  # type: ignore[misc]
+    assert await differing(works) == {}
