@@ -53,6 +53,16 @@ def test_a_kill_after_the_write_loses_no_cordon_and_the_new_gang_ends_the_repeti
     assert cordons(world) == []
 
 
+def test_a_job_that_ends_for_it_still_has_its_broken_node_cordoned() -> None:
+    world = broken(maxInfrastructureRestarts=0)
+    assert cordons(world) == ["node-1"]
+    assert world.job.status.recovery.stage == "Stopping"
+    assert cordons(world) == ["node-1"], "again, until its pods have stopped"
+    world.kubelets()
+    world.settle()
+    assert (world.job.status.phase, cordons(world)) == ("Failed", [])
+
+
 def test_nothing_is_cordoned_after_the_gang_was_made() -> None:
     world = broken()
     world.settle()

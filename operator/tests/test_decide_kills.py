@@ -68,7 +68,7 @@ def step(world: World) -> None:
         world.step(10)
 
 
-def mark(world: World, *, spares: int) -> None:
+def mark(world: World, *, spares: bool) -> None:
     world.spares = spares
     world.nodes = {**world.nodes, "node-1": Node(name="node-1", boot_id="1", mark=Mark("cordoned", enforced=True))}
 
@@ -88,8 +88,8 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "resume": lambda world: wish(world, suspend=False),
     "lose a node": lose_node,
     "nodes are well": heal,
-    "cordon": lambda world: mark(world, spares=0),
-    "cordon, and a spare": lambda world: mark(world, spares=1),
+    "cordon": lambda world: mark(world, spares=False),
+    "cordon, and a spare": lambda world: mark(world, spares=True),
     "the clock steps back": lambda world: setattr(world, "now", world.now - timedelta(seconds=90)),
     "quota": lambda world: setattr(world, "hindrance", "exceeded quota"),
     "no quota": lambda world: setattr(world, "hindrance", ""),

@@ -16,7 +16,7 @@ CORDONED = Mark("cordoned", enforced=True)
 LABELLED = Mark("label autopilot.ibm.com/gpuhealth=EVICT", enforced=False)
 
 
-def marked(*marks: Mark, spares: int) -> World:
+def marked(*marks: Mark, spares: bool) -> World:
     """A gang that trains, each of whose first nodes has a mark."""
     world = World(spares=spares)
     world.running(step=20)
@@ -25,7 +25,7 @@ def marked(*marks: Mark, spares: int) -> World:
 
 
 def test_with_a_spare_the_gang_saves_and_moves_at_no_budgets_cost() -> None:
-    world = marked(CORDONED, spares=1)
+    world = marked(CORDONED, spares=True)
     plan = world.one_pass()
     assert not plan.actions, "intent first"
     status = world.job.status
@@ -41,14 +41,13 @@ def test_with_a_spare_the_gang_saves_and_moves_at_no_budgets_cost() -> None:
 
 @pytest.mark.parametrize(("mark", "strict"), [(CORDONED, False), (LABELLED, True)])
 def test_a_mark_that_no_scheduler_knows_of_is_avoided_strictly(mark: Mark, strict: bool) -> None:  # noqa: FBT001
-    world = marked(mark, spares=1)
+    world = marked(mark, spares=True)
     world.one_pass()
     assert [(entry.name, entry.strict) for entry in world.job.status.avoided_nodes] == [("node-0", strict)]
 
 
-@pytest.mark.parametrize("spares", [0, 1])
-def test_without_a_spare_for_each_marked_node_the_gang_trains_on_and_says_so(spares: int) -> None:
-    world = marked(CORDONED, LABELLED, spares=spares)
+def test_without_spares_the_gang_trains_on_and_says_so() -> None:
+    world = marked(CORDONED, LABELLED, spares=False)
     world.settle()
     assert world.job.status.attempt == 1
     assert condition(world, "Degraded") == ("True", "NodeMarked")
@@ -56,16 +55,16 @@ def test_without_a_spare_for_each_marked_node_the_gang_trains_on_and_says_so(spa
 
 
 def test_spares_are_counted_only_where_a_mark_is_in_question() -> None:
-    assert decide(marked(CORDONED, LABELLED, spares=0).observe()).wants_spares == 2
-    assert decide(marked(spares=0).observe()).wants_spares == 0
-    starting = marked(CORDONED, spares=1)
+    assert decide(marked(CORDONED, LABELLED, spares=False).observe()).wants_spares
+    assert not decide(marked(spares=False).observe()).wants_spares
+    starting = marked(CORDONED, spares=True)
     starting.end(1, 1)
     starting.one_pass()
-    assert decide(starting.observe()).wants_spares == 0, "a gang that recovers anyway keeps off marked nodes by itself"
+    assert not decide(starting.observe()).wants_spares, "a gang that recovers anyway keeps off marked nodes by itself"
 
 
 def test_a_mark_on_a_node_that_the_gang_has_left_is_nobodys_business() -> None:
-    world = marked(CORDONED, spares=1)
+    world = marked(CORDONED, spares=True)
     world.pods = {name: replace(pod, node=pod.node.replace("node", "other")) for name, pod in world.pods.items()}
     world.settle()
     assert world.job.status.attempt == 1

@@ -139,6 +139,36 @@ async def test_all_pods_are_tried_and_then_the_first_error_is_raised_and_what_fo
     assert CONFIG not in api.objects
 
 
+async def test_a_node_that_cannot_be_cordoned_keeps_no_gang_from_starting() -> None:
+    api = MemoryApi()
+    api.put(NODE, spec={})
+
+    async def refuse(verb: str, path: str) -> None:
+        if verb == "PATCH" or path.endswith("breaker"):
+            raise ApiError(403, "Forbidden", "a webhook guards nodes")
+
+    api.before = refuse
+    await run(api, CORDON, LatchBreaker("why"), *START)
+    assert "flux-1-7" in api.names()
+
+
+async def test_only_what_a_job_needs_is_told_to_its_owner() -> None:
+    api = MemoryApi()
+    api.put(CONFIG)
+    with pytest.raises(ApiError) as taken:
+        await run(api, START[1])
+    assert taken.value.creating
+
+    async def refuse(verb: str, _path: str) -> None:
+        if verb == "DELETE":
+            raise ApiError(403, "Forbidden", "no")
+
+    api.before = refuse
+    with pytest.raises(ApiError) as kept:
+        await run(api, DeletePods((("flux-1-0", "uid"),)))
+    assert not kept.value.creating
+
+
 async def test_a_name_that_was_taken_and_is_free_again_is_an_error_for_the_next_pass() -> None:
     api = MemoryApi()
     api.put(CONFIG)

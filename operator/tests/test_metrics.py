@@ -9,6 +9,8 @@ from worlds import World
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
+from oarlock_operator.marks import Mark
+from oarlock_operator.observation import Node
 
 
 def sample(name: str, **labels: str) -> float:
@@ -48,6 +50,25 @@ def test_a_restart_is_counted_once_by_budget_and_reason_and_its_stages_are_obser
     assert sample("oarlock_faults_total", fault_class="Application") == faults + 1
     assert sample("oarlock_recovery_seconds_count", stage="first_step") == observed + 1
     assert sample("oarlock_steps_lost_total") == lost + 10
+
+
+def test_a_move_off_a_marked_node_is_neither_a_fault_nor_a_recovery() -> None:
+    world = Counted(spares=True)
+    world.running(step=20, saved=10)
+    world.end(1, 1)
+    world.settle()
+    world.kubelets()
+    world.running(step=11, resumed=10)
+    faults = sample("oarlock_faults_total", fault_class="Application")
+    observed = sample("oarlock_recovery_seconds_count", stage="first_step")
+    world.nodes = {"node-1": Node(name="node-1", mark=Mark("cordoned", enforced=True))}
+    world.settle()
+    world.kubelets()
+    world.nodes = {}
+    world.running(step=12, resumed=11)
+    assert world.job.status.attempts[-1].reason == "NodeMarked"
+    assert sample("oarlock_faults_total", fault_class="Application") == faults
+    assert sample("oarlock_recovery_seconds_count", stage="first_step") == observed
 
 
 def test_a_kubelets_own_reasons_share_one_label() -> None:

@@ -353,11 +353,14 @@ def test_a_node_is_ready_not_ready_or_unreachable(raw: Json, ready: bool, unreac
     assert (seen.ready, seen.unreachable) == (ready, unreachable)
 
 
-def test_only_the_beginning_and_the_end_of_trouble_are_news() -> None:
+def test_every_change_of_trouble_is_news_and_a_heartbeat_is_none() -> None:
     nodes = NodeSightings()
     assert not nodes.note(node(), deleted=False)
-    assert nodes.note(node(ready="False"), deleted=False)
-    assert not nodes.note(node(ready="Unknown"), deleted=False)
+    cordoned = node()
+    cordoned["spec"]["unschedulable"] = True
+    for change in (cordoned, node(ready="False"), node(ready="Unknown")):
+        assert nodes.note(change, deleted=False)
+        assert not nodes.note(change, deleted=False)
     assert nodes.troubled(["n1", "n2"]) == {"n1"}
     assert nodes.note(node(), deleted=False)
     assert nodes.troubled(["n1"]) == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,11 +12,12 @@ from worlds import job, spec
 
 from oarlock_api.history import AvoidedNode
 from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.api_error import ApiError
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.marks import mark_of
 from oarlock_operator.observation import Job, Pod
 from oarlock_operator.placement import has_room, may_run_on, requests
-from oarlock_operator.spares import SpareReader
+from oarlock_operator.spares import MOST_READ, REREAD_SECONDS, SpareReader
 
 Json = dict[str, Any]
 SCHEDULING = {"nodeSelector": {"pool": "gpu"}}
@@ -137,6 +139,8 @@ def other(*, phase: str = "Running", **resources: str) -> Json:
         ([other(cpu="55500m")], True),
         ([other(cpu="56"), other(cpu="500m")], False),
         ([other(memory="511Gi")], True),
+        ([other(cpu="100u")], False),
+        ([{**other(), "spec": {"containers": [], "overhead": {"cpu": "57"}}}], False),
     ],
 )
 def test_there_is_room_beside_what_runs_there(others: list[Json], room: bool) -> None:  # noqa: FBT001
@@ -149,10 +153,27 @@ def test_a_resource_that_a_node_does_not_name_is_none_that_it_has() -> None:
     assert not has_room(wanted(), bare, [])
 
 
-def test_an_init_container_counts_as_the_larger_of_the_two() -> None:
+def test_host_ports_are_taken_once() -> None:
+    def on(port: int, **more: Any) -> Json:
+        return {"metadata": {}, "spec": {"containers": [{"ports": [{"containerPort": port}]}], **more}}
+
+    assert not has_room(on(9400, hostNetwork=True), node(), [on(9400, hostNetwork=True)])
+    assert has_room(on(9400, hostNetwork=True), node(), [on(9400), on(29500, hostNetwork=True)])
+
+
+@pytest.mark.parametrize("unknown", [{"resourceClaims": [{"name": "gpu"}]}, {"runtimeClassName": "kata"}])
+def test_what_is_not_understood_is_a_no(unknown: Json) -> None:
+    pod = wanted()
+    assert may_run_on(pod, node())
+    assert not may_run_on({**pod, "spec": {**pod["spec"], **unknown}}, node())
+
+
+def test_a_sidecar_is_added_and_an_init_container_counts_as_the_larger_of_the_two() -> None:
     pod = other(cpu="2")
     pod["spec"]["initContainers"] = [{"resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]
     assert requests(pod) == {"cpu": Decimal(3), "memory": Decimal(2**30)}
+    pod["spec"]["initContainers"][0]["restartPolicy"] = "Always"
+    assert requests(pod) == {"cpu": Decimal(5), "memory": Decimal(2**30)}
 
 
 class Listing:
@@ -172,28 +193,90 @@ class Listing:
         return {"nodes": self.nodes, "trainingjobs": self.jobs}[kind]
 
 
-def reader(cluster: Listing) -> SpareReader:
-    return SpareReader(cluster, clock=lambda: 100.0)  # type: ignore[arg-type]
+def living(*nodes: str) -> list[Pod]:
+    return [
+        Pod(name=f"flux-1-{rank}", uid=f"u{rank}", attempt=1, rank=rank, node=name) for rank, name in enumerate(nodes)
+    ]
 
 
-OWN = (Pod(name="flux-1-0", uid="u", attempt=1, rank=0, node="n1"),)
+CORDONED: Json = {"spec": {"unschedulable": True}}
 
 
-async def test_spares_are_free_nodes_besides_the_gangs_own() -> None:
-    nodes = [node("n1"), node("n2"), node("n3"), node("n4", spec={"unschedulable": True})]
-    cluster = Listing(nodes, {"n3": [other(nvidia_gpu="8")]})
-    assert await reader(cluster).read(a_job(), OWN, wanted=2) == 1
+async def enough(cluster: Listing, *, pods: list[Pod] | None = None) -> bool:
+    return await SpareReader(cluster).enough(a_job(), pods or living("n1", "n2"))  # type: ignore[arg-type]
 
 
-async def test_a_look_is_not_repeated_at_once_and_reads_no_further_than_it_must() -> None:
-    cluster = Listing([node(f"n{i}") for i in range(2, 9)])
-    spares = reader(cluster)
-    assert await spares.read(a_job(), OWN, wanted=1) == await spares.read(a_job(), OWN, wanted=1) == 1
-    assert cluster.asked == {"trainingjobs": 1, "nodes": 1, "pods": 1}
+@pytest.mark.parametrize(
+    ("own", "others", "found"),
+    [
+        ([node("n1", **CORDONED), node("n2")], [node("n3")], True),
+        ([node("n1", **CORDONED), node("n2")], [], False),
+        ([node("n1", **CORDONED), node("n2", **CORDONED)], [node("n3")], False),
+        ([node("n1", **CORDONED), node("n2", **CORDONED)], [node("n3"), node("n4")], True),
+        ([node("n1", **CORDONED), node("n2", labels={"pool": "cpu"})], [node("n3")], False),
+        ([node("n1", **CORDONED)], [node("n3")], False),
+        ([node("n1", **CORDONED), node("n2")], [node("busy")], False),
+        ([node("n1", **CORDONED), node("n2")], [node("n3", ready="False")], False),
+    ],
+    ids=["one", "none", "one for two", "two", "no way back to n2", "n2 is gone", "full", "not ready"],
+)
+async def test_spares_are_enough_for_all_nodes_that_would_not_take_the_gang_again(
+    own: list[Json],
+    others: list[Json],
+    found: bool,  # noqa: FBT001
+) -> None:
+    assert await enough(Listing([*own, *others], {"busy": [other(nvidia_gpu="8")]})) == found
 
 
-async def test_while_another_job_moves_no_node_is_spare() -> None:
-    moving = {"metadata": {"uid": "uid-2"}, "status": {"reason": "NodeMarked", "recovery": {"stage": "Drain"}}}
-    assert await reader(Listing([node("n2")], jobs=[moving])).read(a_job(), OWN, wanted=1) == 0
-    moving["status"]["recovery"] = {"stage": "Start"}
-    assert await reader(Listing([node("n2")], jobs=[moving])).read(a_job(), OWN, wanted=1) == 1
+async def test_a_node_that_the_gang_left_long_ago_is_as_spare_as_any() -> None:
+    cluster = Listing([node("n1", **CORDONED), node("n2"), node("n3")])
+    old = [replace(pod, gone=True) for pod in living("n3")]
+    assert await enough(cluster, pods=[*living("n1", "n2"), *old])
+
+
+async def test_a_free_node_is_found_among_any_number_of_busy_ones() -> None:
+    busy = {f"busy-{i}": [other(nvidia_gpu="8")] for i in range(100)}
+    cluster = Listing([node("n1", **CORDONED), node("n2"), *(node(name) for name in busy), node("n3")], busy)
+    assert any([await enough(cluster) for _ in range(40)])
+    assert cluster.asked["pods"] <= 40 * MOST_READ
+
+
+@pytest.mark.parametrize(
+    ("stage", "reason", "found"),
+    [
+        ("Drain", "NodeLost", False),
+        ("Schedule", "NodeMarked", False),
+        ("Schedule", "Unschedulable", True),
+        ("Start", "NodeMarked", True),
+        (None, "Training", True),
+    ],
+)
+async def test_while_another_job_may_take_them_no_nodes_are_spare(
+    stage: str | None,
+    reason: str,
+    found: bool,  # noqa: FBT001
+) -> None:
+    jobs = [{"metadata": {"uid": "uid-2"}, "status": {"reason": reason, "recovery": {"stage": stage}}}]
+    assert await enough(Listing([node("n1", **CORDONED), node("n2"), node("n3")], jobs=jobs)) == found
+
+
+async def test_a_no_holds_for_a_while_and_a_yes_is_asked_for_anew() -> None:
+    now = 1000.0
+    cluster = Listing([node("n1", **CORDONED), node("n2")])
+    spares = SpareReader(cluster, clock=lambda: now)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert not await spares.enough(a_job(), living("n1", "n2"))
+    assert cluster.asked["nodes"] == 1
+    cluster.nodes.append(node("n3"))
+    now += REREAD_SECONDS
+    for _ in range(2):
+        assert await spares.enough(a_job(), living("n1", "n2"))
+    assert cluster.asked["nodes"] == 3
+
+
+async def test_a_look_that_fails_is_a_no() -> None:
+    class Failing(Listing):
+        async def list(self, path: str, **query: str) -> list[Json]:
+            raise ApiError(0, "TimeoutError", f"{path}{query}")
+
+    assert not await enough(Failing([]))

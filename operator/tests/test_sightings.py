@@ -36,6 +36,12 @@ def test_a_pod_that_ended_or_was_deleted_is_remembered_and_one_that_lives_is_not
     assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["ended", "deleted"]
 
 
+def test_a_pod_that_its_kubelet_refused_has_ended_though_no_container_ran() -> None:
+    refused = raw("refused")
+    refused = msgspec.structs.replace(refused, status=msgspec.structs.replace(refused.status, phase="Failed"))
+    assert Sightings().note(refused, deleted=False)
+
+
 def test_the_last_words_replace_the_earlier_ones() -> None:
     sightings = Sightings()
     sightings.note(raw("a", **ENDED), deleted=False)

@@ -93,7 +93,7 @@ class World:
     pool: Pool | None = None
     """What a decision finds that asks for the pool."""
     ended_seconds: float | None = None
-    spares: int = 0
+    spares: bool = False
     """What a decision finds that asks for spare nodes."""
     cordoned: set[str] = field(default_factory=set)
     used: set[str] = field(default_factory=set)

@@ -85,10 +85,12 @@ class StageMilliseconds(StatusGroup):
     detect: Milliseconds = Field(default=None, description="Fault -> known to the operator.")
     decide: Milliseconds = Field(default=None, description="Known -> the new attempt is written down.")
     drain: Milliseconds = Field(default=None, description="Until the old pods have stopped.")
-    cordon: Milliseconds = Field(default=None, description="Until blame, avoid-list and cordons are written down.")
+    cordon: Milliseconds = Field(
+        default=None, description="Cordoning, where it has a time of its own; now a part of drain."
+    )
     queue: Milliseconds = Field(default=None, description="In the queue of the gang system.")
     schedule: Milliseconds = Field(default=None, description="Until every pod has a node.")
-    start: Milliseconds = Field(default=None, description="Until every pod is ready.")
+    start: Milliseconds = Field(default=None, description="Until every pod has started.")
     first_step: Milliseconds = Field(default=None, description="Until the first optimizer step is done.")
 
 

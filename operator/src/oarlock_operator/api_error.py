@@ -18,6 +18,8 @@ class ApiError(Exception):
         self.status = status
         self.reason = reason
         self.message = message
+        self.creating = False
+        """Whether it is about an object that a job needs: then its words are for the job's owner."""
 
     @staticmethod
     def of(status: int, reason: str, message: str) -> ApiError:

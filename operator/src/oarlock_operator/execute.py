@@ -33,13 +33,17 @@ from oarlock_operator.throttle import Throttle
 
 log = structlog.get_logger(__name__)
 
+NAME_TAKEN = "NameTaken"
+"""Reason of the error where somebody else's object has the name that one of ours is to have."""
+
 
 async def execute(
     cluster: Cluster, job: Job, actions: Sequence[Action], *, throttle: Throttle, pool: PoolReader
 ) -> None:
     """Carry out `actions` one after the other.
 
-    Raises ApiError where one failed: the next pass sees what there is and plans anew.
+    Raises ApiError where one failed: the next pass sees what there is and plans anew. A cordon that fails holds nobody up:
+    the job avoids the node anyway, and the plan is repeated until the new gang stands.
     """
     namespace = job.namespace
     for action in actions:
@@ -71,13 +75,28 @@ async def execute(
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
             case CordonNode(node, attempt, reason, time):
                 mark = write_mark(job=f"{namespace}/{job.name}", attempt=attempt, reason=reason, time=time)
-                await pool.cordon(node, mark)
+                await _try(action, pool.cordon(node, mark))
             case LatchBreaker(why):
-                await pool.latch(why)
+                await _try(action, pool.latch(why))
         log.info("done", action=type(action).__name__)
 
 
+async def _try(action: Action, request: Awaitable[None]) -> None:
+    try:
+        await request
+    except ApiError as error:
+        log.warning("not done", action=type(action).__name__, error=str(error))
+
+
 async def _create(cluster: Cluster, path: str, manifest: Json) -> None:
+    try:
+        await _make(cluster, path, manifest)
+    except ApiError as error:
+        error.creating = True
+        raise
+
+
+async def _make(cluster: Cluster, path: str, manifest: Json) -> None:
     try:
         await cluster.create(path, manifest)
     except Conflict:
@@ -85,7 +104,7 @@ async def _create(cluster: Cluster, path: str, manifest: Json) -> None:
         there = await cluster.get(f"{path}/{name}")
         if not any(reference.get("uid") == owner for reference in there["metadata"].get("ownerReferences") or []):
             raise ApiError(
-                409, "NameTaken", f"{path}/{name} belongs to somebody else: delete it, or give the job another name"
+                409, NAME_TAKEN, f"{path}/{name} belongs to somebody else: delete it, or give the job another name"
             ) from None
 
 

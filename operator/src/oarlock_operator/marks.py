@@ -1,7 +1,7 @@
 """What other actors write on a node that they mean to repair or to empty: read, never written.
 
 Kubernetes, GPU drivers, health agents and clouds each have a word of their own for it; the table below is all that Oarlock
-knows of them. A word of the job's own fault-handling (oarlock.dev/cordoned) comes with an ordinary cordon.
+knows of them. Oarlock's own cordon is read as any other.
 """
 
 from __future__ import annotations

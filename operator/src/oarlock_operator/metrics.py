@@ -9,7 +9,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from oarlock_api.status import Phase, TrainingJobStatus
-from oarlock_operator.reasons import Reason
+from oarlock_operator.reasons import STARTS, VOLUNTARY, Reason
 
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
@@ -98,15 +98,19 @@ def _count_restart(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
         # Counts fall to one, too, when what was before is forgotten.
         if getattr(after.restarts, budget) not in (0, getattr(before.restarts, budget)):
             RESTARTS.labels(budget=budget, reason=reason).inc()
-    if after.restart_count > before.restart_count and after.last_fault is not None:
+    # What moves or is suspended after a fault still shows the fault.
+    if after.restart_count > before.restart_count and after.last_fault not in (None, before.last_fault):
         FAULTS.labels(fault_class=after.last_fault.fault_class).inc()
 
 
 def _observe_recovery(after: TrainingJobStatus) -> None:
     record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
-    if record is None or record.reason is None:
+    if record is None:
         return
     STEPS_LOST.inc(record.lost_steps or 0)
+    if record.reason in STARTS | VOLUNTARY:
+        # Nothing broke: the time in which a gang saves and leaves is no recovery's.
+        return
     for stage, milliseconds in record.stage_milliseconds.model_dump().items():
         if milliseconds is not None:
             RECOVERY_SECONDS.labels(stage=stage).observe(milliseconds / 1000)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from oarlock_operator.api_error import ApiError, NotFound
@@ -24,20 +25,20 @@ class NodeSightings:
     """Names of nodes that a watch last saw gone, not ready, unreachable, or marked by somebody."""
 
     def __init__(self) -> None:
-        self._troubled: set[str] = set()
+        self._troubled: dict[str, Node] = {}
 
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
-        """Remember a node's state; whether its trouble began or ended with this, or our mark on it is to be removed."""
-        name, node = raw["metadata"]["name"], read_node(raw)
+        """Remember a node's state; whether its trouble changed with this, or our mark on it is to be removed."""
+        node = replace(read_node(raw), exists=not deleted, boot_id="")
         troubled = deleted or not node.ready or node.mark is not None
-        if troubled == (name in self._troubled):
-            return not deleted and is_stale(raw)
-        (self._troubled.add if troubled else self._troubled.discard)(name)
-        return True
+        before = self._troubled.pop(node.name, None)
+        if troubled:
+            self._troubled[node.name] = node
+        return before != (node if troubled else None) or (not deleted and is_stale(raw))
 
     def troubled(self, names: Iterable[str]) -> set[str]:
         """Those of `names` that are in trouble."""
-        return self._troubled.intersection(names)
+        return {name for name in names if name in self._troubled}
 
 
 def read_node(raw: dict[str, Any]) -> Node:

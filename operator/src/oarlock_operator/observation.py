@@ -179,8 +179,8 @@ class Observation:
     """Uids of pods on nodes in trouble whose agent answered all the same."""
     pool: Pool | None = None
     """Read only where a decision asked for it."""
-    spares: int | None = None
-    """Nodes that surely have room for one more pod of the gang. Read only where a decision asked for it."""
+    spares: bool = False
+    """Whether other nodes surely take the gang's pods from those that they cannot return to; looked for only where asked."""
     waited: float = 0.0
     ended_seconds: float | None = None
     """How long the operator has known of the attempt's first pod that ended badly, by its own clock; None: of none."""

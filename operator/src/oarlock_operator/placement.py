@@ -6,7 +6,6 @@ not understood here, a resource that is not told.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -18,6 +17,7 @@ Json = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
 _OVER = ("Succeeded", "Failed")
+_NONE = Decimal(0)
 
 
 def may_run_on(pod: Json, node: Json) -> bool:
@@ -27,6 +27,7 @@ def may_run_on(pod: Json, node: Json) -> bool:
     spec, labels = pod["spec"], node["metadata"].get("labels") or {}
     return (
         ready
+        and not (spec.get("resourceClaims") or spec.get("runtimeClassName"))
         and mark_of(node) is None
         and all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
         and _affinity_holds(spec.get("affinity") or {}, node)
@@ -41,37 +42,64 @@ def may_run_on(pod: Json, node: Json) -> bool:
 
 def has_room(pod: Json, node: Json, others: Iterable[Json]) -> bool:
     """Whether `node` has what `pod` asks for beside `others`, the pods that are there."""
-    there: dict[str, str] = (node.get("status") or {}).get("allocatable") or {}
-    used: Counter[str] = Counter()
-    count = 0
-    for other in others:
-        if (other.get("status") or {}).get("phase") not in _OVER:
-            count += 1
-            for name, asked in requests(other).items():
-                used[name] += asked  # type: ignore[assignment]  # a Counter of decimals
-    if count + 1 > amount(there.get("pods", "0")):
+    try:
+        return _has_room(
+            pod, node, [other for other in others if (other.get("status") or {}).get("phase") not in _OVER]
+        )
+    except ValueError:
+        # A quantity in a notation that is not read here.
         return False
-    return all(name in there and asked + used[name] <= amount(there[name]) for name, asked in requests(pod).items())
+
+
+def _has_room(pod: Json, node: Json, others: Sequence[Json]) -> bool:
+    there: dict[str, str] = (node.get("status") or {}).get("allocatable") or {}
+    used: dict[str, Decimal] = {}
+    for other in others:
+        for name, asked in requests(other).items():
+            used[name] = used.get(name, _NONE) + asked
+    return (
+        len(others) < amount(there.get("pods", "0"))
+        and not any(host_ports(pod) & host_ports(other) for other in others)
+        and all(
+            name in there and asked + used.get(name, _NONE) <= amount(there[name])
+            for name, asked in requests(pod).items()
+        )
+    )
+
+
+def host_ports(pod: Json) -> set[int]:
+    """Ports of the node itself that a pod takes."""
+    spec = pod["spec"]
+    kind = "containerPort" if spec.get("hostNetwork") else "hostPort"
+    ports = [port for container in spec.get("containers") or [] for port in container.get("ports") or []]
+    return {port[kind] for port in ports if port.get(kind)}
 
 
 def requests(pod: Json) -> dict[str, Decimal]:
-    """What a pod's containers ask for together; a limit alone counts as a request, an init container as the largest."""
+    """What a pod's containers ask for together, at most; a limit alone counts as a request. Raises ValueError.
+
+    An init container counts as the larger of the two, one that stays (a sidecar) is added, and so is the overhead.
+    """
+    spec = pod["spec"]
+    first = spec.get("initContainers") or []
+    staying = [*(spec.get("containers") or []), *(one for one in first if one.get("restartPolicy") == "Always")]
     total: dict[str, Decimal] = {}
-    for container in pod["spec"].get("containers") or []:
-        for name, asked in _asked(container).items():
-            total[name] = total.get(name, Decimal(0)) + asked
-    for container in pod["spec"].get("initContainers") or []:
-        for name, asked in _asked(container).items():
-            total[name] = max(total.get(name, Decimal(0)), asked)
+    for asked in (*map(_asked, staying), _amounts(spec.get("overhead") or {})):
+        for name, value in asked.items():
+            total[name] = total.get(name, _NONE) + value
+    for container in first:
+        for name, value in _asked(container).items():
+            total[name] = max(total.get(name, _NONE), value)
     return total
 
 
 def _asked(container: Json) -> dict[str, Decimal]:
     resources = container.get("resources") or {}
-    return {
-        name: amount(str(value))
-        for name, value in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items()
-    }
+    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _amounts(written: Json) -> dict[str, Decimal]:
+    return {name: amount(str(value)) for name, value in written.items()}
 
 
 def _affinity_holds(affinity: Json, node: Json) -> bool:

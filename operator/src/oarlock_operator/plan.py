@@ -108,5 +108,5 @@ class Plan:
     """The status differs in counts of pods only: worth a write now and then."""
     wants_pool: bool = False
     """Nothing of this plan holds yet: decide once more with the pool in sight."""
-    wants_spares: int = 0
-    """So many spare nodes would change this plan: decide once more with them counted. 0: none would."""
+    wants_spares: bool = False
+    """With enough spare nodes in sight the plan would be another one: decide once more if they are."""

@@ -100,3 +100,9 @@ class Reason(StrEnum):
     NODE_CORDONED = "NodeCordoned", "a node was cordoned on a report's evidence"
     CORDON_REFUSED = "CordonRefused", "a brake kept a node from being cordoned; the job avoids it"
     CORDON_DRY_RUN = "CordonDryRun", "a node would have been cordoned, were recovery.cordon not DryRun"
+
+
+STARTS = frozenset({None, Reason.RESUMED, Reason.PLACEMENT_TIMEOUT})
+"""Why attempts begin that recover from nothing."""
+VOLUNTARY = frozenset({Reason.EVICTED, Reason.NODE_MARKED, Reason.LEFT_ON_REQUEST})
+"""Why attempts begin that nobody is to blame for: the pods of the one before saved, or were given the time to."""

@@ -22,7 +22,7 @@ from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.decide import decide
 from oarlock_operator.events import EventPoster
-from oarlock_operator.execute import execute
+from oarlock_operator.execute import NAME_TAKEN, execute
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
@@ -58,7 +58,8 @@ class Reconciler:
     throttle: Throttle
     events: EventPoster
     clock: Callable[[], datetime]
-    choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    cordoning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    moving: asyncio.Lock = field(default_factory=asyncio.Lock)
     refusals: dict[Key, tuple[str, ApiError]] = field(default_factory=dict)
     """The job's uid and what the server refused, for its next pass; an operator that starts anew is refused anew."""
 
@@ -86,14 +87,17 @@ class Reconciler:
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
             plan = decide(o)
-            if plan.wants_pool or plan.wants_spares:
-                # One at a time: two jobs must not each see the last allowed cordon, or the last spare, still to be had.
-                async with self.choosing:
-                    if plan.wants_pool:
-                        o = replace(o, pool=await self.pool.read(o.job))
-                    if plan.wants_spares:
-                        o = replace(o, spares=await self.spares.read(o.job, o.pods, wanted=plan.wants_spares))
+            if plan.wants_pool:
+                # One at a time: two jobs must not each see the other's last allowed cordon still to be had.
+                async with self.cordoning:
+                    o = replace(o, pool=await self.pool.read(o.job))
                     return await self._carry_out(key, o, raw, decide(o), started)
+            if plan.wants_spares and not self.moving.locked():
+                # One at a time here, too, but nobody waits for it: whoever wants to move trains on and asks again.
+                async with self.moving:
+                    if await self.spares.enough(o.job, o.pods):
+                        o = replace(o, spares=True)
+                        return await self._carry_out(key, o, raw, decide(o), started)
             return await self._carry_out(key, o, raw, plan, started)
 
     async def _carry_out(self, key: Key, o: Observation, raw: Json, plan: Plan, started: float) -> float | None:
@@ -111,7 +115,7 @@ class Reconciler:
         try:
             await execute(self.cluster, o.job, plan.actions, throttle=self.throttle, pool=self.pool)
         except ApiError as error:
-            if error.status in (*INVALID, FORBIDDEN):
+            if error.creating and (error.status in (*INVALID, FORBIDDEN) or error.reason == NAME_TAKEN):
                 self.refusals[key] = (o.job.uid, error)
             raise
         if plan.actions:

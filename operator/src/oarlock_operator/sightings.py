@@ -60,4 +60,6 @@ class Sightings:
 
 
 def _ended(pod: RawPod) -> bool:
-    return any(each.state.terminated is not None for each in pod.status.container_statuses or ())
+    # A pod that its kubelet refused has failed without a container.
+    statuses = pod.status.container_statuses or ()
+    return pod.status.phase == "Failed" or any(each.state.terminated is not None for each in statuses)

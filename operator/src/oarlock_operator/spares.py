@@ -1,74 +1,88 @@
-"""Spare nodes: those that surely have room for one more pod of a gang. Read live, when a gang could leave a marked node."""
+"""Spare nodes: those that surely have room for a pod of a gang. Read live, when a gang could leave a marked node."""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+import structlog
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_api.history import RecoveryStage
-from oarlock_operator.cluster import Cluster
+from oarlock_operator.api_error import ApiError
+from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.observation import Job, Key, Pod
 from oarlock_operator.placement import has_room, may_run_on
 from oarlock_operator.reasons import Reason
 
+log = structlog.get_logger(__name__)
+
 REREAD_SECONDS = 30.0
-"""A look reads all nodes, and the pods of those in question: one a job in this time is enough while it waits for a spare."""
+"""A look lists all nodes and jobs, and the pods of some nodes: one in this time is enough for a job that waits."""
 MOST_READ = 64
-"""Nodes whose pods are read in one look."""
-_MOVING = (RecoveryStage.DRAIN, RecoveryStage.SCHEDULE)
+"""Nodes whose pods are read in one look; drawn by chance, so that none is left out for ever."""
 
 
 @dataclass(slots=True)
 class SpareReader:
-    """Counts spare nodes. `clock` returns monotonic seconds."""
+    """Looks for spare nodes. `clock` returns monotonic seconds."""
 
     cluster: Cluster
     clock: Callable[[], float] = time.monotonic
-    _known: dict[Key, tuple[float, int]] = field(default_factory=dict)
+    _in_vain: dict[Key, float] = field(default_factory=dict)
 
-    async def read(self, job: Job, pods: tuple[Pod, ...], *, wanted: int) -> int:
-        """How many nodes, at most `wanted`, would take a pod of `job` beside those that it has. Raises ApiError.
+    async def enough(self, job: Job, pods: Sequence[Pod]) -> bool:
+        """Whether other nodes surely take the pods of `job` from those of its nodes that would not take them again.
 
-        0 while another job moves: the spares that it will take cannot be told from free ones yet.
+        No while another job looks for nodes: which ones it will take cannot be told. A no holds for a while, a yes is asked
+        for anew each time, since whoever moves in between takes what it found. A look that fails is a no.
         """
         key = (job.namespace, job.name)
-        since, count = self._known.get(key, (0.0, 0))
-        if key in self._known and self.clock() - since < REREAD_SECONDS:
-            return count
-        count = 0 if await self._others_move(job) else await self._count(job, pods, wanted)
-        self._known[key] = (self.clock(), count)
-        return count
+        if self.clock() - self._in_vain.get(key, -REREAD_SECONDS) < REREAD_SECONDS:
+            return False
+        try:
+            if not await self._others_need_nodes(job) and await self._found(job, pods):
+                self._in_vain.pop(key, None)
+                return True
+        except ApiError as error:
+            log.warning("spare nodes could not be looked for", namespace=key[0], job=key[1], error=str(error))
+        self._in_vain[key] = self.clock()
+        return False
 
     def forget(self, key: Key) -> None:
         """The job is over or gone."""
-        self._known.pop(key, None)
+        self._in_vain.pop(key, None)
 
-    async def _count(self, job: Job, pods: tuple[Pod, ...], wanted: int) -> int:
+    async def _found(self, job: Job, pods: Sequence[Pod]) -> bool:
         if job.spec is None:
-            return 0
+            return False
         avoided = job.status.avoided_nodes
         manifest = pod_manifest(job, job.spec, attempt=job.status.attempt, rank=0, image="", avoided=avoided)
-        own = {pod.node for pod in pods}
-        found = read = 0
-        for node in await self.cluster.list("/api/v1/nodes"):
-            name = node["metadata"]["name"]
-            if name in own or not may_run_on(manifest, node) or not has_room(manifest, node, ()):
-                continue
-            there = await self.cluster.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}")
-            found, read = found + has_room(manifest, node, there), read + 1
-            if found == wanted or read == MOST_READ:
+        own = {pod.node for pod in pods if not pod.stopped}
+        nodes = await self.cluster.list("/api/v1/nodes")
+        fit = {node["metadata"]["name"]: node for node in nodes if may_run_on(manifest, node)}
+        missing = len(own - set(fit))
+        candidates = [node for name, node in fit.items() if name not in own and has_room(manifest, node, ())]
+        for node in random.sample(candidates, min(len(candidates), MOST_READ)):
+            if missing == 0:
                 break
-        return found
+            missing -= has_room(manifest, node, await self._pods_on(node))
+        return missing == 0
 
-    async def _others_move(self, job: Job) -> bool:
+    async def _pods_on(self, node: Json) -> list[Json]:
+        return await self.cluster.list("/api/v1/pods", fieldSelector=f"spec.nodeName={node['metadata']['name']}")
+
+    async def _others_need_nodes(self, job: Job) -> bool:
         jobs = await self.cluster.list(f"/apis/{API_VERSION}/{PLURAL}")
-        return any(_moves(raw.get("status") or {}) for raw in jobs if raw["metadata"]["uid"] != job.uid)
+        return any(_needs_nodes(raw.get("status") or {}) for raw in jobs if raw["metadata"]["uid"] != job.uid)
 
 
-def _moves(status: dict[str, Any]) -> bool:
+def _needs_nodes(status: Json) -> bool:
+    """Whether a job may soon take nodes that look free. One that the scheduler found no node for cannot take these."""
     stage = (status.get("recovery") or {}).get("stage")
-    return status.get("reason") == Reason.NODE_MARKED and stage in _MOVING
+    return stage == RecoveryStage.DRAIN or (
+        stage == RecoveryStage.SCHEDULE and status.get("reason") != Reason.UNSCHEDULABLE
+    )

@@ -11,9 +11,6 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
-STARTS = {None, Reason.RESUMED, Reason.PLACEMENT_TIMEOUT}
-"""Why attempts begin that recover from nothing."""
-
 
 def begin(
     o: Observation, draft: Draft, *, reason: str | None, stage: RecoveryStage, not_before: datetime | None = None

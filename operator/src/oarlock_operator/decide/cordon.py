@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from oarlock_api.history import CordonedNode
+from oarlock_api.history import CordonedNode, RecoveryStage
 from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pool
@@ -20,8 +20,8 @@ from oarlock_operator.reasons import Reason
 LIMIT = 64
 
 
-def wish(o: Observation, draft: Draft, node: str, *, why: str, evidence: str) -> None:
-    """Cordon `node`, or tell why not. Without a look at the pool, ask for one."""
+def wish(o: Observation, draft: Draft, node: str, *, attempt: int, why: str, evidence: str) -> None:
+    """Cordon `node` for what happened in `attempt`, or tell why not. Without a look at the pool, ask for one."""
     policy = o.spec.recovery.cordon
     if policy is CordonPolicy.NEVER or not node or not o.defaults.may_cordon:
         return
@@ -44,16 +44,20 @@ def wish(o: Observation, draft: Draft, node: str, *, why: str, evidence: str) ->
     others = [known for known in draft.status.cordoned_nodes if known.name != node]
     draft.set(cordoned_nodes=tuple([*others, entry][-LIMIT:]))
     draft.tell(Reason.NODE_CORDONED, f"node {node}: {why}. {evidence}", warning=True)
+    draft.act(CordonNode(node, attempt, why, o.now))
 
 
 def carry_out(draft: Draft) -> None:
-    """Cordon what this recovery has put down; repeated until the new gang stands, so that a kill in between loses none."""
-    record = draft.attempt(draft.status.attempt)
-    if record.created_time is not None or record.start_time is None:
+    """Cordon what this recovery, or the job's end, has put down; repeated while it lasts, so that a kill loses none."""
+    status = draft.status
+    record, stopping = draft.attempt(status.attempt), status.recovery.stage == RecoveryStage.STOPPING
+    since = status.recovery.stage_start_time if stopping else record.start_time
+    if since is None or (record.created_time is not None and not stopping):
         return
-    for entry in draft.status.cordoned_nodes:
-        if entry.time is not None and entry.time >= record.start_time and entry.reason:
-            draft.act(CordonNode(entry.name, draft.status.attempt - 1, entry.reason, entry.time))
+    for entry in status.cordoned_nodes:
+        if entry.time is not None and entry.time >= since and entry.reason:
+            number = status.attempt if stopping else status.attempt - 1
+            draft.act(CordonNode(entry.name, number, entry.reason, entry.time))
 
 
 @dataclass(frozen=True, slots=True)

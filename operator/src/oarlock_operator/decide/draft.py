@@ -22,7 +22,7 @@ class Draft:
     events: list[Event] = field(default_factory=list)
     again_seconds: float | None = None
     wants_pool: bool = False
-    wants_spares: int = 0
+    wants_spares: bool = False
 
     def set(self, **fields: Any) -> None:
         """Change fields of the status."""
@@ -34,8 +34,9 @@ class Draft:
         self.set(recovery=recovery)
 
     def act(self, action: Action) -> None:
-        """Add an action, to be done after those before it."""
-        self.actions.append(action)
+        """Add an action, to be done after those before it; once."""
+        if action not in self.actions:
+            self.actions.append(action)
 
     def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Add an Event."""

@@ -15,9 +15,9 @@ from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.recover import blame, last_fault
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.faults.attribution import attribute
-from oarlock_operator.faults.classify import VOLUNTARY_REASONS, classify
+from oarlock_operator.faults.classify import classify
 from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.reasons import VOLUNTARY, Reason
 
 LOOK_AGAIN_SECONDS = 1.0
 
@@ -34,7 +34,7 @@ def drain(o: Observation, draft: Draft) -> bool:
     since = draft.attempt(number).start_time or o.now
     recovery = o.spec.recovery
     # Who leaves because somebody asked saves first, and takes the time that the job gives for it.
-    asked = draft.attempt(number).reason in VOLUNTARY_REASONS
+    asked = draft.attempt(number).reason in VOLUNTARY
     grace = None if asked else recovery.fault_grace_period_seconds
     seconds = o.spec.pod.termination_grace_period_seconds if grace is None else grace
     bound = timedelta(seconds=seconds + recovery.teardown_seconds)

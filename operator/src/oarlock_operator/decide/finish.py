@@ -11,7 +11,7 @@ from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import OutputStatus
 from oarlock_api.status import Phase
 from oarlock_api.training import Task
-from oarlock_operator.decide import attempt
+from oarlock_operator.decide import attempt, cordon
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
@@ -33,6 +33,7 @@ def stop(o: Observation, draft: Draft) -> bool:
     """Stop the pods of a job that is to end; once nothing runs any more, say Failed."""
     if draft.status.recovery.stage != RecoveryStage.STOPPING:
         return False
+    cordon.carry_out(draft)
     running = [pod for pod in o.pods if not pod.stopped]
     if running:
         grace = o.job.spec.recovery.fault_grace_period_seconds if o.job.spec else None

@@ -6,10 +6,9 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
 from oarlock_api.unbuilt import unbuilt_fields
-from oarlock_operator.decide.attempt import STARTS
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pod
-from oarlock_operator.reasons import Reason
+from oarlock_operator.reasons import STARTS, Reason
 
 SILENT_SECONDS = 60.0
 _REFUSALS = {Reason.INVALID_SPEC, Reason.NOT_IMPLEMENTED, Reason.NAME_TAKEN, Reason.INVALID_MANIFEST}
@@ -136,16 +135,16 @@ def _degraded(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
         if mute := sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS):
             words = f"/status has not answered for more than {SILENT_SECONDS:.0f} s: {', '.join(mute[:8])}"
             return _is(True, Reason.STATUS_SILENT, words)  # noqa: FBT003
-        marks = {pod.node: n.mark.words for pod in pods if not pod.stopped and (n := o.nodes.get(pod.node)) and n.mark}
-        if marks:
-            words = "; ".join(f"node {name}: {mark}" for name, mark in sorted(marks.items()))[:1024]
-            return _is(True, Reason.NODE_MARKED, f"{words}. The gang moves once as many free nodes would take it")  # noqa: FBT003
         doubtful = sorted(
             {pod.node for pod in pods if not pod.stopped and (n := o.nodes.get(pod.node)) and not n.ready}
         )
         if doubtful:
             words = f"not ready, though the pods answer: {', '.join(doubtful)}"
             return _is(True, Reason.NODE_NOT_READY, words[:2048])  # noqa: FBT003
+        marks = {pod.node: n.mark.words for pod in pods if not pod.stopped and (n := o.nodes.get(pod.node)) and n.mark}
+        if marks:
+            words = "; ".join(f"node {name}: {mark}" for name, mark in sorted(marks.items()))[:1024]
+            return _is(True, Reason.NODE_MARKED, f"{words}. The gang moves once as many free nodes would take it")  # noqa: FBT003
     return _is(False, Reason.AS_EXPECTED)  # noqa: FBT003
 
 

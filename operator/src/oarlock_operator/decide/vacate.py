@@ -24,10 +24,8 @@ def vacate(o: Observation, draft: Draft) -> bool:
     marks = {pod.node: node.mark for pod in pods if (node := o.nodes.get(pod.node)) and node.mark}
     if not marks:
         return False
-    if o.spares is None:
-        draft.wants_spares = len(marks)
-        return False
-    if o.spares < len(marks):
+    if not o.spares:
+        draft.wants_spares = True
         return False
     words = "; ".join(f"node {name}: {mark.words}" for name, mark in sorted(marks.items()))[:1024]
     number = status.attempt

@@ -58,8 +58,6 @@ _REASONS = {
     FailureClass.REQUESTED: Reason.LEFT_ON_REQUEST,
     FailureClass.NODE_LOST: Reason.NODE_LOST,
 }
-VOLUNTARY_REASONS = frozenset({Reason.EVICTED, Reason.NODE_MARKED, _REASONS[FailureClass.REQUESTED]})
-"""Reasons of faults that nobody is to blame for: the pods saved, or were given the time to."""
 _BAD_NODE = {ExitCode.REPLACE_NODE, ExitCode.PREFLIGHT}
 """Codes whose report speaks against the node itself."""
 _APPLICATION = {FailureClass.APPLICATION, FailureClass.HANG}
