@@ -44,6 +44,9 @@ class Contender(Protocol):
     def calls(self) -> Counter[str]:
         """Requests so far, by verb; empty where they are not counted."""
 
+    def waits(self) -> Counter[float]:
+        """How many looks so far waited for a worker no longer than so many seconds; empty where they are not counted."""
+
 
 class Operator:
     """oarlock-operator, asked by TrainingJobs."""
@@ -65,12 +68,19 @@ class Operator:
 
     def calls(self) -> Counter[str]:
         """Its own count; watches are not in it."""
-        with urllib.request.urlopen(self._metrics, timeout=30) as answer:  # noqa: S310 - http, see above
-            text = answer.read().decode()
         found: Counter[str] = Counter()
-        for labels, value in re.findall(r"^oarlock_api_calls_total\{(.*)\} (\S+)$", text, re.MULTILINE):
+        for labels, value in self._samples("oarlock_api_calls_total"):
             found[re.search(r'verb="(\w+)"', labels)[1]] += int(float(value))  # type: ignore[index]
         return found
+
+    def waits(self) -> Counter[float]:
+        """The histogram's buckets."""
+        samples = self._samples("oarlock_queue_wait_seconds_bucket")
+        return Counter({float(labels.split('"')[1]): int(float(value)) for labels, value in samples})
+
+    def _samples(self, name: str) -> list[tuple[str, str]]:
+        with urllib.request.urlopen(self._metrics, timeout=30) as answer:  # noqa: S310 - http, see above
+            return re.findall(rf"^{name}\{{(.*)\}} (\S+)$", answer.read().decode(), re.MULTILINE)
 
 
 class Floor:
@@ -94,6 +104,10 @@ class Floor:
 
     def calls(self) -> Counter[str]:
         """Nothing: it makes one request per Service and two per pod."""
+        return Counter()
+
+    def waits(self) -> Counter[float]:
+        """Nothing."""
         return Counter()
 
 

@@ -48,6 +48,7 @@ def _measures(cell: Sequence[Record]) -> Iterator[tuple[str, Value, int]]:
     yield "cpu, s", lambda record: record.cpu_seconds, 2
     yield "peak, MiB", lambda record: record.peak_mib, 0
     yield "control plane cpu, s", lambda record: record.control_plane_cpu_seconds, 1
+    yield "looks waited below, s", lambda record: record.waited_below, 2
 
 
 def _verbs(cell: Sequence[Record]) -> str:

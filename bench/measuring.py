@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -34,6 +35,8 @@ class Record:
     """etcd, API server, controller manager, scheduler and kwok."""
     calls: dict[str, int]
     """The contender's requests by verb; empty for the floor."""
+    waited_below: float | None
+    """Seconds: the bound of the histogram's bucket in which the operator's longest wait for a worker lies; None: no look."""
     others_cores: float
     """How many cores this machine gave to processes that have nothing to do with the benchmark."""
     resumed: int
@@ -86,7 +89,7 @@ class Measuring:
         profiled = self.profiles if contender.name == "operator" else None
         if profiled:
             profiled.begin(pid)
-        resumed, calls = self.watch.resumed, contender.calls()
+        resumed, calls, waits = self.watch.resumed, contender.calls(), contender.waits()
         used, theirs, ours, machine = cpu_seconds(pid), self._control_plane(), self._ours(), machine_cpu_seconds()
         began = time.monotonic()
         await act()
@@ -106,6 +109,7 @@ class Measuring:
             peak_mib=peak_mib(pid),
             control_plane_cpu_seconds=self._control_plane() - theirs,
             calls=dict(contender.calls() - calls),
+            waited_below=_longest(contender.waits() - waits),
             others_cores=max(0.0, machine_cpu_seconds() - machine - (self._ours() - ours)) / took,
             resumed=self.watch.resumed - resumed,
         )
@@ -130,6 +134,11 @@ class Measuring:
             busy, mine = (machine_cpu_seconds() - machine) / seconds, (self._ours() - ours) / seconds
             if mine < QUIET_CORES and busy - mine < QUIET_CORES:
                 return
+
+
+def _longest(waits: Counter[float]) -> float | None:
+    most = max(waits.values(), default=0)
+    return min((bound for bound, count in waits.items() if count == most), default=None)
 
 
 def _require_life(contender: Contender, scenario: str, size: str) -> None:
