@@ -16,11 +16,13 @@ from typing import Any, Self
 
 import aiohttp
 
+from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_local.api import credentials
 
 Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 CORE = "/api/v1/namespaces/default"
+JOBS = f"/apis/{API_VERSION}/namespaces/default/{PLURAL}"
 GONE = 410
 
 

@@ -12,16 +12,18 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from connection import CORE, Connection, Json, until
+from connection import CORE, JOBS, Connection, Json, until
 from floor import POD_LABEL
-from pod_watch import JOBS
 
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_local.processes import die_with_parent
+from oarlock_operator.decide import decide
 from oarlock_operator.manifests.pod import pod
+from oarlock_operator.observation import Defaults, Observation
 from oarlock_operator.observe import read_job
 
 HERE = Path(__file__).parent
@@ -84,23 +86,26 @@ class Operator:
 
 
 class Floor:
-    """floor.py, asked by ConfigMaps."""
+    """floor.py, asked by ConfigMaps, or by TrainingJobs if it `keeps_status`."""
 
     name = "floor"
 
-    def __init__(self, api: Connection, process: subprocess.Popen[Any]) -> None:
+    def __init__(self, api: Connection, process: subprocess.Popen[Any], *, keeps_status: bool) -> None:
         self.api = api
         self.process = process
+        self._path = JOBS if keeps_status else f"{CORE}/configmaps"
 
     async def submit(self, job: str, nodes: int) -> None:
-        """Create a ConfigMap."""
-        metadata = {"name": job, "labels": {"floor": "job"}}
-        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"nodes": str(nodes)}}
-        await self.api.call("POST", f"{CORE}/configmaps", body)
+        """Create the request."""
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": job}, "data": {"nodes": str(nodes)}}
+        if self._path == JOBS:
+            body = training_job(job, nodes)
+        body["metadata"]["labels"] = {"floor": "job"}
+        await self.api.call("POST", self._path, body)
 
     async def delete(self, job: str) -> None:
         """Delete it."""
-        await self.api.call("DELETE", f"{CORE}/configmaps/{job}")
+        await self.api.call("DELETE", f"{self._path}/{job}")
 
     def calls(self) -> Counter[str]:
         """Nothing: it makes one request per Service and two per pod."""
@@ -143,6 +148,16 @@ def pod_template() -> Json:
     return manifest
 
 
+def first_status() -> Json:
+    """What the operator's first write says of a new job."""
+    raw = training_job("template", 4)
+    raw["metadata"] |= {"namespace": "default", "uid": "00000000-0000-0000-0000-000000000000"}
+    now = datetime.now(UTC)
+    plan = decide(Observation(now=now, job=read_job(raw), defaults=Defaults(trainer_image="example.test/trainer")))
+    assert plan.status is not None  # noqa: S101 - a new job is accepted
+    return plan.status.model_copy(update={"last_reconcile_time": now}).to_manifest()
+
+
 async def make_claim(api: Connection) -> None:
     """The claim that the pods mount, bound."""
     size = {"storage": "1Gi"}
@@ -179,16 +194,19 @@ def operator(api: Connection, kubeconfig: Path, log: Path, *, profile: Path | No
 
 
 @contextmanager
-def floor(api: Connection, kubeconfig: Path, folder: Path) -> Iterator[Floor]:
+def floor(api: Connection, kubeconfig: Path, folder: Path, *, keeps_status: bool) -> Iterator[Floor]:
     """Run the floor for the length of the block."""
-    template = folder / "pod.json"
+    template, status = folder / "pod.json", folder / "status.json"
     template.write_text(json.dumps(pod_template()))
     command = [sys.executable, str(HERE / "floor.py"), str(kubeconfig), str(template)]
+    if keeps_status:
+        status.write_text(json.dumps(first_status()))
+        command.append(str(status))
     with _running(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None  # noqa: S101 - it is a pipe, see above
         if process.stdout.readline() != b"ready\n":
             raise SystemExit("the floor did not start")
-        yield Floor(api, process)
+        yield Floor(api, process, keeps_status=keeps_status)
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """The floor: the least that starts and restarts gangs on an API server. No product: no status, no conditions, no budgets.
 
-    python bench/floor.py KUBECONFIG TEMPLATE
+    python bench/floor.py KUBECONFIG TEMPLATE [STATUS]
 
 It follows ConfigMaps with the label `floor=job`. Each becomes a headless Service and `data.nodes` pods like TEMPLATE
 (JSON); when a pod has failed all are deleted, and when they are gone written anew; they go with their ConfigMap. An
 operator can come near to its times, and not below them. It prints `ready` when it listens.
+
+With STATUS (JSON), it follows TrainingJobs of that label instead, and writes that status into each, once, before anything
+else: what it costs that users ask by a TrainingJob and are answered in it, and nothing besides.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import signal
 import sys
 from pathlib import Path
 
-from connection import CORE, Connection, Json, RefusedError
+from connection import CORE, JOBS, Connection, Json, RefusedError
 
 PARALLEL = 16
 POD_LABEL = "floor-gang"
@@ -25,8 +28,10 @@ POD_LABEL = "floor-gang"
 class Gang:
     """One gang: what is to be there, and what is seen to be there."""
 
-    def __init__(self, api: Connection, template: Json, name: str, nodes: int) -> None:
+    def __init__(self, api: Connection, template: Json, name: str, nodes: int, *, answer: Json | None = None) -> None:
+        """`answer`: the TrainingJob with the status that is to be written first."""
         self.api = api
+        self.answer = answer
         self.template = template
         self.name = name
         self.nodes = nodes
@@ -36,6 +41,8 @@ class Gang:
 
     async def start(self) -> None:
         """Write the Service and the pods."""
+        if self.answer:
+            await self.api.call("PUT", f"{JOBS}/{self.name}/status", self.answer)
         await asyncio.gather(self.api.call("POST", f"{CORE}/services", self._service()), self._create())
 
     async def restart(self) -> None:
@@ -87,22 +94,30 @@ class Gang:
 class Floor:
     """All gangs."""
 
-    def __init__(self, api: Connection, template: Json) -> None:
+    def __init__(self, api: Connection, template: Json, status: Json | None) -> None:
         self.api = api
         self.template = template
+        self.status = status
         self.gangs: dict[str, Gang] = {}
         self.restarting: set[str] = set()
 
     async def follow_requests(self, tasks: asyncio.TaskGroup) -> None:
         """Start and end gangs as their ConfigMaps come and go."""
-        async for _, event in self.api.watch(f"{CORE}/configmaps", "floor=job"):
-            name = event["object"]["metadata"]["name"]
+        async for _, event in self.api.watch(JOBS if self.status else f"{CORE}/configmaps", "floor=job"):
+            asked = event["object"]
+            name = asked["metadata"]["name"]
             if event["type"] == "ADDED":
-                gang = Gang(self.api, self.template, name, int(event["object"]["data"]["nodes"]))
+                nodes = int((asked["spec"] if self.status else asked["data"])["nodes"])
+                answer = self._answer(asked) if self.status else None
+                gang = Gang(self.api, self.template, name, nodes, answer=answer)
                 self.gangs[name] = gang
                 tasks.create_task(gang.start())
             elif event["type"] == "DELETED":
                 tasks.create_task(self.gangs.pop(name).end())
+
+    def _answer(self, asked: Json) -> Json:
+        known = {part: asked["metadata"][part] for part in ("name", "namespace", "uid", "resourceVersion")}
+        return {**{part: asked[part] for part in ("apiVersion", "kind")}, "metadata": known, "status": self.status}
 
     async def follow_pods(self, tasks: asyncio.TaskGroup) -> None:
         """Know which pods there are, and restart the gang of one that has failed."""
@@ -127,11 +142,11 @@ class Floor:
         self.restarting.discard(gang.name)
 
 
-async def main(kubeconfig: Path, template: Json) -> None:
+async def main(kubeconfig: Path, template: Json, status: Json | None = None) -> None:
     """Work until SIGTERM."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)  # type: ignore[union-attr]
     async with Connection(kubeconfig, parallel=PARALLEL) as api, asyncio.TaskGroup() as tasks:
-        floor = Floor(api, template)
+        floor = Floor(api, template, status)
         tasks.create_task(floor.follow_requests(tasks))
         tasks.create_task(floor.follow_pods(tasks))
         print("ready", flush=True)
@@ -139,6 +154,6 @@ async def main(kubeconfig: Path, template: Json) -> None:
 
 if __name__ == "__main__":
     try:
-        asyncio.run(main(Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())))
+        asyncio.run(main(Path(sys.argv[1]), *[json.loads(Path(file).read_text()) for file in sys.argv[2:4]]))
     except asyncio.CancelledError:
         sys.exit(0)

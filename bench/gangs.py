@@ -22,12 +22,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from connection import Connection, until
+from connection import JOBS, Connection, until
 from contenders import ROOT, Contender, floor, make_claim, operator
 from fake_nodes import fake_nodes
 from gang_table import one_line, table
 from measuring import Measuring, Record
-from pod_watch import JOBS, watching
+from pod_watch import watching
 from profiles import Profiles
 from scenarios import Jobs, Scenarios
 
@@ -82,10 +82,12 @@ class Bench:
         watch = await stack.enter_async_context(watching(cluster.kubeconfig))
         profiles = Profiles(RESULTS / "profile.prof") if given.profile else None
         log, file = RESULTS / "gangs-operator.log", profiles.file if profiles else None
-        contenders: dict[str, Contender] = {
-            "operator": stack.enter_context(operator(api, cluster.kubeconfig, log, profile=file)),
-            "floor": stack.enter_context(floor(api, cluster.kubeconfig, cluster.logs)),
-        }
+        contenders: dict[str, Contender] = {}
+        if "operator" in given.contenders or given.node_loss:
+            contenders["operator"] = stack.enter_context(operator(api, cluster.kubeconfig, log, profile=file))
+        if "floor" in given.contenders:
+            asked = given.floor == "TrainingJob"
+            contenders["floor"] = stack.enter_context(floor(api, cluster.kubeconfig, cluster.logs, keeps_status=asked))
         supervisor = json.loads(cluster.spec.folder.supervisor.read_text())["pid"]
         pids = [*children(supervisor), nodes.pid]
         measuring = Measuring(watch, pids, list(contenders.values()), profiles=profiles, patience=given.patience)
@@ -136,13 +138,22 @@ def main() -> None:
     parser.add_argument("--many", type=_many, nargs="*", default=[(200, 4)], metavar="JOBSxN", help="jobs at once")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--contenders", nargs="+", choices=["operator", "floor"], default=["operator", "floor"])
+    parser.add_argument(
+        "--floor",
+        choices=["ConfigMap", "TrainingJob"],
+        default="ConfigMap",
+        help="what the floor is asked by; of a TrainingJob it writes the status once (without the operator, who would act)",
+    )
     parser.add_argument("--node-loss", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--profile", action="store_true", help="write bench/results/profile-SCENARIO.prof and .txt")
     parser.add_argument(
         "--patience", type=float, default=60, metavar="SECONDS", help="how long to wait for others to leave the cores"
     )
     parser.add_argument("--seed", type=int, default=1, help="which pods crash")
-    bench = Bench(parser.parse_args())
+    given = parser.parse_args()
+    if given.floor == "TrainingJob" and (given.node_loss or given.contenders != ["floor"]):
+        parser.error("--floor TrainingJob goes with --contenders floor --no-node-loss")
+    bench = Bench(given)
     RESULTS.mkdir(exist_ok=True)
     try:
         with tempfile.TemporaryDirectory() as folder, running("gangs", nodes=0, state=Path(folder)) as cluster:

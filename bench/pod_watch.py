@@ -17,13 +17,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from connection import CORE, Connection
+from connection import CORE, JOBS, Connection
 from floor import POD_LABEL
 
-from oarlock_api.contract.names import API_VERSION, PLURAL, Label
+from oarlock_api.contract.names import Label
 from oarlock_local.processes import die_with_parent
-
-JOBS = f"/apis/{API_VERSION}/namespaces/default/{PLURAL}"
 
 
 @dataclass(slots=True)
