@@ -23,7 +23,7 @@ from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_local.processes import die_with_parent
 from oarlock_operator.decide import decide
 from oarlock_operator.manifests.pod import pod
-from oarlock_operator.observation import Defaults, Observation
+from oarlock_operator.observation import Defaults, Job, Observation
 from oarlock_operator.observe import read_job
 
 HERE = Path(__file__).parent
@@ -136,11 +136,15 @@ def training_job(name: str, nodes: int) -> Json:
     }
 
 
-def pod_template() -> Json:
-    """The operator's own pod without its owner: what the floor writes costs the API server the same."""
+def _template_job() -> Job:
     raw = training_job("template", 4)
     raw["metadata"] |= {"namespace": "default", "uid": "00000000-0000-0000-0000-000000000000"}
-    job = read_job(raw)
+    return read_job(raw)
+
+
+def pod_template() -> Json:
+    """The operator's own pod without its owner: what the floor writes costs the API server the same."""
+    job = _template_job()
     assert job.spec is not None  # noqa: S101 - we wrote it
     manifest = pod(job, job.spec, attempt=1, rank=0, image="example.test/trainer")
     del manifest["metadata"]["ownerReferences"]
@@ -150,10 +154,8 @@ def pod_template() -> Json:
 
 def first_status() -> Json:
     """What the operator's first write says of a new job."""
-    raw = training_job("template", 4)
-    raw["metadata"] |= {"namespace": "default", "uid": "00000000-0000-0000-0000-000000000000"}
     now = datetime.now(UTC)
-    plan = decide(Observation(now=now, job=read_job(raw), defaults=Defaults(trainer_image="example.test/trainer")))
+    plan = decide(Observation(now=now, job=_template_job(), defaults=Defaults(trainer_image="example.test/trainer")))
     assert plan.status is not None  # noqa: S101 - a new job is accepted
     return plan.status.model_copy(update={"last_reconcile_time": now}).to_manifest()
 

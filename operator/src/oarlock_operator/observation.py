@@ -215,6 +215,11 @@ class Observation:
             chosen[pod.rank] = pod
         return tuple(chosen[rank] for rank in sorted(chosen))
 
+    def marks(self, attempt: int) -> dict[str, Mark]:
+        """Why nodes of an attempt's living pods are to be left, by node."""
+        living = [pod for pod in self.of_attempt(attempt) if not pod.stopped]
+        return {pod.node: node.mark for pod in living if (node := self.nodes.get(pod.node)) and node.mark}
+
     def of_other_attempts(self, attempt: int) -> tuple[Pod, ...]:
         """Pods that should not be there any more."""
         return tuple(pod for pod in self.pods if pod.attempt != attempt)

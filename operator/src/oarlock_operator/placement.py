@@ -12,6 +12,7 @@ from typing import Any
 
 from oarlock_api.quantity import amount
 from oarlock_operator.marks import mark_of
+from oarlock_operator.pool import is_ready
 
 Json = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -22,11 +23,9 @@ _NONE = Decimal(0)
 
 def may_run_on(pod: Json, node: Json) -> bool:
     """Whether nothing but room keeps `pod` (a manifest) off `node`."""
-    conditions = (node.get("status") or {}).get("conditions") or []
-    ready = any((item.get("type"), item.get("status")) == ("Ready", "True") for item in conditions)
     spec, labels = pod["spec"], node["metadata"].get("labels") or {}
     return (
-        ready
+        is_ready(node)
         and not (spec.get("resourceClaims") or spec.get("runtimeClassName"))
         and mark_of(node) is None
         and all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())

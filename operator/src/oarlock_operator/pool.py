@@ -37,7 +37,7 @@ class PoolReader:
         off = frozenset(node["metadata"]["name"] for node in nodes if (node.get("spec") or {}).get("unschedulable"))
         return Pool(
             size=len(nodes),
-            schedulable=sum(_ready(node) for node in nodes if node["metadata"]["name"] not in off),
+            schedulable=sum(is_ready(node) for node in nodes if node["metadata"]["name"] not in off),
             unschedulable=off,
             ours=tuple(marks),
             latched=await self._latched(),
@@ -109,6 +109,7 @@ def _has(node: Json, resource: str) -> bool:
     return allocatable.get(resource, "0") != "0"
 
 
-def _ready(node: Json) -> bool:
+def is_ready(node: Json) -> bool:
+    """Whether its kubelet says that it takes pods."""
     conditions = (node.get("status") or {}).get("conditions") or []
     return any((item.get("type"), item.get("status")) == ("Ready", "True") for item in conditions)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_api.history import RecoveryStage
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster, Json
@@ -17,6 +16,7 @@ from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.observation import Job, Key, Pod
 from oarlock_operator.placement import has_room, may_run_on
 from oarlock_operator.reasons import Reason
+from oarlock_operator.resync import collections
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class SpareReader:
         return await self.cluster.list("/api/v1/pods", fieldSelector=f"spec.nodeName={node['metadata']['name']}")
 
     async def _others_need_nodes(self, job: Job) -> bool:
-        jobs = await self.cluster.list(f"/apis/{API_VERSION}/{PLURAL}")
+        jobs = await self.cluster.list(collections(())[0])
         return any(_needs_nodes(raw.get("status") or {}) for raw in jobs if raw["metadata"]["uid"] != job.uid)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from oarlock_api.history import RecoveryStage, RecoveryStatus
+from oarlock_api.history import RecoveryStage, RecoveryStatus, RestartCounts
 from oarlock_api.status import Resolved
 from oarlock_operator.decide import avoid
 from oarlock_operator.decide.draft import Draft
@@ -27,6 +27,14 @@ def begin(
     avoid.prune(o, draft)
     draft.record(number, start_time=o.now, reason=reason, node_count=o.spec.nodes)
     return number
+
+
+def leave(o: Observation, draft: Draft, counts: RestartCounts) -> None:
+    """Write down that the current attempt is given up for another: where it ran, and what that costs."""
+    status = draft.status
+    nodes = tuple(pod.node for pod in o.of_attempt(status.attempt) if pod.node)
+    draft.record(status.attempt, node_names=nodes[:32])
+    draft.set(restart_count=status.restart_count + 1, restarts=counts)
 
 
 def end(o: Observation, draft: Draft, number: int) -> None:

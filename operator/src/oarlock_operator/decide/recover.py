@@ -139,9 +139,7 @@ def _progressed(o: Observation, draft: Draft) -> bool:
 
 def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: RestartCounts) -> None:
     status, cause = draft.status, found.cause
-    pods = o.of_attempt(status.attempt)
-    draft.record(status.attempt, node_names=tuple(pod.node for pod in pods if pod.node)[:32])
-    draft.set(restart_count=status.restart_count + 1, restarts=counts)
+    attempt.leave(o, draft, counts)
     delay = 0.0
     if cause.budget in (Budget.APPLICATION, Budget.VOLUNTARY) or cause.failure_class == FailureClass.STORAGE:
         restarts = getattr(counts, cause.budget.value)

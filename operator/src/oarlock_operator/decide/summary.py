@@ -141,9 +141,8 @@ def _degraded(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
         if doubtful:
             words = f"not ready, though the pods answer: {', '.join(doubtful)}"
             return _is(True, Reason.NODE_NOT_READY, words[:2048])  # noqa: FBT003
-        marks = {pod.node: n.mark.words for pod in pods if not pod.stopped and (n := o.nodes.get(pod.node)) and n.mark}
-        if marks:
-            words = "; ".join(f"node {name}: {mark}" for name, mark in sorted(marks.items()))[:1024]
+        if marks := o.marks(draft.status.attempt):
+            words = "; ".join(f"node {name}: {mark.words}" for name, mark in sorted(marks.items()))[:1024]
             return _is(True, Reason.NODE_MARKED, f"{words}. The gang moves once as many free nodes would take it")  # noqa: FBT003
     return _is(False, Reason.AS_EXPECTED)  # noqa: FBT003
 

@@ -21,7 +21,7 @@ def vacate(o: Observation, draft: Draft) -> bool:
     pods = o.of_attempt(status.attempt)
     if status.recovery.stage is not None or any(pod.stopped or pod.deleting for pod in pods):
         return False
-    marks = {pod.node: node.mark for pod in pods if (node := o.nodes.get(pod.node)) and node.mark}
+    marks = o.marks(status.attempt)
     if not marks:
         return False
     if not o.spares:
@@ -29,8 +29,7 @@ def vacate(o: Observation, draft: Draft) -> bool:
         return False
     words = "; ".join(f"node {name}: {mark.words}" for name, mark in sorted(marks.items()))[:1024]
     number = status.attempt
-    draft.record(number, node_names=tuple(pod.node for pod in pods if pod.node)[:32])
-    draft.set(restart_count=status.restart_count + 1, restarts=charged(status.restarts, Budget.VOLUNTARY, now=o.now))
+    attempt.leave(o, draft, charged(status.restarts, Budget.VOLUNTARY, now=o.now))
     for name, mark in marks.items():
         avoid.avoid(o, draft, name, why=f"{Reason.NODE_MARKED} in attempt {number}", strict=not mark.enforced)
     following = attempt.begin(o, draft, reason=Reason.NODE_MARKED, stage=RecoveryStage.DRAIN)
