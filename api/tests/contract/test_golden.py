@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from oarlock_api.contract.health import CircuitState, Health, HealthState
 from oarlock_api.contract.job_file import JOB_FILE_VERSION, JobFile, parse_job_file
 from oarlock_api.contract.layout import Owner, parse_owner
 from oarlock_api.contract.report import REPORT_VERSION, Evidence, Gpu, Report, parse_report
@@ -76,6 +77,15 @@ STATUS = PodStatus(
     preflight=(
         PreflightCheck("storage", CheckResult.PASSED, 12, "/output/flux (nfs4 10.0.0.100:/exports) is writable"),
         PreflightCheck("collective", CheckResult.RUNNING),
+    ),
+    health=Health(
+        state=HealthState.FAULTY,
+        gpus=(Gpu(index=5, uuid="GPU-11111111-2222", serial="1650123", pci_bus_id="00000000:C1:00.0", name="H100"),),
+        probes={"xid": True, "sram": False},
+        circuit=CircuitState.OPEN,
+        reason="GPU 5 (GPU-11111111-2222) has fallen off the bus (XID 79)",
+        gpu=Gpu(index=5, uuid="GPU-11111111-2222"),
+        since="2026-01-01T12:00:00.200+00:00",
     ),
 )
 JOB = JobFile(

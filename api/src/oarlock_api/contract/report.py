@@ -26,6 +26,29 @@ class Gpu:
     pci_bus_id: str = ""
     name: str = ""
 
+    def to_fields(self) -> dict[str, Any]:
+        """As JSON writes it, bounded."""
+        return {
+            "index": self.index,
+            "uuid": self.uuid[:64],
+            "serial": self.serial[:64],
+            "pciBusId": self.pci_bus_id[:32],
+            "name": self.name[:64],
+        }
+
+    @staticmethod
+    def of(raw: object) -> Gpu | None:
+        """Read what JSON says; None where it names no GPU."""
+        if not isinstance(raw, dict) or (index := integer(raw.get("index"))) is None:
+            return None
+        return Gpu(
+            index=index,
+            uuid=text(raw.get("uuid"), 64),
+            serial=text(raw.get("serial"), 64),
+            pci_bus_id=text(raw.get("pciBusId"), 32),
+            name=text(raw.get("name"), 64),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
@@ -70,7 +93,7 @@ class Report:
                 summary = summary[: len(summary) // 2]
 
     def _fields(self, evidence: tuple[Evidence, ...], summary: str) -> dict[str, Any]:
-        fields: dict[str, Any] = {
+        return {
             "version": REPORT_VERSION,
             "attempt": self.attempt,
             "rank": self.rank,
@@ -81,21 +104,11 @@ class Report:
             "step": self.step,
             "checkpointStep": self.checkpoint_step,
             "summary": summary,
-            "gpu": None,
+            "gpu": self.gpu.to_fields() if self.gpu else None,
             "xid": self.xid,
             "evidence": [{"probe": e.probe[:64], "value": _value(e.value), "at": e.at[:40]} for e in evidence],
             "firstErrorRank": self.first_error_rank,
         }
-        if self.gpu:
-            gpu = self.gpu
-            fields["gpu"] = {
-                "index": gpu.index,
-                "uuid": gpu.uuid[:64],
-                "serial": gpu.serial[:64],
-                "pciBusId": gpu.pci_bus_id[:32],
-                "name": gpu.name[:64],
-            }
-        return fields
 
 
 def _value(value: float | str) -> float | str | None:
@@ -122,22 +135,10 @@ def parse_report(message: str) -> Report:
         summary=text(raw.get("summary"), 1500),
         step=integer(raw.get("step")),
         checkpoint_step=integer(raw.get("checkpointStep")),
-        gpu=_gpu(raw.get("gpu")),
+        gpu=Gpu.of(raw.get("gpu")),
         xid=integer(raw.get("xid")),
         evidence=tuple(_evidence(evidence[:MAX_EVIDENCE]) if isinstance(evidence, list) else ()),
         first_error_rank=integer(raw.get("firstErrorRank")),
-    )
-
-
-def _gpu(raw: object) -> Gpu | None:
-    if not isinstance(raw, dict) or (index := integer(raw.get("index"))) is None:
-        return None
-    return Gpu(
-        index=index,
-        uuid=text(raw.get("uuid"), 64),
-        serial=text(raw.get("serial"), 64),
-        pci_bus_id=text(raw.get("pciBusId"), 32),
-        name=text(raw.get("name"), 64),
     )
 
 

@@ -6,10 +6,11 @@ The reader checks jobUid and podUid, because addresses are reused.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from oarlock_api.contract.health import Health, parse_health
 from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
 
 STATUS_VERSION = 1
@@ -98,6 +99,7 @@ class PodStatus:
     message: str = ""
     hang_after_seconds: float | None = None
     preflight: tuple[PreflightCheck, ...] = ()
+    health: Health = field(default_factory=Health)
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -125,7 +127,7 @@ class PodStatus:
                 "savedAt": saved.saved_at,
                 "stallSeconds": finite(saved.stall_seconds),
             },
-            "health": {"state": "Unknown", "gpus": [], "probes": {}},
+            "health": self.health.to_fields(),
             "startedAt": self.started_at,
             "firstStepAt": self.first_step_at,
             "resumedFromStep": self.resumed_from_step,
@@ -185,6 +187,7 @@ def parse_status(body: str) -> PodStatus:
         message=text(raw.get("message"), 1024),
         hang_after_seconds=number(raw.get("hangAfterSeconds")),
         preflight=_checks(raw.get("preflight")),
+        health=parse_health(raw.get("health")),
     )
 
 
