@@ -88,7 +88,6 @@ USES: dict[str, dict[str, Any]] = {
     "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},
     "scheduling.topology": {"scheduling": {"topology": {"requiredKey": "rack"}}},
     "recovery.rules": {"recovery": {"rules": [{"name": "r", "when": {"xids": [79]}, "action": "Fail"}]}},
-    "webhooks": {"webhooks": [{"name": "chat", "url": "https://example.org/hook"}]},
 }
 
 

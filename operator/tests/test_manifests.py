@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from worlds import job, spec
 
 from oarlock_api.contract.environment import RESERVED
-from oarlock_api.contract.job_file import parse_job_file
+from oarlock_api.contract.job_file import Webhook, WebhookLevel, WebhookType, parse_job_file
+from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.config import config_map, output_directory
 from oarlock_operator.manifests.ownership import output_mark
@@ -61,7 +62,10 @@ PATCHED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("changes", [{}, FULL, PATCHED, {"nodes": 1}, {"gpusPerNode": 0}, {"gpusPerNode": 8}])
+HOOKED: dict[str, Any] = {"webhooks": [{"name": "chat", "urlSecretRef": {"name": "chat", "key": "url"}}]}
+
+
+@pytest.mark.parametrize("changes", [{}, FULL, PATCHED, HOOKED, {"nodes": 1}, {"gpusPerNode": 0}, {"gpusPerNode": 8}])
 def test_all_ranks_pods_are_alike_but_for_name_hostname_rank_label_and_environment(changes: dict[str, Any]) -> None:
     def shape(rank: int) -> str:
         manifest = made(rank, **changes)
@@ -235,7 +239,62 @@ def secretive() -> TrainingJobSpec:
     assert training is not None
     raw = {**training.to_manifest(), "s3Connections": [connection]}
     env = [{"name": "TOKEN", "value": "hunter2"}]
-    return spec(training=raw, pod={"env": env}, webhooks=[])
+    return spec(training=raw, pod={"env": env}, webhooks=WEBHOOKS)
+
+
+WEBHOOKS: list[dict[str, Any]] = [
+    {
+        "name": "orchestrator",
+        "url": "https://orchestrator.example.com/faults",
+        "authSecretRef": {"name": "hooks", "key": "token"},
+        "signatureSecretRef": {"name": "hooks", "key": "signing-key"},
+        "events": ["gpu.fault"],
+        "minLevel": "Warning",
+    },
+    {
+        "name": "chat",
+        "type": "Discord",
+        "urlSecretRef": {"name": "chat", "key": "url"},
+        "authSecretRef": {"name": "hooks", "key": "token"},
+        "messagePrefix": "[flux]",
+    },
+]
+
+
+def test_each_secret_of_the_webhooks_becomes_one_variable_by_reference_and_no_value() -> None:
+    secrets = {name: value for name, value in environment(made(webhooks=WEBHOOKS)).items() if "SECRET" in name}
+    assert secrets == {
+        secret_variable("hooks", "token"): {"secretKeyRef": {"name": "hooks", "key": "token"}},
+        secret_variable("hooks", "signing-key"): {"secretKeyRef": {"name": "hooks", "key": "signing-key"}},
+        secret_variable("chat", "url"): {"secretKeyRef": {"name": "chat", "key": "url"}},
+    }
+    assert not [name for name in environment(made()) if "SECRET" in name]
+
+
+def test_job_json_tells_the_webhooks_and_the_variables_that_hold_their_secrets() -> None:
+    facts = parse_job_file(config_map(job(), secretive(), 1)["data"]["job.json"])
+    variables = environment(made(webhooks=WEBHOOKS))
+    assert facts.webhooks == (
+        Webhook(
+            name="orchestrator",
+            url="https://orchestrator.example.com/faults",
+            auth_variable=secret_variable("hooks", "token"),
+            signature_variable=secret_variable("hooks", "signing-key"),
+            events=("gpu.fault",),
+            min_level=WebhookLevel.WARNING,
+        ),
+        Webhook(
+            name="chat",
+            type=WebhookType.DISCORD,
+            url_variable=secret_variable("chat", "url"),
+            auth_variable=secret_variable("hooks", "token"),
+            message_prefix="[flux]",
+        ),
+    )
+    told = {
+        name for hook in facts.webhooks for name in (hook.url_variable, hook.auth_variable, hook.signature_variable)
+    }
+    assert told - {""} == {name for name in variables if "SECRET" in name}
 
 
 def test_job_json_holds_names_of_secrets_at_most_and_none_of_the_environment() -> None:

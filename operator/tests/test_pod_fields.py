@@ -142,7 +142,9 @@ FIELDS: dict[str, Use] = {
             "job.json.status_port": 30400,
         },
     ),
-    "ports.link": Use({"ports": {"link": 30401}}, {f"{TRAINER}.ports.link.containerPort": 30401}),
+    "ports.link": Use(
+        {"ports": {"link": 30401}}, {f"{TRAINER}.ports.link.containerPort": 30401, "job.json.link_port": 30401}
+    ),
     "patch": Use(
         {"patch": {"shareProcessNamespace": True, "containers": [{"name": CONTAINER, "stdin": True}]}},
         {f"{POD}.shareProcessNamespace": True, f"{TRAINER}.stdin": True},

@@ -57,7 +57,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "scheduling.queuePriorityClassName": (),
     "scheduling.topology": (),
     "recovery.rules": (),
-    "webhooks": (),
 }
 """Path below spec (list entries are not numbered) -> values that do work, other than the default."""
 

@@ -1,33 +1,16 @@
 """spec.webhooks: who is told what happens in a run."""
 
-from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from oarlock_api.contract.job_file import WebhookLevel, WebhookType
 from oarlock_api.group import Group
 from oarlock_api.primitives import Label, Text, Url
 from oarlock_api.rules import ListSet, Rule, exactly_one
 from oarlock_api.secret_refs import SecretKeyRef
 
 EventType = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[a-z]+([._][a-z]+)*$")]
-
-
-class WebhookType(StrEnum):
-    """The receiver's format."""
-
-    RAW = "Raw"
-    DISCORD = "Discord"
-
-
-class WebhookLevel(StrEnum):
-    """How much a message matters, from little to much."""
-
-    DEBUG = "Debug"
-    INFO = "Info"
-    WARNING = "Warning"
-    ERROR = "Error"
-    CRITICAL = "Critical"
 
 
 class Webhook(Group):
@@ -47,6 +30,11 @@ class Webhook(Group):
     )
     auth_secret_ref: SecretKeyRef | None = Field(
         default=None, description="Secret with a token that is sent as X-API-Key. SimpleTuner: auth_token."
+    )
+    signature_secret_ref: SecretKeyRef | None = Field(
+        default=None,
+        description="Secret with a key by which each message is signed (HMAC-SHA256, header X-Oarlock-Signature), so "
+        "that the receiver knows who sent it.",
     )
     message_prefix: Text | None = Field(
         default=None, description="Text before each message. SimpleTuner: message_prefix."

@@ -5,12 +5,14 @@ A golden file never changes after its release: a change of the wire format is a 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from oarlock_api.contract.environment import LINK_PORT
 from oarlock_api.contract.health import CircuitState, Health, HealthState
-from oarlock_api.contract.job_file import JOB_FILE_VERSION, JobFile, parse_job_file
+from oarlock_api.contract.job_file import JOB_FILE_VERSION, JobFile, Webhook, WebhookLevel, WebhookType, parse_job_file
 from oarlock_api.contract.layout import Owner, parse_owner
 from oarlock_api.contract.report import REPORT_VERSION, Evidence, Gpu, Report, parse_report
 from oarlock_api.contract.status import (
@@ -106,15 +108,38 @@ JOB = JobFile(
     status_port=19400,
     previous_owner_is_gone=True,
     hang_seconds=90,
+    link_port=19401,
+    webhooks=(
+        Webhook(
+            name="orchestrator",
+            url="https://orchestrator.example.com/faults",
+            auth_variable="OARLOCK_SECRET_HOOKS_TOKEN_8CDDEC97E6E6C58E",
+            signature_variable="OARLOCK_SECRET_HOOKS_KEY_1F0E1C8F0E6C58E1",
+            events=("gpu.fault", "training.status"),
+            min_level=WebhookLevel.WARNING,
+        ),
+        Webhook(
+            name="chat",
+            type=WebhookType.DISCORD,
+            url_variable="OARLOCK_SECRET_CHAT_URL_0011223344556677",
+            message_prefix="[größer]",
+        ),
+    ),
 )
+JOB_WITHOUT_WEBHOOKS = replace(JOB, link_port=LINK_PORT, webhooks=())
+"""What is read from the file of an operator that knew neither."""
 OWNER = Owner(job_uid=JOB_UID, attempt=3)
 
 CASES = [
     pytest.param(REPORT, parse_report, "v1/report.json", id="report"),
     pytest.param(STATUS, parse_status, "v1/status.json", id="status"),
-    pytest.param(JOB, parse_job_file, "v1/job.json", id="job file"),
+    pytest.param(JOB, parse_job_file, "v1/job-webhooks.json", id="job file"),
     pytest.param(OWNER, parse_owner, "v1/owner", id="owner"),
 ]
+EARLIER = [
+    pytest.param(JOB_WITHOUT_WEBHOOKS, parse_job_file, "v1/job.json", id="job file without webhooks"),
+]
+"""What is no longer written so, and still read."""
 
 
 @pytest.mark.parametrize(("value", "_parse", "file"), CASES)
@@ -122,7 +147,7 @@ def test_a_writer_writes_what_its_version_s_golden_file_says_to_the_byte(value, 
     assert value.to_json() + "\n" == (GOLDEN / file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("value", "parse", "file"), CASES)
+@pytest.mark.parametrize(("value", "parse", "file"), [*CASES, *EARLIER])
 def test_a_reader_reads_every_field_of_a_released_version(value, parse, file) -> None:  # noqa: ANN001
     assert parse((GOLDEN / file).read_text(encoding="utf-8")) == value
 
@@ -130,6 +155,7 @@ def test_a_reader_reads_every_field_of_a_released_version(value, parse, file) ->
 def test_the_golden_files_are_those_of_the_current_versions() -> None:
     assert {REPORT_VERSION, STATUS_VERSION, JOB_FILE_VERSION} == {1}, "a new version needs golden files beside v1"
     assert sorted(path.name for path in (GOLDEN / "v1").iterdir()) == [
+        "job-webhooks.json",
         "job.json",
         "owner",
         "report.json",

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.contract.job_file import MAX_BYTES, parse_job_file
+from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.contract.wire import WireError
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden/v1/job.json").read_text(encoding="utf-8"))
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden/v1/job-webhooks.json").read_text(encoding="utf-8"))
+
+HOOK = {"name": "chat", "url": "https://chat.example.com"}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,15 @@ GOLDEN = json.loads((Path(__file__).parents[1] / "golden/v1/job.json").read_text
         ({"attempt": True}, "wrong type: attempt"),
         ({"training": []}, "wrong type: training"),
         ({"storage_check": 1, "job": None}, "wrong type: job, storage_check"),
+        ({"link_port": "9401"}, "wrong type: link_port"),
+        ({"webhooks": {}}, "wrong type: webhooks"),
+        ({"webhooks": [HOOK, "chat"]}, r"wrong type: webhooks\[1\]"),
+        ({"webhooks": [{**HOOK, "zebra": 1}]}, r"does not know: webhooks\[0\].zebra: use a newer image"),
+        ({"webhooks": [{**HOOK, "url": 1, "events": "all"}]}, r"wrong type: webhooks\[0\].events, webhooks\[0\].url"),
+        ({"webhooks": [{**HOOK, "events": [1]}]}, r"wrong type: webhooks\[0\].events"),
+        ({"webhooks": [{"url": "https://a.example"}]}, r"incomplete: webhooks\[0\].name is missing"),
+        ({"webhooks": [{**HOOK, "type": "Pigeon"}]}, r"does not know: webhooks\[0\].type is 'Pigeon'"),
+        ({"webhooks": [{**HOOK, "min_level": "Trace"}]}, r"does not know: webhooks\[0\].min_level is 'Trace'"),
     ],
 )
 def test_an_unknown_version_field_or_type_is_refused_with_words_that_name_it(
@@ -46,16 +58,30 @@ def test_a_fact_that_is_missing_is_refused_by_its_name(name: str) -> None:
 
 def test_facts_with_a_default_may_be_missing() -> None:
     optional = {"min_free_bytes", "storage_check", "preflight_timeout_seconds", "status_port", "hang_seconds"}
-    optional |= {"clock_check", "gpu_check", "collective_check"}
+    optional |= {"clock_check", "gpu_check", "collective_check", "link_port", "webhooks"}
     raw = {key: value for key, value in GOLDEN.items() if key not in optional}
     job = parse_job_file(json.dumps(raw))
     assert (job.min_free_bytes, job.storage_check, job.status_port, job.hang_seconds) == (None, True, 9400, 0)
+    assert (job.link_port, job.webhooks) == (9401, ())
 
 
 def test_a_file_of_an_operator_without_the_newer_checks_asks_for_none_of_them() -> None:
     newer = {"clock_check", "gpu_check", "collective_check"}
     job = parse_job_file(json.dumps({key: value for key, value in GOLDEN.items() if key not in newer}))
     assert (job.clock_check, job.gpu_check, job.collective_check) == (False, False, False)
+
+
+@pytest.mark.parametrize("url", [{}, {"url": "https://a.example", "url_variable": secret_variable("chat", "url")}])
+def test_a_webhook_has_one_address_and_no_more(url: dict[str, str]) -> None:
+    with pytest.raises(WireError, match=r"exactly one of url and url_variable: webhooks\[0\]"):
+        parse_job_file(json.dumps({**GOLDEN, "webhooks": [{"name": "chat", **url}]}))
+
+
+@pytest.mark.parametrize("name", ["auth_variable", "signature_variable"])
+@pytest.mark.parametrize("variable", ["PATH", "AWS_SECRET_ACCESS_KEY", "OARLOCK_SECRET_", "OARLOCK_SECRET_a b"])
+def test_a_webhook_can_send_no_variable_of_the_pod_but_the_job_s_secrets(name: str, variable: str) -> None:
+    with pytest.raises(WireError, match=rf"holds no secret of the job: webhooks\[0\].{name}"):
+        parse_job_file(json.dumps({**GOLDEN, "webhooks": [{**HOOK, name: variable}]}))
 
 
 def test_the_same_facts_are_always_the_same_text_however_they_were_ordered() -> None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 RENDEZVOUS_PORT = 29500
 STATUS_PORT = 9400
+LINK_PORT = 9401
 CONFIG_PATH = "/etc/oarlock/job.json"
 RUN_DIRECTORY = "/run/oarlock"
 TERMINATION_LOG = "/dev/termination-log"

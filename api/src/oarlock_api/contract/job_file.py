@@ -8,15 +8,59 @@ Secrets never stand in it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, get_type_hints
+from enum import StrEnum
+from typing import Any, TypeVar, get_type_hints
 
-from oarlock_api.contract.environment import STATUS_PORT
+from oarlock_api.contract.environment import LINK_PORT, STATUS_PORT
+from oarlock_api.contract.secrets import is_secret_variable
 from oarlock_api.contract.wire import WireError, parse_object
 
 JOB_FILE_VERSION = 1
 MAX_BYTES = 1024 * 1024
 """A ConfigMap's own limit."""
+_Member = TypeVar("_Member", bound=StrEnum)
+
+
+class WebhookType(StrEnum):
+    """The receiver's format."""
+
+    RAW = "Raw"
+    DISCORD = "Discord"
+
+
+class WebhookLevel(StrEnum):
+    """How much a message matters, from little to much."""
+
+    DEBUG = "Debug"
+    INFO = "Info"
+    WARNING = "Warning"
+    ERROR = "Error"
+    CRITICAL = "Critical"
+
+    @property
+    def weight(self) -> int:
+        """Order of importance."""
+        return list(WebhookLevel).index(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """An entry of spec.webhooks. Secrets are told by the name of the variable that holds them, see contract.secrets.
+
+    Either `url` or `url_variable` says where to send. No `events` are all events.
+    """
+
+    name: str
+    type: WebhookType = WebhookType.RAW
+    url: str = ""
+    url_variable: str = ""
+    auth_variable: str = ""
+    signature_variable: str = ""
+    message_prefix: str = ""
+    events: tuple[str, ...] = ()
+    min_level: WebhookLevel = WebhookLevel.INFO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +72,7 @@ class JobFile:
     made the pods has seen that nothing is left of an earlier job of this namespace and name, so its fence is a left-over.
     `hang_seconds` is spec.recovery.hangSeconds: 0 = the agent learns from the steps when they are overdue. The checks are
     those of spec.preflight; where one of the newer three is missing, the operator is older and does not ask for it.
+    `link_port` is where rank 0's agent listens for the others.
     """
 
     job: str
@@ -47,6 +92,8 @@ class JobFile:
     status_port: int = STATUS_PORT
     previous_owner_is_gone: bool = False
     hang_seconds: int = 0
+    link_port: int = LINK_PORT
+    webhooks: tuple[Webhook, ...] = ()
 
     def to_json(self) -> str:
         """Deterministic, so that the same attempt always has the same ConfigMap."""
@@ -54,12 +101,12 @@ class JobFile:
 
 
 _HINTS = get_type_hints(JobFile)
-_KINDS: dict[str, Any] = {field.name: _HINTS[field.name] for field in fields(JobFile)} | {"training": dict}
-
-
-def _fits(value: object, kind: Any) -> bool:
-    # True and False are integers to Python, and to nobody else.
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+_KINDS: dict[str, Any] = {field.name: _HINTS[field.name] for field in fields(JobFile)} | {
+    "training": dict,
+    "webhooks": list,
+}
+_WEBHOOK_FIELDS = frozenset(field.name for field in fields(Webhook))
+_WEBHOOK_VARIABLES = ("url_variable", "auth_variable", "signature_variable")
 
 
 def parse_job_file(body: str) -> JobFile:
@@ -74,11 +121,57 @@ def parse_job_file(body: str) -> JobFile:
             f"job.json has version {version}, this image knows {JOB_FILE_VERSION}: "
             "use the trainer image of the operator's release"
         )
-    if unknown := sorted(raw.keys() - _KINDS.keys()):
-        raise WireError(f"job.json has fields that this image does not know: {', '.join(unknown)}: use a newer image")
+    _refuse_unknown(raw, frozenset(_KINDS), where="")
     if wrong := sorted(name for name, value in raw.items() if not _fits(value, _KINDS[name])):
         raise WireError(f"job.json has values of a wrong type: {', '.join(wrong)}")
+    webhooks = tuple(_webhook(one, f"webhooks[{place}]") for place, one in enumerate(raw.pop("webhooks", ())))
     try:
-        return JobFile(**raw)
+        return JobFile(**raw, webhooks=webhooks)
     except TypeError as error:
         raise WireError(f"job.json is incomplete: {error}") from error
+
+
+def _refuse_unknown(raw: Mapping[str, Any], known: frozenset[str], *, where: str) -> None:
+    if unknown := sorted(where + name for name in raw.keys() - known):
+        raise WireError(f"job.json has fields that this image does not know: {', '.join(unknown)}: use a newer image")
+
+
+def _fits(value: object, kind: Any) -> bool:
+    # True and False are integers to Python, and to nobody else.
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _webhook(raw: object, where: str) -> Webhook:
+    if not isinstance(raw, dict):
+        raise WireError(f"job.json has values of a wrong type: {where}")
+    _refuse_unknown(raw, _WEBHOOK_FIELDS, where=f"{where}.")
+    events = raw.pop("events", [])
+    wrong = [name for name, value in raw.items() if not isinstance(value, str)]
+    if not isinstance(events, list) or not all(isinstance(event, str) for event in events):
+        wrong.append("events")
+    if wrong:
+        raise WireError(
+            f"job.json has values of a wrong type: {', '.join(f'{where}.{name}' for name in sorted(wrong))}"
+        )
+    if not raw.get("name"):
+        raise WireError(f"job.json is incomplete: {where}.name is missing")
+    if bool(raw.get("url")) == bool(raw.get("url_variable")):
+        raise WireError(f"job.json has to name exactly one of url and url_variable: {where}")
+    for name in _WEBHOOK_VARIABLES:
+        if raw.get(name) and not is_secret_variable(raw[name]):
+            raise WireError(f"job.json names a variable that holds no secret of the job: {where}.{name}")
+    return Webhook(
+        **{
+            **raw,
+            "type": _member(WebhookType, raw.get("type", WebhookType.RAW), f"{where}.type"),
+            "min_level": _member(WebhookLevel, raw.get("min_level", WebhookLevel.INFO), f"{where}.min_level"),
+            "events": tuple(events),
+        }
+    )
+
+
+def _member(kind: type[_Member], value: str, where: str) -> _Member:
+    try:
+        return kind(value)
+    except ValueError as error:
+        raise WireError(f"job.json has a value that this image does not know: {where} is {value!r}") from error

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.job_file import JobFile, Webhook
 from oarlock_api.contract.names import Label, config_map_name
+from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.quantity import whole_bytes
+from oarlock_api.secret_refs import SecretKeyRef
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.observation import Job
@@ -39,7 +41,40 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         status_port=spec.pod.ports.status,
         previous_owner_is_gone=True,
         hang_seconds=spec.recovery.hang_seconds,
+        link_port=spec.pod.ports.link,
+        webhooks=_webhooks(spec),
     )
+
+
+def secret_references(spec: TrainingJobSpec) -> dict[str, SecretKeyRef]:
+    """Secrets that the pods of a job are given: variable -> where its value is. Each once, however often it is named."""
+    named = (
+        reference
+        for webhook in spec.webhooks
+        for reference in (webhook.url_secret_ref, webhook.auth_secret_ref, webhook.signature_secret_ref)
+    )
+    return {_variable(reference): reference for reference in named if reference}
+
+
+def _webhooks(spec: TrainingJobSpec) -> tuple[Webhook, ...]:
+    return tuple(
+        Webhook(
+            name=webhook.name,
+            type=webhook.type,
+            url=webhook.url or "",
+            url_variable=_variable(webhook.url_secret_ref),
+            auth_variable=_variable(webhook.auth_secret_ref),
+            signature_variable=_variable(webhook.signature_secret_ref),
+            message_prefix=webhook.message_prefix or "",
+            events=webhook.events,
+            min_level=webhook.min_level,
+        )
+        for webhook in spec.webhooks
+    )
+
+
+def _variable(reference: SecretKeyRef | None) -> str:
+    return secret_variable(reference.name, reference.key) if reference else ""
 
 
 def config_map(job: Job, spec: TrainingJobSpec, attempt: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from oarlock_api.history import AvoidedNode
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.affinity import affinity
-from oarlock_operator.manifests.config import output_directory
+from oarlock_operator.manifests.config import output_directory, secret_references
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.manifests.patch import patched
 from oarlock_operator.manifests.volumes import mounts, volumes
@@ -146,6 +146,10 @@ def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int) ->
     return [
         *({"name": str(name), "value": value} for name, value in known.items()),
         *({"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in downward.items()),
+        *(
+            {"name": name, "valueFrom": {"secretKeyRef": reference.to_manifest()}}
+            for name, reference in secret_references(spec).items()
+        ),
         *(variable.to_manifest() for variable in spec.pod.env),
     ]
 

@@ -122,7 +122,15 @@ def _read_job(path: Path) -> JobFile:
 
 
 def _check(path: Path, job: JobFile) -> None:
-    whole = ("attempt", "nodes", "gpus_per_node", "preflight_timeout_seconds", "status_port", "hang_seconds")
+    whole = (
+        "attempt",
+        "nodes",
+        "gpus_per_node",
+        "preflight_timeout_seconds",
+        "status_port",
+        "hang_seconds",
+        "link_port",
+    )
     wrong = [name for name in whole if type(getattr(job, name)) is not int or getattr(job, name) < 0]
     wrong += [name for name in ("job", "job_uid", "namespace") if not isinstance(getattr(job, name), str)]
     if job.min_free_bytes is not None and type(job.min_free_bytes) is not int:

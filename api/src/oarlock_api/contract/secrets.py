@@ -1,0 +1,28 @@
+"""Names of the variables that carry secret values into a pod.
+
+The operator maps each reference of the job by secretKeyRef, job.json tells the names, the agent reads the values: no
+value passes through the operator or a ConfigMap. Pure: one key of one Secret always has one name, and no other has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+PREFIX = "OARLOCK_SECRET_"
+_PATTERN = re.compile(PREFIX + r"[A-Z0-9_]{1,64}", re.ASCII)
+_READABLE = 40
+_DIGITS = 16
+"""64 bits of a hash keep apart what reads alike: a-b/c and a/b-c, or two names that differ after 40 characters."""
+
+
+def secret_variable(secret: str, key: str) -> str:
+    """Name of the variable that holds `key` of the Secret `secret`: at most 72 characters, legal in every shell."""
+    path = f"{secret}/{key}"  # neither part can hold a slash
+    readable = re.sub(r"[^A-Z0-9]", "_", path.upper())[:_READABLE]
+    return f"{PREFIX}{readable}_{hashlib.sha256(path.encode()).hexdigest()[:_DIGITS].upper()}"
+
+
+def is_secret_variable(name: str) -> bool:
+    """Tell whether a name can be one of them: job.json may point at no other variable of the pod."""
+    return _PATTERN.fullmatch(name) is not None
