@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer import channel
+from oarlock_trainer.parent import die_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
 PROGRAM = "oarlock_trainer.train:main"
 WARM = "oarlock_trainer.warm:import_everything"
 STACKS_SIGNAL = signal.SIGUSR2
+SAVE_SIGNAL = signal.SIGUSR1
+"""Asks a rank for a checkpoint at the next step; a program without a handler for it is not disturbed."""
 STACKS_FD = "OARLOCK_STACKS_FD"
 COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
 """Environment variable of ranks that are to begin with the collective check: what the checks before have left for it."""
-_SET_PARENT_DEATH_SIGNAL = 1
 _SET_NAME = 15
-"""PR_SET_PDEATHSIG and PR_SET_NAME of prctl(2)."""
+"""PR_SET_NAME of prctl(2)."""
 
 
 class HostEvent(StrEnum):
@@ -112,13 +114,6 @@ def load(name: str) -> Callable[[], Any]:
     return loaded
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent dies, and leave at once if that has happened already."""
-    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(128 + signal.SIGKILL)
-
-
 def _refuse_initialized_cuda() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -139,6 +134,7 @@ def _become_rank(environment: Mapping[str, str], program: Callable[[], int], hos
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides
+        signal.signal(SAVE_SIGNAL, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _leave_before_start)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.environ.update(environment)

@@ -1,4 +1,4 @@
-"""SIGTERM means: save and leave. The request is only noted here; the loop acts on it where all ranks can agree."""
+"""SIGTERM means: save and leave; SAVE_SIGNAL: save, and go on. Noted here; the loop acts where all ranks can agree."""
 
 from __future__ import annotations
 
@@ -6,18 +6,25 @@ import signal
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.errors import LeftOnRequest
+from oarlock_trainer.rank_host import SAVE_SIGNAL
 
 if TYPE_CHECKING:
     from types import FrameType
 
 
 class StopRequest:
-    """Whether this process was asked to leave."""
+    """Whether this process was asked to leave, or to save."""
 
     def __init__(self) -> None:
-        """Takes SIGTERM from now on."""
-        self.requested = False
+        """Takes both signals from now on."""
+        self.requested = self._saving = False
         signal.signal(signal.SIGTERM, self._note)
+        signal.signal(SAVE_SIGNAL, self._note_saving)
+
+    def take_saving(self) -> bool:
+        """Whether a checkpoint was asked for since the last call."""
+        asked, self._saving = self._saving, False
+        return asked
 
     def leave_if_requested(self) -> None:
         """Where there is nothing to save yet: leave at once."""
@@ -26,3 +33,6 @@ class StopRequest:
 
     def _note(self, _signal: int, _frame: FrameType | None) -> None:
         self.requested = True
+
+    def _note_saving(self, _signal: int, _frame: FrameType | None) -> None:
+        self._saving = True

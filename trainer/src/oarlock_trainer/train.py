@@ -85,9 +85,10 @@ def loop(session: Session, stop: StopRequest) -> None:
         rate = learning_rate(settings.optimizer, step, session.total)
         loss = _optimizer_step(session, batch, rate)
         done = step + 1
-        due = ranks.place.is_leader and session.interval.is_due(done, time.monotonic())
+        due = stop.take_saving() or (ranks.place.is_leader and session.interval.is_due(done, time.monotonic()))
         # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, and
-        # whether rank 0's clock says that a checkpoint is due. It waits for the step, as DeepSpeed's overflow check did.
+        # whether a checkpoint is due by rank 0's clock, or asked for by anybody. It waits for the step, as DeepSpeed's
+        # overflow check did.
         total_loss, leaving, saving = ranks.sum([float(loss), float(stop.requested), float(due)])
         mean_loss = total_loss / ranks.place.world_size
         if step == session.first:

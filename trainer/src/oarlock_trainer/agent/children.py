@@ -35,14 +35,15 @@ def spawn(
     environment: Mapping[str, str],
     inherit: Iterable[int] = (),
     stdout: int | None = None,
+    stderr: int | None = None,
 ) -> int:
     """Start a process in its own process group and return its pid.
 
-    `inherit` are descriptors that it gets under their own numbers, `stdout` one that becomes its standard output.
+    `inherit` are descriptors that it gets under their own numbers, `stdout` and `stderr` those that become its own.
     Raises OSError where the program can't be started.
     """
     passed = list(inherit)
-    actions = [] if stdout is None else [(os.POSIX_SPAWN_DUP2, stdout, 1)]
+    actions = [(os.POSIX_SPAWN_DUP2, given, own) for given, own in ((stdout, 1), (stderr, 2)) if given is not None]
     for descriptor in passed:
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - the standard library's signature
     try:

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer import channel
 from oarlock_trainer.agent import children
+from oarlock_trainer.agent.stderr_tail import StderrTail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from oarlock_trainer.channel import Message
+
+
+_PASS_ON_SECONDS = 0.2
 
 
 class LocalRanks:
@@ -36,13 +40,21 @@ class LocalRanks:
             *("--control", str(orders_read), "--parent", str(os.getpid())),
             *("--program", program, "--warm", warm),
         ]
+        self._stderr = StderrTail()
         self.host_pid = children.spawn(
             command,
             environment={**environment, channel.AGENT_FD: str(told)},
             inherit=(orders_read, told, *inherit),
+            stderr=self._stderr.descriptor,
         )
+        self._stderr.close_here()
         os.close(orders_read)
         os.close(told)
+
+    @property
+    def last_output(self) -> str:
+        """The end of what ranks and host have written to their standard error."""
+        return self._stderr.text
 
     def start(self, environments: Sequence[Mapping[str, str]]) -> None:
         """Have one rank forked for each environment. The host must have said that it is ready."""
@@ -66,7 +78,8 @@ class LocalRanks:
         return [message for line in lines if (message := channel.decode(line)) is not None]
 
     def close(self) -> None:
-        """Close the pipes; a host that still lives ends."""
+        """Close the pipes; a host that still lives ends. What it and its ranks have written is passed on first."""
+        self._stderr.finish(_PASS_ON_SECONDS)
         os.close(self._orders)
         os.close(self.channel_descriptor)
 

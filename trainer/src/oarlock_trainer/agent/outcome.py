@@ -9,27 +9,42 @@ import logging
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.health import GpuVerdict
+from oarlock_api.contract.report import Evidence
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.wire import integer, text
 from oarlock_trainer import channel, last_words
 from oarlock_trainer.agent import cgroup, termination
-from oarlock_trainer.agent.verdict import Ending, Verdict, is_failure, judge
+from oarlock_trainer.agent.verdict import Ending, Verdict, is_failure, judge, understand
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from oarlock_api.contract.report import Report
     from oarlock_trainer.agent.assignment import Assignment
     from oarlock_trainer.agent.status_board import StatusBoard
     from oarlock_trainer.channel import Message
+    from oarlock_trainer.health.symptom import Symptom
 
 log = logging.getLogger(__name__)
 
 
-class Outcome:
-    """The endings of this node's ranks and what follows from them. `verdict` is None while unknown, `report` while good."""
+_CODES = {GpuVerdict.REPLACE_NODE: ExitCode.REPLACE_NODE, GpuVerdict.RESTART_PROCESS: ExitCode.RESTART_PROCESS}
+_OWN_MATTER = {ExitCode.CONFIGURATION, ExitCode.FENCED}
+"""What no GPU explains, whatever it does at the same time."""
 
-    def __init__(self, assignment: Assignment, board: StatusBoard, termination_log: Path) -> None:
+
+class Outcome:
+    """The endings of this node's ranks and what follows from them. `verdict` is None while unknown, `report` while good.
+
+    `output` gives the end of what the ranks have written to their standard error.
+    """
+
+    def __init__(
+        self, assignment: Assignment, board: StatusBoard, termination_log: Path, *, output: Callable[[], str]
+    ) -> None:
+        self._output = output
         self._assignment = assignment
         self._board = board
         self._termination_log = termination_log
@@ -62,6 +77,30 @@ class Outcome:
         if self.verdict is None:
             self.take_end(min(self._running, default=self._assignment.first_rank), code or 1)
 
+    def take_symptom(self, symptom: Symptom) -> bool:
+        """A GPU speaks for itself; whether that decides how the pod ends. It outranks what ranks say of the same fault."""
+        code, known = _CODES.get(symptom.verdict), self.verdict.code if self.verdict else None
+        if code is None or known in _OWN_MATTER or known == ExitCode.REPLACE_NODE:
+            return False
+        if code == known == ExitCode.RESTART_PROCESS and self.verdict and self.verdict.evidence:
+            return False
+        self.conclude(
+            Verdict(
+                code=code,
+                summary=symptom.summary,
+                first_error_rank=self.verdict.first_error_rank if self.verdict else None,
+                gpu=symptom.gpu,
+                xid=symptom.xid,
+                evidence=(Evidence(probe=symptom.probe, value=symptom.value, at=symptom.at),),
+            )
+        )
+        return True
+
+    @property
+    def awaits_gpu(self) -> bool:
+        """Whether a rank's words speak of a GPU, and the driver has not said anything yet."""
+        return self.verdict is not None and self.verdict.code == ExitCode.RESTART_PROCESS and not self.verdict.evidence
+
     def conclude(self, verdict: Verdict) -> None:
         """Tell this verdict everywhere, unless it is the one that stands there already."""
         if verdict == self.verdict:
@@ -78,9 +117,9 @@ class Outcome:
         log.log(logging.ERROR if failed else logging.INFO, "%s", verdict.summary, extra={"code": verdict.code})
 
     def _take(self, ending: Ending) -> None:
-        self._endings.setdefault(ending.rank, ending)
-        if self.verdict is not None and self.verdict.code == ExitCode.HANG:
-            return  # whatever ends now was shaken awake by us
+        self._endings.setdefault(ending.rank, understand(ending, self._output()))
+        if self.verdict is not None and (self.verdict.code == ExitCode.HANG or self.verdict.evidence):
+            return  # whatever ends now was shaken awake by us, or fell with its GPU
         failed = any(is_failure(seen.code) for seen in self._endings.values())
         if failed or len(self._endings) == self._assignment.ranks_per_node:
             kills = (cgroup.out_of_memory_kills() or 0) - self._memory_kills_before

@@ -31,6 +31,7 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "DS_ACCELERATOR": "cpu" if assignment.on_cpu else "cuda",  # asking CUDA would initialize it before the fork
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # the same for torch.cuda.is_available()
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML counts: a rank's GPU can then be told by its number
     }
     if assignment.on_cpu and launch.dynamo_mode is None:
         defaults["TORCHDYNAMO_DISABLE"] = "1"  # spares DeepSpeed's start 0.9 s of imports

@@ -15,6 +15,7 @@ from oarlock_trainer.channel import Event
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from oarlock_api.contract.health import Health
     from oarlock_trainer.agent.assignment import Pod
     from oarlock_trainer.channel import Message
 
@@ -57,6 +58,11 @@ class StatusBoard:
         """Show how a check before the start stands, in the place where it stood before."""
         shown = {one.name: one for one in self._status.preflight} | {check.name: check}
         self._set(preflight=tuple(shown.values()))
+
+    def health(self, health: Health) -> None:
+        """Show how the GPUs are."""
+        if health is not self._status.health:
+            self._set(health=health)
 
     def apply(self, message: Message) -> None:
         """Take in what a rank tells. Unknown events and strange values are left out."""

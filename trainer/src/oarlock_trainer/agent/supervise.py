@@ -4,6 +4,7 @@
                -> host ready and preflight passed: ranks
                -> first bad ending: report at once, a moment for the others' last words, then the end of all
                -> no progress in time: report at once, a moment for the ranks' stacks, then the end of all
+               -> a GPU is out of service: report at once, and the end of all
                -> exit code of the verdict
 
 One thread, one loop: signals, the ranks' channel and deadlines wake it. SIGTERM means "save and leave": ranks get it
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
 from oarlock_trainer import rank_host
@@ -37,6 +39,7 @@ from oarlock_trainer.agent import (
     wakeup,
 )
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
+from oarlock_trainer.agent.gpu_health import GpuHealth
 from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS, HangGuard
 from oarlock_trainer.agent.local_ranks import LocalRanks
 from oarlock_trainer.agent.outcome import Outcome
@@ -45,7 +48,7 @@ from oarlock_trainer.agent.status_board import StatusBoard
 from oarlock_trainer.agent.status_server import StatusServer
 from oarlock_trainer.agent.verdict import Verdict
 from oarlock_trainer.channel import Event
-from oarlock_trainer.rank_host import HostEvent
+from oarlock_trainer.rank_host import SAVE_SIGNAL, HostEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +60,10 @@ log = logging.getLogger(__name__)
 
 _SETTLE_SECONDS = 1.0
 """What the others get after the first bad ending: victims exit by themselves within it, and may name a root cause."""
+_CORROBORATE_SECONDS = 2.5
+"""What the GPU monitor gets after a rank blamed a GPU: one that is lost must be found so twice, a second apart."""
+_SAVE_AGAIN_SECONDS = 300.0
+"""Between two checkpoints that GPUs' symptoms ask for."""
 _TICK_SECONDS = 1.0
 _HANGING_SECONDS = 15.0
 _LEVELS = {CheckResult.WARNING: logging.WARNING, CheckResult.FAILED: logging.ERROR}
@@ -103,6 +110,7 @@ class _Supervisor:
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
         self._stop_requests = 0
+        self._save_again_at = 0.0
         self._beat_at = time.monotonic()
 
         children.adopt_orphans()
@@ -121,7 +129,10 @@ class _Supervisor:
         self._board = StatusBoard(
             assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
         )
-        self._outcome = Outcome(assignment, self._board, options.termination_log)
+        self._outcome = Outcome(
+            assignment, self._board, options.termination_log, output=lambda: self._ranks.last_output
+        )
+        self._gpus = GpuHealth(assignment, environment, now=self._beat_at)
         self._preflight = Preflight(assignment, environment, now=self._beat_at)
         for name in self._preflight.expected:
             self._board.check(PreflightCheck(name, CheckResult.RUNNING))
@@ -135,6 +146,7 @@ class _Supervisor:
             self._hear_ranks()
             ended = children.reap()
             self._bury(ended)
+            self._heed_gpus(ended)
             self._heed_preflight(ended)
             self._start_ranks_when_due()
             self._check_progress()
@@ -166,7 +178,7 @@ class _Supervisor:
         seconds = min(_TICK_SECONDS, max(self._deadline - time.monotonic(), 0.0))
         if not self._preflight.over:
             seconds = min(seconds, self._preflight.seconds_left(time.monotonic()))
-        select.select([self._wakeup, self._ranks.channel_descriptor], [], [], seconds)
+        select.select([self._wakeup, self._ranks.channel_descriptor, self._gpus.descriptor], [], [], seconds)
         self._beat_at = time.monotonic()
         self._guard.advance(self._beat_at)
         self._board.beat(hang_after_seconds=self._guard.allowed)
@@ -217,6 +229,25 @@ class _Supervisor:
             self._outcome.take_end_of_host(ended[self._ranks.host_pid])
             self._over = True
 
+    def _heed_gpus(self, ended: Mapping[int, int]) -> None:
+        self._gpus.tend(ended, self._beat_at)
+        # Until the checks are over the same fault is theirs to tell: one that was there before makes the node unfit (87).
+        for symptom in self._gpus.take() if self._preflight.over else ():
+            log.warning("%s", symptom.summary, extra={"probe": symptom.probe, "verdict": symptom.verdict})
+            if symptom.verdict is GpuVerdict.HOLD:
+                self._save_soon(symptom.summary)
+            elif self._outcome.take_symptom(symptom):
+                self._gpus.open_circuit(symptom)
+                self._over = True
+        self._board.health(self._gpus.health)
+
+    def _save_soon(self, why: str) -> None:
+        """Nothing is lost yet: have the ranks save, so that little is if it comes worse."""
+        self._board.note(why)
+        if self._ranks_started and self._beat_at >= self._save_again_at and self._outcome.verdict is None:
+            self._save_again_at = self._beat_at + _SAVE_AGAIN_SECONDS
+            self._ranks.signal(SAVE_SIGNAL)
+
     def _heed_preflight(self, ended: Mapping[int, int]) -> None:
         for found in self._preflight.findings(ended, time.monotonic()):
             self._show(found)
@@ -252,9 +283,11 @@ class _Supervisor:
             self._deadline = time.monotonic() + ANSWER_SECONDS
 
     def _end_when_due(self) -> None:
+        awaiting = self._outcome.awaits_gpu and self._gpus.watched
         if self._outcome.verdict is not None and not self._guard.hung:
-            self._deadline = min(self._deadline, time.monotonic() + _SETTLE_SECONDS)
-        if not self._outcome.running:
+            settling = _CORROBORATE_SECONDS if awaiting else _SETTLE_SECONDS
+            self._deadline = min(self._deadline, time.monotonic() + settling)
+        if not self._outcome.running and not awaiting:
             self._over = True
         elif time.monotonic() >= self._deadline:
             if self._guard.wake(self._ranks):

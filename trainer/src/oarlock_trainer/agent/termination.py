@@ -41,6 +41,8 @@ def report_of(verdict: Verdict, pod: Pod, status: PodStatus | None) -> Report:
         checkpoint_step=status.checkpoint.step if status and status.checkpoint else None,
         first_error_rank=verdict.first_error_rank,
         gpu=verdict.gpu,
+        xid=verdict.xid,
+        evidence=verdict.evidence,
     )
 
 

@@ -12,12 +12,14 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
+from oarlock_trainer.health import errors_told
+from oarlock_trainer.health.errors_told import Told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oarlock_api.contract.report import Gpu
+    from oarlock_api.contract.report import Evidence, Gpu
 
 _FIRST = (ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE)
 _LAST = (ExitCode.LEFT_ON_REQUEST, ExitCode.PEER_LOST, ExitCode.DONE)
@@ -43,6 +45,25 @@ class Verdict:
     summary: str
     first_error_rank: int | None = None
     gpu: Gpu | None = None
+    xid: int | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+
+def understand(ending: Ending, output: str) -> Ending:
+    """An ending that only says that the program failed, read again by the words of CUDA, cuDNN and NCCL.
+
+    They stand in the rank's own last words or, where native code aborted, in `output`, the end of the node's standard error.
+    """
+    code = exit_code(ending.code)
+    # Whoever is killed from outside says nothing; the last line then is somebody else's.
+    killed = ending.code in (-signal.SIGKILL, -signal.SIGTERM)
+    if killed or code == ExitCode.DONE or failure_class(code) is not FailureClass.APPLICATION:
+        return ending
+    found = errors_told.find(ending.summary or output)
+    told = {Told.GPU: ExitCode.RESTART_PROCESS, Told.PEER: ExitCode.PEER_LOST}.get(found[0]) if found else None
+    if found is None or told is None:
+        return ending
+    return Ending(rank=ending.rank, code=told, summary=ending.summary or found[1])
 
 
 def judge(endings: Sequence[Ending], *, out_of_memory_kills: int = 0) -> Verdict:

@@ -88,6 +88,34 @@ def fails_in_native_code() -> int:
     return trains_until_told()
 
 
+def blames_its_gpu() -> int:
+    _announce()
+    if _rank() == 1:
+        _wait_for("fail")
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with `TORCH_USE_CUDA_DSA`.")
+    _wait_for("never")
+    return 0
+
+
+def aborts_as_nccl_does() -> int:
+    _announce()
+    if _rank() == 1:
+        os.write(2, b"[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\nterminate called\n")
+        os.abort()
+    _wait_for("never")
+    return 0
+
+
+def saves_on_demand() -> int:
+    asked = threading.Event()
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: asked.set())
+    _announce()
+    asked.wait()
+    _leave_mark(f"saved-{_rank()}")
+    _wait_for("finish")
+    return 0
+
+
 def victim_before_culprit() -> int:
     _announce()
     if _rank() == 0:

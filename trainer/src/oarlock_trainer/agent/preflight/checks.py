@@ -35,7 +35,6 @@ class Preflight:
         self._collective = assignment.job.collective_check and assignment.world_size > 1
         orders = [order for order in (_output_orders(assignment), _gpu_orders(assignment)) if order]
         self._processes = [CheckProcess(order, environment=environment, now=now) for order in orders]
-        self._known = _pretended(assignment)
         self.expected = [str(order["check"]) for process in orders for order in process]
         if self._collective:
             self.expected.append(Check.COLLECTIVE)
@@ -43,7 +42,7 @@ class Preflight:
     @property
     def over(self) -> bool:
         """Whether the ranks may start: each check that comes before them has its finding."""
-        return not self._known and all(process.over for process in self._processes)
+        return all(process.over for process in self._processes)
 
     def seconds_left(self, now: float) -> float:
         """Time until what is not over counts as silent."""
@@ -69,7 +68,7 @@ class Preflight:
 
     def findings(self, ended: Mapping[int, int], now: float) -> list[Finding]:
         """What is known since the last call. `ended`: pid -> code of the processes that ended meanwhile."""
-        found, self._known = self._known, []
+        found: list[Finding] = []
         for process in self._processes:
             if process.over:
                 continue
@@ -102,7 +101,7 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
 
 def _gpu_orders(assignment: Assignment) -> list[dict[str, Any]]:
     job = assignment.job
-    if not job.gpu_check or assignment.on_cpu:
+    if not job.gpu_check or not job.gpus_per_node:
         return []
     expected = {"expected": job.gpus_per_node, "node": assignment.pod.node}
     return [{"check": Check.GPUS, **expected, "patience": _patience(assignment)}]
@@ -110,11 +109,3 @@ def _gpu_orders(assignment: Assignment) -> list[dict[str, Any]]:
 
 def _patience(assignment: Assignment) -> float:
     return assignment.job.preflight_timeout_seconds * _PATIENCE_SHARE
-
-
-def _pretended(assignment: Assignment) -> list[Finding]:
-    """GPUs that are only pretended are told as such, lest somebody takes them for checked ones."""
-    if not (assignment.job.gpu_check and assignment.job.gpus_per_node and assignment.simulate_gpus):
-        return []
-    why = "the GPUs are pretended (OARLOCK_SIMULATE_GPUS): nothing is there to check"
-    return [Finding(check=Check.GPUS, result=CheckResult.NOT_SUPPORTED, detail=why, milliseconds=0)]

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult
 from oarlock_trainer.agent.preflight.finding import Check, Finding
-from oarlock_trainer.agent.preflight.nvml import NoLibraryError, SilentError, opened
+from oarlock_trainer.agent.preflight.nvml import opened
+from oarlock_trainer.health.nvml import NoLibraryError, SilentError
+from oarlock_trainer.health.probes.recovery_action import ACTIONS, RECOVER_IMEX
+from oarlock_trainer.health.symptom import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,17 +31,6 @@ _IDLE_SECONDS = 50.0
 waits as long."""
 _CONFIRM_SECONDS = 1.0
 """A GPU counts as broken only if it says so twice, this far apart."""
-_ACTIONS = {
-    1: "be reset",
-    2: "have its node rebooted",
-    3: "be drained: its NVLink peers must stop",
-    4: "be drained and reset",
-    6: "have its bus reset",
-    7: "have its system rebooted",
-}
-"""NVML_GPU_RECOVERY_ACTION_* that take the GPU out of service."""
-_RECOVER_IMEX = 5
-"""The one that speaks of several nodes' memory domain, which is no single GPU's fault."""
 
 
 def find(
@@ -88,10 +80,10 @@ def judge(readings: Sequence[Reading], *, expected: int, where: str) -> Finding:
 def _broken_or_silent(readings: Sequence[Reading], where: str) -> Finding | None:
     if blamed := [(reading.gpu, words) for reading in readings if (words := _against(reading))]:
         gpu = blamed[0][0]
-        said = "; ".join(f"{_name(one)} {words}" for one, words in blamed)
+        said = "; ".join(f"{name_of(one)} {words}" for one, words in blamed)
         return _unfit(f"GPUs: {said}{where}. Reset it or reboot the node; if it comes back, have it repaired", gpu)
     if silent := [reading for reading in readings if reading.silent]:
-        said = "; ".join(f"{_name(reading.gpu)}: {reading.silent}" for reading in silent)
+        said = "; ".join(f"{name_of(reading.gpu)}: {reading.silent}" for reading in silent)
         return _unfit(f"GPUs: NVML has no answer{where} about {said}. Look at nvidia-smi on the node")
     return None
 
@@ -103,10 +95,10 @@ def _missing_or_busy(readings: Sequence[Reading], expected: int, where: str) -> 
             f"GPUs: {len(readings)} of {expected} are there{where} ({seen}): one has been lost, or the device plugin "
             "gave fewer. Look at nvidia-smi on the node, and at spec.gpusPerNode and spec.pod.gpuResource"
         )
-    if imex := [reading.gpu for reading in readings if reading.action == _RECOVER_IMEX]:
-        return _unfit(f"GPUs: the driver wants the IMEX domain of {_name(imex[0])}{where} to be recovered")
+    if imex := [reading.gpu for reading in readings if reading.action == RECOVER_IMEX]:
+        return _unfit(f"GPUs: the driver wants the IMEX domain of {name_of(imex[0])}{where} to be recovered")
     if busy := _busy(readings):
-        said = ", ".join(f"{(reading.used or 0) / 2**30:.1f} GiB of {_name(reading.gpu)}" for reading in busy)
+        said = ", ".join(f"{(reading.used or 0) / 2**30:.1f} GiB of {name_of(reading.gpu)}" for reading in busy)
         return _unfit(
             f"GPUs: somebody else uses {said}{where}, at most {BUSY_BYTES / 2**30:g} GiB is allowed. "
             "Look for left-over processes with nvidia-smi on the node; for GPUs that are shared on purpose, set "
@@ -118,8 +110,8 @@ def _missing_or_busy(readings: Sequence[Reading], expected: int, where: str) -> 
 def _usable(readings: Sequence[Reading], where: str) -> Finding:
     unknown = sorted({name for reading in readings for name in reading.unknown})
     said = f"GPUs: {len(readings)} are there{where}" + (f"; not known here: {', '.join(unknown)}" if unknown else "")
-    odd = [f"{_name(one.gpu)} asks for action {one.action}, which is new to us" for one in readings if one.action]
-    odd += [f"{one.processes} compute processes on {_name(one.gpu)}" for one in readings if one.processes]
+    odd = [f"{name_of(one.gpu)} asks for action {one.action}, which is new to us" for one in readings if one.action]
+    odd += [f"{one.processes} compute processes on {name_of(one.gpu)}" for one in readings if one.processes]
     if odd:
         return Finding(check=Check.GPUS, result=CheckResult.WARNING, detail=f"{said}; {'; '.join(odd)}")
     return Finding(check=Check.GPUS, result=CheckResult.PASSED, detail=f"{said}, healthy and idle")
@@ -128,7 +120,7 @@ def _usable(readings: Sequence[Reading], where: str) -> Finding:
 def _against(reading: Reading) -> str:
     if reading.broken:
         return reading.broken
-    wanted = _ACTIONS.get(reading.action or 0)
+    wanted = ACTIONS.get(reading.action or 0)
     return f"must {wanted}, says the driver (recovery action {reading.action})" if wanted else ""
 
 
@@ -142,8 +134,3 @@ def _busy(readings: Sequence[Reading]) -> list[Reading]:
 
 def _unfit(detail: str, gpu: Gpu | None = None) -> Finding:
     return Finding(check=Check.GPUS, result=CheckResult.FAILED, detail=f"{detail}.", code=ExitCode.PREFLIGHT, gpu=gpu)
-
-
-def _name(gpu: Gpu) -> str:
-    known = [gpu.uuid, gpu.serial and f"serial {gpu.serial}", gpu.pci_bus_id and f"PCI {gpu.pci_bus_id}"]
-    return f"GPU {gpu.index}" + (f" ({', '.join(filter(None, known))})" if any(known) else "")

@@ -1,0 +1,137 @@
+"""The health monitor's process as the agent sees it: started, listened to, missed when it is silent, started again.
+
+A monitor that hangs or crashes is no fault of a GPU: until the next one has spoken the GPUs are unmonitored, and that is
+shown. Only the main thread may use it (see children.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.health import CircuitState, GpuVerdict, Health, HealthState
+from oarlock_trainer.agent import children
+from oarlock_trainer.health import messages
+from oarlock_trainer.health.messages import News
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.health.messages import Line
+    from oarlock_trainer.health.symptom import Symptom
+
+SILENT_SECONDS = 15.0
+"""A monitor tells of itself every second; loading its library, and one slow question to the driver, take some."""
+_BACKOFF = (1.0, 5.0, 30.0, 60.0)
+_DONE = 0
+_STATE = {GpuVerdict.HOLD: HealthState.HOLD}
+
+
+class GpuHealth:
+    """This pod's GPUs. `health` is for /status; `descriptor` is readable when the monitor has told something."""
+
+    def __init__(self, assignment: Assignment, environment: Mapping[str, str], *, now: float) -> None:
+        self.health = Health()
+        self.descriptor, self._tells = os.pipe()
+        os.set_blocking(self.descriptor, False)
+        self._expected = assignment.job.gpus_per_node
+        self._environment = environment
+        self._pid: int | None = None
+        self._pending = b""
+        self._heard_at = self._due = now
+        self._failures = 0
+        self._given_up = self._expected == 0
+        self._new: list[Symptom] = []
+        self._seen: set[tuple[str, str, GpuVerdict]] = set()
+
+    @property
+    def watched(self) -> bool:
+        """Whether a monitor sees the GPUs now, so that one that broke is told of within a moment."""
+        return self.health.state in (HealthState.HEALTHY, HealthState.HOLD)
+
+    def take(self) -> list[Symptom]:
+        """What is new since the last call: each symptom once, whichever monitor saw it."""
+        new, self._new = self._new, []
+        return new
+
+    def tend(self, ended: Mapping[int, int], now: float) -> None:
+        """Listen to the monitor, and see that there is one. `ended`: pid -> code of processes that ended."""
+        self._hear(now)
+        if self._pid is not None and self._pid in ended:
+            self._take_end(ended[self._pid], now)
+        elif self._pid is not None and now - self._heard_at > SILENT_SECONDS:
+            children.kill(self._pid)  # one that is stuck in the driver stays, and is in nobody's way
+            self._lose(f"the GPU monitor was silent for {SILENT_SECONDS:g} s", now)
+        if self._pid is None and not self._given_up and now >= self._due:
+            self._start(now)
+
+    def open_circuit(self, symptom: Symptom) -> None:
+        """Show that the GPUs are not used any more, and why. What opened it first stays."""
+        if self.health.circuit is not CircuitState.OPEN:
+            self._show(symptom, HealthState.FAULTY, CircuitState.OPEN)
+
+    def _hear(self, now: float) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self.descriptor, 65536):
+                self._pending += chunk
+        *lines, self._pending = self._pending.split(b"\n")
+        self._pending = self._pending[-messages.MAX_LINE :]
+        found = [symptom for line in lines if (said := messages.decode(line)) and (symptom := self._take(said, now))]
+        self._new += [symptom for symptom in found if self._is_new(symptom)]
+
+    def _take(self, line: Line, now: float) -> Symptom | None:
+        self._heard_at = now
+        if line.news is News.INVENTORY:
+            self.health = replace(self.health, gpus=line.gpus)
+        elif line.news is News.COVERAGE:
+            self.health = replace(self.health, probes=dict(line.probes))
+        elif line.news is News.BEAT:
+            self._failures = 0
+            if self.health.state in (HealthState.UNKNOWN, HealthState.UNMONITORED):
+                self.health = replace(self.health, state=HealthState.HEALTHY, reason="")
+        elif line.news is News.BLIND:
+            self._blind(line.why)
+        elif line.symptom and line.symptom.verdict is GpuVerdict.HOLD and self.health.state is not HealthState.FAULTY:
+            self._show(line.symptom, HealthState.HOLD, CircuitState.CLOSED)
+        return line.symptom if line.news is News.SYMPTOM else None
+
+    def _is_new(self, symptom: Symptom) -> bool:
+        if symptom.xid is not None:
+            return True  # each event is one of its own
+        key = (symptom.gpu.uuid if symptom.gpu else "", symptom.probe, symptom.verdict)
+        new = key not in self._seen
+        self._seen.add(key)
+        return new
+
+    def _show(self, symptom: Symptom, state: HealthState, circuit: CircuitState) -> None:
+        self.health = replace(
+            self.health, state=state, circuit=circuit, reason=symptom.summary, gpu=symptom.gpu, since=symptom.at
+        )
+
+    def _take_end(self, code: int, now: float) -> None:
+        if code == _DONE:  # it has said why there is nothing to watch
+            self._pid, self._given_up = None, True
+            return
+        self._lose(f"the GPU monitor ended ({code})", now)
+
+    def _lose(self, why: str, now: float) -> None:
+        self._due = now + _BACKOFF[min(self._failures, len(_BACKOFF) - 1)]
+        self._failures += 1
+        self._pid = None
+        self._blind(f"{why}; it is started again")
+
+    def _blind(self, why: str) -> None:
+        if self.health.state is not HealthState.FAULTY:
+            self.health = replace(self.health, state=HealthState.UNMONITORED, reason=why)
+
+    def _start(self, now: float) -> None:
+        command = [
+            *(sys.executable, "-m", "oarlock_trainer.health.monitor"),
+            *("--told", str(self._tells), "--parent", str(os.getpid()), "--expected", str(self._expected)),
+        ]
+        self._heard_at = now
+        self._pid = children.spawn(command, environment=self._environment, inherit=(self._tells,))

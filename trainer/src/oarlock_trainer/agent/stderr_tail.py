@@ -1,0 +1,52 @@
+"""The ranks' standard error, passed through and its end remembered: native code says there why it aborts, and only there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+
+KEPT = 16384
+"""Bytes that are remembered."""
+_CHUNK = 65536
+
+
+class StderrTail:
+    """A pipe whose bytes go on to this process's own standard error. `descriptor` is for the processes that write."""
+
+    def __init__(self) -> None:
+        self._readable, self.descriptor = os.pipe()
+        self._chunks: deque[bytes] = deque()
+        self._kept = 0
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._pass_on, name="ranks-stderr", daemon=True)
+        self._thread.start()
+
+    @property
+    def text(self) -> str:
+        """The last KEPT bytes, as far as they are text."""
+        with self._lock:
+            return b"".join(self._chunks)[-KEPT:].decode(errors="replace")
+
+    def close_here(self) -> None:
+        """Leave writing to the others: the pipe then ends with the last of them."""
+        os.close(self.descriptor)
+
+    def finish(self, within: float) -> None:
+        """Wait until all that was written has been passed on."""
+        self._thread.join(within)
+
+    def _pass_on(self) -> None:
+        with contextlib.suppress(OSError):  # our own standard error may be gone; then nobody reads anyway
+            while chunk := os.read(self._readable, _CHUNK):
+                self._remember(chunk)
+                while chunk:
+                    chunk = chunk[os.write(2, chunk) :]
+
+    def _remember(self, chunk: bytes) -> None:
+        with self._lock:
+            self._chunks.append(chunk)
+            self._kept += len(chunk)
+            while self._kept - len(self._chunks[0]) >= KEPT:
+                self._kept -= len(self._chunks.popleft())

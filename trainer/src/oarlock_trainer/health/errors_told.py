@@ -1,0 +1,63 @@
+"""What a program's own error text says of GPUs: the last resort of attribution, where NVML has said nothing.
+
+A text never takes a node from anybody: programs print what they like, and most CUDA errors are the program's own. It
+tells a GPU's fault from a lost peer and from an error of the application, and whose budget a restart is charged to.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+
+class Told(StrEnum):
+    """What a text speaks of."""
+
+    GPU = "gpu"
+    """A CUDA context is lost: the processes must start anew."""
+    PEER = "peer"
+    """Somebody else is gone."""
+    APPLICATION = "application"
+    """Named here because it looks like one of the others: memory, a mismatch of collectives."""
+
+
+_TABLE: tuple[tuple[Told, str], ...] = (
+    # What looks like a GPU's fault and is the program's.
+    (Told.APPLICATION, r"out of memory|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation"),
+    (
+        Told.APPLICATION,
+        r"collective mismatch|mismatch(ed)? (in )?(between )?collective|ncclInvalidArgument|ncclInvalidUsage",
+    ),
+    (Told.APPLICATION, r"device-side assert triggered"),
+    # What only a GPU says: cudaError 214, 220, 719, 700, 716, 46, 100, 999, 802, 721 and their texts.
+    (Told.GPU, r"uncorrectable (ECC|NVLink) error"),
+    (Told.GPU, r"unspecified launch failure|illegal memory access|misaligned address|illegal instruction"),
+    (Told.GPU, r"hardware (stack )?(error|exception)|contained (memory )?error"),
+    (
+        Told.GPU,
+        r"(device|GPU)\(?s?\)? (is|are|is\/are) busy or unavailable|no CUDA-capable device|system not yet initialized",
+    ),
+    (Told.GPU, r"CUDA error: unknown error|cudaErrorUnknown"),
+    (Told.GPU, r"CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)|CUBLAS_STATUS_EXECUTION_FAILED"),
+    (Told.GPU, r"ncclUnhandledCudaError"),
+    # What a victim says.
+    (
+        Told.PEER,
+        r"ncclRemoteError|remote process exited|Connection (reset|closed) by (remote )?peer|[Ss]ocket.{0,20}closed",
+    ),
+    (Told.PEER, r"ncclSystemError|NCCL communicator was aborted|Watchdog caught collective operation timeout"),
+)
+_COMPILED = tuple((told, re.compile(pattern, re.IGNORECASE)) for told, pattern in _TABLE)
+
+
+def find(text: str) -> tuple[Told, str] | None:
+    """(what it speaks of, the line that says so), by the table's order; None where no row fits.
+
+    The order is the rule: a program that ran out of memory goes on to lose its peers, and a broken GPU makes peers too.
+    """
+    lines = text.splitlines()
+    for told, pattern in _COMPILED:
+        for line in reversed(lines):
+            if pattern.search(line):
+                return told, line.strip()[:300]
+    return None

@@ -1,0 +1,66 @@
+"""What the monitor tells the agent: one JSON line per event, over a pipe."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.report import Gpu
+from oarlock_api.contract.wire import WireError, parse_object, text
+from oarlock_trainer.health.symptom import Symptom, parse_symptom
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_LINE = 16384
+"""Sixteen GPUs with all their names."""
+
+
+class News(StrEnum):
+    """What a line tells."""
+
+    BEAT = "beat"
+    """No fields. A round of readings is done."""
+    INVENTORY = "inventory"
+    """gpus: those of this pod."""
+    COVERAGE = "coverage"
+    """probes: name -> whether it can be had here."""
+    SYMPTOM = "symptom"
+    BLIND = "blind"
+    """why: nothing can be seen now. The monitor ends, or tries again by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line, understood; what does not belong to its kind is empty."""
+
+    news: News
+    gpus: tuple[Gpu, ...] = ()
+    probes: tuple[tuple[str, bool], ...] = ()
+    symptom: Symptom | None = None
+    why: str = ""
+
+
+def encode(news: News, fields: Mapping[str, Any] | None = None) -> bytes:
+    """One line."""
+    return json.dumps({**(fields or {}), "news": str(news)}, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Line | None:
+    """Read one line, None where it is none."""
+    try:
+        raw = parse_object(line.decode(errors="replace"), max_bytes=MAX_LINE)
+    except WireError:
+        return None
+    if (news := raw.get("news")) not in frozenset(News):
+        return None
+    gpus, probes = raw.get("gpus"), raw.get("probes")
+    return Line(
+        news=News(news),
+        gpus=tuple(gpu for one in (gpus if isinstance(gpus, list) else ()) if (gpu := Gpu.of(one))),
+        probes=tuple((str(name), known is True) for name, known in probes.items()) if isinstance(probes, dict) else (),
+        symptom=parse_symptom(raw),
+        why=text(raw.get("why"), 512),
+    )

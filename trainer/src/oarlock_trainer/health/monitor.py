@@ -1,0 +1,159 @@
+"""The health monitor: one process for a node's GPUs, which may hang or crash in the driver without harm to anybody else.
+
+    python -m oarlock_trainer.health.monitor --told FD --parent PID --expected N
+
+It registers for all events that it wants and the driver has, takes a first reading of every probe right after (what was
+before is never told), and then waits for events between the rounds of readings. One long-lived connection to NVML:
+opening it beside a failing GPU may take seconds. Nothing is changed on any GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pynvml
+
+from oarlock_api.contract.health import GpuVerdict
+from oarlock_trainer.agent.clock import timestamp
+from oarlock_trainer.health import messages, nvml
+from oarlock_trainer.health.devices import Device, NotOursError, find_devices
+from oarlock_trainer.health.events import Events
+from oarlock_trainer.health.messages import News
+from oarlock_trainer.health.probes import PROBES
+from oarlock_trainer.health.watch import Watch
+from oarlock_trainer.parent import die_with
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oarlock_trainer.health.events import Told
+    from oarlock_trainer.health.series import Probe
+    from oarlock_trainer.health.symptom import Symptom
+
+ROUND_SECONDS = 1.0
+"""Between two beats: the fastest probe's pace, and how soon a GPU that says nothing by itself is missed."""
+_AGAIN_SECONDS = 10.0
+"""Until an NVML that does not answer is asked again."""
+
+
+class Monitor:
+    """The state of one connection to NVML. Each method may raise nvml.SilentError."""
+
+    def __init__(self, told: int, devices: Sequence[Device]) -> None:
+        self._told = told
+        self._devices = devices
+        self._watch = Watch(timestamp)
+        self._events = Events(devices)
+        self._due: dict[str, float] = {probe.NAME: 0.0 for probe in PROBES}
+        self._answered: dict[tuple[str, int], bool] = {}
+        """Whether a GPU answers a probe, from the first time that it was asked; it is not asked again where not."""
+        self._watch.supported("xid", answers=self._events.has_xids)
+        self._tell(News.INVENTORY, gpus=[device.gpu.to_fields() for device in devices])
+
+    def round(self) -> None:
+        """Read what is due, tell, and wait for events until the next round."""
+        began = time.monotonic()
+        before = dict(self._watch.coverage)
+        for probe in PROBES:
+            if began >= self._due[probe.NAME]:
+                self._due[probe.NAME] = began + probe.EVERY
+                for device in self._devices:
+                    self._ask(probe, device)
+        if self._watch.coverage != before:
+            self._tell(News.COVERAGE, probes=self._watch.coverage)
+        self._tell(News.BEAT)
+        while (left := began + ROUND_SECONDS - time.monotonic()) > 0:
+            if told := self._events.wait(left):
+                self._heed(told)
+
+    def _ask(self, probe: Probe, device: Device) -> None:
+        key = (probe.NAME, device.gpu.index)
+        if self._answered.get(key) is False:
+            return
+        now = time.monotonic()
+        try:
+            value = probe.read(device.handle)
+        except pynvml.NVMLError as error:
+            if error.value in nvml.UNKNOWN and key not in self._answered:
+                self._answered[key] = False
+                self._watch.supported(probe.NAME, answers=False)
+            elif words := nvml.broken(error):
+                self._say(self._watch.lost(device.gpu, words, now))
+            # All else may be anybody's: it is asked again in the next round.
+            return
+        self._answered[key] = True
+        self._watch.supported(probe.NAME, answers=True)
+        self._say(self._watch.take(probe, device.gpu, value, now))
+
+    def _heed(self, told: Told) -> None:
+        device = told.device
+        if told.xid is not None:
+            self._say(self._watch.xid(device.gpu if device else None, told.xid, _action(device)))
+        elif device and told.words:
+            self._say(self._watch.told(device.gpu, "event", told.verdict, told.words))
+        # Whatever happened, the driver's conclusion stands in what is polled: look at once.
+        for probe in PROBES:
+            if probe.EVERY <= ROUND_SECONDS:
+                for one in self._devices:
+                    self._ask(probe, one)
+
+    def _say(self, symptom: Symptom | None) -> None:
+        if symptom and symptom.verdict is not GpuVerdict.IGNORE:
+            self._tell(News.SYMPTOM, **symptom.to_fields())
+
+    def _tell(self, news: News, **fields: object) -> None:
+        tell(self._told, news, **fields)
+
+
+def _action(device: Device | None) -> int | None:
+    try:
+        return nvml.recovery_action(device.handle) if device else None
+    except pynvml.NVMLError:
+        return None
+
+
+def tell(descriptor: int, news: News, **fields: object) -> None:
+    """Write one line; an agent that is gone ends the process."""
+    os.write(descriptor, messages.encode(news, fields))
+
+
+def watch_over(told: int, expected: int) -> bool:
+    """Watch until NVML falls silent. Returns whether to try again: not where there is no NVML at all."""
+    try:
+        with nvml.opened():
+            monitor = Monitor(told, find_devices(expected))
+            while True:
+                monitor.round()
+    except nvml.NoLibraryError as error:
+        tell(told, News.BLIND, why=f"this container has no NVML ({error})")
+        return False
+    except NotOursError as error:
+        tell(told, News.BLIND, why=str(error))
+        return False
+    except nvml.SilentError as error:
+        tell(told, News.BLIND, why=f"NVML does not answer: {error}")
+        return True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Watch until the agent ends."""
+    parser = argparse.ArgumentParser(prog="python -m oarlock_trainer.health.monitor", description=__doc__)
+    parser.add_argument("--told", type=int, required=True, help="descriptor that the agent reads")
+    parser.add_argument("--parent", type=int, required=True, help="pid of the agent: the monitor dies with it")
+    parser.add_argument("--expected", type=int, required=True, help="number of GPUs that the pod asked for")
+    options = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the agent decides
+    die_with(options.parent)
+    while watch_over(options.told, options.expected):
+        time.sleep(_AGAIN_SECONDS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

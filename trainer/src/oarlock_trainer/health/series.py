@@ -1,0 +1,82 @@
+"""A probe's readings of one GPU over time: like is compared with like, and changes count, not absolute values.
+
+Many of NVML's counters outlive the job (a lifetime's ECC errors, a remap that failed last year), so a probe judges what
+has changed since this monitor's first reading, over a window, or several readings in a row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oarlock_api.contract.health import GpuVerdict
+    from oarlock_trainer.health.nvml import Handle
+
+KEPT = 64
+"""Readings that a series holds: an hour of the slowest probe, a minute of the fastest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A value, and the monotonic second at which it was read."""
+
+    at: float
+    value: Any
+
+
+@dataclass(slots=True)
+class Series:
+    """The first reading, and the newest ones in order."""
+
+    first: Reading
+    readings: deque[Reading] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    @property
+    def latest(self) -> Any:
+        """The newest value."""
+        return self.readings[-1].value
+
+    def last(self, count: int) -> Sequence[Any]:
+        """The newest `count` values, fewer where there are not as many."""
+        return [reading.value for reading in list(self.readings)[-count:]]
+
+    def rise(self, seconds: float) -> tuple[float, float]:
+        """(growth, seconds) of a counter over the last `seconds`, or as far back as readings go.
+
+        A counter that fell was reset: growth is then counted from 0, as if it had begun anew.
+        """
+        newest = self.readings[-1]
+        oldest = next(reading for reading in self.readings if newest.at - reading.at <= seconds)
+        grown = newest.value - oldest.value if newest.value >= oldest.value else newest.value
+        return grown, newest.at - oldest.at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """What a probe makes of a series: a verdict, the words for it, and the value that it rests on."""
+
+    verdict: GpuVerdict
+    words: str
+    value: float | str
+
+
+class Probe(Protocol):
+    """A module of `probes`: what to ask, how often, and what the answers mean."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802
+        """How it is called in /status, reports and metrics."""
+
+    @property
+    def EVERY(self) -> float:  # noqa: N802
+        """Seconds between readings."""
+
+    def read(self, handle: Handle, /) -> Any:
+        """One value. Raises NVMLError."""
+
+    def judge(self, series: Series, /) -> Suspicion | None:
+        """What the readings say. Pure."""

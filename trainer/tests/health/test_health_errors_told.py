@@ -1,0 +1,78 @@
+"""What programs say of GPUs, as CUDA, cuDNN, NCCL and torch write it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oarlock_trainer.health import errors_told
+from oarlock_trainer.health.errors_told import Told
+
+GPU = [
+    "RuntimeError: CUDA error: an illegal memory access was encountered",
+    "RuntimeError: CUDA error: unspecified launch failure",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    "torch.AcceleratorError: CUDA error: misaligned address",
+    "CUDA error: uncorrectable NVLink error detected during the execution",
+    "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
+    "RuntimeError: CUDA error: unknown error",
+    "RuntimeError: No CUDA-capable device is detected",
+    "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+    "torch.distributed.DistBackendError: NCCL error in: x.cpp:1\nncclUnhandledCudaError: Call to CUDA function failed.",
+]
+PEER = [
+    "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+    "[rank3]: [3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)",
+    "NCCL WARN socketProgress: Connection closed by remote peer flux-0",
+    "RuntimeError: NCCL communicator was aborted on rank 3",
+]
+APPLICATION = [
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
+    "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    "RuntimeError: Detected mismatch between collectives on ranks.",
+    "RuntimeError: CUDA error: device-side assert triggered",
+]
+NOTHING = ["ValueError: bad caption", "KeyError: 'cuda'", "", "FileNotFoundError: data/nccl.yaml"]
+
+
+@pytest.mark.parametrize("text", GPU)
+def test_what_only_a_gpu_says_is_its_fault(text: str) -> None:
+    found = errors_told.find(text)
+    assert found is not None
+    assert found[0] is Told.GPU
+
+
+@pytest.mark.parametrize("text", PEER)
+def test_what_a_victim_says_is_a_lost_peer(text: str) -> None:
+    found = errors_told.find(text)
+    assert found is not None
+    assert found[0] is Told.PEER
+
+
+@pytest.mark.parametrize("text", APPLICATION)
+def test_memory_asserts_and_mismatches_are_the_programs_own(text: str) -> None:
+    found = errors_told.find(text)
+    assert found is not None
+    assert found[0] is Told.APPLICATION
+
+
+@pytest.mark.parametrize("text", NOTHING)
+def test_other_errors_are_nobodys_guess(text: str) -> None:
+    assert errors_told.find(text) is None
+
+
+def test_the_line_that_says_so_is_quoted_and_the_last_one_counts() -> None:
+    text = f"Traceback (most recent call last):\n  File x\n{GPU[1]}\nCompile with TORCH_USE_CUDA_DSA"
+    assert errors_told.find(text) == (Told.GPU, GPU[1])
+
+
+def test_a_rank_that_ran_out_of_memory_before_it_lost_its_peers_is_no_victim() -> None:
+    found = errors_told.find(f"{APPLICATION[0]}\n{PEER[2]}")
+    assert found is not None
+    assert found[0] is Told.APPLICATION
+
+
+@given(st.text())
+def test_no_text_breaks_it(text: str) -> None:
+    errors_told.find(text)
