@@ -1,13 +1,15 @@
 """The command line, where it needs no cluster."""
 
+import argparse
 import os
 from pathlib import Path
 
 import pytest
 
-from oarlock_local import machine
+from oarlock_local import fault_command, machine
 from oarlock_local.cli import main
-from oarlock_local.faults import FAULTS, NODE_ACTIONS, Target
+from oarlock_local.faults import FAULTS, GPU_ACTIONS, NODE_ACTIONS, Target
+from oarlock_local.nvml.words import OF_A_GPU
 
 
 @pytest.mark.parametrize("command", ["", "up", "down", "status", "kubectl", "kubeconfig", "fault", "volume", "load"])
@@ -23,10 +25,41 @@ def test_the_help_of_fault_lists_every_fault(capsys: pytest.CaptureFixture[str])
         main(["fault", "--help"])
     printed = capsys.readouterr().out
     assert all(name in printed for name in FAULTS)
+    assert all(f"I:{word}" in printed for word in OF_A_GPU)
 
 
 def test_every_fault_of_a_node_is_carried_out_by_the_supervisor() -> None:
     assert {name for name, fault in FAULTS.items() if fault.target is Target.NODE} == set(NODE_ACTIONS)
+    assert {name for name, fault in FAULTS.items() if fault.target is Target.GPU} == set(GPU_ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ("", {}),
+        ("--gpu 0", {"gpu": 0}),
+        ("--gpu 3 --xid 79", {"gpu": 3, "xid": 79}),
+        ("--lost", {"lost": True}),
+        ("--recovery-action 4", {"recovery_action": 4}),
+        ("--ecc 2", {"ecc": 2}),
+        ("--remap-pending", {"remap_pending": True}),
+        ("--remap-failed", {"remap_failed": True}),
+        ("--nvlink-down 0", {"nvlink_down": 0}),
+        ("--throttle 1.5", {"throttle": 1.5}),
+        ("--word 1:margin=-2", {"word": "1:margin=-2"}),
+    ],
+)
+def test_what_happens_to_a_gpu_is_said_by_options(options: str, what: dict[str, object]) -> None:
+    parser = argparse.ArgumentParser()
+    fault_command.add_arguments(parser)
+    given = parser.parse_args(["dev", "gpu", "node-1", *options.split()])
+    assert fault_command.of_a_gpu(given) == what
+
+
+def test_one_thing_happens_to_a_gpu_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["fault", "dev", "gpu", "node-1", "--lost", "--ecc", "1"])
+    assert "not allowed with" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

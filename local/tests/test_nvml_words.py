@@ -70,6 +70,13 @@ def test_counters_go_on_counting(control: Control) -> None:
     assert sorted(control.words) == ["1:ecc=4", "1:thermal=2000000000"]
 
 
+@pytest.mark.parametrize("fault", [{"throttle": float("nan")}, {"throttle": -1}, {"ecc": -1}, {"gpu": -1, "ecc": 1}])
+def test_a_fault_that_cannot_be_is_refused(control: Control, fault: dict[str, float]) -> None:
+    with pytest.raises(LocalError):
+        control.inject(**fault)  # type: ignore[arg-type]
+    assert control.words == []
+
+
 @pytest.mark.parametrize(
     "word", ["1:acton=4", "action=4", "1:gpus=8", "1:action", "1:gone=1", "1:action=x", "gpus=8 old", "", "-1:gone"]
 )

@@ -13,9 +13,9 @@ from types import FrameType
 from typing import NoReturn
 
 from oarlock_local import cluster as clusters
+from oarlock_local import fault_command
 from oarlock_local.build import binaries, helm
 from oarlock_local.errors import LocalError
-from oarlock_local.faults import FAULTS
 from oarlock_local.folders import state_folder
 from oarlock_local.launch import default_shares
 from oarlock_local.status import table
@@ -29,6 +29,7 @@ examples:
   oarlock-local up --nodes 3 --gpus 8          three nodes that advertise eight GPUs each
   oarlock-local kubectl dev -- get nodes       (or: export KUBECONFIG=$(oarlock-local kubeconfig dev))
   oarlock-local fault dev cut node-2           the node works on, unheard
+  oarlock-local fault dev gpu node-1 --gpu 3 --xid 79
   oarlock-local down --all
 
 Pods with `runtimeClassName: host-userland` and `image: oarlock.local/host:1` run this machine's own Python.
@@ -72,7 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     size = up.add_mutually_exclusive_group()
     size.add_argument("--nodes", type=int, default=3, metavar="N", help="default: 3")
     size.add_argument("--control-plane-only", action="store_true", help="no nodes: needs no root, runs no pods")
-    up.add_argument("--gpus", type=int, default=0, metavar="G", help="nvidia.com/gpu that each node advertises")
+    up.add_argument(
+        "--gpus", type=int, default=0, metavar="G", help="nvidia.com/gpu of each node; pretended, see fault"
+    )
     up.add_argument(
         "--share",
         type=Path,
@@ -106,7 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     kubeconfig.set_defaults(run=_kubeconfig)
     kubeconfig.add_argument("name", nargs="?", default="dev", help="default: dev")
 
-    _add_fault(commands.add_parser("fault", help="do a fault to a running cluster, or mend it"))
+    fault = commands.add_parser("fault", help="do a fault to a running cluster, or mend it")
+    fault.set_defaults(run=_fault)
+    fault_command.add_arguments(fault)
 
     volume = commands.add_parser("volume", help="print this machine's folder behind a claim of the class `shared`")
     volume.set_defaults(run=_volume)
@@ -123,17 +128,6 @@ def _parser() -> argparse.ArgumentParser:
     tag.add_argument("name")
     tag.add_argument("image")
     return parser
-
-
-def _add_fault(parser: argparse.ArgumentParser) -> None:
-    width = max(len(f"{name} {fault.target.value}") for name, fault in FAULTS.items())
-    lines = [f"  {f'{name} {fault.target.value}':{width}}  {fault.help}" for name, fault in FAULTS.items()]
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(["faults:", *lines])
-    parser.set_defaults(run=_fault)
-    parser.add_argument("name")
-    parser.add_argument("kind", choices=FAULTS, metavar="FAULT")
-    parser.add_argument("target", nargs="?", default="", help="a node, or a container")
 
 
 def _build(_given: argparse.Namespace) -> int:
@@ -199,7 +193,8 @@ def _kubeconfig(given: argparse.Namespace) -> int:
 
 
 def _fault(given: argparse.Namespace) -> int:
-    clusters.find(given.name, state=given.state_dir).fault(given.kind, given.target)
+    cluster = clusters.find(given.name, state=given.state_dir)
+    cluster.fault(given.kind, given.target, **fault_command.of_a_gpu(given))
     return 0
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Unpack
 
 from oarlock_local import control
 from oarlock_local.api import ApiServer
@@ -22,6 +23,7 @@ from oarlock_local.faults import FAULTS, Target
 from oarlock_local.folders import ClusterFolder
 from oarlock_local.image import full_name
 from oarlock_local.launch import Report, Wish, default_shares, launch
+from oarlock_local.nvml import GpuFault
 from oarlock_local.spec import ClusterSpec
 from oarlock_local.teardown import is_alive, take_down
 
@@ -77,8 +79,11 @@ class Cluster:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
         return result.stdout
 
-    def fault(self, kind: str, target: str = "") -> None:
-        """Do a fault of `faults.FAULTS` to a node, or to NAMESPACE/POD[/CONTAINER]; returns when it is done."""
+    def fault(self, kind: str, target: str = "", **what: Unpack[GpuFault]) -> None:
+        """Do a fault of `faults.FAULTS` to a node, or to NAMESPACE/POD[/CONTAINER]; returns when it is done.
+
+        `what` is for GPUs alone: `fault("gpu", "node-1", gpu=3, xid=79)`, `fault("mend-gpu", "node-1", gpu=3)`.
+        """
         if kind not in FAULTS:
             raise LocalError(f"there is no fault {kind!r}; there are {', '.join(FAULTS)}.")
         if not target and FAULTS[kind].target is not Target.API_SERVER:
@@ -86,9 +91,14 @@ class Cluster:
                 f"{kind} needs a target: oarlock-local fault {self.name} {kind} {FAULTS[kind].target.value}; "
                 f"the nodes are {', '.join(self.nodes) or 'none'}."
             )
+        if unfit := what.keys() - FAULTS[kind].options:
+            raise LocalError(f"{kind} does not take {', '.join(sorted(unfit))}: see `oarlock-local fault --help`.")
+        request: dict[str, Any]
         match FAULTS[kind].target:
             case Target.NODE:
                 request = {"node": target}
+            case Target.GPU:
+                request = {"node": target, "gpu": what}
             case Target.CONTAINER:
                 request = self._container(target)
             case Target.API_SERVER:

@@ -1,7 +1,7 @@
 """The faults that can be done to a running cluster: their names, what they need, and what they do.
 
-All of them are real: a stopped process, a link that is down, a machine without power. The supervisor carries them
-out, because it alone is in the cluster's namespaces.
+All of them are real: a stopped process, a link that is down, a machine without power. Only GPUs are pretended, but
+speak through a real NVML. The supervisor carries faults out, because it alone is in the cluster's namespaces.
 """
 
 import signal
@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from oarlock_local.node import Node
+from oarlock_local.nvml import GpuFault
 
 
 class Target(Enum):
     """What a fault is done to."""
 
     NODE = "NODE"
+    GPU = "NODE [--gpu I]"
     CONTAINER = "NAMESPACE/POD[/CONTAINER]"
     API_SERVER = ""
 
@@ -26,6 +28,8 @@ class Fault:
 
     target: Target
     help: str
+    options: frozenset[str] = frozenset()
+    """What may be said besides the target: keys of GpuFault."""
 
 
 FAULTS = {
@@ -36,6 +40,8 @@ FAULTS = {
     "kill": Fault(Target.NODE, "switch the node off"),
     "start": Fault(Target.NODE, "switch the node on"),
     "reboot": Fault(Target.NODE, "switch the node off and on; its disk is kept"),
+    "gpu": Fault(Target.GPU, "do to a GPU of the node what the options say", frozenset(GpuFault.__annotations__)),
+    "mend-gpu": Fault(Target.GPU, "make that GPU healthy again, or all of the node", frozenset({"gpu"})),
     "kill-container": Fault(Target.CONTAINER, "kill the first process of a container by SIGKILL"),
     "freeze-apiserver": Fault(Target.API_SERVER, "stop the API server: requests hang"),
     "thaw-apiserver": Fault(Target.API_SERVER, "let a frozen API server go on"),
@@ -52,3 +58,9 @@ NODE_ACTIONS: dict[str, Callable[[Node], None]] = {
     "reboot": Node.reboot,
 }
 """What the supervisor does to a node for each fault of Target.NODE."""
+
+GPU_ACTIONS: dict[str, Callable[[Node, GpuFault], None]] = {
+    "gpu": Node.hurt_gpu,
+    "mend-gpu": Node.mend_gpus,
+}
+"""The same for each fault of Target.GPU."""

@@ -93,6 +93,11 @@ class ClusterFolder:
         """The images that every node has from the start, as one OCI archive."""
         return self.root / "images.tar"
 
+    @property
+    def nvml(self) -> Path:
+        """The pretended NVML that every node with GPUs gets; missing where nodes have none."""
+        return self.root / "nvml"
+
     def node(self, name: str) -> Path:
         """The disk of one node; it outlives a reboot of the node."""
         return self.root / "nodes" / name

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from oarlock_local import network
+from oarlock_local import gpus, network
 from oarlock_local.addresses import MOST_NODES, Addresses
 from oarlock_local.api import ApiServer
 from oarlock_local.build import binaries, enforces_seccomp
@@ -88,7 +88,7 @@ def launch(folder: ClusterFolder, wish: Wish, report: Report) -> Launched:
     lock = lock_or_refuse(folder)
     try:
         remove_leftovers(folder)
-        launched = _start(folder, wish, programs, lock)
+        launched = _start(folder, wish, programs, lock, report)
     except BaseException:
         shutil.rmtree(folder.root, ignore_errors=True)
         raise
@@ -106,15 +106,15 @@ def launch(folder: ClusterFolder, wish: Wish, report: Report) -> Launched:
     return launched
 
 
-def _start(folder: ClusterFolder, wish: Wish, programs: Path, lock: int) -> Launched:
+def _start(folder: ClusterFolder, wish: Wish, programs: Path, lock: int, report: Report) -> Launched:
     usable = [number for number in range(COUNT) if not wish.nodes or not network.is_routed(Addresses(number))]
     number, slot = lease_any(usable)
     with slot:
-        spec = _prepare(folder, wish, programs, number)
+        spec = _prepare(folder, wish, programs, number, report)
         return _start_supervisor(spec, [slot.fileno(), lock])
 
 
-def _prepare(folder: ClusterFolder, wish: Wish, programs: Path, slot: int) -> ClusterSpec:
+def _prepare(folder: ClusterFolder, wish: Wish, programs: Path, slot: int, report: Report) -> ClusterSpec:
     spec = ClusterSpec(
         root=str(folder.root),
         slot=slot,
@@ -129,6 +129,8 @@ def _prepare(folder: ClusterFolder, wish: Wish, programs: Path, slot: int) -> Cl
     spec.save()
     write_all(spec)
     if wish.nodes:
+        if wish.gpus and (reason := gpus.prepare(folder)):
+            report(reason)
         write_archive(folder.image, pause=programs / "pause", userland_names=spec.images, environ=userland_environ())
         write_base_spec(spec)
         for node in range(1, wish.nodes + 1):

@@ -1,4 +1,4 @@
-"""One node as its supervisor sees it: boot it, cut its link, stop its kubelet, kill it.
+"""One node as its supervisor sees it: boot it, cut its link, stop its kubelet, hurt its GPUs, kill it.
 
 The node's network, mounts, processes, host name and IPC are its own; its disk is a folder that outlives a reboot.
 """
@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from oarlock_local import cgroups
+from oarlock_local import cgroups, gpus, nvml
 from oarlock_local.errors import ClusterError
 from oarlock_local.image import USERLAND_IMAGE
 from oarlock_local.network import ip
+from oarlock_local.nvml import GpuFault
 from oarlock_local.processes import children, die_with_parent, program_of
 from oarlock_local.spec import ClusterSpec
 
@@ -99,6 +100,21 @@ class Node:
         """Send a signal to the node's kubelet."""
         os.kill(self._service("kubelet"), number)
 
+    def hurt_gpu(self, fault: GpuFault) -> None:
+        """Do a fault to one of the node's GPUs."""
+        self._know_gpu(fault.get("gpu", 0))
+        self._gpus().inject(**fault)
+
+    def mend_gpus(self, which: GpuFault) -> None:
+        """Make one of the node's GPUs healthy, or all where `gpu` is not said."""
+        control = self._gpus()
+        if (gpu := which.get("gpu")) is None:
+            control.clear()
+            control.set(f"gpus={self.spec.gpus}")
+        else:
+            self._know_gpu(gpu)
+            control.clear(f"{gpu}:")
+
     def kill_container(self, container: str) -> None:
         """Kill the first process of a container, by the container's id."""
         self._ctr("tasks", "kill", "-s", "SIGKILL", container)
@@ -117,6 +133,18 @@ class Node:
         result = subprocess.run(command, check=False, capture_output=True, text=True)
         if result.returncode != 0:
             raise ClusterError(f"{self.name}: ctr {' '.join(arguments)}: {result.stderr.strip()}")
+
+    def _gpus(self) -> nvml.Control:
+        if not gpus.are_pretended(self.spec):
+            raise ClusterError(
+                f"{self.name} has no pretended GPUs: they need a C compiler, and a cluster that was started with "
+                "`oarlock-local up --gpus G`."
+            )
+        return gpus.control_of(self._init())
+
+    def _know_gpu(self, gpu: int) -> None:
+        if not 0 <= gpu < self.spec.gpus:
+            raise ClusterError(f"{self.name} has no GPU {gpu}: it has {self.spec.gpus}, counted from 0.")
 
     def _init(self) -> int:
         if self._outer is None or not (found := children(self._outer.pid)):

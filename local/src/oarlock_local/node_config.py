@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from oarlock_local import gpus
 from oarlock_local.addresses import DOMAIN
 from oarlock_local.cgroups import tree_name
 from oarlock_local.image import PAUSE_IMAGE, USR_LINKS
@@ -34,13 +35,14 @@ def write_node(spec: ClusterSpec, number: int) -> None:
 
 
 def write_base_spec(spec: ClusterSpec) -> None:
-    """Write the base spec of the runtime class `host-userland`: containerd's default one and the shared folders."""
+    """Write the base spec of the runtime class `host-userland`: containerd's default one, and what is shared."""
     default = subprocess.run([spec.program("ctr"), "oci", "spec"], check=True, capture_output=True).stdout
     base = json.loads(default)
     base["mounts"] += [
         {"destination": path, "source": path, "type": "bind", "options": ["rbind", "ro", "nosuid", "nodev"]}
         for path in _shared_paths(spec.shares)
     ]
+    gpus.share(spec, base)
     _base_spec(spec).write_text(json.dumps(base))
 
 

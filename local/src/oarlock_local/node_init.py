@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from oarlock_local import mounts
+from oarlock_local import gpus, mounts
 from oarlock_local.addresses import SERVICES
 from oarlock_local.folders import ClusterFolder
 from oarlock_local.processes import start_logged
@@ -69,6 +69,7 @@ class _Node:
         # The kubelet's disk under its usual name: below a deep state folder its sockets' paths would be too long.
         Path("/var/lib/kubelet").mkdir(exist_ok=True)
         mounts.bind(self.folder / "kubelet", Path("/var/lib/kubelet"))
+        gpus.plug_in(self.spec, self.name)
         Path("/run/containerd").mkdir()
         Path("/var/log/pods").mkdir()
 

@@ -17,14 +17,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 from oarlock_local import control, control_plane, network
 from oarlock_local.api import ApiServer
 from oarlock_local.errors import ClusterError, LocalError
-from oarlock_local.faults import NODE_ACTIONS
+from oarlock_local.faults import GPU_ACTIONS, NODE_ACTIONS
 from oarlock_local.folders import ClusterFolder
 from oarlock_local.lifetime import LINKED, Abandoned, Lifetime, Stop
 from oarlock_local.node import Node
+from oarlock_local.nvml import GpuFault
 from oarlock_local.processes import start_logged
 from oarlock_local.spec import ClusterSpec
 
@@ -136,6 +138,8 @@ class Supervisor:
                 raise Stop
             case {"do": str(fault), "node": str(name)} if fault in NODE_ACTIONS:
                 NODE_ACTIONS[fault](self._node(name))
+            case {"do": str(fault), "node": str(name), "gpu": dict(what)} if fault in GPU_ACTIONS:
+                GPU_ACTIONS[fault](self._node(name), cast("GpuFault", what))
             case {"do": "kill-container", "node": str(name), "container": str(container)}:
                 self._node(name).kill_container(container)
             case {"do": "load", "archive": str(archive)}:

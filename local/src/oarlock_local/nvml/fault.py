@@ -1,5 +1,6 @@
 """The faults of a GPU that a person orders, and the words that each is made of."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
@@ -70,6 +71,8 @@ def _counters(fault: GpuFault, gpu: int, before: Sequence[str]) -> Iterator[str]
     if (errors := fault.get("ecc")) is not None:
         yield f"ecc={_counted(before, f'{gpu}:ecc') + errors}"
     if (seconds := fault.get("throttle")) is not None:
+        if not 0 <= seconds < math.inf:
+            raise LocalError(f"throttled for {seconds} s: say a number of seconds from 0 on.")
         yield f"thermal={_counted(before, f'{gpu}:thermal') + round(seconds * 1e9)}"
 
 

@@ -24,7 +24,7 @@ enum {
     OTHER_VERSION = 25
 };
 
-enum { MOST_GPUS = 16, NAP_MICROSECONDS = 10000 };
+enum { MOST_GPUS = 64, NAP_MICROSECONDS = 10000 };
 
 /* All words of this moment. The text is this thread's until its next question. */
 const char *words(void);
