@@ -19,7 +19,7 @@ def broken(code: int = 80, *, pool: Pool | None = POOL, **recovery: object) -> W
     """A gang of which rank 1 has ended with a report against its node."""
     world = World(job=job(spec=spec(recovery=recovery)), may_cordon=True, pool=pool)
     world.running()
-    world.end(1, code)
+    world.end(1, code, **({"xid": 79} if code == 80 else {}))
     return world
 
 
@@ -32,9 +32,19 @@ def test_a_report_against_the_hardware_cordons_its_node_in_the_first_pass() -> N
     plan = world.one_pass()
     assert [action.node for action in plan.actions if isinstance(action, CordonNode)] == ["node-1"]
     assert [event.reason for event in plan.events if "Cordon" in event.reason] == ["NodeCordoned"]
-    assert [(entry.name, entry.reason) for entry in world.job.status.cordoned_nodes] == [
-        ("node-1", "GPUFault in attempt 1")
-    ]
+    (entry,) = world.job.status.cordoned_nodes
+    assert entry.name == "node-1"
+    assert entry.reason is not None
+    assert entry.reason.startswith("GPUFault in attempt 1: pod flux-1-1 on node-1: GPU 5 (GPU-5, serial 165) XID 79")
+
+
+def test_a_code_without_the_drivers_evidence_takes_a_node_from_nobody() -> None:
+    """Any program can exit with 80, and a text can say anything."""
+    world = World(job=job(), may_cordon=True, pool=POOL)
+    world.running()
+    world.end(1, 80)
+    assert cordons(world) == []
+    assert world.job.status.avoided_nodes[0].strict, "the job itself keeps off"
 
 
 def test_the_pool_is_asked_for_only_where_a_cordon_is_in_question() -> None:

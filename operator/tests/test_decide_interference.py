@@ -11,8 +11,6 @@ from oarlock_operator.decide import decide
 from oarlock_operator.observation import ServiceSeen
 from oarlock_operator.plan import CreatePods, DeletePods
 
-HOOK = {"name": "us", "url": "https://hooks.example.com/oarlock"}
-
 
 def test_a_pod_that_somebody_else_deletes_has_its_grace_to_save_and_teardown_seconds_more() -> None:
     world = World()
@@ -40,12 +38,12 @@ def test_peers_of_a_pod_that_left_on_request_get_their_own_grace_to_save() -> No
 def test_a_running_job_that_is_edited_goes_on_and_says_what_is_ignored() -> None:
     world = World()
     world.running()
-    world.job = replace(world.job, spec=spec(webhooks=[HOOK]))
+    world.job = replace(world.job, spec=spec(scheduling={"gang": "Volcano"}))
     world.settle()
     assert world.job.status.phase == "Running"
     degraded = next(c for c in world.job.status.conditions if c.type == "Degraded")
     assert (degraded.status, degraded.reason) == ("True", "NotImplemented")
-    assert "spec.webhooks" in degraded.message
+    assert "spec.scheduling.gang" in degraded.message
     world.job = replace(world.job, spec=None, problem="spec.nodes: odd")
     world.settle()
     assert world.job.status.phase == "Running"

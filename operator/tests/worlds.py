@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from oarlock_api.contract.names import pod_name
-from oarlock_api.contract.report import Report
+from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import Defaults, Ending, Job, Node, Observation, Pod, Pool, ServiceSeen
+from oarlock_operator.observation import (
+    Defaults,
+    Ending,
+    Job,
+    Node,
+    NodeStrike,
+    Observation,
+    Pod,
+    Pool,
+    ServiceSeen,
+)
 from oarlock_operator.plan import (
     Action,
     CordonNode,
@@ -21,6 +32,7 @@ from oarlock_operator.plan import (
     DeleteJob,
     DeletePods,
     LatchBreaker,
+    NoteStrike,
     Plan,
     SelectAttempt,
 )
@@ -65,6 +77,16 @@ def report(pod: Pod, *, code: int, at: datetime, summary: str = "rank 1 raised V
         code=code,
         detected_at=at.isoformat(),
         summary=summary,
+    )
+
+
+def gpu_report(pod: Pod, *, code: int, at: datetime, xid: int = 79, uuid: str = "GPU-5") -> Report:
+    """A report with what the driver said of a GPU."""
+    return replace(
+        report(pod, code=code, at=at, summary=f"GPU 5 ({uuid}, serial 165) XID {xid}, fallen off the bus"),
+        gpu=Gpu(index=5, uuid=uuid, serial="165"),
+        xid=xid,
+        evidence=(Evidence(probe="xid", value=xid, at=at.isoformat()),),
     )
 
 
@@ -175,6 +197,11 @@ class World:
                 assert node in self.used, "a node was cordoned that no pod of this job ran on"
                 self.cordoned.add(node)
                 self.wrote(f"cordon {node}")
+            case NoteStrike(name, gpu_uuid, time):
+                node = self.nodes.get(name, Node(name=name))
+                if (strike := NodeStrike(gpu_uuid, time)) not in node.strikes:
+                    self.nodes[name] = replace(node, strikes=(*node.strikes, strike))
+                self.wrote(f"strike {name}")
             case LatchBreaker():
                 self.wrote("breaker")
             case DeleteJob():
@@ -243,11 +270,12 @@ class World:
             if not pod.deleting or ((node := self.nodes.get(pod.node)) is not None and not node.ready)
         }
 
-    def end(self, rank: int, code: int, *, attempt: int | None = None, with_report: bool = True) -> None:
-        """The container of a rank ends."""
+    def end(self, rank: int, code: int, *, attempt: int | None = None, with_report: bool = True, **gpu: Any) -> None:
+        """The container of a rank ends; with `xid` or `uuid`, for what the driver says of a GPU."""
         name = pod_name("flux", attempt or self.job.status.attempt, rank)
         pod = self.pods[name]
-        said = report(pod, code=code, at=self.now) if with_report else None
+        told = gpu_report(pod, code=code, at=self.now, **gpu) if gpu else report(pod, code=code, at=self.now)
+        said = told if with_report else None
         self.pods[name] = replace(pod, started=True, ready=False, ending=Ending(code, report=said))
 
     def step(self, step: int, *, resumed: int = 0, saved: int | None = None) -> None:

@@ -100,8 +100,8 @@ class RecoveryRule(Group):
     name: Label = Field(description="Name of this rule; it is shown where the rule was applied.")
     when: RecoveryMatch = Field(description="Which faults it is about.")
     action: RecoveryAction = Field(
-        description="Ignore = go on, RestartProcess = restart without blaming the node, AvoidNode = restart elsewhere, "
-        "Fail = end the job."
+        description="Ignore = start again at no cost to any budget, RestartProcess = restart without blaming the "
+        "node, AvoidNode = restart elsewhere, Fail = end the job."
     )
 
 

@@ -56,7 +56,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "scheduling.queue": (),
     "scheduling.queuePriorityClassName": (),
     "scheduling.topology": (),
-    "recovery.rules": (),
 }
 """Path below spec (list entries are not numbered) -> values that do work, other than the default."""
 

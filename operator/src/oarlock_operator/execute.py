@@ -16,7 +16,8 @@ from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.cluster import Cluster, Json
-from oarlock_operator.observation import Job
+from oarlock_operator.node_strikes import note_strike
+from oarlock_operator.observation import Job, NodeStrike
 from oarlock_operator.plan import (
     Action,
     CordonNode,
@@ -26,6 +27,7 @@ from oarlock_operator.plan import (
     DeleteJob,
     DeletePods,
     LatchBreaker,
+    NoteStrike,
     SelectAttempt,
 )
 from oarlock_operator.pool import PoolReader, write_mark
@@ -48,6 +50,8 @@ async def execute(
     namespace = job.namespace
     for action in actions:
         match action:
+            case CordonNode() | NoteStrike() | LatchBreaker():
+                await _try(job, action, cluster, pool)
             case CreateService(manifest):
                 await _create(cluster, f"/api/v1/namespaces/{namespace}/services", manifest)
             case SelectAttempt(name, uid, selector):
@@ -73,17 +77,20 @@ async def execute(
                 )
             case DeleteJob(name, uid):
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
-            case CordonNode(node, attempt, reason, time):
-                mark = write_mark(job=f"{namespace}/{job.name}", attempt=attempt, reason=reason, time=time)
-                await _try(action, pool.cordon(node, mark))
-            case LatchBreaker(why):
-                await _try(action, pool.latch(why))
         log.info("done", action=type(action).__name__)
 
 
-async def _try(action: Action, request: Awaitable[None]) -> None:
+async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster: Cluster, pool: PoolReader) -> None:
+    """What is written on nodes, for others than this gang."""
     try:
-        await request
+        match action:
+            case CordonNode(node, attempt, reason, time):
+                owner = f"{job.namespace}/{job.name}"
+                await pool.cordon(node, write_mark(job=owner, attempt=attempt, reason=reason, time=time))
+            case NoteStrike(node, gpu_uuid, time):
+                await note_strike(cluster, node, NodeStrike(gpu_uuid, time))
+            case LatchBreaker(why):
+                await pool.latch(why)
     except ApiError as error:
         log.warning("not done", action=type(action).__name__, error=str(error))
 

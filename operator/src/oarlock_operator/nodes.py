@@ -14,6 +14,7 @@ from typing import Any
 from oarlock_operator.api_error import ApiError, NotFound
 from oarlock_operator.cluster import Cluster
 from oarlock_operator.marks import mark_of
+from oarlock_operator.node_strikes import read_strikes
 from oarlock_operator.observation import Node
 from oarlock_operator.pool import CORDONED
 
@@ -29,7 +30,7 @@ class NodeSightings:
 
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
         """Remember a node's state; whether its trouble changed with this, or our mark on it is to be removed."""
-        node = replace(read_node(raw), exists=not deleted, boot_id="")
+        node = replace(read_node(raw), exists=not deleted, boot_id="", strikes=())
         troubled = deleted or not node.ready or node.mark is not None
         before = self._troubled.pop(node.name, None)
         if troubled:
@@ -52,6 +53,7 @@ def read_node(raw: dict[str, Any]) -> Node:
         unreachable=ready == "Unknown" or tainted,
         boot_id=(status.get("nodeInfo") or {}).get("bootID") or "",
         mark=mark_of(raw),
+        strikes=read_strikes(raw),
     )
 
 

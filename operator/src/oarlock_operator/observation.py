@@ -70,11 +70,19 @@ class Pod:
         return self.ending is not None and self.ending.code == 0
 
 
+@dataclass(frozen=True, slots=True)
+class NodeStrike:
+    """A time at which a GPU of a node restarted a gang."""
+
+    gpu_uuid: str
+    time: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A node that needs a look. `unreachable`: the node controller has not heard from it; `boot_id` is "" if unknown.
 
-    `mark`: why somebody wants it emptied.
+    `mark`: why somebody wants it emptied. `strikes`: what its GPUs have done to gangs before.
     """
 
     name: str
@@ -83,6 +91,7 @@ class Node:
     unreachable: bool = False
     boot_id: str = ""
     mark: Mark | None = None
+    strikes: tuple[NodeStrike, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

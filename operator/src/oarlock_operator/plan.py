@@ -71,13 +71,32 @@ class CordonNode:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteStrike:
+    """Write on a node that one of its GPUs has restarted a gang; once for each time."""
+
+    node: str
+    gpu_uuid: str
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class LatchBreaker:
     """Stop cordoning altogether, until a person has looked."""
 
     why: str
 
 
-Action = CreateService | SelectAttempt | CreateConfig | CreatePods | DeletePods | DeleteJob | CordonNode | LatchBreaker
+Action = (
+    CreateService
+    | SelectAttempt
+    | CreateConfig
+    | CreatePods
+    | DeletePods
+    | DeleteJob
+    | CordonNode
+    | NoteStrike
+    | LatchBreaker
+)
 
 
 class EventType(StrEnum):

@@ -101,7 +101,7 @@ def read_mark(node: Json) -> CordonMark | None:
 
 def write_mark(*, job: str, attempt: int, reason: str, time: datetime) -> str:
     """The annotation's value."""
-    return json.dumps({"job": job, "attempt": attempt, "reason": reason[:512], "time": time.isoformat()})
+    return json.dumps({"job": job, "attempt": attempt, "reason": reason[:1024], "time": time.isoformat()})
 
 
 def _has(node: Json, resource: str) -> bool:

@@ -14,6 +14,8 @@ from oarlock_api.contract.wire import WireError, encodable, finite, integer, num
 REPORT_VERSION = 1
 MAX_BYTES = 4096
 MAX_EVIDENCE = 8
+CLAIMED = frozenset({"text", "webhook"})
+"""Probes that only repeat what a program says: it may be wrong, or lie, so no node is taken away for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,11 @@ class Report:
     xid: int | None = None
     evidence: tuple[Evidence, ...] = ()
     first_error_rank: int | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether a GPU's driver speaks in it, and not a program alone."""
+        return any(one.probe not in CLAIMED for one in self.evidence)
 
     def to_json(self) -> str:
         """One JSON object of at most 4096 bytes: evidence goes first, then the summary's tail."""

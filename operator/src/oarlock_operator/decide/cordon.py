@@ -40,11 +40,11 @@ def wish(o: Observation, draft: Draft, node: str, *, attempt: int, why: str, evi
     if policy is CordonPolicy.DRY_RUN:
         draft.tell(Reason.CORDON_DRY_RUN, f"node {node} would be cordoned: {why}. {evidence}", warning=True)
         return
-    entry = CordonedNode(name=node, reason=why, time=o.now)
+    entry = CordonedNode(name=node, reason=f"{why}: {evidence}"[:1024], time=o.now)
     others = [known for known in draft.status.cordoned_nodes if known.name != node]
     draft.set(cordoned_nodes=tuple([*others, entry][-LIMIT:]))
     draft.tell(Reason.NODE_CORDONED, f"node {node}: {why}. {evidence}", warning=True)
-    draft.act(CordonNode(node, attempt, why, o.now))
+    draft.act(CordonNode(node, attempt, entry.reason or why, o.now))
 
 
 def carry_out(draft: Draft) -> None:

@@ -12,7 +12,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_operator.decide import attempt, avoid, cordon
 from oarlock_operator.decide.draft import Draft, milliseconds_since
-from oarlock_operator.decide.recover import blame, last_fault
+from oarlock_operator.decide.recover import judge
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.faults.attribution import attribute
 from oarlock_operator.faults.classify import classify
@@ -67,6 +67,5 @@ def _close(o: Observation, draft: Draft, number: int) -> None:
     telling = [pod for pod in o.of_attempt(number) if not pod.deleting or (pod.ending and pod.ending.report)]
     faults = [fault for pod in telling if (fault := classify(pod, node_lost=o.on_lost_node(pod))) is not None]
     faults = [fault for fault in faults if fault.failure_class != FailureClass.REQUESTED]
-    blame(o, draft, number, faults)
-    if faults and not (found := attribute(faults)).cause.victim:
-        draft.set(last_fault=last_fault(o, found))
+    if faults and not attribute(faults).cause.victim:
+        judge(o, draft, number, faults)

@@ -6,12 +6,13 @@ Intent first: this policy only writes the next attempt's number, its reason and 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, timedelta
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
-from oarlock_operator.decide import attempt, avoid, cordon
+from oarlock_operator.decide import attempt, avoid, cordon, strikes
 from oarlock_operator.decide.backstop import silent_agents
 from oarlock_operator.decide.budgets import backoff_seconds, charged, exhausted, renewed
 from oarlock_operator.decide.draft import Draft, milliseconds_since
@@ -19,6 +20,7 @@ from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
+from oarlock_operator.faults.rules import ruled
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
@@ -37,12 +39,10 @@ def recover(o: Observation, draft: Draft) -> bool:
     faults = find_faults(o, draft)
     if not faults:
         return False
-    found = attribute(faults)
-    if _may_settle(o, draft, found):
+    if _may_settle(o, draft, attribute(faults)):
         draft.again(SETTLE_SECONDS / 4)
         return True
-    draft.set(last_fault=last_fault(o, found))
-    blame(o, draft, draft.status.attempt, faults)
+    found = judge(o, draft, draft.status.attempt, faults)
     cause = found.cause
     if cause.budget is Budget.NONE:
         fail(o, draft, cause.reason, cause.message)
@@ -81,7 +81,20 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
     return [*faults, *silent_agents(o, draft)]
 
 
-def blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> None:
+def judge(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> Attribution:
+    """What the faults of attempt `number` come to: strikes, blame and cause are written down. May be repeated."""
+    rules = o.spec.recovery.rules
+    faults = [fault if fault.victim else ruled(fault, rules) for fault in faults]
+    faults = strikes.count(o, draft, number, faults)
+    found = attribute(faults)
+    if found.cause.victim:
+        found = replace(found, cause=ruled(found.cause, rules))
+    draft.set(last_fault=_last_fault(o, found))
+    _blame(o, draft, number, faults)
+    return found
+
+
+def _blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> None:
     """Put the nodes that faults of attempt `number` speak against on the avoid-list; cordon those with evidence."""
     for fault in faults:
         if fault.avoid is not Avoid.NO and not fault.victim:
@@ -91,11 +104,11 @@ def blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> Non
                 cordon.wish(o, draft, fault.pod.node, attempt=number, why=why, evidence=fault.message)
 
 
-def last_fault(o: Observation, found: Attribution) -> LastFault:
+def _last_fault(o: Observation, found: Attribution) -> LastFault:
     """The fault for people: what, where, since when."""
-    cause = found.cause
-    report = cause.pod.ending.report if cause.pod.ending else None
+    cause, report = found.cause, found.cause.report
     gpu = report.gpu if report else None
+    readings = report.evidence if report else ()
     return LastFault(  # type: ignore[call-arg]  # populate_by_name: the alias `class` is a keyword of Python
         time=detected_at(found.cause) or o.now,
         fault_class=cause.failure_class.value,
@@ -103,9 +116,19 @@ def last_fault(o: Observation, found: Attribution) -> LastFault:
         rank=cause.pod.rank,
         gpu=FaultGPU(index=gpu.index, uuid=gpu.uuid or None, serial=gpu.serial or None) if gpu else None,
         xid=report.xid if report else None,
-        evidence=(cause.message[:1024],),
+        verdict=cause.verdict,
+        action=_action(cause),
+        evidence=(cause.message[:1024], *(f"{one.probe}: {one.value} at {one.at}"[:1024] for one in readings)),
         victims=found.victims,
     )
+
+
+def _action(cause: Fault) -> str:
+    """What follows from it for the job; what becomes of its node stands in cordonedNodes."""
+    if cause.budget is Budget.NONE:
+        return "the job ends"
+    where = {Avoid.NO: "", Avoid.RATHER: ", rather elsewhere", Avoid.STRICTLY: ", elsewhere"}[cause.avoid]
+    return f"started again{where}" + (f" (rule {cause.rule})" if cause.rule else "")
 
 
 def _ranks_started(draft: Draft) -> bool:

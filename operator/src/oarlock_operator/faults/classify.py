@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
+from oarlock_api.contract.health import GpuVerdict
+from oarlock_api.contract.report import Report
 from oarlock_operator.observation import Ending, Pod
 from oarlock_operator.reasons import Reason
 
@@ -39,6 +41,20 @@ class Fault:
     avoid: Avoid = Avoid.NO
     cordon: bool = False
     """Evidence against the node's hardware: it should be taken from everybody, not from this job alone."""
+    rule: str = ""
+    """The rule of the job's own (spec.recovery.rules) that made it what it is."""
+
+    @property
+    def report(self) -> Report | None:
+        """What the pod itself said."""
+        return self.pod.ending.report if self.pod.ending else None
+
+    @property
+    def verdict(self) -> GpuVerdict | None:
+        """What a GPU's fault calls for; None for all others."""
+        if self.failure_class != FailureClass.GPU:
+            return None
+        return GpuVerdict.RESTART_PROCESS if self.avoid is Avoid.NO else GpuVerdict.REPLACE_NODE
 
     @property
     def victim(self) -> bool:
@@ -121,9 +137,11 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     kind = failure_class(ending.code)
     reason = Reason.OOM_KILLED if ending.reason == Reason.OOM_KILLED else _REASONS[kind]
     avoid = Avoid.STRICTLY if ending.code in _BAD_NODE else Avoid.NO
-    # Code 87 speaks of this pod's needs; of the hardware only where it names a GPU.
+    # Code 87 speaks of this pod's needs; of the hardware only where it names a GPU. Code 80 can be had by any program
+    # that exits with it: without the driver's evidence this job keeps off the node, and others keep it.
     named = ending.code == ExitCode.PREFLIGHT and ending.report is not None and ending.report.gpu is not None
-    broken = ending.code == ExitCode.REPLACE_NODE or named
+    proven = ending.code == ExitCode.REPLACE_NODE and ending.report is not None and ending.report.proven
+    broken = proven or named
     return Fault(pod, kind, reason, f"{where}: {_words(ending)}", _BUDGETS[kind], avoid, broken)
 
 

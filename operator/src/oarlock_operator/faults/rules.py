@@ -1,0 +1,45 @@
+"""spec.recovery.rules: a job's own exceptions from the table of faults. The first rule that fits decides; none cordons.
+
+A victim is judged by its cause: a rule is asked about it only where no cause has spoken up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from oarlock_api.recovery import RecoveryAction, RecoveryMatch, RecoveryRule
+from oarlock_operator.faults.classify import Avoid, Budget, Fault
+
+
+def ruled(fault: Fault, rules: Sequence[RecoveryRule]) -> Fault:
+    """The fault as the first fitting rule wants it, unchanged where none fits."""
+    rule = next((rule for rule in rules if _fits(rule.when, fault)), None)
+    if rule is None:
+        return fault
+    # Whoever writes a rule for what is hopeless otherwise wants it tried again, within the program's own budget.
+    budget: Budget = Budget.APPLICATION if fault.budget is Budget.NONE else fault.budget
+    avoid = Avoid.NO
+    match rule.action:
+        case RecoveryAction.IGNORE:
+            budget = Budget.VOLUNTARY
+        case RecoveryAction.AVOID_NODE:
+            avoid = Avoid.STRICTLY
+        case RecoveryAction.FAIL:
+            budget = Budget.NONE
+        case RecoveryAction.RESTART_PROCESS:
+            pass
+    message = f"{fault.message} (rule {rule.name}: {rule.action})"
+    return replace(fault, message=message, budget=budget, avoid=avoid, cordon=False, rule=rule.name)
+
+
+def _fits(when: RecoveryMatch, fault: Fault) -> bool:
+    """Whether all that the rule names fits: what is absent fits everything."""
+    xid = fault.report.xid if fault.report else None
+    code = fault.pod.ending.code if fault.pod.ending else None
+    return (
+        (when.xids is None or xid in when.xids)
+        and (when.classes is None or fault.failure_class in when.classes)
+        and (when.exit_codes is None or code in when.exit_codes)
+        and (when.node_names is None or fault.pod.node in when.node_names)
+    )

@@ -1,0 +1,48 @@
+"""The memory of GPUs on their nodes: an annotation with the times at which each has restarted a gang, for a day.
+
+It outlives jobs and operators. One GPU's times are few and the annotation is bounded, so that a node that fails all day
+stays small. What cannot be read counts as nothing: the annotation is a hint, and anybody with rights on nodes may edit it.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from oarlock_operator.api_error import NotFound
+from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.observation import NodeStrike
+
+STRIKES = "oarlock.dev/gpu-strikes"
+KEPT = timedelta(hours=24)
+LIMIT = 64
+
+
+def read_strikes(node: Json) -> tuple[NodeStrike, ...]:
+    """What a node's annotation says."""
+    said = (node["metadata"].get("annotations") or {}).get(STRIKES)
+    if not said:
+        return ()
+    try:
+        entries: list[dict[str, Any]] = json.loads(said)
+        found = [NodeStrike(str(entry["gpu"])[:64], datetime.fromisoformat(entry["time"])) for entry in entries]
+    except (ValueError, TypeError, KeyError):
+        return ()
+    return tuple(strike for strike in found[:LIMIT] if strike.time.tzinfo is not None)
+
+
+async def note_strike(cluster: Cluster, node: str, strike: NodeStrike) -> None:
+    """Add one, and drop what is older than a day. Raises ApiError; a Conflict means that somebody wrote meanwhile."""
+    path = f"/api/v1/nodes/{node}"
+    try:
+        there = await cluster.get(path)
+    except NotFound:
+        return
+    known = read_strikes(there)
+    if strike in known:
+        return
+    kept = [one for one in known if strike.time - one.time < KEPT]
+    value = json.dumps([{"gpu": one.gpu_uuid, "time": one.time.isoformat()} for one in [*kept, strike][-LIMIT:]])
+    metadata = {"resourceVersion": there["metadata"]["resourceVersion"], "annotations": {STRIKES: value}}
+    await cluster.merge(path, {"metadata": metadata})

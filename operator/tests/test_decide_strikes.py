@@ -1,0 +1,117 @@
+"""A GPU that restarts gangs again and again: the first time is free, the second within a day is its node's fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from worlds import START, World, job
+
+from oarlock_operator.observation import Node, NodeStrike, Pool
+from oarlock_operator.plan import CordonNode, NoteStrike, Plan
+
+POOL = Pool(size=20, schedulable=20)
+
+
+def struck(world: World, *, uuid: str = "GPU-5", xid: int = 31) -> Plan:
+    """Rank 1's GPU ends the attempt with a fault that is not its own, for once; returns what follows."""
+    world.end(1, 81, uuid=uuid, xid=xid)
+    return world.one_pass()
+
+
+def again(world: World) -> None:
+    """The next gang trains."""
+    world.kubelets()
+    world.settle()
+    world.running()
+
+
+def world() -> World:
+    one = World(job=job(), may_cordon=True, pool=POOL)
+    one.running()
+    return one
+
+
+def cordoned(plan: Plan) -> list[str]:
+    return [action.node for action in plan.actions if isinstance(action, CordonNode)]
+
+
+def test_the_first_fault_of_a_gpu_restarts_the_gang_and_blames_no_node() -> None:
+    one = world()
+    plan = struck(one)
+    assert cordoned(plan) == []
+    assert one.job.status.avoided_nodes == ()
+    assert [(strike.gpu_uuid, strike.count) for strike in one.job.status.strikes] == [("GPU-5", 1)]
+    assert [type(action) for action in plan.actions if isinstance(action, NoteStrike)] == [NoteStrike]
+    fault = one.job.status.last_fault
+    assert fault is not None
+    assert (fault.verdict, fault.xid, fault.action) == ("RestartProcess", 31, "started again")
+
+
+def test_the_second_fault_of_the_same_gpu_within_a_day_takes_its_node() -> None:
+    one = world()
+    struck(one)
+    again(one)
+    assert cordoned(struck(one, xid=13)) == ["node-1"]
+    assert one.job.status.avoided_nodes[0].strict
+    fault = one.job.status.last_fault
+    assert fault is not None
+    assert (fault.verdict, fault.action) == ("ReplaceNode", "started again, elsewhere")
+    assert "time 2 within 24 h for this GPU" in fault.evidence[0]
+
+
+def test_another_gpu_of_the_node_begins_its_own_count() -> None:
+    one = world()
+    struck(one)
+    again(one)
+    assert cordoned(struck(one, uuid="GPU-6")) == []
+    assert {strike.gpu_uuid: strike.count for strike in one.job.status.strikes} == {"GPU-5": 1, "GPU-6": 1}
+
+
+def test_a_day_later_the_first_one_is_forgotten() -> None:
+    one = world()
+    struck(one)
+    again(one)
+    one.now += timedelta(hours=25)
+    assert cordoned(struck(one)) == []
+
+
+def test_what_the_gpu_did_to_another_job_counts_too() -> None:
+    one = world()
+    one.nodes["node-1"] = Node(name="node-1", strikes=(NodeStrike("GPU-5", START - timedelta(hours=3)),))
+    assert cordoned(struck(one)) == ["node-1"]
+
+
+def test_what_it_did_yesterday_or_another_gpu_did_does_not() -> None:
+    one = world()
+    old = (NodeStrike("GPU-5", START - timedelta(hours=30)), NodeStrike("GPU-6", START))
+    one.nodes["node-1"] = Node(name="node-1", strikes=old)
+    assert cordoned(struck(one)) == []
+
+
+def test_a_fault_is_counted_once_however_often_it_is_looked_at() -> None:
+    one = world()
+    one.end(1, 81, xid=31)
+    for _ in range(5):
+        one.one_pass()
+    one.kubelets()
+    one.settle()
+    assert [strike.count for strike in one.job.status.strikes] == [1]
+    assert len(one.nodes["node-1"].strikes) == 1
+
+
+def test_a_programs_own_word_against_a_gpu_is_no_strike() -> None:
+    one = world()
+    for _ in range(2):
+        one.end(1, 81)
+        assert cordoned(one.one_pass()) == []
+        again(one)
+    assert one.job.status.strikes == ()
+
+
+def test_without_the_right_to_write_nodes_the_job_remembers_by_itself() -> None:
+    one = replace(world(), may_cordon=False)
+    assert not any(isinstance(action, NoteStrike) for action in struck(one).actions)
+    again(one)
+    struck(one)
+    assert one.job.status.avoided_nodes[0].name == "node-1"

@@ -1,0 +1,114 @@
+"""spec.recovery.rules: the first that fits decides, and none of them cordons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from worlds import START, World, gpu_report, job, spec
+
+from oarlock_operator.observation import Ending, Pod, Pool
+from oarlock_operator.plan import CordonNode
+
+POOL = Pool(size=20, schedulable=20)
+
+
+def broken(code: int, rule: dict[str, Any], **gpu: Any) -> World:
+    """A gang in which rank 1 ended, under one rule."""
+    rules = [{"name": "mine", **rule}]
+    world = World(job=job(spec=spec(recovery={"rules": rules})), may_cordon=True, pool=POOL)
+    world.running()
+    world.end(1, code, **gpu)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("when", "fits"),
+    [
+        ({"xids": [79]}, True),
+        ({"xids": [48]}, False),
+        ({"classes": ["GPU"]}, True),
+        ({"classes": ["Hang"]}, False),
+        ({"exitCodes": [80]}, True),
+        ({"exitCodes": [1]}, False),
+        ({"nodeNames": ["node-1"]}, True),
+        ({"nodeNames": ["node-0"]}, False),
+        ({"xids": [79], "nodeNames": ["node-0"]}, False),
+    ],
+    ids=str,
+)
+def test_a_rule_is_about_the_faults_that_fit_all_it_names(when: dict[str, Any], fits: bool) -> None:  # noqa: FBT001
+    world = broken(80, {"when": when, "action": "Fail"}, xid=79)
+    world.one_pass()
+    assert (world.job.status.recovery.stage == "Stopping") == fits
+
+
+def test_a_rule_that_forgives_keeps_the_node() -> None:
+    world = broken(80, {"when": {"xids": [79]}, "action": "RestartProcess"}, xid=79)
+    plan = world.one_pass()
+    assert not [action for action in plan.actions if isinstance(action, CordonNode)]
+    assert world.job.status.avoided_nodes == ()
+    assert world.job.status.restarts.infrastructure == 1
+    fault = world.job.status.last_fault
+    assert fault is not None
+    assert fault.action == "started again (rule mine)"
+    assert "(rule mine: RestartProcess)" in world.job.status.message
+
+
+def test_a_rule_that_avoids_never_cordons() -> None:
+    world = broken(1, {"when": {"exitCodes": [1]}, "action": "AvoidNode"})
+    plan = world.one_pass()
+    assert not [action for action in plan.actions if isinstance(action, CordonNode)]
+    assert [(node.name, node.strict) for node in world.job.status.avoided_nodes] == [("node-1", True)]
+
+
+def test_a_rule_that_ignores_costs_no_budget() -> None:
+    world = broken(1, {"when": {"classes": ["Application"]}, "action": "Ignore"})
+    world.one_pass()
+    restarts = world.job.status.restarts
+    assert (world.job.status.attempt, restarts.application, restarts.voluntary) == (2, 0, 1)
+
+
+def test_what_would_end_the_job_may_be_tried_again_within_the_programs_budget() -> None:
+    world = broken(85, {"when": {"classes": ["Configuration"]}, "action": "RestartProcess"})
+    world.one_pass()
+    assert (world.job.status.attempt, world.job.status.restarts.application) == (2, 1)
+
+
+def test_the_first_fitting_rule_wins() -> None:
+    rules = [
+        {"name": "first", "when": {"exitCodes": [1]}, "action": "AvoidNode"},
+        {"name": "second", "when": {"exitCodes": [1]}, "action": "Fail"},
+    ]
+    world = World(job=job(spec=spec(recovery={"rules": rules})))
+    world.running()
+    world.end(1, 1)
+    world.one_pass()
+    assert world.job.status.attempt == 2
+
+
+def test_a_rule_about_victims_does_not_reach_past_the_cause() -> None:
+    world = broken(82, {"when": {"classes": ["PeerLost"]}, "action": "Fail"})
+    world.end(0, 1)
+    world.one_pass()
+    assert world.job.status.attempt == 2, "rank 0 was the cause"
+
+
+def test_one_ecc_fault_and_many_victims_cordon_one_node_and_name_its_gpu() -> None:
+    world = World(job=job(spec=spec(nodes=32)), may_cordon=True, pool=Pool(size=64, schedulable=64))
+    world.running()
+    for rank in range(32):
+        world.end(rank, 82)
+    name = "flux-1-17"
+    pod: Pod = world.pods[name]
+    said = gpu_report(pod, code=80, at=START.replace(year=2027), xid=48, uuid="GPU-17")  # the last one to speak
+    world.pods[name] = Pod(
+        **{field: getattr(pod, field) for field in ("name", "uid", "attempt", "rank", "node", "scheduled", "started")},
+        ending=Ending(80, report=said),
+    )
+    plan = world.one_pass()
+    assert [action.node for action in plan.actions if isinstance(action, CordonNode)] == ["node-17"]
+    fault = world.job.status.last_fault
+    assert fault is not None
+    assert fault.gpu is not None
+    assert (fault.gpu.uuid, fault.xid, fault.victims, fault.verdict) == ("GPU-17", 48, 31, "ReplaceNode")
