@@ -1,0 +1,96 @@
+"""The agent's end of the gang link, for the agent's one loop: a descriptor, news, and leave().
+
+    link = GangLink(job_uid=..., attempt=3, rank=2, nodes=4, leader="flux-0.flux.default.svc", port=9401)
+    select.select([link.descriptor, ...], ...)
+    for news in link.news():       PeerLost: this pod is a victim (exit code 82); Left: that one is done, or was asked to go
+    link.leave(83, "rank 2 hangs at step 90")
+
+It guarantees: the first loss is told once, and no other; what strangers send never becomes news; nobody is judged before
+the link to it stood, nor for time that this process slept; the caller never waits, but in leave() for half a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.agent.link.leader import Leader
+from oarlock_trainer.agent.link.loop import Loop
+from oarlock_trainer.agent.link.member import Member
+from oarlock_trainer.agent.link.protocol import FLUSH_SECONDS, Gang, News, PeerLost
+
+if TYPE_CHECKING:
+    from oarlock_trainer.agent.link.loop import Role
+
+log = logging.getLogger(__name__)
+
+_LEAVE_SECONDS = FLUSH_SECONDS + 0.2
+"""The thread keeps the first part itself; the rest is for its turn to come on a machine that is busy."""
+
+
+class GangLink:
+    """The link of one agent, from construction until leave(). A gang of one node has none: it is silent and inert.
+
+    Rank 0 listens on `port` (0 takes any free one, and `port` says which), the others connect to `leader`:`port`.
+    Raises OSError where rank 0's port is taken. `descriptor` is readable when there is news, None for a single node.
+    """
+
+    def __init__(
+        self,
+        *,
+        job_uid: str,
+        attempt: int,
+        rank: int,
+        nodes: int,
+        leader: str,
+        port: int,
+        heartbeat: float = 1.0,
+        silence: float = 5.0,
+    ) -> None:
+        self.port = port
+        self.descriptor: int | None = None
+        self._loop: Loop | None = None
+        self._left = False
+        self._over = threading.Event()
+        if nodes == 1:
+            return
+        gang = Gang(job_uid=job_uid, attempt=attempt, rank=rank, nodes=nodes, heartbeat=heartbeat, silence=silence)
+        self._loop = loop = Loop(heartbeat=heartbeat)
+        self.descriptor = loop.news_bell.descriptor
+        self._role: Role
+        if rank == 0:
+            self._role = role = Leader(gang, loop, port=port)
+            self.port = role.port
+        else:
+            self._role = Member(gang, loop, host=leader, port=port)
+        threading.Thread(target=_turn, args=(loop, self._role, self._over), name="gang-link", daemon=True).start()
+
+    def news(self) -> list[News]:
+        """What happened since the last call, in order. Never blocks."""
+        return self._loop.news() if self._loop else []
+
+    def leave(self, code: int, why: str) -> None:
+        """Tell the others with which exit code this agent ends and why, then close.
+
+        Returns once they have read it, after half a second at the latest. Only the first call says anything.
+        """
+        if self._loop is None:
+            return
+        if not self._left:
+            self._left = True
+            self._loop.do(lambda: self._role.leave(code, why))
+        self._over.wait(_LEAVE_SECONDS)
+
+
+def _turn(loop: Loop, role: Role, over: threading.Event) -> None:
+    try:
+        loop.run(role)
+    except Exception as error:
+        # The others lose this agent within seconds; it must not stay behind alone.
+        log.exception("the gang link failed")
+        loop.tell(PeerLost(None, None, f"the gang link itself failed: {type(error).__name__}: {error}"))
+    finally:
+        role.close()
+        loop.selector.close()
+        over.set()

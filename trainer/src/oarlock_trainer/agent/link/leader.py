@@ -1,0 +1,265 @@
+"""Rank 0's side of the link: it listens, hears every member, and tells each what became of the others.
+
+Work per frame does not grow with the gang: members beat in their own time and are answered one by one, and whoever has
+been silent for longest stands first in line. Only a loss is told to all at once, once; members that leave in peace
+together are told together.
+
+Strangers are harmless: whoever does not say a fitting hello in time is turned away, and at most `nodes` + 16 connections
+are open. A member is known by what its agent drew by chance: the same agent may connect anew (it saw the cut before we
+did, so its newer connection replaces the older), another one that claims a rank that is taken is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import resource
+import socket
+from collections import OrderedDict
+from dataclasses import dataclass
+from selectors import EVENT_READ
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.agent.link.connection import Connection
+from oarlock_trainer.agent.link.protocol import (
+    FLUSH_SECONDS,
+    PEACEFUL,
+    Beat,
+    Frame,
+    Hello,
+    Leave,
+    Left,
+    PeerLost,
+    Refused,
+    Welcome,
+    encode,
+    encode_left,
+    refusal,
+)
+from oarlock_trainer.agent.link.sparse_log import SparseLog
+
+if TYPE_CHECKING:
+    from oarlock_trainer.agent.link.loop import Loop
+    from oarlock_trainer.agent.link.protocol import Gang
+
+_SPARE = 16
+_ACCEPTED_AT_ONCE = 64
+_BACKLOG = 256
+"""Beyond one for each member: the kernel drops what comes when it is full, and a client tries again a second later."""
+_OTHER_DESCRIPTORS = 256
+"""What the agent itself has open, generously."""
+
+_BEAT = encode(Beat())
+_WELCOME = encode(Welcome())
+
+
+@dataclass(slots=True)
+class _Member:
+    """A member that said hello. `connection` is None while it is cut off; `trouble` says why."""
+
+    rank: int
+    agent: str
+    connection: Connection | None
+    heard_at: float
+    trouble: str = ""
+
+
+class Leader:
+    """Listens from construction on. Raises OSError where the port is taken; port 0 takes any free one."""
+
+    def __init__(self, gang: Gang, loop: Loop, *, port: int) -> None:
+        self.over = False
+        self._gang, self._loop = gang, loop
+        self._log = SparseLog()
+        self._members: OrderedDict[int, _Member] = OrderedDict()
+        self._rank_of: dict[Connection, int] = {}
+        self._strangers: OrderedDict[Connection, float] = OrderedDict()
+        self._left: set[int] = set()
+        self._untold: list[Left] = []
+        self._told_at = -math.inf
+        self._cause: PeerLost | None = None
+        self._leaving_until = math.inf
+        _make_room(gang.nodes + _SPARE + _OTHER_DESCRIPTORS)
+        self._listener = _listen(port, backlog=gang.nodes + _BACKLOG)
+        self.port: int = self._listener.getsockname()[1]
+        self._deaf_until = math.inf
+        loop.selector.register(self._listener, EVENT_READ, self._accept)
+
+    def turn(self) -> float:
+        """Hear late what could not be accepted, turn strangers away, judge silence."""
+        now, pace = self._loop.now, self._gang.heartbeat / 4
+        if self._leaving_until < math.inf:
+            self.over = not self._rank_of or now >= self._leaving_until
+            return pace
+        if now >= self._deaf_until:
+            self._deaf_until = math.inf
+            self._loop.selector.register(self._listener, EVENT_READ, self._accept)
+        if self._untold and now >= self._told_at + pace:
+            self._tell_all(encode_left(self._untold))
+            self._untold, self._told_at = [], now
+        while self._strangers and now - next(iter(self._strangers.values())) > self._gang.silence:
+            self._turn_away(next(iter(self._strangers)), "it said no hello in time")
+        if self._members and self._cause is None:
+            self._judge(next(iter(self._members.values())))
+        return pace
+
+    def leave(self, code: int, why: str) -> None:
+        """Tell all members, and be over when they have read it, or soon."""
+        self._leaving_until = self._loop.now + FLUSH_SECONDS
+        for stranger in list(self._strangers):
+            self._forget_stranger(stranger)
+        self._stop_listening()
+        self._tell_all(encode_left(self._untold))
+        self._tell_all(encode_left([Left(0, code)]) if code in PEACEFUL else encode(PeerLost(0, code, why)))
+        for connection in self._rank_of:
+            connection.finish()
+
+    def close(self) -> None:
+        """Close every socket at once."""
+        self._stop_listening()
+        for connection in (*self._strangers, *self._rank_of):
+            connection.close()
+
+    # Strangers
+
+    def _accept(self, _events: int) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                end, _address = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                return
+            except OSError as error:  # no descriptors, no memory: it would be ready again at once, for ever
+                self._log.warning(f"the gang link accepts nobody: {error.strerror}", now=self._loop.now)
+                self._loop.selector.unregister(self._listener)
+                self._deaf_until = self._loop.now + self._gang.heartbeat
+                return
+            stranger = Connection(end, self._loop.selector, timeout=self._gang.silence, ready=self._hear_stranger)
+            self._strangers[stranger] = self._loop.now
+            if len(self._strangers) > self._gang.nodes + _SPARE - len(self._members):
+                # The oldest: a member says hello within a round trip, so that a crowd of idlers keeps no place from it.
+                self._turn_away(next(iter(self._strangers)), "too many connections without a hello")
+
+    def _hear_stranger(self, connection: Connection) -> None:
+        frames = connection.receive()
+        if not frames:
+            if connection.ended:
+                self._forget_stranger(connection)
+            return
+        hello = frames[0]
+        if not isinstance(hello, Hello):
+            self._turn_away(connection, "its first line was no hello")
+        elif why := self._refusal(hello):
+            connection.send(encode(Refused(why)))
+            self._turn_away(connection, why)
+        else:
+            self._admit(connection, hello)
+            self._take(connection, frames[1:])
+
+    def _refusal(self, hello: Hello) -> str:
+        if why := refusal(hello, self._gang):
+            return why
+        if hello.rank in self._left:
+            return f"rank {hello.rank} has left"
+        known = self._members.get(hello.rank)
+        return f"another agent holds rank {hello.rank}" if known and known.agent != hello.agent else ""
+
+    def _turn_away(self, connection: Connection, why: str) -> None:
+        self._forget_stranger(connection)
+        self._log.warning(f"the gang link turned a connection away: {why}", now=self._loop.now)
+
+    def _forget_stranger(self, connection: Connection) -> None:
+        del self._strangers[connection]
+        connection.close()
+
+    # Members
+
+    def _admit(self, connection: Connection, hello: Hello) -> None:
+        del self._strangers[connection]
+        known = self._members.get(hello.rank)
+        if known and known.connection:
+            self._cut(known, known.connection, "it connected anew")
+        self._members[hello.rank] = _Member(hello.rank, hello.agent, connection, self._loop.now)
+        self._members.move_to_end(hello.rank)
+        self._rank_of[connection] = hello.rank
+        connection.ready = self._hear_member
+        connection.send(_WELCOME)
+        if self._cause:
+            connection.send(encode(self._cause))
+
+    def _hear_member(self, connection: Connection) -> None:
+        self._take(connection, connection.receive())
+
+    def _take(self, connection: Connection, frames: list[Frame | None]) -> None:
+        member = self._members[self._rank_of[connection]]
+        if frames:
+            member.heard_at = self._loop.now
+            self._members.move_to_end(member.rank)
+        for frame in frames:
+            if isinstance(frame, Beat):
+                connection.send(_BEAT)
+            elif isinstance(frame, Leave) and self._leaving_until == math.inf:
+                self._bid_farewell(member, connection, frame)
+                return
+        if connection.ended:
+            self._cut(member, connection, connection.ended)
+            if self._cause is None and self._leaving_until == math.inf:
+                self._log.warning(f"the gang link of rank {member.rank} was cut: {member.trouble}", now=self._loop.now)
+
+    def _bid_farewell(self, member: _Member, connection: Connection, leave: Leave) -> None:
+        self._cut(member, connection, "it left")
+        del self._members[member.rank]
+        self._left.add(member.rank)
+        if leave.code is None or leave.code not in PEACEFUL:
+            self._lose(PeerLost(member.rank, leave.code, leave.why))
+        else:
+            left = Left(member.rank, leave.code)
+            self._untold.append(left)
+            self._loop.tell(left)
+
+    def _cut(self, member: _Member, connection: Connection, trouble: str) -> None:
+        """The member may come again until its silence is too long."""
+        del self._rank_of[connection]
+        connection.close()
+        member.connection, member.trouble = None, trouble
+
+    def _judge(self, member: _Member) -> None:
+        silent = self._loop.now - member.heard_at
+        if silent > self._gang.silence:
+            cut = f", its connection was cut: {member.trouble}" if member.trouble else ""
+            self._lose(
+                PeerLost(member.rank, None, f"rank {member.rank}'s agent has been silent for {silent:.1f} s{cut}")
+            )
+
+    def _lose(self, cause: PeerLost) -> None:
+        """The lost one is told too, if it can hear: it learns that the gang goes on without it."""
+        if self._cause is None:
+            self._cause = cause
+            self._loop.tell(cause)
+            self._tell_all(encode(cause))
+
+    def _tell_all(self, lines: bytes) -> None:
+        for connection in self._rank_of:
+            connection.send(lines)
+
+    def _stop_listening(self) -> None:
+        with contextlib.suppress(KeyError, ValueError):  # it may be out of the selector, or closed before
+            self._loop.selector.unregister(self._listener)
+        self._listener.close()
+
+
+def _listen(port: int, *, backlog: int) -> socket.socket:
+    dual_stack = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual_stack else socket.AF_INET
+    listener = socket.create_server(
+        ("::" if dual_stack else "", port), family=family, backlog=backlog, dualstack_ipv6=dual_stack
+    )
+    listener.settimeout(0)
+    return listener
+
+
+def _make_room(descriptors: int) -> None:
+    """Allow as many open files as a big gang needs: many runtimes start containers with 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

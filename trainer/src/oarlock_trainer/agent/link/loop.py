@@ -1,0 +1,98 @@
+"""What turns the link's one thread: descriptors, time that really was watched, and the news that goes to the agent.
+
+Silence is counted on AwakeClock alone: a process that was stopped, or a machine that was paused, must not blame its
+peers for its own sleep. What arrived meanwhile is always read before anybody's silence is judged.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from oarlock_trainer.agent.link.bell import Bell
+from oarlock_trainer.agent.link.protocol import News, PeerLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Role(Protocol):
+    """Rank 0's side of the link, or a member's."""
+
+    over: bool
+    """Nothing is left to do: the thread ends."""
+
+    def turn(self) -> float:
+        """Do what is due; returns the seconds until it wants its next turn at the latest."""
+
+    def leave(self, code: int, why: str) -> None:
+        """Start to leave: tell the others, and be over soon."""
+
+    def close(self) -> None:
+        """Close every socket."""
+
+
+class AwakeClock:
+    """Seconds that its loop was running. `longest` counts for one turn at most, however long it took."""
+
+    def __init__(self, now: float, *, longest: float) -> None:
+        self.seconds = 0.0
+        self._looked_at = now
+        self._longest = longest
+
+    def advance(self, now: float) -> None:
+        """Count the turn that ends now."""
+        self.seconds += min(max(now - self._looked_at, 0.0), self._longest)
+        self._looked_at = now
+
+
+class Loop:
+    """The thread's state. Only news(), do() and the bells may be touched from other threads."""
+
+    def __init__(self, *, heartbeat: float) -> None:
+        self.selector = selectors.DefaultSelector()
+        self.bell = Bell()
+        self.news_bell = Bell()
+        self._clock = AwakeClock(time.monotonic(), longest=heartbeat)
+        self._orders: deque[Callable[[], None]] = deque()
+        self._news: deque[News] = deque()
+        self._lost = False
+        self.selector.register(self.bell.descriptor, selectors.EVENT_READ, lambda _events: self.bell.hush())
+
+    @property
+    def now(self) -> float:
+        """Seconds on the clock that silence is judged by."""
+        return self._clock.seconds
+
+    def run(self, role: Role) -> None:
+        """Turn until the role is over."""
+        wait = 0.0
+        while not role.over:
+            events = self.selector.select(wait)
+            self._clock.advance(time.monotonic())
+            for key, mask in events:
+                key.data(mask)
+            while self._orders:
+                self._orders.popleft()()
+            wait = role.turn()
+
+    def do(self, order: Callable[[], None]) -> None:
+        """Have the thread do something, soon. From any thread."""
+        self._orders.append(order)
+        self.bell.ring()
+
+    def tell(self, news: News) -> None:
+        """Tell the agent. Of lost peers only the first is news: all others follow from it."""
+        if isinstance(news, PeerLost):
+            if self._lost:
+                return
+            self._lost = True
+        self._news.append(news)
+        self.news_bell.ring()
+
+    def news(self) -> list[News]:
+        """What was told since the last call. Never blocks."""
+        self.news_bell.hush()
+        return [self._news.popleft() for _ in range(len(self._news))]

@@ -1,0 +1,136 @@
+"""A member's side of the link: it connects to rank 0 until it is welcome, beats, and passes on what rank 0 tells.
+
+Before the first welcome nothing is judged: whether a gang starts in time is others' business. After it, silence is: a
+connection that is cut is made anew, and only when rank 0 has not been heard for the whole time of silence is it lost.
+Once the link has told of a loss, or rank 0 has left in peace, it judges nobody any more.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.agent.link.connection import Connection
+from oarlock_trainer.agent.link.dialer import Dialer
+from oarlock_trainer.agent.link.protocol import (
+    FLUSH_SECONDS,
+    AllLeft,
+    Beat,
+    Frame,
+    Hello,
+    Leave,
+    PeerLost,
+    Refused,
+    Welcome,
+    encode,
+)
+from oarlock_trainer.agent.link.sparse_log import SparseLog
+
+if TYPE_CHECKING:
+    from oarlock_trainer.agent.link.loop import Loop
+    from oarlock_trainer.agent.link.protocol import Gang
+
+_BEAT = encode(Beat())
+
+
+class Member:
+    """Connects to `host`:`port` from its first turn on."""
+
+    def __init__(self, gang: Gang, loop: Loop, *, host: str, port: int) -> None:
+        self.over = False
+        self._gang, self._loop = gang, loop
+        self._hello = Hello(job_uid=gang.job_uid, attempt=gang.attempt, rank=gang.rank, agent=secrets.token_hex(8))
+        self._dialer = Dialer(host, port, loop=loop, heartbeat=gang.heartbeat)
+        self._connection: Connection | None = None
+        self._welcome = self._settled = False
+        self._welcome_until = self._leaving_until = math.inf
+        self._beat_at = self._heard_at = math.inf
+        self._trouble = ""
+        self._log = SparseLog()
+
+    def turn(self) -> float:
+        """Judge rank 0's silence, beat, or try to connect."""
+        now, pace = self._loop.now, self._gang.heartbeat / 4
+        if self._leaving_until < math.inf:
+            self.over = self._connection is None or now >= self._leaving_until
+        elif not self._settled and now - self._heard_at > self._gang.silence:
+            self._lose_leader(now - self._heard_at)
+        elif self._connection and self._welcome:
+            if now >= self._beat_at:
+                self._connection.send(_BEAT)
+                self._beat_at = now + self._gang.heartbeat
+        elif self._connection and now >= self._welcome_until:
+            self._drop("no answer")
+        elif not self._connection and not self._settled:
+            self._dial()
+            return pace if self._connection else min(self._dialer.seconds_left, pace)
+        return pace
+
+    def leave(self, code: int, why: str) -> None:
+        """Tell rank 0, if there is a connection, and be over when it has read it, or soon."""
+        self._leaving_until = self._loop.now + FLUSH_SECONDS
+        if self._connection:
+            self._connection.send(encode(Leave(code, why)))
+            self._connection.finish()
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    def _dial(self) -> None:
+        if end := self._dialer.dial():
+            self._connection = Connection(end, self._loop.selector, timeout=self._gang.silence, ready=self._hear)
+            self._connection.greet(self._hello)
+            self._welcome_until = self._loop.now + self._gang.silence / 2  # two tries, should the first packets be lost
+
+    def _hear(self, connection: Connection) -> None:
+        frames = connection.receive()
+        for frame in frames:
+            if self._leaving_until == math.inf and connection is self._connection:
+                self._take(frame)
+        if frames and self._welcome:
+            self._heard_at = self._loop.now
+        if connection.ended and connection is self._connection:
+            self._drop(connection.ended)
+
+    def _take(self, frame: Frame | None) -> None:
+        if not self._welcome:
+            if isinstance(frame, Welcome):
+                self._welcome = True
+                self._beat_at = self._loop.now
+                self._dialer.succeeded()
+            elif isinstance(frame, Refused):
+                self._drop(f"it refused: {frame.why}")
+        elif isinstance(frame, PeerLost):
+            self._lose(frame)
+            if frame.rank == 0:
+                self.close()  # it waits for that, to know that its last words were read
+        elif isinstance(frame, AllLeft):
+            for left in frame.peers:
+                self._loop.tell(left)
+            if any(left.rank == 0 for left in frame.peers):
+                self._settled = True
+                self.close()
+
+    def _drop(self, trouble: str) -> None:
+        """Without this connection; the next one is dialled, unless the link has had its say."""
+        self.close()
+        self._trouble = trouble
+        if self._welcome:
+            self._welcome = False
+            if not self._settled and self._leaving_until == math.inf:
+                self._log.warning(f"the gang link to rank 0 was cut: {trouble}", now=self._loop.now)
+        else:
+            self._dialer.failed(trouble)
+
+    def _lose_leader(self, silent: float) -> None:
+        # The connection stays: should rank 0 only have slept, leave() tells it on waking that this one has gone.
+        trouble = "" if self._welcome else f", and cannot be reached: {self._trouble or 'no answer'}"
+        self._lose(PeerLost(0, None, f"rank 0's agent has been silent for {silent:.1f} s{trouble}"))
+
+    def _lose(self, cause: PeerLost) -> None:
+        self._settled = True
+        self._loop.tell(cause)

@@ -1,0 +1,237 @@
+"""What the agents of one gang say to each other: one JSON object a line, at most 1024 bytes. Pure.
+
+    member -> rank 0   hello (first of all), beat, leave
+    rank 0 -> member   welcome or refused, beat (the answer to each beat), lost, left
+
+Nothing here can blame a node: no GPU, no verdict, only who left and what it said. A reader ignores frames and fields that
+it does not know, bounds every value, and never raises, whatever bytes come.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.wire import WireError, encodable, integer, parse_object, text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERSION = 1
+MAX_LINE = 1024
+"""Bytes, with the newline."""
+MAX_WHY = 300
+FLUSH_SECONDS = 0.4
+"""What the others get to read why one leaves: a round trip, with a lost packet sent again."""
+PEACEFUL = frozenset({0, 86})
+"""Done, and left on request: nobody loses a peer by these. Numbers, as ExitCode's module needs a newer Python."""
+_MOST_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """Whom a link belongs to, and its pace in seconds: a sign of life every `heartbeat`, lost after `silence`."""
+
+    job_uid: str
+    attempt: int
+    rank: int
+    nodes: int
+    heartbeat: float
+    silence: float
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """A peer is gone and the gang with it: the first cause, told once.
+
+    `rank` is the node's rank, one's own where the others gave this pod up, None where the link itself failed. `code` is
+    what the peer said that it leaves with, None where it fell silent.
+    """
+
+    rank: int | None
+    code: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A peer left in peace, done (0) or on request (86)."""
+
+    rank: int
+    code: int
+
+
+News = PeerLost | Left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """Who connects. `agent` is drawn by chance once per agent: it tells a reconnect from a second agent of that rank."""
+
+    job_uid: str
+    attempt: int
+    rank: int
+    agent: str
+    version: int = VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The hello was accepted: silence counts from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The hello was not accepted, and the connection ends."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The sender ends with this exit code; None where it named none that exists."""
+
+    code: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllLeft:
+    """Several that left in peace: a big gang that finishes is told in few frames."""
+
+    peers: tuple[Left, ...]
+
+
+Frame = Hello | Welcome | Refused | Beat | Leave | PeerLost | AllLeft
+
+
+def plain(words: str) -> str:
+    """Words in one line of at most MAX_WHY characters, without control characters."""
+    printable = "".join(character if character.isprintable() else " " for character in words[: 4 * MAX_WHY])
+    return " ".join(printable.split())[:MAX_WHY].rstrip()
+
+
+def encode(frame: Frame) -> bytes:
+    """One line; a reason that would make it too long loses its tail."""
+    values = _values(frame)
+    while len(line := _line(values)) > MAX_LINE and values.get("why"):
+        values["why"] = values["why"][: len(values["why"]) * 7 // 8].rstrip()
+    return line
+
+
+def encode_left(peers: list[Left]) -> bytes:
+    """As many lines as it takes to name them all."""
+    groups = range(0, len(peers), _MOST_AT_ONCE)
+    return b"".join(encode(AllLeft(tuple(peers[start : start + _MOST_AT_ONCE]))) for start in groups)
+
+
+def decode(line: bytes) -> Frame | None:
+    """Read one line without its newline, or None for what is no frame. Never raises."""
+    if line == _BEAT:
+        return Beat()  # nearly every line of a link's life
+    try:
+        raw = parse_object(line.decode(errors="replace"), max_bytes=MAX_LINE)
+    except WireError:
+        return None
+    read = _READERS.get(text(raw.get("kind")))
+    return read(raw) if read else None
+
+
+def refusal(hello: Hello, gang: Gang) -> str:
+    """Why rank 0 of this gang does not accept the hello; empty where it does."""
+    if hello.version != VERSION:
+        return f"it speaks version {hello.version} of the link, this agent version {VERSION}"
+    if hello.job_uid != gang.job_uid:
+        return "it belongs to another job"
+    if hello.attempt != gang.attempt:
+        return f"it belongs to attempt {hello.attempt}, this is attempt {gang.attempt}"
+    if not 0 < hello.rank < gang.nodes:
+        return f"it says rank {hello.rank}, the members of this gang are 1..{gang.nodes - 1}"
+    return ""
+
+
+class Lines:
+    """Cuts a stream into lines, and holds less than one. After a line that is too long nothing more comes."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.overlong = False
+
+    def feed(self, received: bytes) -> list[bytes]:
+        """The lines that are complete now, without their newlines."""
+        if self.overlong:
+            return []
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        for index, line in enumerate((*lines, self._rest)):
+            if len(line) >= MAX_LINE:
+                self.overlong, self._rest = True, b""
+                return lines[:index]
+        return lines
+
+
+def _values(frame: Frame) -> dict[str, Any]:
+    if isinstance(frame, Hello):
+        gang = {"jobUid": frame.job_uid, "attempt": frame.attempt, "rank": frame.rank}
+        return {"kind": "hello", "version": frame.version, **gang, "agent": frame.agent}
+    if isinstance(frame, PeerLost):
+        return {"kind": "lost", "rank": frame.rank, "code": frame.code, "why": plain(frame.why)}
+    if isinstance(frame, Leave):
+        return {"kind": "leave", "code": frame.code, "why": plain(frame.why)}
+    if isinstance(frame, AllLeft):
+        return {"kind": "left", "peers": [[peer.rank, peer.code] for peer in frame.peers]}
+    if isinstance(frame, Refused):
+        return {"kind": "refused", "why": plain(frame.why)}
+    return {"kind": "welcome" if isinstance(frame, Welcome) else "beat"}
+
+
+def _line(values: dict[str, Any]) -> bytes:
+    return encodable(json.dumps(values, ensure_ascii=False, separators=(",", ":"))).encode() + b"\n"
+
+
+_BEAT = encode(Beat()).rstrip()
+
+
+def _hello(raw: dict[str, Any]) -> Hello | None:
+    attempt, rank, version = (integer(raw.get(name)) for name in ("attempt", "rank", "version"))
+    job_uid, agent = (text(raw.get(name), MAX_LINE) for name in ("jobUid", "agent"))
+    if attempt is None or rank is None or version is None or not job_uid or not agent:
+        return None
+    return Hello(job_uid=job_uid, attempt=attempt, rank=rank, agent=agent, version=version)
+
+
+def _all_left(raw: dict[str, Any]) -> AllLeft:
+    peers = raw.get("peers")
+    pairs = [pair for pair in peers if isinstance(pair, list) and len(pair) == 2] if isinstance(peers, list) else []
+    read = [(_rank(rank), _code(code)) for rank, code in pairs]
+    return AllLeft(tuple(Left(rank, code) for rank, code in read if rank is not None and code is not None))
+
+
+def _rank(raw: object) -> int | None:
+    rank = integer(raw)
+    return rank if rank is not None and rank >= 0 else None
+
+
+def _code(raw: object) -> int | None:
+    code = integer(raw)
+    return code if code is not None and 0 <= code < 256 else None
+
+
+def _why(raw: dict[str, Any]) -> str:
+    return plain(text(raw.get("why"), MAX_LINE))
+
+
+_READERS: dict[str, Callable[[dict[str, Any]], Frame | None]] = {
+    "hello": _hello,
+    "welcome": lambda _: Welcome(),
+    "refused": lambda raw: Refused(_why(raw)),
+    "beat": lambda _: Beat(),
+    "leave": lambda raw: Leave(_code(raw.get("code")), _why(raw)),
+    "lost": lambda raw: PeerLost(_rank(raw.get("rank")), _code(raw.get("code")), _why(raw)),
+    "left": _all_left,
+}
