@@ -1,0 +1,218 @@
+"""What a webhook says of a run's life: one payload per kind of event. Pure.
+
+Field names are SimpleTuner's where it has the event, so that its receivers need no change; ours are added beside them
+and never replace one. docs/webhook-v1.schema.json describes every payload, and the tests hold them to it. A value that
+is not known is null, never left out: a receiver can rely on the key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.job_file import WebhookLevel
+from oarlock_api.contract.status import PodPhase
+from oarlock_api.contract.wire import finite
+from oarlock_trainer.agent.webhooks.envelope import (
+    CHECKPOINT,
+    ERROR,
+    PROGRESS,
+    STAGE,
+    STATUS,
+    SUMMARY,
+    Event,
+    Identity,
+    event,
+)
+
+if TYPE_CHECKING:
+    from oarlock_api.contract.report import Report
+    from oarlock_api.contract.status import PodStatus
+
+_STAGES: dict[str, tuple[str, str]] = {
+    PodPhase.PREFLIGHT: ("preflight", "Checking the node"),
+    PodPhase.STARTING: ("init_load_base_model", "Loading the model"),
+    PodPhase.PREPROCESSING: ("init_vae_cache", "Preparing the data"),
+    PodPhase.TRAINING: ("training", "Training"),
+    PodPhase.SAVING: ("checkpoint_save", "Saving a checkpoint"),
+    PodPhase.VALIDATING: ("validation", "Validating"),
+    PodPhase.EXPORTING: ("model_save", "Saving the model"),
+    PodPhase.DONE: ("training_complete", "Training complete"),
+    PodPhase.FAILED: ("training_abort", "Training aborted"),
+}
+"""Phase -> key and label of its stage; keys are SimpleTuner's where it has such a stage."""
+
+
+def stage(identity: Identity, at: str, *, status: PodStatus, over: bool, level: WebhookLevel, count: int) -> Event:
+    """A phase of the pod began, or is over. `count` is how often the pod has been in it."""
+    key, label = _STAGES.get(status.phase, (status.phase.lower(), status.phase))
+    state = "completed" if over or status.phase == PodPhase.DONE else "running"
+    if status.phase == PodPhase.FAILED:
+        state = "failed"
+    return event(
+        identity,
+        at,
+        type_=STAGE,
+        level=level,
+        title=label,
+        message=f"{label}: {state}",
+        step=status.step,
+        about=(key, state, count),
+        body={"stage": {"key": key, "label": label, "status": state, "progress": _progress(status)}},
+    )
+
+
+def training_status(
+    identity: Identity, at: str, *, state: str, level: WebhookLevel, status: PodStatus, message: str, reason: str = ""
+) -> Event:
+    """The attempt trains (started, resumed) or has ended (completed, failed, left). `reason` is a FailureClass or empty."""
+    return event(
+        identity,
+        at,
+        type_=STATUS,
+        level=level,
+        title=f"Training {state}",
+        message=message,
+        step=status.step,
+        about=(state,),
+        body={
+            "data": {"status": state, "resumed_from_step": status.resumed_from_step, "reason": reason or None},
+            "progress": _progress(status),
+        },
+    )
+
+
+def progress(identity: Identity, at: str, *, status: PodStatus) -> Event:
+    """How far training is."""
+    return event(
+        identity,
+        at,
+        type_=PROGRESS,
+        level=WebhookLevel.INFO,
+        title="Training progress",
+        message=_where(status),
+        step=status.step,
+        about=(status.step,),
+        body={"progress": _progress(status)},
+    )
+
+
+def checkpoint(identity: Identity, at: str, *, status: PodStatus) -> Event | None:
+    """A checkpoint was committed; None where there is none."""
+    saved = status.checkpoint
+    if saved is None:
+        return None
+    label = f"Checkpoint of step {saved.step}"
+    return event(
+        identity,
+        at,
+        type_=CHECKPOINT,
+        level=WebhookLevel.INFO,
+        title=label,
+        message=f"{label} saved to {saved.path}",
+        step=saved.step,
+        about=(saved.step, saved.path),
+        body={
+            "checkpoint": {
+                "path": saved.path,
+                "label": label,
+                "is_final": saved.step == status.total_steps,
+                "saved_at": saved.saved_at,
+                "stall_seconds": finite(saved.stall_seconds),
+            }
+        },
+    )
+
+
+def summary(identity: Identity, at: str, *, status: PodStatus, state: str) -> Event:
+    """What came out of the attempt, once, at its end."""
+    saved = status.checkpoint
+    return event(
+        identity,
+        at,
+        type_=SUMMARY,
+        level=WebhookLevel.INFO,
+        title="Training summary",
+        message=f"{state} at {_where(status)}",
+        step=status.step,
+        about=(),
+        body={
+            "data": {
+                "status": state,
+                "total_steps": status.total_steps,
+                "epoch": status.epoch,
+                "resumed_from_step": status.resumed_from_step,
+                "checkpoint_step": saved.step if saved else None,
+                "checkpoint_path": saved.path if saved else None,
+                "model_path": status.model_path or None,
+                "started_at": status.started_at or None,
+                "first_step_at": status.first_step_at or None,
+                "ended_at": at,
+            },
+            "progress": _progress(status),
+        },
+    )
+
+
+def error(identity: Identity, at: str, *, report: Report) -> Event:
+    """This pod failed, by itself: a pod that only lost its peers has no error to tell."""
+    return event(
+        identity,
+        at,
+        type_=ERROR,
+        level=WebhookLevel.ERROR,
+        title=f"{_CLASS_WORDS.get(report.failure_class, 'Failure')} on node {identity.node or 'unknown'}",
+        message=report.summary,
+        step=report.step,
+        about=(report.failure_class, report.code),
+        body={
+            "data": {
+                "reason": report.failure_class,
+                "code": report.code,
+                "checkpoint_step": report.checkpoint_step,
+                "first_error_rank": report.first_error_rank,
+            }
+        },
+    )
+
+
+_CLASS_WORDS: dict[str, str] = {
+    FailureClass.HANG: "Hang",
+    FailureClass.STORAGE: "Storage failure",
+    FailureClass.CONFIGURATION: "Configuration error",
+    FailureClass.PREFLIGHT: "Unfit node",
+    FailureClass.APPLICATION: "Training error",
+    FailureClass.FENCED: "Another job owns the output",
+}
+
+
+def _where(status: PodStatus) -> str:
+    if status.step is None:
+        return "no step yet"
+    of_total = f" of {status.total_steps}" if status.total_steps else ""
+    loss = finite(status.loss)
+    return f"step {status.step}{of_total}" + (f", loss {loss:.4g}" if loss is not None else "")
+
+
+def _progress(status: PodStatus) -> dict[str, Any]:
+    step, total, pace = status.step, status.total_steps, finite(status.seconds_per_step)
+    percent = eta = None
+    if step is not None and total:
+        percent = round(100.0 * step / total, 1)
+        eta = finite(round((total - step) * pace, 1)) if pace else None
+    return {
+        "label": "Steps",
+        "current": step,
+        "total": total,
+        "percent": percent,
+        "eta_seconds": eta,
+        "metrics": {
+            "epoch": status.epoch,
+            "loss": finite(status.loss),
+            "learning_rate": finite(status.learning_rate),
+            "seconds_per_step": pace,
+            "images_per_second": finite(status.images_per_second),
+            "mfu": finite(status.mfu),
+            "data_wait_share": finite(status.data_wait_share),
+        },
+    }
