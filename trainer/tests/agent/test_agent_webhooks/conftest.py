@@ -1,4 +1,4 @@
-"""A real receiver for each test that asks for one."""
+"""Real receivers for each test that asks for them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def inbox() -> Iterator[Inbox]:
+    server = Inbox()
+    yield server
+    server.end()
+
+
+@pytest.fixture
+def other() -> Iterator[Inbox]:
     server = Inbox()
     yield server
     server.end()

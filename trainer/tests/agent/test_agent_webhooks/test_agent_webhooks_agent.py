@@ -1,4 +1,4 @@
-"""What the agent has of its webhooks: told once and by the right pod, never in its way, whatever the receivers do."""
+"""What the agent has of its webhooks: told by the right pod to whom it concerns, and never in its way."""
 
 from __future__ import annotations
 
@@ -12,91 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import eventually
-from webhook_inbox import Inbox
+from webhook_pod import FAULT, FRESH, LIFE, LOST, assignment, kinds, telling
 from webhook_schema import complaints
 
-from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.job_file import JobFile, Webhook, WebhookLevel, WebhookType
-from oarlock_api.contract.report import Evidence, Gpu, Report
-from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
+from oarlock_api.contract.job_file import Webhook, WebhookLevel, WebhookType
 from oarlock_trainer.agent import webhooks as package
-from oarlock_trainer.agent.assignment import Assignment, Pod
-from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-AT = "2026-01-31T12:00:00.123Z"
-GPU = Gpu(index=5, uuid="GPU-1", serial="1650", pci_bus_id="00000000:C1:00.0", name="NVIDIA H100")
-FAULT = GpuFault(
-    verdict=GpuVerdict.REPLACE_NODE,
-    message="GPU 5 has fallen off the bus",
-    gpu=GPU,
-    xid=79,
-    evidence=(Evidence(probe="xid", value=79, at=AT),),
-)
-LOST = Report(
-    attempt=3,
-    rank=0,
-    pod_uid="p",
-    failure_class="GPU",
-    code=80,
-    detected_at=AT,
-    summary="GPU 5 is lost",
-    gpu=GPU,
-    xid=79,
-)
-FRESH = PodStatus(job_uid="uid-1", pod_uid="p", attempt=3, rank=0, phase=PodPhase.PREFLIGHT, heartbeat_at=AT)
-SAVED = CheckpointStatus(step=20, path="/output/flux/checkpoints/step-20-a3", saved_at=AT)
-LIFE = [
-    FRESH,
-    replace(FRESH, phase=PodPhase.STARTING),
-    replace(FRESH, phase=PodPhase.TRAINING),
-    replace(FRESH, phase=PodPhase.TRAINING, first_step_at=AT, step=1, total_steps=20),
-    replace(FRESH, phase=PodPhase.SAVING, first_step_at=AT, step=20, total_steps=20),
-    replace(FRESH, phase=PodPhase.SAVING, first_step_at=AT, step=20, total_steps=20, checkpoint=SAVED),
-    replace(FRESH, phase=PodPhase.DONE, first_step_at=AT, step=20, total_steps=20, checkpoint=SAVED),
-]
-
-
-def assignment(*webhooks: Webhook, rank: int = 0) -> Assignment:
-    job = JobFile(
-        job="flux",
-        namespace="research",
-        job_uid="uid-1",
-        attempt=3,
-        nodes=2,
-        gpus_per_node=8,
-        output_directory="/output/flux",
-        training={},
-        webhooks=webhooks,
-    )
-    pod = Pod(rank=rank, job="flux", attempt=3, pod_uid="p", node=f"gpu-{rank}")
-    return Assignment(pod=pod, job=job, master_address="m", master_port=1, simulate_gpus=False)
-
-
-def telling(inbox: Inbox, *, rank: int = 0, environment: dict[str, str] | None = None, **fields: Any) -> Webhooks:
-    """Webhooks of a pod with one receiver."""
-    webhook = Webhook(name="test", url=f"{inbox.url}/hook", **fields)
-    return Webhooks.of(assignment(webhook, rank=rank), environment or {})
-
-
-def kinds(inbox: Inbox) -> list[str]:
-    return [one.json["type"] for one in inbox.received]
-
-
-def everything(inbox: Inbox, webhooks: Webhooks, count: int) -> list[dict[str, Any]]:
-    """Payloads, once that many were told, in order."""
-    eventually(lambda: webhooks.tallies["test"].sent >= count, f"{count} messages to arrive")
-    return [one.json for one in inbox.received]
-
-
-@pytest.fixture
-def other() -> Iterator[Inbox]:
-    server = Inbox()
-    yield server
-    server.end()
+    from webhook_inbox import Inbox
 
 
 def test_a_run_is_told_from_its_checks_to_its_summary_as_the_schema_says(inbox: Inbox) -> None:
@@ -121,65 +45,6 @@ def test_a_run_is_told_from_its_checks_to_its_summary_as_the_schema_says(inbox: 
         ("training.status", "completed"),
         ("training.summary", "completed"),
     ]
-
-
-def test_a_pod_other_than_rank_0_s_is_silent_about_the_run_and_not_about_its_faults(inbox: Inbox) -> None:
-    webhooks = telling(inbox, rank=1)
-    assert not webhooks.tells_life
-    for status in LIFE:
-        webhooks.observe(status)
-    webhooks.gpu_fault(FAULT)
-    webhooks.ended(LOST, LIFE[-1])
-    webhooks.close(within=20.0)
-    assert kinds(inbox) == ["gpu.fault"]
-    assert (inbox.received[0].json["node"], inbox.received[0].json["step"]) == ("gpu-1", 20)
-
-
-def test_a_fault_is_told_once_however_often_it_is_seen_and_the_end_does_not_repeat_it(inbox: Inbox) -> None:
-    webhooks = telling(inbox, events=("gpu.fault", "error"))
-    for _ in range(8):
-        webhooks.gpu_fault(FAULT)
-    webhooks.ended(LOST, FRESH)
-    webhooks.close(within=20.0)
-    assert kinds(inbox) == ["gpu.fault"]
-
-
-def test_a_fault_that_nobody_told_before_is_told_at_the_end(inbox: Inbox) -> None:
-    webhooks = telling(inbox, rank=1)
-    webhooks.ended(LOST, FRESH)
-    webhooks.close(within=20.0)
-    assert [one.json["fault"]["verdict"] for one in inbox.received] == ["ReplaceNode"]
-    assert complaints(inbox.received[0].json) == []
-
-
-def test_a_warning_about_a_gpu_does_not_silence_the_fault_that_follows(inbox: Inbox) -> None:
-    webhooks = telling(inbox, rank=1)
-    webhooks.gpu_fault(replace(FAULT, verdict=GpuVerdict.HOLD, xid=63))
-    webhooks.ended(LOST, FRESH)
-    webhooks.close(within=20.0)
-    assert {one.json["severity"] for one in inbox.received} == {"warning", "critical"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "code", "told"),
-    [
-        ("Application", 1, ["error"]),
-        ("Hang", 83, ["error"]),
-        ("Storage", 84, ["error"]),
-        ("Configuration", 85, ["error"]),
-        ("Preflight", 87, ["error"]),
-        ("PeerLost", 82, []),
-        ("Requested", 86, []),
-    ],
-)
-def test_a_pod_tells_of_an_error_of_its_own_and_not_of_another_s(
-    inbox: Inbox, kind: str, code: int, told: list[str]
-) -> None:
-    webhooks = telling(inbox, rank=1)
-    webhooks.ended(replace(LOST, failure_class=kind, code=code, gpu=None, xid=None), FRESH)
-    webhooks.close(within=20.0)
-    assert kinds(inbox) == told
-    assert [complaints(one.json) for one in inbox.received] == [[]] * len(told)
 
 
 def test_a_receiver_hears_only_what_it_asked_for(inbox: Inbox, other: Inbox) -> None:
@@ -244,27 +109,6 @@ def test_no_message_holds_a_secret_of_the_job(inbox: Inbox) -> None:
     assert inbox.received[0].json["message"] == "it said *** and ***"
 
 
-def test_a_fault_does_not_wait_for_a_receiver_that_is_stuck_with_something_else(inbox: Inbox) -> None:
-    inbox.answers.open.clear()
-    webhooks = telling(inbox)
-    webhooks.observe(FRESH)
-    eventually(lambda: len(inbox.received) == 1, "the first message to be stuck")
-    webhooks.gpu_fault(FAULT)
-    eventually(lambda: "gpu.fault" in kinds(inbox), "the fault to arrive meanwhile")
-    webhooks.close(within=0.0)
-
-
-def test_a_fault_does_not_wait_for_the_limit(inbox: Inbox) -> None:
-    webhooks = telling(inbox, min_level=WebhookLevel.DEBUG)
-    for number in range(60):
-        webhooks.observe(replace(FRESH, phase=PodPhase.SAVING if number % 2 else PodPhase.TRAINING))
-    everything(inbox, webhooks, 30)
-    webhooks.gpu_fault(FAULT)
-    eventually(lambda: "gpu.fault" in kinds(inbox), "the fault to arrive at once")
-    assert len(inbox.received) < 60
-    webhooks.close(within=0.0)
-
-
 def test_one_dead_receiver_costs_the_others_nothing(inbox: Inbox, other: Inbox) -> None:
     inbox.answers.open.clear()
     webhooks = Webhooks.of(
@@ -288,20 +132,6 @@ def test_what_is_told_while_the_pod_ends_still_goes_out(inbox: Inbox) -> None:
     tally = webhooks.tallies["test"]
     assert (tally.sent, tally.lost, tally.dropped) == (len(inbox.received), 0, 0)
     assert {"gpu.fault", "training.status", "training.summary"} <= set(kinds(inbox))
-
-
-def test_many_threads_may_tell_at_once(inbox: Inbox) -> None:
-    webhooks = telling(inbox)
-    threads = [
-        threading.Thread(target=lambda n=n: webhooks.gpu_fault(replace(FAULT, gpu=replace(GPU, uuid=f"GPU-{n % 8}"))))
-        for n in range(32)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    webhooks.close(within=20.0)
-    assert sorted(one.json["fault"]["gpu"]["uuid"] for one in inbox.received) == [f"GPU-{n}" for n in range(8)]
 
 
 def test_a_receiver_whose_secret_is_missing_is_told_of_and_the_others_work(

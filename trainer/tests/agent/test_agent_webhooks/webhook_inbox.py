@@ -10,12 +10,20 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from agent_process import eventually
+
 from oarlock_api.contract.job_file import Webhook, WebhookLevel
 from oarlock_trainer.agent.webhooks.outbox import Message
+from oarlock_trainer.agent.webhooks.pace import Patience
 from oarlock_trainer.agent.webhooks.receivers import Receiver, receiver_of
 
 if TYPE_CHECKING:
     import ssl
+
+    from oarlock_trainer.agent.webhooks.sender import Sender, Tally
+
+QUICK = Patience(first_delay=0.01)
+"""All the tries, and hardly a pause."""
 
 
 @dataclass(frozen=True)
@@ -107,3 +115,14 @@ class Inbox:
 
 def message(text: str = "x", level: WebhookLevel = WebhookLevel.INFO, kind: str = "training.status") -> Message:
     return Message(type=kind, level=level, body=text.encode())
+
+
+def finished(sender: Sender, within: float = 20.0) -> Tally:
+    """Close and wait; `within` is a bound, not a pause."""
+    sender.close(time.monotonic() + within)
+    sender.join()
+    return sender.tally
+
+
+def delivered(sender: Sender, count: int) -> Tally:
+    return eventually(lambda: (tally := sender.tally).sent + tally.lost >= count and tally, f"{count} messages to end")

@@ -105,14 +105,14 @@ class Post:
             return Answer(status=None, words=_words(error))
         watch = threading.Timer(_WHOLE * self._seconds, _cut, (connection,))
         watch.daemon = True
-        watch.start()
         try:
+            watch.start()
             login = {"Authorization": self._address.login} if self._address.login else {}
             connection.request("POST", self._address.target, body, {**headers, **login, "Connection": "close"})
             response = connection.getresponse()
             with contextlib.suppress(OSError, http.client.HTTPException):  # polite, and of no interest
                 response.read(_MAX_ANSWER)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, RuntimeError) as error:  # the last: no thread to be had
             return Answer(status=None, words=_words(error))
         finally:
             watch.cancel()

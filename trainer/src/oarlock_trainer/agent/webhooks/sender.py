@@ -71,8 +71,9 @@ class Sender:
             if gone is not None:
                 self._tally = replace(self._tally, dropped=self._tally.dropped + 1)
             if self._thread is None and self._ends_at is None:
-                self._thread = threading.Thread(target=self._run, name=f"webhook-{self._receiver.name}", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=f"webhook-{self._receiver.name}", daemon=True)
+                thread.start()  # where there are no more threads to be had, the next message tries again
+                self._thread = thread
             self._changed.notify_all()
         if gone is not None:
             log.warning("webhook %s: its queue is full, a message was dropped", self._receiver.name, extra=_facts(gone))
