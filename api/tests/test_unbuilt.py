@@ -87,7 +87,6 @@ USES: dict[str, dict[str, Any]] = {
     "scheduling.queue": {"scheduling": {"queue": "team"}},
     "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},
     "scheduling.topology": {"scheduling": {"topology": {"requiredKey": "rack"}}},
-    "recovery.rules": {"recovery": {"rules": [{"name": "r", "when": {"xids": [79]}, "action": "Fail"}]}},
 }
 
 

@@ -60,10 +60,10 @@ def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _agent(options: argparse.Namespace) -> int:
-    from oarlock_trainer.agent import supervise  # noqa: PLC0415
+    from oarlock_trainer.agent import parts, supervise  # noqa: PLC0415
 
     settings = {name: value for name, value in vars(options).items() if name != "run" and value is not None}
-    return supervise.run(supervise.Options(**settings), os.environ.copy())
+    return supervise.run(parts.Options(**settings), os.environ.copy())
 
 
 def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.report import Evidence
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.wire import integer, text
 from oarlock_trainer import channel, last_words
@@ -91,7 +90,7 @@ class Outcome:
                 first_error_rank=self.verdict.first_error_rank if self.verdict else None,
                 gpu=symptom.gpu,
                 xid=symptom.xid,
-                evidence=(Evidence(probe=symptom.probe, value=symptom.value, at=symptom.at),),
+                evidence=(symptom.evidence,),
             )
         )
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import threading
 from collections import deque
 
@@ -17,6 +18,7 @@ class StderrTail:
 
     def __init__(self) -> None:
         self._readable, self.descriptor = os.pipe()
+        os.set_blocking(self._readable, False)
         self._chunks: deque[bytes] = deque()
         self._kept = 0
         self._lock = threading.Lock()
@@ -25,7 +27,8 @@ class StderrTail:
 
     @property
     def text(self) -> str:
-        """The last KEPT bytes, as far as they are text."""
+        """The last KEPT bytes of all that has been written until now, as far as they are text."""
+        self._take()
         with self._lock:
             return b"".join(self._chunks)[-KEPT:].decode(errors="replace")
 
@@ -38,15 +41,22 @@ class StderrTail:
         self._thread.join(within)
 
     def _pass_on(self) -> None:
-        with contextlib.suppress(OSError):  # our own standard error may be gone; then nobody reads anyway
+        while select.select([self._readable], [], []) and self._take():
+            pass
+
+    def _take(self) -> bool:
+        """Pass on what is there; False at the pipe's end."""
+        with self._lock, contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._readable, _CHUNK):
                 self._remember(chunk)
-                while chunk:
-                    chunk = chunk[os.write(2, chunk) :]
+                with contextlib.suppress(OSError):  # our own standard error is gone: nobody reads anyway
+                    while chunk:
+                        chunk = chunk[os.write(2, chunk) :]
+            return False
+        return True
 
     def _remember(self, chunk: bytes) -> None:
-        with self._lock:
-            self._chunks.append(chunk)
-            self._kept += len(chunk)
-            while self._kept - len(self._chunks[0]) >= KEPT:
-                self._kept -= len(self._chunks.popleft())
+        self._chunks.append(chunk)
+        self._kept += len(chunk)
+        while self._kept - len(self._chunks[0]) >= KEPT:
+            self._kept -= len(self._chunks.popleft())

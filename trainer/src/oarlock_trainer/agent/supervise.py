@@ -5,6 +5,7 @@
                -> first bad ending: report at once, a moment for the others' last words, then the end of all
                -> no progress in time: report at once, a moment for the ranks' stacks, then the end of all
                -> a GPU is out of service: report at once, and the end of all
+               -> another node's agent is gone: report at once that this pod is a victim, then the end of all
                -> exit code of the verdict
 
 One thread, one loop: signals, the ranks' channel and deadlines wake it. SIGTERM means "save and leave": ranks get it
@@ -19,36 +20,22 @@ import os
 import select
 import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
 from oarlock_trainer import rank_host
-from oarlock_trainer.agent import (
-    accelerate_config,
-    children,
-    clock,
-    logs,
-    rank_environment,
-    termination,
-    wakeup,
-)
+from oarlock_trainer.agent import accelerate_config, children, logs, parts, rank_environment, termination
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
-from oarlock_trainer.agent.gpu_health import GpuHealth
-from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS, HangGuard
-from oarlock_trainer.agent.local_ranks import LocalRanks
-from oarlock_trainer.agent.outcome import Outcome
-from oarlock_trainer.agent.preflight.checks import Preflight
-from oarlock_trainer.agent.status_board import StatusBoard
-from oarlock_trainer.agent.status_server import StatusServer
-from oarlock_trainer.agent.verdict import Verdict
+from oarlock_trainer.agent.gpu_guard import CORROBORATE_SECONDS
+from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
+from oarlock_trainer.agent.link.protocol import PeerLost
+from oarlock_trainer.agent.parts import Options, PortTakenError
+from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.channel import Event
-from oarlock_trainer.rank_host import SAVE_SIGNAL, HostEvent
+from oarlock_trainer.rank_host import HostEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,26 +47,13 @@ log = logging.getLogger(__name__)
 
 _SETTLE_SECONDS = 1.0
 """What the others get after the first bad ending: victims exit by themselves within it, and may name a root cause."""
-_CORROBORATE_SECONDS = 2.5
-"""What the GPU monitor gets after a rank blamed a GPU: one that is lost must be found so twice, a second apart."""
-_SAVE_AGAIN_SECONDS = 300.0
-"""Between two checkpoints that GPUs' symptoms ask for."""
 _TICK_SECONDS = 1.0
 _HANGING_SECONDS = 15.0
 _LEVELS = {CheckResult.WARNING: logging.WARNING, CheckResult.FAILED: logging.ERROR}
 _SWEEP_SECONDS = 0.5
 _REPORT_COPY_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the agent's command line can change. `grace_seconds`: time to save after SIGTERM, None = the kubelet's."""
-
-    program: str = rank_host.PROGRAM
-    warm: str = rank_host.WARM
-    run_directory: Path = Path(RUN_DIRECTORY)
-    termination_log: Path = Path(TERMINATION_LOG)
-    grace_seconds: float | None = None
+_WEBHOOKS_SECONDS = 1.0
+"""What messages that still wait get at the end: the gang's restart waits for this pod."""
 
 
 def run(options: Options, environment: Mapping[str, str]) -> int:
@@ -90,11 +64,13 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
         launch = accelerate_config.plan_launch(read_assignment(environment))
         return _Supervisor(launch, options, environment).run()
     except ConfigurationError as error:
-        log.error("%s", error)  # noqa: TRY400 - the sentence says it all
         verdict = Verdict(code=ExitCode.CONFIGURATION, summary=str(error))
+    except PortTakenError as error:
+        verdict = Verdict(code=ExitCode.PREFLIGHT, summary=str(error))
     except Exception as error:
         log.exception("the agent failed")  # the kernel ends the ranks with it
         verdict = Verdict(code=1, summary=f"the agent itself failed: {type(error).__name__}: {error}")
+    log.error("%s", verdict.summary, extra={"code": verdict.code})
     termination.write(termination.report_of(verdict, pod, None), options.termination_log)
     return verdict.code
 
@@ -103,41 +79,25 @@ class _Supervisor:
     """The loop's state: what runs, what is awaited until when."""
 
     def __init__(self, launch: Launch, options: Options, environment: Mapping[str, str]) -> None:
-        assignment = launch.assignment
-        self._assignment = assignment
-        self._options = options
-        self._output = Path(assignment.job.output_directory)
+        self._assignment = launch.assignment
+        self._grace_seconds = options.grace_seconds
+        self._output = Path(launch.assignment.job.output_directory)
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
         self._stop_requests = 0
-        self._save_again_at = 0.0
         self._beat_at = time.monotonic()
-
-        children.adopt_orphans()
-        self._wakeup = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-        host_environment = {**environment, **rank_environment.shared(launch, environment)}
-        host_environment |= rank_environment.of_rank(assignment, 0)  # what the host itself tells, its first rank tells
-        self._guard = HangGuard(
-            assignment, environment, program=options.program, run_directory=options.run_directory, now=self._beat_at
-        )
-        self._ranks = LocalRanks(
-            environment=host_environment | self._guard.environment,
-            program=options.program,
-            warm=options.warm,
-            inherit=self._guard.inherited,
-        )
-        self._board = StatusBoard(
-            assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
-        )
-        self._outcome = Outcome(
-            assignment, self._board, options.termination_log, output=lambda: self._ranks.last_output
-        )
-        self._gpus = GpuHealth(assignment, environment, now=self._beat_at)
-        self._preflight = Preflight(assignment, environment, now=self._beat_at)
-        for name in self._preflight.expected:
-            self._board.check(PreflightCheck(name, CheckResult.RUNNING))
-        self._start_server()
-        accelerate_config.write(launch, options.run_directory)
+        started = parts.start(launch, options, environment, now=self._beat_at, alive=self._turns)
+        self._sources = started.sources
+        self._wakeup = started.wakeup
+        self._board = started.board
+        self._link = started.link
+        self._guard = started.guard
+        self._ranks = started.ranks
+        self._outcome = started.outcome
+        self._webhooks = started.webhooks
+        self._gpus = started.gpus
+        self._preflight = started.preflight
+        log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
         while not self._over:
@@ -147,30 +107,16 @@ class _Supervisor:
             ended = children.reap()
             self._bury(ended)
             self._heed_gpus(ended)
+            self._heed_peers()
             self._heed_preflight(ended)
             self._start_ranks_when_due()
             self._check_progress()
             self._end_when_due()
+            self._webhooks.observe(self._board.status)
         return self._leave()
 
-    # What is started at once
-
-    def _start_server(self) -> None:
-        port = self._assignment.job.status_port
-        try:
-            server = StatusServer(
-                port=port,
-                job=self._assignment.job.job,
-                status=lambda: self._board.status,
-                alive=lambda: time.monotonic() - self._beat_at < _HANGING_SECONDS,
-            )
-        except OSError as error:
-            self._end(
-                ExitCode.PREFLIGHT,
-                f"port {port} of this node is taken ({error.strerror}): set spec.pod.ports.status",
-            )
-        else:
-            log.info("listening", extra={"port": server.port})
+    def _turns(self) -> bool:
+        return time.monotonic() - self._beat_at < _HANGING_SECONDS
 
     # One turn of the loop
 
@@ -178,7 +124,7 @@ class _Supervisor:
         seconds = min(_TICK_SECONDS, max(self._deadline - time.monotonic(), 0.0))
         if not self._preflight.over:
             seconds = min(seconds, self._preflight.seconds_left(time.monotonic()))
-        select.select([self._wakeup, self._ranks.channel_descriptor, self._gpus.descriptor], [], [], seconds)
+        select.select(self._sources, [], [], seconds)
         self._beat_at = time.monotonic()
         self._guard.advance(self._beat_at)
         self._board.beat(hang_after_seconds=self._guard.allowed)
@@ -203,8 +149,8 @@ class _Supervisor:
             self._guard.stand_down()
             self._ranks.signal(signal.SIGTERM)
             self._board.enter(PodPhase.SAVING, "leaving on request")
-            if self._options.grace_seconds is not None:
-                self._deadline = min(self._deadline, time.monotonic() + self._options.grace_seconds)
+            if self._grace_seconds is not None:
+                self._deadline = min(self._deadline, time.monotonic() + self._grace_seconds)
         else:
             self._deadline = 0.0
 
@@ -230,23 +176,14 @@ class _Supervisor:
             self._over = True
 
     def _heed_gpus(self, ended: Mapping[int, int]) -> None:
-        self._gpus.tend(ended, self._beat_at)
-        # Until the checks are over the same fault is theirs to tell: one that was there before makes the node unfit (87).
-        for symptom in self._gpus.take() if self._preflight.over else ():
-            log.warning("%s", symptom.summary, extra={"probe": symptom.probe, "verdict": symptom.verdict})
-            if symptom.verdict is GpuVerdict.HOLD:
-                self._save_soon(symptom.summary)
-            elif self._outcome.take_symptom(symptom):
-                self._gpus.open_circuit(symptom)
-                self._over = True
-        self._board.health(self._gpus.health)
+        if self._gpus.heed(ended, self._beat_at, checked=self._preflight.over):
+            self._over = True
 
-    def _save_soon(self, why: str) -> None:
-        """Nothing is lost yet: have the ranks save, so that little is if it comes worse."""
-        self._board.note(why)
-        if self._ranks_started and self._beat_at >= self._save_again_at and self._outcome.verdict is None:
-            self._save_again_at = self._beat_at + _SAVE_AGAIN_SECONDS
-            self._ranks.signal(SAVE_SIGNAL)
+    def _heed_peers(self) -> None:
+        for news in self._link.news():
+            # Ranks that were asked to leave save together, or are bounded by their grace time.
+            if isinstance(news, PeerLost) and self._outcome.verdict is None and not self._stop_requests:
+                self._outcome.conclude(Verdict(code=ExitCode.PEER_LOST, summary=f"lost a peer: {news.why}"))
 
     def _heed_preflight(self, ended: Mapping[int, int]) -> None:
         for found in self._preflight.findings(ended, time.monotonic()):
@@ -283,11 +220,13 @@ class _Supervisor:
             self._deadline = time.monotonic() + ANSWER_SECONDS
 
     def _end_when_due(self) -> None:
-        awaiting = self._outcome.awaits_gpu and self._gpus.watched
+        awaited = self._gpus.awaited
         if self._outcome.verdict is not None and not self._guard.hung:
-            settling = _CORROBORATE_SECONDS if awaiting else _SETTLE_SECONDS
+            if is_failure(self._outcome.verdict.code):
+                self._part()  # the others need not wait for what settles here; of a hang each finds its own part
+            settling = CORROBORATE_SECONDS if awaited else _SETTLE_SECONDS
             self._deadline = min(self._deadline, time.monotonic() + settling)
-        if not self._outcome.running and not awaiting:
+        if not self._outcome.running and not awaited:
             self._over = True
         elif time.monotonic() >= self._deadline:
             if self._guard.wake(self._ranks):
@@ -305,11 +244,18 @@ class _Supervisor:
         self._outcome.conclude(Verdict(code=code, summary=summary))
         self._over = True
 
+    def _part(self) -> None:
+        """Tell the others of the gang that this pod leaves, and why. Only the first time says anything."""
+        if verdict := self._outcome.verdict:
+            self._link.leave(verdict.code, verdict.summary)
+
     def _leave(self) -> int:
         """Leave nothing behind, and say how it ended."""
         if hung := self._guard.answer():
             self._outcome.conclude(hung)
         report, verdict = self._outcome.report, self._outcome.verdict
+        self._part()
+        self._webhooks.ended(report, self._board.status)
         copying = termination.copy_to_output(report, self._output) if report else None
         keeping = self._guard.keep(self._output) if hung else None
         self._ranks.kill()
@@ -319,4 +265,5 @@ class _Supervisor:
         if keeping:
             keeping.join(KEEP_SECONDS)
         self._ranks.close()
+        self._webhooks.close(_WEBHOOKS_SECONDS)
         return verdict.code if verdict else ExitCode.DONE

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.report import Gpu
+from oarlock_api.contract.report import Evidence, Gpu
 from oarlock_api.contract.wire import integer, number, text
 
 MAX_WORDS = 512
@@ -31,6 +31,11 @@ class Symptom:
     def summary(self) -> str:
         """One sentence, by all names that the GPU has."""
         return f"{name_of(self.gpu)} {self.words}"
+
+    @property
+    def evidence(self) -> Evidence:
+        """The reading behind it, for a report."""
+        return Evidence(probe=self.probe, value=self.value, at=self.at)
 
     def to_fields(self) -> dict[str, Any]:
         """As JSON."""

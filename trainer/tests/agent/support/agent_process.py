@@ -56,6 +56,7 @@ class Agent:
             "output_directory": str(self.output),
             "training": {"method": "Full"},
             "status_port": 0,
+            "link_port": 0,
         }
         self.environment = {
             **os.environ,

@@ -7,6 +7,7 @@ Once the link has told of a loss, or rank 0 has left in peace, it judges nobody 
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ from oarlock_trainer.agent.link.sparse_log import SparseLog
 if TYPE_CHECKING:
     from oarlock_trainer.agent.link.loop import Loop
     from oarlock_trainer.agent.link.protocol import Gang
+
+log = logging.getLogger(__name__)
 
 _BEAT = encode(Beat())
 
@@ -102,6 +105,7 @@ class Member:
                 self._welcome = True
                 self._beat_at = self._loop.now
                 self._dialer.succeeded()
+                log.info("the gang link to rank 0 stands")
             elif isinstance(frame, Refused):
                 self._drop(f"it refused: {frame.why}")
         elif isinstance(frame, PeerLost):

@@ -1,0 +1,98 @@
+"""What the agent does about its GPUs: it listens to the monitor, and a symptom becomes a checkpoint, or the pod's end.
+
+A fault that takes the GPU or its context away ends the ranks at once: each second more is one in which 31 others wait in a
+collective. A warning loses nothing yet, so the ranks save and go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.health import GpuVerdict
+from oarlock_trainer.agent.gpu_health import GpuHealth
+from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.agent.outcome import Outcome
+    from oarlock_trainer.agent.status_board import StatusBoard
+    from oarlock_trainer.agent.webhooks.webhooks import Webhooks
+    from oarlock_trainer.health.symptom import Symptom
+
+log = logging.getLogger(__name__)
+
+CORROBORATE_SECONDS = 2.5
+"""What the monitor gets after a rank blamed a GPU: one that is lost must be found so twice, a second apart."""
+_SAVE_AGAIN_SECONDS = 300.0
+"""Between two checkpoints that symptoms ask for."""
+
+
+class GpuGuard:
+    """Watches this pod's GPUs. `save` asks the ranks for a checkpoint. Only the main thread may use it."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        environment: Mapping[str, str],
+        *,
+        board: StatusBoard,
+        outcome: Outcome,
+        webhooks: Webhooks,
+        save: Callable[[], None],
+        now: float,
+    ) -> None:
+        self._health = GpuHealth(assignment, environment, now=now)
+        self._board = board
+        self._outcome = outcome
+        self._webhooks = webhooks
+        self._save = save
+        self._saved_at = -math.inf
+
+    @property
+    def descriptor(self) -> int:
+        """Readable when the monitor has told something."""
+        return self._health.descriptor
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a rank has blamed a GPU, and a monitor that sees the GPUs has not spoken yet."""
+        return self._outcome.awaits_gpu and self._health.watched
+
+    def heed(self, ended: Mapping[int, int], now: float, *, checked: bool) -> bool:
+        """Listen, and act; whether the pod is to end at once. `ended`: pid -> code of processes that ended meanwhile.
+
+        Until the checks before the start are over (`checked`), what they look at as well is theirs to tell: a GPU that was
+        broken before makes the node unfit (87).
+        """
+        self._health.tend(ended, now)
+        over = False
+        for symptom in self._health.take() if checked else ():
+            log.warning("%s", symptom.summary, extra={"probe": symptom.probe, "verdict": symptom.verdict})
+            self._webhooks.gpu_fault(_fault_of(symptom))
+            if symptom.verdict is GpuVerdict.HOLD:
+                self._hold(symptom, now)
+            elif self._outcome.take_symptom(symptom):
+                self._health.open_circuit(symptom)
+                over = True
+        self._board.health(self._health.health)
+        return over
+
+    def _hold(self, symptom: Symptom, now: float) -> None:
+        self._board.note(symptom.summary)
+        if now - self._saved_at >= _SAVE_AGAIN_SECONDS and self._outcome.verdict is None:
+            self._saved_at = now
+            self._save()
+
+
+def _fault_of(symptom: Symptom) -> GpuFault:
+    return GpuFault(
+        verdict=symptom.verdict,
+        message=symptom.summary,
+        gpu=symptom.gpu,
+        xid=symptom.xid,
+        evidence=(symptom.evidence,),
+    )

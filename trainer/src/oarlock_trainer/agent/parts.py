@@ -1,0 +1,138 @@
+"""The parts of an agent, and the order in which they start: what others may have taken first, then processes, all at once."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
+from oarlock_api.contract.status import CheckResult, PreflightCheck
+from oarlock_trainer import rank_host
+from oarlock_trainer.agent import accelerate_config, children, clock, rank_environment, wakeup
+from oarlock_trainer.agent.gpu_guard import GpuGuard
+from oarlock_trainer.agent.hang_guard import HangGuard
+from oarlock_trainer.agent.link.gang_link import GangLink
+from oarlock_trainer.agent.local_ranks import LocalRanks
+from oarlock_trainer.agent.outcome import Outcome
+from oarlock_trainer.agent.preflight.checks import Preflight
+from oarlock_trainer.agent.status_board import StatusBoard
+from oarlock_trainer.agent.status_server import StatusServer
+from oarlock_trainer.agent.webhooks.webhooks import Webhooks
+from oarlock_trainer.rank_host import SAVE_SIGNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from oarlock_trainer.agent.accelerate_config import Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the agent's command line can change. `grace_seconds`: time to save after SIGTERM, None = the kubelet's."""
+
+    program: str = rank_host.PROGRAM
+    warm: str = rank_host.WARM
+    run_directory: Path = Path(RUN_DIRECTORY)
+    termination_log: Path = Path(TERMINATION_LOG)
+    grace_seconds: float | None = None
+
+
+class PortTakenError(Exception):
+    """Somebody else listens where this pod is to. The message says which field changes that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that the agent's loop turns. `port`: where /status is. `wakeup`: signals, as bytes."""
+
+    port: int
+    wakeup: int
+    board: StatusBoard
+    link: GangLink
+    guard: HangGuard
+    ranks: LocalRanks
+    outcome: Outcome
+    webhooks: Webhooks
+    gpus: GpuGuard
+    preflight: Preflight
+
+    @property
+    def sources(self) -> list[int]:
+        """Descriptors that are readable when a part has news."""
+        found = (self.wakeup, self.ranks.channel_descriptor, self.gpus.descriptor, self.link.descriptor)
+        return [descriptor for descriptor in found if descriptor is not None]
+
+
+def start(
+    launch: Launch, options: Options, environment: Mapping[str, str], *, now: float, alive: Callable[[], bool]
+) -> Parts:
+    """Start everything but the ranks. To be called from the main thread; raises PortTakenError before any process runs."""
+    assignment = launch.assignment
+    board = StatusBoard(
+        assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
+    )
+    port, link = _listen(launch, board, alive)
+    children.adopt_orphans()
+    woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+    guard = HangGuard(assignment, environment, program=options.program, run_directory=options.run_directory, now=now)
+    host_environment = {**environment, **rank_environment.shared(launch, environment)}
+    host_environment |= rank_environment.of_rank(assignment, 0)  # what the host itself tells, its first rank tells
+    ranks = LocalRanks(
+        environment=host_environment | guard.environment,
+        program=options.program,
+        warm=options.warm,
+        inherit=guard.inherited,
+    )
+    webhooks = Webhooks.of(assignment, environment)
+    outcome = Outcome(assignment, board, options.termination_log, output=lambda: ranks.last_output)
+    gpus = GpuGuard(
+        assignment,
+        environment,
+        board=board,
+        outcome=outcome,
+        webhooks=webhooks,
+        save=lambda: ranks.signal(SAVE_SIGNAL),
+        now=now,
+    )
+    preflight = Preflight(assignment, environment, now=now)
+    for name in preflight.expected:
+        board.check(PreflightCheck(name, CheckResult.RUNNING))
+    accelerate_config.write(launch, options.run_directory)
+    return Parts(
+        port=port,
+        wakeup=woken,
+        board=board,
+        link=link,
+        guard=guard,
+        ranks=ranks,
+        outcome=outcome,
+        webhooks=webhooks,
+        gpus=gpus,
+        preflight=preflight,
+    )
+
+
+def _listen(launch: Launch, board: StatusBoard, alive: Callable[[], bool]) -> tuple[int, GangLink]:
+    job, pod = launch.assignment.job, launch.assignment.pod
+    field, port = "status", job.status_port
+    try:
+        server = StatusServer(port=port, job=job.job, status=lambda: board.status, alive=alive)
+        field, port = "link", job.link_port
+        link = GangLink(
+            job_uid=job.job_uid,
+            attempt=pod.attempt,
+            rank=pod.rank,
+            nodes=job.nodes,
+            leader=launch.assignment.master_address,
+            port=port,
+        )
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise PortTakenError(
+            f"port {port} of this node is taken ({error.strerror}): set spec.pod.ports.{field}"
+        ) from error
+    return server.port, link

@@ -1,0 +1,76 @@
+"""Two real agents of one gang, without an operator: whoever leaves takes the other with it, and says why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from agent_process import Agent, eventually, lives
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def gang(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
+    """Nodes 0 and 1 of a job, each with two ranks."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    agents = []
+    for rank in range(2):
+        (tmp_path / str(rank)).mkdir()
+        agent = Agent(tmp_path / str(rank))
+        agent.job |= {"link_port": port, "gpus_per_node": 2}
+        agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
+        agents.append(agent)
+    yield agents[0], agents[1]
+    for agent in agents:
+        agent.end()
+
+
+def linked(gang: tuple[Agent, Agent], programs: tuple[str, str] = ("never_leaves", "never_leaves")) -> list[int]:
+    """Start both, wait until their ranks run and the link stands; returns the ranks' pids."""
+    pids = []
+    for node, (agent, program) in enumerate(zip(gang, programs, strict=True)):
+        agent.start(program)
+        pids += [agent.rank_pid(2 * node), agent.rank_pid(2 * node + 1)]
+    stands = "the gang link to rank 0 stands"
+    eventually(lambda: any(line.get("message") == stands for line in gang[1].log()), stands)
+    return pids
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["of rank 0's node", "of another node"])
+def test_a_rank_that_is_killed_ends_the_other_node_as_a_victim_that_knows_why(
+    gang: tuple[Agent, Agent], victim: int
+) -> None:
+    pids = linked(gang)
+    os.kill(pids[2 * victim], signal.SIGKILL)
+    assert gang[victim].wait() == 137
+    other = gang[1 - victim]
+    assert other.wait() == 82
+    report = other.report()
+    assert report["class"] == "PeerLost"
+    assert f"rank {2 * victim} was killed by SIGKILL" in report["summary"]
+    assert not any(lives(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["rank 0's", "another's"])
+def test_an_agent_that_vanishes_without_a_word_is_missed(gang: tuple[Agent, Agent], victim: int) -> None:
+    linked(gang)
+    gang[victim].send(signal.SIGKILL)
+    assert gang[1 - victim].wait() == 82
+    assert gang[1 - victim].report()["summary"].startswith("lost a peer: ")
+
+
+def test_nodes_that_are_done_at_different_times_are_no_loss(gang: tuple[Agent, Agent]) -> None:
+    linked(gang, ("trains_until_told", "trains_until_told"))
+    gang[0].mark("finish")
+    assert gang[0].wait() == 0
+    gang[1].mark("finish")
+    assert gang[1].wait() == 0
+
