@@ -14,6 +14,7 @@ VALUES = {
     "image.repository": "oarlock.local/host",
     "image.tag": "1",
     "runtimeClassName": "host-userland",
+    "cordon": "true",
     # Often, for a demo that is watched; the default spares the API server.
     "settings.PROGRESS_SECONDS": "1",
 }

@@ -12,7 +12,6 @@ from typing import Any
 
 from oarlock_local.build import helm
 from oarlock_local.cluster import Cluster, running
-from oarlock_local.demo.crash import kill_rank
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import install_operator
 from oarlock_local.demo.job import Disappointed, JobView
@@ -22,16 +21,18 @@ from oarlock_local.launch import default_shares
 from oarlock_local.machine import require
 
 NAME = "demo"
-KILL_AT_STEP = 80
+BREAK_AT_STEP = 80
 
 FIRST_CHECKPOINT = 25
 """intervalSteps of examples/trainingjob.yaml."""
-VICTIM, RANK = "flux-1-1", 3
+VICTIM, GPU = "flux-1-1", 1
+FALLEN_OFF_THE_BUS = 79
+"""The XID of it."""
 
 
 def tell(root: Path) -> None:
     """Run the demo. Raises LocalError where the machine cannot, Disappointed where a promise did not hold."""
-    print("A 3-node Kubernetes on this machine, a 2-node FLUX.1 job on simulated GPUs, one rank killed.")
+    print("A 3-node Kubernetes on this machine, a 2-node FLUX.1 job on simulated GPUs, one broken GPU.")
     began = time.monotonic()
     require(nodes=True)
     helm_program = helm()
@@ -71,13 +72,17 @@ def _train_and_break(cluster: Cluster, root: Path) -> JobView:
         stages = view.attempt(1)["stageMilliseconds"]
         view.note(f"first step {sum(stages.values()) / 1000:.1f} s after the operator saw the job")
         view.follow(
-            lambda status: _step(status) >= KILL_AT_STEP and "latestCheckpoint" in status,
-            f"step {KILL_AT_STEP} and a checkpoint",
+            lambda status: _step(status) >= BREAK_AT_STEP and "latestCheckpoint" in status,
+            f"step {BREAK_AT_STEP} and a checkpoint",
         )
-        kill_rank(cluster, VICTIM, RANK)
-        view.note(f"rank {RANK} in pod {VICTIM} was killed (SIGKILL)")
+        node = cluster.kubectl("get", "pod", VICTIM, "-o", "jsonpath={.spec.nodeName}")
+        cluster.fault("gpu", node, gpu=GPU, xid=FALLEN_OFF_THE_BUS)
+        view.note(f"fault injected: GPU {GPU} of {node} falls off the bus (XID {FALLEN_OFF_THE_BUS})")
         view.follow(lambda status: status.get("attempt") == 2, "the second attempt")
-        view.note(f"decided: {view.status['message'][:150]}")
+        fault = view.status["lastFault"]
+        view.note(f"{fault['nodeName']}: verdict {fault['verdict']}: {view.status['message'][:150]}")
+        view.follow(lambda status: status.get("cordonedNodes"), "the cordon")
+        view.note(f"{view.status['cordonedNodes'][0]['name']} is cordoned; attempt 2 starts elsewhere")
         view.follow(lambda status: "resumedFromStep" in status["attempts"][-1], "training again")
         again = view.attempt(2)
         view.note(f"training again from step {again['resumedFromStep']}, {again.get('lostSteps', 0)} steps to redo")
@@ -96,6 +101,11 @@ def _verdict(view: JobView) -> None:
         raise Disappointed(f"the job ended as {status['phase']}: {status.get('reason')}: {status.get('message')}")
     if [attempt["number"] for attempt in status["attempts"]] != [1, 2]:
         raise Disappointed(f"two attempts were expected, there were {len(status['attempts'])}")
+    broken = status["lastFault"]["nodeName"]
+    if [entry["name"] for entry in status.get("cordonedNodes", [])] != [broken]:
+        raise Disappointed(f"{broken} should have been cordoned, and no other node: {status.get('cordonedNodes')}")
+    if broken in view.attempt(2).get("nodeNames", []):
+        raise Disappointed(f"the second attempt ran on {broken}, whose GPU is broken")
     resumed = view.attempt(2).get("resumedFromStep", 0)
     if resumed < FIRST_CHECKPOINT:
         raise Disappointed(f"the second attempt began at step {resumed}, not at a checkpoint")
