@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 from processes import Api, wait_for
+
+from oarlock_api.contract.report import Evidence, Gpu, Report
 
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
@@ -97,6 +100,24 @@ class Gang:
 
     def end(self, pod: str, code: int, message: str = "") -> None:
         self.set_state(pod, terminated={"exitCode": code, "reason": "Error", "message": message})
+
+    def report(self, pod: str, code: int, *, xid: int, gpu: str, **changes: Any) -> str:
+        """What a pod's agent would write of a GPU's fault; `changes` make it another one's."""
+        attempt, rank = map(int, pod.split("-"))
+        now = datetime.now(UTC).isoformat()
+        known: dict[str, Any] = {
+            "attempt": attempt,
+            "rank": rank,
+            "pod_uid": self.pods()[pod]["metadata"]["uid"],
+            "failure_class": "GPU",
+            "code": code,
+            "detected_at": now,
+            "summary": f"GPU 5 ({gpu}, serial 165) XID {xid}",
+            "gpu": Gpu(index=5, uuid=gpu, serial="165"),
+            "xid": xid,
+            "evidence": (Evidence(probe="xid", value=xid, at=now),),
+        }
+        return Report(**{**known, **changes}).to_json()
 
     def events(self) -> set[str]:
         found = self.api.call("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={self.name}")

@@ -25,7 +25,8 @@ class MemoryApi:
         return copy.deepcopy(self._there(path))
 
     async def create(self, path: str, body: Json) -> Json:
-        name = f"{path}/{body['metadata']['name']}"
+        metadata = body["metadata"]
+        name = f"{path}/{metadata.get('name') or metadata['generateName'] + str(len(self.objects))}"
         await self._asked("POST", name)
         if name in self.objects:
             raise Conflict(409, "AlreadyExists", f"{name} already exists")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -87,37 +86,6 @@ def test_a_pod_that_cannot_go_is_deleted_by_force_once_its_node_is_gone(
     wait_for("the stuck pod to go", lambda: "1-1" not in gang.pods() or None)
     assert with_operator.find(f"{PODS}/{gang.name}-1-0"), "its node lives: its kubelet's own affair"
     wait_for("the Event", lambda: "PodForceDeleted" in gang.events() or None)
-
-
-def test_a_broken_gpu_cordons_its_node_with_a_mark_that_goes_when_a_person_uncordons_it(
-    with_operator: Api, two_nodes: tuple[str, str]
-) -> None:
-    spares = [f"{two_nodes[0]}-{i}" for i in range(4)]
-    for name in (*two_nodes, *spares):
-        if name in spares:
-            with_operator.call("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-            tell(with_operator, name, "True")
-        with_operator.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"nvidia.com/gpu": "2"}}})
-    gang = Gang(with_operator)
-    gang.run(nodes=two_nodes)
-    gang.end("1-1", 80, "XID 79")
-    node = wait_for("the cordon", lambda: (n := with_operator.call("GET", f"{NODES}/{two_nodes[1]}")) and cordoned(n))
-    mark = json.loads(node["metadata"]["annotations"]["oarlock.dev/cordoned"])
-    assert mark["job"] == f"default/{gang.name}"
-    assert gang.status["cordonedNodes"][0]["name"] == two_nodes[1]
-    wait_for("the Event", lambda: "NodeCordoned" in gang.events() or None)
-    with_operator.merge(f"{NODES}/{two_nodes[1]}", {"spec": {"unschedulable": None}})
-    wait_for("the mark to go", lambda: unmarked(with_operator.call("GET", f"{NODES}/{two_nodes[1]}")))
-    for name in spares:
-        with_operator.call("DELETE", f"{NODES}/{name}")
-
-
-def cordoned(node: dict[str, Any]) -> dict[str, Any] | None:
-    return node if node["spec"].get("unschedulable") else None
-
-
-def unmarked(node: dict[str, Any]) -> bool:
-    return "oarlock.dev/cordoned" not in (node["metadata"].get("annotations") or {})
 
 
 def test_a_gang_moves_off_a_node_that_a_person_cordons_where_another_has_room(

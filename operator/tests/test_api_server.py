@@ -63,10 +63,10 @@ def test_unusable_data_fails_with_its_reason_and_is_not_retried(with_operator: A
 
 
 def test_a_field_that_is_not_built_yet_is_named(with_operator: Api) -> None:
-    gang = Gang(with_operator, webhooks=[{"name": "us", "url": "https://hooks.example.com/oarlock"}])
+    gang = Gang(with_operator, scheduling={"gang": "Volcano"})
     status = gang.wait_for_phase("Failed")
     assert status["reason"] == "NotImplemented"
-    assert "spec.webhooks" in status["message"]
+    assert "spec.scheduling.gang" in status["message"]
     assert not gang.pods()
 
 

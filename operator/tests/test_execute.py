@@ -196,6 +196,9 @@ async def test_a_cordon_says_on_the_node_who_wanted_it_and_why() -> None:
     assert mark is not None
     assert (mark.job, mark.time) == ("default/flux", CORDON.time)
     assert "GPUFault" in node["metadata"]["annotations"][CORDONED]
+    (event,) = [body for path, body in api.objects.items() if path.startswith("/api/v1/namespaces/default/events/")]
+    assert (event["involvedObject"]["kind"], event["reason"]) == ("Node", "NodeCordoned")
+    assert event["message"].startswith("cordoned by Oarlock for default/flux")
 
 
 async def test_a_cordon_that_is_repeated_leaves_the_last_word_to_whoever_uncordons() -> None:

@@ -152,7 +152,25 @@ def test_a_report_is_believed_only_about_its_own_pod_and_attempt(changes: dict[s
     assert seen.ending is not None
     assert (seen.ending.report is not None) == believed
     assert seen.ending.code == 80
-    assert (seen.ending.message == "") == believed, "what is not believed is shown as it stands"
+    assert (seen.ending.rejected == "") == believed
+    assert seen.ending.message == "", "what is not believed is shown to nobody"
+
+
+@pytest.mark.parametrize(
+    ("message", "rejected"),
+    [
+        pytest.param('{"version": 1, "podUid": "x", "attempt": 2', "it is broken: not JSON", id="cut off"),
+        pytest.param('{"podUid": "pod-uid", "rank": 1, "code": 80}', "attempt, rank or code is missing", id="lacking"),
+        pytest.param("Traceback: podUid", "", id="a log"),
+        pytest.param('{"event": "the end of a log"}', "", id="a structured log"),
+    ],
+)
+def test_a_broken_report_is_told_from_the_end_of_a_log(message: str, rejected: str) -> None:
+    seen = read_pod(pod({"containerStatuses": container(terminated={"exitCode": 80, "message": message})}))
+    assert seen.ending is not None
+    assert rejected in seen.ending.rejected
+    assert bool(seen.ending.rejected) == bool(rejected)
+    assert seen.ending.report is None
 
 
 @pytest.mark.parametrize(

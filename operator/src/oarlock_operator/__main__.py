@@ -101,7 +101,9 @@ def _reconciler(
             progress_seconds=settings.progress_seconds,
             may_cordon=rights.cordon,
         ),
-        pool=PoolReader(cluster=cluster, namespace=settings.lease_namespace or own_namespace(), brakes=brakes),
+        pool=PoolReader(
+            cluster=cluster, namespace=settings.lease_namespace or own_namespace(), brakes=brakes, instance=identity
+        ),
         spares=SpareReader(cluster),
         throttle=Throttle(settings.parallel_requests),
         events=EventPoster(cluster, instance=identity),

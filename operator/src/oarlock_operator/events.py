@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 
 MAX_MESSAGE = 1024
 """The API's own limit of a core/v1 Event's message."""
+CLUSTER_WIDE = "default"
 MAX_QUEUED = 4096
 MOST_PER_SECOND = 10
 
@@ -40,7 +41,8 @@ class EventPoster:
         for event in events:
             log.info("event", type=event.type.value, reason=event.reason, message=event.message)
             try:
-                self._queue.put_nowait((job.namespace, self._body(job, event, now)))
+                body = event_body(_about(job), event, now=now, instance=self._instance)
+                self._queue.put_nowait((job.namespace, body))
             except asyncio.QueueFull:
                 log.warning("too many Events at once, one is left out", reason=event.reason)
 
@@ -63,26 +65,27 @@ class EventPoster:
         except ApiError as error:
             log.warning("an Event could not be posted", reason=body["reason"], error=str(error))
 
-    def _body(self, job: Job, event: Event, now: datetime) -> dict[str, Any]:
-        time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{job.name}.", "namespace": job.namespace},
-            "involvedObject": {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "namespace": job.namespace,
-                "name": job.name,
-                "uid": job.uid,
-            },
-            "type": event.type.value,
-            "reason": event.reason,
-            "message": event.message[:MAX_MESSAGE],
-            "firstTimestamp": time,
-            "lastTimestamp": time,
-            "count": 1,
-            "source": {"component": "oarlock-operator"},
-            "reportingComponent": "oarlock.dev/operator",
-            "reportingInstance": self._instance[:128],
-        }
+
+def event_body(about: dict[str, Any], event: Event, *, now: datetime, instance: str) -> dict[str, Any]:
+    """A core/v1 Event about an object; one about a cluster-wide object lies in `default`, as Kubernetes' own do."""
+    time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{about['name']}.", "namespace": about.get("namespace", CLUSTER_WIDE)},
+        "involvedObject": about,
+        "type": event.type.value,
+        "reason": event.reason,
+        "message": event.message[:MAX_MESSAGE],
+        "firstTimestamp": time,
+        "lastTimestamp": time,
+        "count": 1,
+        "source": {"component": "oarlock-operator"},
+        "reportingComponent": "oarlock.dev/operator",
+        "reportingInstance": instance[:128],
+    }
+
+
+def _about(job: Job) -> dict[str, Any]:
+    known = {"namespace": job.namespace, "name": job.name, "uid": job.uid}
+    return {"apiVersion": API_VERSION, "kind": KIND, **known}

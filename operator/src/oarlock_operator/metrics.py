@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.status import Phase, TrainingJobStatus
 from oarlock_operator.reasons import STARTS, VOLUNTARY, Reason
 
@@ -29,6 +30,21 @@ QUEUE_WAIT = Histogram(
 )
 RESTARTS = Counter("oarlock_restarts", "Gangs that were started again", ["budget", "reason"], registry=REGISTRY)
 FAULTS = Counter("oarlock_faults", "Root causes, by class", ["fault_class"], registry=REGISTRY)
+GPU_FAULTS = Counter(
+    "oarlock_gpu_faults",
+    "Root causes that were a GPU's; xid is none, a number, or Other",
+    ["xid", "verdict"],
+    registry=REGISTRY,
+)
+REPORTS_REJECTED = Counter(
+    "oarlock_reports_rejected",
+    "Termination messages that were broken, or spoke of another pod or attempt",
+    registry=REGISTRY,
+)
+CORDONS_REFUSED = Counter("oarlock_cordons_refused", "Cordons that a brake held back", registry=REGISTRY)
+BREAKER = Gauge(
+    "oarlock_cordon_breaker_latched", "1 since this process has seen the cordon breaker latched", registry=REGISTRY
+)
 STEPS_LOST = Counter("oarlock_steps_lost", "Steps that were done again after a restart", registry=REGISTRY)
 FORCE_DELETED = Counter("oarlock_pods_force_deleted", "Pods deleted by force on lost nodes", registry=REGISTRY)
 CORDONS = Counter("oarlock_nodes_cordoned", "Nodes that Oarlock cordoned", registry=REGISTRY)
@@ -54,6 +70,8 @@ JOB_GOODPUT = Gauge(
 LEADER = Gauge("oarlock_leader", "1 while this process holds the Lease", registry=REGISTRY)
 LAST_RESYNC = Gauge("oarlock_last_resync_timestamp_seconds", "When all jobs were last listed", registry=REGISTRY)
 
+MOST_XIDS = 255
+"""NVIDIA's catalog ends below it: a label set stays bounded whatever a report says."""
 OTHER = "Other"
 """Label for reasons that are not ours: kubelets may have any."""
 _KNOWN = set(Reason)
@@ -101,6 +119,10 @@ def _count_restart(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
     # What moves or is suspended after a fault still shows the fault.
     if after.restart_count > before.restart_count and after.last_fault not in (None, before.last_fault):
         FAULTS.labels(fault_class=after.last_fault.fault_class).inc()
+        if after.last_fault.fault_class == FailureClass.GPU:
+            xid = after.last_fault.xid
+            number = "none" if xid is None else str(xid) if 0 < xid <= MOST_XIDS else OTHER
+            GPU_FAULTS.labels(xid=number, verdict=after.last_fault.verdict or OTHER).inc()
 
 
 def _observe_recovery(after: TrainingJobStatus) -> None:

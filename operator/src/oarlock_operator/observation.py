@@ -24,12 +24,14 @@ class Ending:
     """How a pod's container, or the pod itself, ended.
 
     `code` is None where no container ever told one (evicted, admission refused). `reason` is the kubelet's word.
+    `rejected`: why what claims to be its report is not believed.
     """
 
     code: int | None
     reason: str = ""
     message: str = ""
     report: Report | None = None
+    rejected: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

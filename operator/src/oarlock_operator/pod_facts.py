@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from oarlock_api.contract.names import KIND, Label
 from oarlock_api.contract.wire import text
-from oarlock_operator.faults.report import trusted_report
+from oarlock_operator.faults.report import NotTrustedError, trusted_report
 from oarlock_operator.manifests.pod import CONTAINER
 from oarlock_operator.observation import Ending, Pod
 
@@ -170,12 +170,17 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
     if terminated is not None:
         message = text(terminated.message, 4096)
         attempt, rank = raw.number(Label.ATTEMPT), raw.number(Label.RANK)
-        report = trusted_report(message, attempt=attempt, rank=rank, pod_uid=raw.metadata.uid)
+        report, rejected = None, ""
+        try:
+            report = trusted_report(message, attempt=attempt, rank=rank, pod_uid=raw.metadata.uid)
+        except NotTrustedError as error:
+            rejected = str(error)
         return Ending(
             code=terminated.exit_code,
             reason=text(terminated.reason, 64),
-            message="" if report else _last_lines(message),
+            message="" if report or rejected else _last_lines(message),
             report=report,
+            rejected=rejected,
         )
     status = raw.status
     if status.phase in ("Failed", "Succeeded"):

@@ -30,6 +30,7 @@ from oarlock_operator.pace import Pace
 from oarlock_operator.plan import Plan
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader
+from oarlock_operator.reasons import Reason
 from oarlock_operator.sightings import Sightings
 from oarlock_operator.spares import SpareReader
 from oarlock_operator.throttle import Throttle
@@ -83,6 +84,7 @@ class Reconciler:
             self._forget(key)
             return None
         o, raw = self._with_refusal(key, seen[0]), seen[1]
+        self._note_rejections(o)
         with structlog.contextvars.bound_contextvars(
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
@@ -111,6 +113,7 @@ class Reconciler:
             written = await self._write_status(raw, stamped)
             self.pace.wrote(key, written["metadata"]["resourceVersion"], now=time.monotonic())
             metrics.written(*key, o.job.status, plan.status)
+        metrics.CORDONS_REFUSED.inc(sum(event.reason == Reason.CORDON_REFUSED for event in plan.events))
         self.events.post(o.job, plan.events, now=o.now)
         try:
             await execute(self.cluster, o.job, plan.actions, throttle=self.throttle, pool=self.pool)
@@ -124,6 +127,13 @@ class Reconciler:
             self._forget(key)
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
         return plan.again_seconds
+
+    def _note_rejections(self, o: Observation) -> None:
+        """A report that is not believed does nothing but stand in the log and in a count, once."""
+        for pod in o.pods:
+            if pod.ending and pod.ending.rejected and self.sightings.first_rejection(pod.uid):
+                metrics.REPORTS_REJECTED.inc()
+                log.warning("a report is not believed", job=o.job.name, pod=pod.name, why=pod.ending.rejected)
 
     def _forget(self, key: Key) -> None:
         self.sightings.forget(*key)

@@ -25,6 +25,7 @@ class Sightings:
         self._clock = clock
         self._pods: OrderedDict[str, RawPod] = OrderedDict()
         self._since: dict[str, float] = {}
+        self._rejected: set[str] = set()
 
     def note(self, pod: RawPod, *, deleted: bool) -> bool:
         """Remember the last state of a pod that ended or is gone. Whether that is news."""
@@ -36,9 +37,17 @@ class Sightings:
         self._pods.move_to_end(uid)
         while len(self._pods) > self._limit:
             forgotten, _ = self._pods.popitem(last=False)
-            self._since.pop(forgotten, None)
+            self._drop(forgotten)
         self._since.setdefault(uid, self._clock())
         return news
+
+    def first_rejection(self, uid: str) -> bool:
+        """Whether this pod's report is rejected for the first time since the pod is remembered."""
+        if uid in self._rejected:
+            return False
+        if uid in self._pods:
+            self._rejected.add(uid)
+        return True
 
     def seconds_since_the_first(self, uids: Iterable[str]) -> float | None:
         """How long it is known here that the first of these pods ended; None where none is known to have."""
@@ -56,7 +65,11 @@ class Sightings:
         }
         for uid in known:
             del self._pods[uid]
-            self._since.pop(uid, None)
+            self._drop(uid)
+
+    def _drop(self, uid: str) -> None:
+        self._since.pop(uid, None)
+        self._rejected.discard(uid)
 
 
 def _ended(pod: RawPod) -> bool:

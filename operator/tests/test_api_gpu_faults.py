@@ -1,0 +1,118 @@
+"""Broken GPUs against a real API server: what is cordoned, remembered and believed."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gangs import Gang
+from processes import Api, wait_for
+
+pytestmark = pytest.mark.cluster
+
+NODES = "/api/v1/nodes"
+
+
+@pytest.fixture
+def nodes(with_operator: Api) -> Iterator[list[str]]:
+    """Six nodes with GPUs, which no kubelet stands behind."""
+    names = [f"gpu-{uuid.uuid4().hex[:6]}" for _ in range(6)]
+    ready = {"type": "Ready", "status": "True", "reason": "Test"}
+    times = {"lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    state = {"allocatable": {"nvidia.com/gpu": "2"}, "conditions": [{**ready, **times}]}
+    for name in names:
+        with_operator.call("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        with_operator.merge(f"{NODES}/{name}/status", {"status": state})
+    yield names
+    for name in names:
+        with_operator.call("DELETE", f"{NODES}/{name}")
+
+
+def node(api: Api, name: str) -> dict[str, Any]:
+    return api.call("GET", f"{NODES}/{name}")
+
+
+def annotation(api: Api, name: str, kind: str) -> Any:
+    said = (node(api, name)["metadata"].get("annotations") or {}).get(f"oarlock.dev/{kind}")
+    return json.loads(said) if said else None
+
+
+def running(api: Api, nodes: list[str]) -> Gang:
+    gang = Gang(api)
+    gang.run(nodes=(nodes[0], nodes[1]))
+    return gang
+
+
+def attempt(gang: Gang, number: int) -> dict[str, Any]:
+    wait_for(f"attempt {number}", lambda: gang.status.get("attempt") == number or None)
+    return gang.status
+
+
+def test_a_broken_gpu_cordons_its_node_with_its_evidence_until_a_person_uncordons_it(
+    with_operator: Api, nodes: list[str]
+) -> None:
+    gang = running(with_operator, nodes)
+    gang.end("1-1", 80, gang.report("1-1", 80, xid=79, gpu="GPU-a"))
+    wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
+    mark = annotation(with_operator, nodes[1], "cordoned")
+    assert (mark["job"], mark["attempt"]) == (f"default/{gang.name}", 1)
+    assert "GPU 5 (GPU-a, serial 165) XID 79" in mark["reason"]
+    fault = gang.status["lastFault"]
+    assert (fault["gpu"]["uuid"], fault["xid"], fault["verdict"]) == ("GPU-a", 79, "ReplaceNode")
+    assert [entry["name"] for entry in gang.status["cordonedNodes"]] == [nodes[1]]
+    wait_for("the job's Event", lambda: "NodeCordoned" in gang.events() or None)
+    path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.kind=Node,involvedObject.name={nodes[1]}"
+
+    def told() -> list[dict[str, Any]]:
+        return [event for event in with_operator.call("GET", path)["items"] if "GPU-a" in event["message"]]
+
+    assert wait_for("the node's Event", told)[0]["reason"] == "NodeCordoned"
+    with_operator.merge(f"{NODES}/{nodes[1]}", {"spec": {"unschedulable": None}})
+    wait_for("the mark to go", lambda: annotation(with_operator, nodes[1], "cordoned") is None or None)
+
+
+def test_a_gpu_that_another_job_met_is_out_at_its_second_fault(with_operator: Api, nodes: list[str]) -> None:
+    first = running(with_operator, nodes)
+    first.end("1-1", 81, first.report("1-1", 81, xid=31, gpu="GPU-b"))
+    attempt(first, 2)
+    strikes = wait_for("the strike", lambda: annotation(with_operator, nodes[1], "gpu-strikes"))
+    assert [strike["gpu"] for strike in strikes] == ["GPU-b"]
+    assert not node(with_operator, nodes[1])["spec"].get("unschedulable"), "the first one is free"
+    second = running(with_operator, nodes)
+    second.end("1-1", 81, second.report("1-1", 81, xid=13, gpu="GPU-b"))
+    wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
+    assert attempt(second, 2)["strikes"][0]["count"] == 2
+    assert second.status["lastFault"]["verdict"] == "ReplaceNode"
+    assert len(annotation(with_operator, nodes[1], "gpu-strikes")) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        pytest.param({"attempt": 7}, "another attempt", id="of another attempt"),
+        pytest.param({"pod_uid": "another"}, "another pod", id="of another pod"),
+        pytest.param({"rank": 0}, "another rank", id="of another rank"),
+    ],
+)
+def test_a_report_that_is_not_the_pods_own_cordons_nothing(
+    with_operator: Api, nodes: list[str], changes: dict[str, Any], why: str
+) -> None:
+    gang = running(with_operator, nodes)
+    gang.end("1-1", 80, gang.report("1-1", 80, xid=79, gpu="GPU-c", **changes))
+    status = attempt(gang, 2)
+    assert "gpu" not in status["lastFault"], why
+    assert "xid" not in status["lastFault"]
+    assert "GPU-c" not in json.dumps(status), "what is not believed is shown to nobody"
+    assert not any(node(with_operator, name)["spec"].get("unschedulable") for name in nodes)
+
+
+def test_a_report_cannot_name_another_node(with_operator: Api, nodes: list[str]) -> None:
+    gang = running(with_operator, nodes)
+    said = json.loads(gang.report("1-1", 80, xid=79, gpu="GPU-d"))
+    forged = {**said, "node": nodes[3], "nodeName": nodes[3], "summary": f"node {nodes[3]} is broken"}
+    gang.end("1-1", 80, json.dumps(forged))
+    wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
+    assert not node(with_operator, nodes[3])["spec"].get("unschedulable")
