@@ -12,7 +12,15 @@ import pytest
 
 from oarlock_api.contract.environment import LINK_PORT
 from oarlock_api.contract.health import CircuitState, Health, HealthState
-from oarlock_api.contract.job_file import JOB_FILE_VERSION, JobFile, Webhook, WebhookLevel, WebhookType, parse_job_file
+from oarlock_api.contract.job_file import (
+    JOB_FILE_VERSION,
+    CustomProgram,
+    JobFile,
+    Webhook,
+    WebhookLevel,
+    WebhookType,
+    parse_job_file,
+)
 from oarlock_api.contract.layout import Owner, parse_owner
 from oarlock_api.contract.report import REPORT_VERSION, Evidence, Gpu, Report, parse_report
 from oarlock_api.contract.status import (
@@ -128,12 +136,22 @@ JOB = JobFile(
 )
 JOB_WITHOUT_WEBHOOKS = replace(JOB, link_port=LINK_PORT, webhooks=())
 """What is read from the file of an operator that knew neither."""
+CUSTOM_JOB = replace(
+    JOB,
+    training={},
+    custom=CustomProgram(
+        command=("accelerate", "launch", "--config_file", "/run/oarlock/accelerate.yaml", "train.py"),
+        args=("--prompt", "größer"),
+        working_dir="/output/flux",
+    ),
+)
 OWNER = Owner(job_uid=JOB_UID, attempt=3)
 
 CASES = [
     pytest.param(REPORT, parse_report, "v1/report.json", id="report"),
     pytest.param(STATUS, parse_status, "v1/status.json", id="status"),
     pytest.param(JOB, parse_job_file, "v1/job-webhooks.json", id="job file"),
+    pytest.param(CUSTOM_JOB, parse_job_file, "v1/job-custom.json", id="job file of a custom trainer"),
     pytest.param(OWNER, parse_owner, "v1/owner", id="owner"),
 ]
 EARLIER = [
@@ -155,6 +173,7 @@ def test_a_reader_reads_every_field_of_a_released_version(value, parse, file) ->
 def test_the_golden_files_are_those_of_the_current_versions() -> None:
     assert {REPORT_VERSION, STATUS_VERSION, JOB_FILE_VERSION} == {1}, "a new version needs golden files beside v1"
     assert sorted(path.name for path in (GOLDEN / "v1").iterdir()) == [
+        "job-custom.json",
         "job-webhooks.json",
         "job.json",
         "owner",

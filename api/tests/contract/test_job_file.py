@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from oarlock_api.contract.job_file import MAX_BYTES, parse_job_file
+from oarlock_api.contract.job_file import MAX_BYTES, CustomProgram, parse_job_file
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.contract.wire import WireError
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/v1/job-webhooks.json").read_text(encoding="utf-8"))
 
 HOOK = {"name": "chat", "url": "https://chat.example.com"}
+PROGRAM = {"command": ["accelerate", "launch"], "args": ["train.py"], "working_dir": "/work"}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,12 @@ HOOK = {"name": "chat", "url": "https://chat.example.com"}
         ({"webhooks": [{**HOOK, "events": [1]}]}, r"wrong type: webhooks\[0\].events"),
         ({"webhooks": [{"url": "https://a.example"}]}, r"incomplete: webhooks\[0\].name is missing"),
         ({"webhooks": [{**HOOK, "type": "Pigeon"}]}, r"does not know: webhooks\[0\].type is 'Pigeon'"),
+        ({"custom": None}, "wrong type: custom"),
+        ({"training": {}, "custom": {**PROGRAM, "image": "mine"}}, "does not know: custom.image: use a newer image"),
+        ({"training": {}, "custom": {"command": "train", "args": [1]}}, "wrong type: custom.command, custom.args"),
+        ({"training": {}, "custom": {**PROGRAM, "working_dir": "here"}}, "wrong type: custom.working_dir"),
+        ({"training": {}, "custom": {"args": ["train.py"]}}, "incomplete: custom.command is missing"),
+        ({"custom": PROGRAM}, "one trainer: it has training and custom"),
         ({"webhooks": [{**HOOK, "min_level": "Trace"}]}, r"does not know: webhooks\[0\].min_level is 'Trace'"),
     ],
 )
@@ -63,6 +70,15 @@ def test_facts_with_a_default_may_be_missing() -> None:
     job = parse_job_file(json.dumps(raw))
     assert (job.min_free_bytes, job.storage_check, job.status_port, job.hang_seconds) == (None, True, 9400, 0)
     assert (job.link_port, job.webhooks) == (9401, ())
+
+
+def test_a_job_without_a_trainer_of_its_own_is_written_as_images_know_it_that_know_no_such_trainer() -> None:
+    assert "custom" not in parse_job_file(json.dumps(GOLDEN)).to_json()
+
+
+def test_a_program_needs_no_more_than_a_command() -> None:
+    job = parse_job_file(json.dumps({**GOLDEN, "training": {}, "custom": {"command": ["train"]}}))
+    assert job.custom == CustomProgram(command=("train",))
 
 
 def test_a_file_of_an_operator_without_the_newer_checks_asks_for_none_of_them() -> None:

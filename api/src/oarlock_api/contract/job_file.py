@@ -2,7 +2,7 @@
 
 An older trainer image must refuse what it does not know instead of training differently, so the reader is strict here:
 another version or an unknown field of the gang's facts is an error, and `training` is validated by the job's own models.
-Secrets never stand in it.
+A job with a trainer of its own has `custom` instead of `training`. Secrets never stand in it.
 """
 
 from __future__ import annotations
@@ -64,11 +64,24 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CustomProgram:
+    """spec.custom: what the agent starts on each node instead of the built-in trainer's ranks.
+
+    `command` and `args` are one command line, `working_dir` is absolute, empty for the image's own.
+    """
+
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
     """One attempt's facts.
 
     `output_directory` is absolute in the pod, `min_free_bytes` None where the trainer's own estimate decides,
-    `training` is spec.training as the API wrote it (camelCase, defaults filled in). `previous_owner_is_gone`: whoever
+    `training` is spec.training as the API wrote it (camelCase, defaults filled in), empty where the job has a trainer of
+    its own, `custom`. `previous_owner_is_gone`: whoever
     made the pods has seen that nothing is left of an earlier job of this namespace and name, so its fence is a left-over.
     `hang_seconds` is spec.recovery.hangSeconds: 0 = the agent learns from the steps when they are overdue. The checks are
     those of spec.preflight; where one of the newer three is missing, the operator is older and does not ask for it.
@@ -94,17 +107,23 @@ class JobFile:
     hang_seconds: int = 0
     link_port: int = LINK_PORT
     webhooks: tuple[Webhook, ...] = ()
+    custom: CustomProgram | None = None
 
     def to_json(self) -> str:
         """Deterministic, so that the same attempt always has the same ConfigMap."""
-        return json.dumps({"version": JOB_FILE_VERSION, **asdict(self)}, sort_keys=True, indent=1)
+        written = {"version": JOB_FILE_VERSION, **asdict(self)}
+        if self.custom is None:
+            del written["custom"]  # an older image reads jobs that have no such trainer as before
+        return json.dumps(written, sort_keys=True, indent=1)
 
 
 _HINTS = get_type_hints(JobFile)
 _KINDS: dict[str, Any] = {field.name: _HINTS[field.name] for field in fields(JobFile)} | {
     "training": dict,
     "webhooks": list,
+    "custom": dict,
 }
+_CUSTOM_FIELDS = frozenset(field.name for field in fields(CustomProgram))
 _WEBHOOK_FIELDS = frozenset(field.name for field in fields(Webhook))
 _WEBHOOK_VARIABLES = ("url_variable", "auth_variable", "signature_variable")
 
@@ -125,8 +144,11 @@ def parse_job_file(body: str) -> JobFile:
     if wrong := sorted(name for name, value in raw.items() if not _fits(value, _KINDS[name])):
         raise WireError(f"job.json has values of a wrong type: {', '.join(wrong)}")
     webhooks = tuple(_webhook(one, f"webhooks[{place}]") for place, one in enumerate(raw.pop("webhooks", ())))
+    custom = _custom(raw.pop("custom")) if "custom" in raw else None
+    if custom and raw.get("training"):
+        raise WireError("job.json has to name one trainer: it has training and custom")
     try:
-        return JobFile(**raw, webhooks=webhooks)
+        return JobFile(**raw, webhooks=webhooks, custom=custom)
     except TypeError as error:
         raise WireError(f"job.json is incomplete: {error}") from error
 
@@ -141,13 +163,31 @@ def _fits(value: object, kind: Any) -> bool:
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
+def _custom(raw: dict[str, Any]) -> CustomProgram:
+    _refuse_unknown(raw, _CUSTOM_FIELDS, where="custom.")
+    lists = {name: raw.get(name, []) for name in ("command", "args")}
+    wrong = [name for name, words in lists.items() if not _are_texts(words)]
+    working_dir = raw.get("working_dir", "")
+    if not isinstance(working_dir, str) or (working_dir and not working_dir.startswith("/")):
+        wrong.append("working_dir")
+    if wrong:
+        raise WireError(f"job.json has values of a wrong type: {', '.join(f'custom.{name}' for name in wrong)}")
+    if not lists["command"]:
+        raise WireError("job.json is incomplete: custom.command is missing")
+    return CustomProgram(command=tuple(lists["command"]), args=tuple(lists["args"]), working_dir=working_dir)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
 def _webhook(raw: object, where: str) -> Webhook:
     if not isinstance(raw, dict):
         raise WireError(f"job.json has values of a wrong type: {where}")
     _refuse_unknown(raw, _WEBHOOK_FIELDS, where=f"{where}.")
     events = raw.pop("events", [])
     wrong = [name for name, value in raw.items() if not isinstance(value, str)]
-    if not isinstance(events, list) or not all(isinstance(event, str) for event in events):
+    if not _are_texts(events):
         wrong.append("events")
     if wrong:
         raise WireError(
