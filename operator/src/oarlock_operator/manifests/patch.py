@@ -51,7 +51,8 @@ def _entries(base: list[Any], patch: list[Any], path: str) -> list[Any]:
     result = list(base)
     places = {_key(entry, path): place for place, entry in enumerate(base)}
     for entry in patch:
-        place = places.setdefault(_key(entry, path), len(result))
+        # The key as it will stand there: nulls within it go, and the same patch must find the entry again.
+        place = places.setdefault(_key(patched(None, entry, path), path), len(result))
         if place == len(result):
             result.append(None)
         result[place] = patched(result[place], entry, path)
