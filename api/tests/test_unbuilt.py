@@ -39,7 +39,6 @@ def dataset(**fields: Any) -> dict[str, Any]:
 
 # One job per entry of UNBUILT: what is merged over a job that is accepted.
 USES: dict[str, dict[str, Any]] = {
-    "custom": {"training": None, "custom": {"command": ["train"]}, "pod": {"image": "mine"}},
     "training.task": {"training": {"task": "Evaluate"}},
     "training.model.s3": {"training": {**CONNECTION, "model": {"path": None, "s3": S3}}},
     "training.model.hub": {"training": {"model": {"path": None, "hub": {"repo": "o/m"}}}},

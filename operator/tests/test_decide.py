@@ -310,7 +310,7 @@ def test_a_checkpoint_that_only_the_last_report_tells_of_is_progress_too() -> No
     ("broken", "reason"),
     [
         (job(spec=None, problem="spec.nodes: too many"), "InvalidSpec"),
-        (job(spec=spec(training=None, custom={"command": ["x"]}, pod={"image": "i"})), "NotImplemented"),
+        (job(spec=spec(scheduling={"gang": "Volcano"})), "NotImplemented"),
     ],
     ids=["invalid", "not implemented"],
 )

@@ -14,7 +14,6 @@ from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.training import Training
 
 UNBUILT: dict[str, tuple[object, ...]] = {
-    "custom": (),
     "training.task": ("Preprocess",),
     "training.model.s3": (),
     "training.model.hub": (),

@@ -9,6 +9,8 @@ STATUS_PORT = 9400
 LINK_PORT = 9401
 CONFIG_PATH = "/etc/oarlock/job.json"
 RUN_DIRECTORY = "/run/oarlock"
+AGENT_FILE = "agent.pyz"
+"""Name, in the run directory, of the agent in one file, which the trainer image brings into pods of other images."""
 TERMINATION_LOG = "/dev/termination-log"
 
 

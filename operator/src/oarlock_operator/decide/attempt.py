@@ -49,8 +49,9 @@ def end(o: Observation, draft: Draft, number: int) -> None:
     held = max(0.0, (o.now - known.created_time).total_seconds())
     stages = known.stage_milliseconds
     start = sum(took or 0 for took in (stages.schedule, stages.start, stages.first_step)) / 1000
-    # Without a first step, nothing of it was of use.
-    wasted = held if stages.first_step is None else min(held, start)
+    # Without a first step, nothing of it was of use; a trainer of the job's own need not have told of any.
+    untold = o.job.spec is not None and o.job.spec.custom is not None
+    wasted = held if stages.first_step is None and not untold else min(held, start)
     draft.set(
         gpu_seconds=draft.status.gpu_seconds + round(held * gpus),
         wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(wasted * gpus),

@@ -5,9 +5,21 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime, timedelta
 
-from oarlock_api.history import RestartCounts
+from oarlock_api.history import Attempt, RestartCounts
 from oarlock_api.recovery import Recovery
 from oarlock_operator.faults.classify import Budget
+
+UNTOLD_SECONDS = 1800
+"""A trainer of the job's own that tells of no steps counts as training, and as having progressed, once it ran this long."""
+
+
+def ran_seconds(attempt: Attempt, *, now: datetime) -> float:
+    """How long all pods of an attempt have run, by what its stages took; 0 before."""
+    stages = attempt.stage_milliseconds
+    if attempt.created_time is None or stages.start is None:
+        return 0.0
+    waited = ((stages.schedule or 0) + stages.start) / 1000
+    return max(0.0, (now - attempt.created_time).total_seconds() - waited)
 
 
 def renewed(counts: RestartCounts, recovery: Recovery, *, now: datetime, progressed: bool) -> RestartCounts:

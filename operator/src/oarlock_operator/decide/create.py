@@ -48,7 +48,16 @@ def create(o: Observation, draft: Draft) -> bool:
     draft.act(
         CreatePods(
             tuple(
-                pod_manifest(o.job, o.spec, attempt=number, rank=rank, image=image, avoided=avoided) for rank in missing
+                pod_manifest(
+                    o.job,
+                    o.spec,
+                    attempt=number,
+                    rank=rank,
+                    image=image,
+                    agent_image=o.defaults.trainer_image,
+                    avoided=avoided,
+                )
+                for rank in missing
             )
         )
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from oarlock_api.contract.layout import MODEL
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import OutputStatus
+from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import Phase
 from oarlock_api.training import Task
 from oarlock_operator.decide import attempt, cordon
@@ -65,12 +66,10 @@ def succeed(o: Observation, draft: Draft) -> bool:
         return True
     path = output_directory(o.job, o.spec)
     directory = path.removeprefix(o.spec.output.mount_path.rstrip("/") + "/")
-    preprocessed = o.spec.training is not None and o.spec.training.task == Task.PREPROCESS
-    model = None if preprocessed else f"{path}/{MODEL}"
-    made = f"the model is in {model}" if model else f"the embeddings are published below {path}"
+    model, made = _made(o.spec, path)
     note_last_words(o, draft)
     saved = draft.status.latest_checkpoint
-    if draft.status.progress is None and saved is not None and not preprocessed:
+    if draft.status.progress is None and saved is not None and model:
         made += f"; no step was left to do: the output held the checkpoint of step {saved.step} already"
     message = f"all {o.spec.nodes} pods ended well; {made}"
     attempt.end(o, draft, draft.status.attempt)
@@ -85,3 +84,12 @@ def succeed(o: Observation, draft: Draft) -> bool:
     )
     draft.tell(Reason.SUCCEEDED, message)
     return True
+
+
+def _made(spec: TrainingJobSpec, path: str) -> tuple[str | None, str]:
+    """Where the finished model is, if there is one that is known, and words for what the job made below `path`."""
+    if spec.training is None:
+        return None, f"what the trainer made is where it put it; the job's output directory is {path}"
+    if spec.training.task == Task.PREPROCESS:
+        return None, f"the embeddings are published below {path}"
+    return f"{path}/{MODEL}", f"the model is in {path}/{MODEL}"

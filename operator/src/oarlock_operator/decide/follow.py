@@ -8,6 +8,7 @@ from oarlock_api.contract.status import PodStatus
 from oarlock_api.contract.wire import finite
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import LatestCheckpoint, Progress
+from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
@@ -35,6 +36,8 @@ def follow(o: Observation, draft: Draft) -> bool:
     news = o.progress
     if news and draft.status.recovery.stage == RecoveryStage.FIRST_STEP.value and _stepped(news):
         _first_step(o, draft, news)
+    elif o.spec.custom and draft.status.recovery.stage == RecoveryStage.FIRST_STEP.value:
+        _run_untold(o, draft)
     if news and news.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft)):
         _note_progress(o, draft, news)
     draft.again(_until_next_look(o, draft))
@@ -92,18 +95,34 @@ def _first_step(o: Observation, draft: Draft, news: PodStatus) -> None:
     if lost and draft.status.progress and draft.status.progress.seconds_per_step:
         redone = lost * draft.status.progress.seconds_per_step * o.spec.nodes * o.spec.gpus_per_node
         draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(redone))
-    recovery = draft.status.recovery.model_copy(
-        update={"stage": None, "stage_start_time": None, "not_before_time": None}
-    )
-    draft.set(recovery=recovery, reason=Reason.TRAINING, message=None)
+    _leave_the_start(draft, message=None)
     if number == 1 and resumed:
         where = o.spec.output.directory or o.job.name
         words = f"the output directory {where} held a checkpoint of step {resumed}, and the job goes on from it"
-        draft.tell(Reason.RESUMED_FROM_CHECKPOINT, f"{words}; training.checkpoint.resume: Never begins anew")
+        remedy = "; training.checkpoint.resume: Never begins anew" if o.spec.training else ""
+        draft.tell(Reason.RESUMED_FROM_CHECKPOINT, f"{words}{remedy}")
     if number > 1:
         nodes = ", ".join(draft.attempt(number).node_names)
         again = f" ({lost} steps to redo)" if lost else ""
         draft.tell(Reason.TRAINING_AGAIN, f"attempt {number} on {nodes} from step {resumed or 0}{again}")
+
+
+def _run_untold(o: Observation, draft: Draft) -> None:
+    """A trainer of the job's own need not tell of steps: one that has run for long enough is training."""
+    number = draft.status.attempt
+    if ran_seconds(draft.attempt(number), now=o.now) < UNTOLD_SECONDS:
+        return
+    _leave_the_start(draft, message=f"it has run for {UNTOLD_SECONDS // 60} minutes and told of no step")
+    if number > 1:
+        nodes = ", ".join(draft.attempt(number).node_names)
+        draft.tell(Reason.TRAINING_AGAIN, f"attempt {number} on {nodes}, as far as can be told")
+
+
+def _leave_the_start(draft: Draft, *, message: str | None) -> None:
+    recovery = draft.status.recovery.model_copy(
+        update={"stage": None, "stage_start_time": None, "not_before_time": None}
+    )
+    draft.set(recovery=recovery, reason=Reason.TRAINING, message=message)
 
 
 def _due(o: Observation, draft: Draft) -> bool:

@@ -19,7 +19,9 @@ def note_last_words(o: Observation, draft: Draft) -> None:
     if known is not None and report.step is not None:
         left = 0 if report.step == known.total_steps else None
         draft.set(progress=known.model_copy(update={"step": report.step, "eta_seconds": left, "update_time": o.now}))
-    if report.checkpoint_step is not None and (saved is None or saved.step < report.checkpoint_step):
+    # Where another trainer keeps its checkpoints, its report does not say.
+    built_in = o.spec.training is not None
+    if built_in and report.checkpoint_step is not None and (saved is None or saved.step < report.checkpoint_step):
         # Newer than all that was seen, so this attempt saved it.
         path = output_directory(o.job, o.spec)
         name = f"{CHECKPOINTS}/{checkpoint_name(report.checkpoint_step, draft.status.attempt)}"

@@ -14,7 +14,7 @@ from oarlock_api.contract.names import pod_name
 from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
 from oarlock_operator.decide import attempt, avoid, cordon, strikes
 from oarlock_operator.decide.backstop import silent_agents
-from oarlock_operator.decide.budgets import backoff_seconds, charged, exhausted, renewed
+from oarlock_operator.decide.budgets import UNTOLD_SECONDS, backoff_seconds, charged, exhausted, ran_seconds, renewed
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.decide.teardown import overdue
@@ -150,13 +150,19 @@ def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
 
 
 def _progressed(o: Observation, draft: Draft) -> bool:
-    """Whether this attempt made a valid checkpoint newer than the one that it began with."""
+    """Whether this attempt made a valid checkpoint newer than the one that it began with.
+
+    Of a trainer of the job's own it may not be known: one that ran for long has made some.
+    """
+    record = draft.attempt(draft.status.attempt)
+    if o.spec.custom and ran_seconds(record, now=o.now) >= UNTOLD_SECONDS:
+        return True
     pods = o.of_attempt(draft.status.attempt)
     reports = [pod.ending.report for pod in pods if pod.ending and pod.ending.report]
     saved = [report.checkpoint_step for report in reports if report.checkpoint_step is not None]
     if draft.status.latest_checkpoint is not None:
         saved.append(draft.status.latest_checkpoint.step)
-    start = draft.attempt(draft.status.attempt).resumed_from_step
+    start = record.resumed_from_step
     return start is not None and max(saved, default=-1) > start
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from oarlock_api.contract.job_file import JobFile, Webhook
+from oarlock_api.contract.job_file import CustomProgram, JobFile, Webhook
 from oarlock_api.contract.names import Label, config_map_name
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.quantity import whole_bytes
 from oarlock_api.secret_refs import SecretKeyRef
-from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.spec import Custom, TrainingJobSpec
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.observation import Job
 
@@ -21,8 +21,6 @@ def output_directory(job: Job, spec: TrainingJobSpec) -> str:
 
 def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
     """What the pods of an attempt are told."""
-    if spec.training is None:
-        raise ValueError("a job without training has no job file yet")
     return JobFile(
         job=job.name,
         namespace=job.namespace,
@@ -31,7 +29,7 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         nodes=spec.nodes,
         gpus_per_node=spec.gpus_per_node,
         output_directory=output_directory(job, spec),
-        training=spec.training.to_manifest(),
+        training=spec.training.to_manifest() if spec.training else {},
         min_free_bytes=whole_bytes(spec.output.min_free) if spec.output.min_free else None,
         storage_check=spec.preflight.storage,
         clock_check=spec.preflight.clock,
@@ -43,6 +41,7 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         hang_seconds=spec.recovery.hang_seconds,
         link_port=spec.pod.ports.link,
         webhooks=_webhooks(spec),
+        custom=_program(spec.custom) if spec.custom else None,
     )
 
 
@@ -54,6 +53,10 @@ def secret_references(spec: TrainingJobSpec) -> dict[str, SecretKeyRef]:
         for reference in (webhook.url_secret_ref, webhook.auth_secret_ref, webhook.signature_secret_ref)
     )
     return {_variable(reference): reference for reference in named if reference}
+
+
+def _program(custom: Custom) -> CustomProgram:
+    return CustomProgram(command=custom.command, args=custom.args, working_dir=custom.working_dir or "")
 
 
 def _webhooks(spec: TrainingJobSpec) -> tuple[Webhook, ...]:

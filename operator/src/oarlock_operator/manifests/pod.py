@@ -1,7 +1,8 @@
 """The pod of one rank. All ranks' specs are alike but for name, hostname, rank label and environment.
 
-Gang schedulers and quota systems compare shapes, so nothing here may depend on the rank beyond those. The job's own
-pod.patch is merged over the whole spec at the end.
+Gang schedulers and quota systems compare shapes, so nothing here may depend on the rank beyond those. A job that brings
+its own trainer has the agent brought into its image (custom.py). The job's own pod.patch is merged over the whole spec at
+the end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from oarlock_api.contract.names import Label, host_name, pod_name, service_name
 from oarlock_api.history import AvoidedNode
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 from oarlock_api.spec import TrainingJobSpec
+from oarlock_operator.manifests import custom
 from oarlock_operator.manifests.affinity import affinity
 from oarlock_operator.manifests.config import output_directory, secret_references
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
@@ -35,9 +37,10 @@ def pod(
     attempt: int,
     rank: int,
     image: str,
+    agent_image: str = "",
     avoided: Sequence[AvoidedNode] = (),
 ) -> dict[str, Any]:
-    """The pod of `rank` in `attempt`, off the avoided nodes."""
+    """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom."""
     own_labels = {Label.ATTEMPT.value: str(attempt), Label.RANK.value: str(rank)}
     return {
         "apiVersion": "v1",
@@ -49,7 +52,10 @@ def pod(
             "annotations": dict(spec.pod.annotations),
             "ownerReferences": [owner_reference(job)],
         },
-        "spec": _patched(spec, _pod_spec(job, spec, attempt=attempt, rank=rank, image=image, avoided=avoided)),
+        "spec": _patched(
+            spec,
+            _pod_spec(job, spec, attempt=attempt, rank=rank, image=image, agent_image=agent_image, avoided=avoided),
+        ),
     }
 
 
@@ -61,7 +67,14 @@ def _patched(spec: TrainingJobSpec, finished: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pod_spec(
-    job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str, avoided: Sequence[AvoidedNode]
+    job: Job,
+    spec: TrainingJobSpec,
+    *,
+    attempt: int,
+    rank: int,
+    image: str,
+    agent_image: str,
+    avoided: Sequence[AvoidedNode],
 ) -> dict[str, Any]:
     return _present(
         {
@@ -91,10 +104,25 @@ def _pod_spec(
                 "seccompProfile": {"type": "RuntimeDefault"},
                 **(spec.pod.security_context or {}),
             },
+            "initContainers": _init_containers(spec, agent_image),
             "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image)],
             "volumes": volumes(job.name, spec, attempt),
         }
     )
+
+
+def _init_containers(spec: TrainingJobSpec, agent_image: str) -> list[dict[str, Any]]:
+    if spec.custom is None:
+        return []
+    return [custom.bringing_the_agent(spec, image=agent_image, security_context=_hardened(read_only_root=True))]
+
+
+def _hardened(*, read_only_root: bool) -> dict[str, Any]:
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": read_only_root,
+    }
 
 
 def _container(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str) -> dict[str, Any]:
@@ -103,7 +131,7 @@ def _container(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, imag
             "name": CONTAINER,
             "image": image,
             "imagePullPolicy": spec.pod.image_pull_policy,
-            "command": ["oarlock-trainer", "agent"],
+            "command": list(custom.COMMAND) if spec.custom else ["oarlock-trainer", "agent"],
             "env": _environment(job, spec, attempt=attempt, rank=rank),
             "envFrom": list(spec.pod.env_from),
             "resources": _resources(spec),
@@ -115,11 +143,8 @@ def _container(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, imag
                 "periodSeconds": 5,
                 "failureThreshold": 3,
             },
-            "securityContext": {
-                "allowPrivilegeEscalation": False,
-                "capabilities": {"drop": ["ALL"]},
-                "readOnlyRootFilesystem": True,
-            },
+            # Programs of others write where they please: caches beside their code, logs in their home.
+            "securityContext": _hardened(read_only_root=spec.custom is None),
         }
     )
 
