@@ -1,0 +1,107 @@
+"""GPUs that break on real nodes: real trainer, real monitor and binding, a pretended driver under them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from oarlock_local.cluster import Cluster
+from tests.e2e.jobs import Jobs
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
+
+NAME = "gpus"
+NEVER = 1_000_000
+
+
+@pytest.fixture
+def gang(jobs: Jobs) -> Iterator[dict[str, str]]:
+    """A gang of two in training, with a checkpoint; the node of each pod by the pod's name."""
+    jobs.apply(NAME, steps=NEVER, every=20, gpusPerNode=1)
+    jobs.wait_for_checkpoint_of(NAME, 1)
+    yield nodes_of(jobs)
+    jobs.delete(NAME)
+
+
+@pytest.fixture
+def mended(local_cluster: Cluster) -> Iterator[None]:
+    """What a test has broken is whole again for the next one: GPUs, cordons, and the count of both."""
+    yield
+    for node in local_cluster.nodes:
+        local_cluster.fault("mend-gpu", node)
+        local_cluster.kubectl("uncordon", node)
+        local_cluster.kubectl("annotate", "node", node, "oarlock.dev/cordoned-", "oarlock.dev/gpu-strikes-")
+
+
+def nodes_of(jobs: Jobs) -> dict[str, str]:
+    path = '{range .items[*]}{.metadata.name} {.spec.nodeName}{"\\n"}{end}'
+    found = jobs.cluster.kubectl("get", "pods", "-l", f"oarlock.dev/job={NAME}", "-o", f"jsonpath={path}")
+    return dict(line.split() for line in found.splitlines())
+
+
+def node(jobs: Jobs, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(jobs.cluster.kubectl("get", "node", name, "-o", "json"))
+    return found
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_gpu_that_falls_off_the_bus_costs_its_node_and_the_steps_since_the_last_checkpoint(
+    jobs: Jobs, gang: dict[str, str]
+) -> None:
+    broken = gang[f"{NAME}-1-1"]
+    jobs.cluster.fault("gpu", broken, gpu=0, xid=79)
+    status = jobs.wait_for_checkpoint_of(NAME, 2)
+    fault, attempt = status["lastFault"], status["attempts"][-1]
+    uuid = f"GPU-{broken}-00000000"
+    assert (fault["class"], fault["verdict"], fault["xid"], fault["nodeName"]) == ("GPU", "ReplaceNode", 79, broken)
+    assert (fault["gpu"]["uuid"], fault["gpu"]["index"]) == (uuid, 0)
+    assert fault["evidence"][1].startswith("xid: 79")
+    assert (attempt["reason"], attempt["removedNodeNames"]) == ("GPUFault", [broken])
+    assert attempt["resumedFromStep"] > 0
+    assert broken not in attempt["nodeNames"]
+    assert status["restarts"]["application"] == 0
+    assert status["summary"]["lastFault"] == f"{broken} GPU 0 XID 79"
+    assert node(jobs, broken)["spec"]["unschedulable"] is True
+    mark = json.loads(node(jobs, broken)["metadata"]["annotations"]["oarlock.dev/cordoned"])
+    assert uuid in mark["reason"]
+    assert [entry["name"] for entry in status["cordonedNodes"]] == [broken]
+    for reason in ("GPUFault", "NodeCordoned"):
+        assert uuid in jobs.events(NAME, reason)[0]["message"]
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_warning_saves_at_once_and_interrupts_nothing(jobs: Jobs) -> None:
+    jobs.apply(NAME, steps=NEVER, every=NEVER, gpusPerNode=1)
+    try:
+        jobs.wait(NAME, "training", lambda status: (status.get("progress") or {}).get("step", 0) > 5)
+        pod = f"{NAME}-1-1"
+        watched = nodes_of(jobs)[pod]
+        jobs.cluster.fault("gpu", watched, gpu=0, remap_pending=True)
+        status = jobs.wait(NAME, "a checkpoint", lambda status: "latestCheckpoint" in status)
+        health = jobs.agent(pod)["health"]
+        assert (health["state"], health["circuit"]["state"]) == ("Hold", "closed")
+        assert health["circuit"]["gpu"]["uuid"] == f"GPU-{watched}-00000000"
+        assert status["attempt"] == 1
+        assert node(jobs, watched)["spec"].get("unschedulable") is None
+    finally:
+        jobs.delete(NAME)
+
+
+@pytest.mark.usefixtures("mended")
+def test_a_fault_that_spares_the_gpu_is_free_once_and_not_twice(jobs: Jobs, gang: dict[str, str]) -> None:
+    suspect = gang[f"{NAME}-1-1"]
+    jobs.cluster.fault("gpu", suspect, gpu=0, xid=94)
+    status = jobs.wait_for_checkpoint_of(NAME, 2)
+    assert (status["lastFault"]["verdict"], status["avoidedNodes"]) == ("RestartProcess", [])
+    assert [strike["count"] for strike in status["strikes"]] == [1]
+    assert node(jobs, suspect)["spec"].get("unschedulable") is None
+    if suspect not in nodes_of(jobs).values():
+        return  # the scheduler has left it by itself
+    jobs.cluster.fault("gpu", suspect, gpu=0, xid=31)
+    status = jobs.wait_for_checkpoint_of(NAME, 3)
+    assert (status["lastFault"]["verdict"], status["lastFault"]["xid"]) == ("ReplaceNode", 31)
+    assert suspect not in status["attempts"][-1]["nodeNames"]
+    assert node(jobs, suspect)["spec"]["unschedulable"] is True
