@@ -20,7 +20,7 @@ NEVER = 1_000_000
 @pytest.fixture
 def gang(jobs: Jobs) -> Iterator[dict[str, str]]:
     """A gang of two in training, with a checkpoint; the node of each pod by the pod's name."""
-    jobs.apply(NAME, steps=NEVER, every=20, gpusPerNode=1)
+    jobs.apply(NAME, steps=NEVER, every=20, gpusPerNode=2)
     jobs.wait_for_checkpoint_of(NAME, 1)
     yield nodes_of(jobs)
     jobs.delete(NAME)
@@ -74,7 +74,7 @@ def test_a_gpu_that_falls_off_the_bus_costs_its_node_and_the_steps_since_the_las
 
 @pytest.mark.usefixtures("mended")
 def test_a_warning_saves_at_once_and_interrupts_nothing(jobs: Jobs) -> None:
-    jobs.apply(NAME, steps=NEVER, every=NEVER, gpusPerNode=1)
+    jobs.apply(NAME, steps=NEVER, every=NEVER, gpusPerNode=2)
     try:
         jobs.wait(NAME, "training", lambda status: (status.get("progress") or {}).get("step", 0) > 5)
         pod = f"{NAME}-1-1"
