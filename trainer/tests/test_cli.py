@@ -14,7 +14,7 @@ from oarlock_trainer.cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMANDS = ("agent", "train", "check-storage", "check-gpus", "make-tiny-flux", "make-photographs")
+COMMANDS = ("agent", "train", "check-storage", "check-gpus", "export-agent", "make-tiny-flux", "make-photographs")
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

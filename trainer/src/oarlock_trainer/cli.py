@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG, Variable
+from oarlock_api.contract.environment import AGENT_FILE, RUN_DIRECTORY, TERMINATION_LOG, Variable
 from oarlock_api.contract.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_check_storage(commands)
     _add_check_gpus(commands)
+    _add_export_agent(commands)
     _add_make_tiny_flux(commands)
     _add_make_photographs(commands)
     return parser
@@ -133,6 +134,24 @@ def _check_gpus(options: argparse.Namespace) -> int:
     finding = gpus.find(expected=options.expected, node=os.environ.get(Variable.NODE, ""))
     _say(finding.detail)
     return finding.code
+
+
+def _add_export_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "export-agent",
+        help="write the agent as one file, for images of other trainers",
+        description=f"Write {AGENT_FILE}: the agent without a training program, pure Python, run by an image's own "
+        f"python3 (3.10 or newer) as `python3 -I -S {AGENT_FILE}`. Pods of jobs with spec.custom have it brought so.",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.set_defaults(run=_export_agent)
+
+
+def _export_agent(options: argparse.Namespace) -> int:
+    from oarlock_trainer.bundle import export  # noqa: PLC0415
+
+    export.write(options.directory)
+    return ExitCode.DONE
 
 
 def _add_make_tiny_flux(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -90,6 +90,15 @@ def test_the_contracts_fields_are_all_in_the_file() -> None:
     assert rendered["rdzv_backend"] == "static"
 
 
+@pytest.mark.parametrize("highest", [1, 0.5, 1e-05, 1.5e-07, 1e22])
+def test_the_file_holds_numbers_that_yaml_reads_as_numbers(highest: float) -> None:
+    training = {"gradientClipping": {"method": "Norm", "max": highest}}
+    rendered = yaml.safe_load(accelerate_config.render(accelerate_config.plan_launch(assignment(training))))
+    clipping = rendered["deepspeed_config"]["gradient_clipping"]
+    assert isinstance(clipping, float)
+    assert clipping == highest
+
+
 def test_on_the_cpu_deepspeed_is_told_so_and_the_compiler_stays_unloaded() -> None:
     launch = accelerate_config.plan_launch(assignment({}, gpus=2, simulate=True))
     variables = rank_environment.shared(launch, {})

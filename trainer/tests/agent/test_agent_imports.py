@@ -10,4 +10,5 @@ def test_the_agent_loads_neither_torch_nor_anything_else_heavy() -> None:
     code = "import sys, oarlock_trainer.cli, oarlock_trainer.agent.supervise; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"torch", "deepspeed", "accelerate", "diffusers", "transformers", "numpy", "pydantic", "yaml", "asyncio"}
+    heavy |= {"prometheus_client", "psutil"}
     assert heavy.isdisjoint(loaded)

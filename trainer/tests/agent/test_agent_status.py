@@ -83,6 +83,20 @@ def test_metrics_have_no_sample_for_what_is_not_known() -> None:
     assert "oarlock_trainer_loss" not in samples or samples["oarlock_trainer_loss"] == []
 
 
+def test_metrics_escape_what_a_label_cannot_hold() -> None:
+    text = metrics.exposition('fl"ux\\\n', new_board().status).decode()
+    attempt = next(
+        family for family in text_string_to_metric_families(text) if family.name == "oarlock_trainer_attempt"
+    )
+    assert attempt.samples[0].labels["training_job"] == 'fl"ux\\\n'
+
+
+def test_metrics_date_what_is_dated() -> None:
+    families = text_string_to_metric_families(metrics.exposition("flux", new_board().status).decode())
+    started = next(family for family in families if family.name == "oarlock_trainer_start_timestamp_seconds")
+    assert started.samples[0].value == 1767225600.0
+
+
 def test_metrics_mark_exactly_one_phase() -> None:
     board = new_board()
     board.enter(PodPhase.TRAINING)

@@ -7,6 +7,7 @@ without a launcher and get the same values as ACCELERATE_* variables. Names are 
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from oarlock_api.contract.wire import number
 from oarlock_trainer.agent.assignment import ConfigurationError, setting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from oarlock_trainer.agent.assignment import Assignment
@@ -86,8 +88,6 @@ def _gradient_clipping(training: dict[str, Any]) -> float | None:
 
 def render(launch: Launch) -> str:
     """Write the configuration file's text (YAML)."""
-    import yaml  # noqa: PLC0415 - 20 ms that need not stand before the first answer on /status
-
     fields: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": launch.distributed_type,
@@ -105,7 +105,20 @@ def render(launch: Launch) -> str:
         fields["deepspeed_config"] = _deepspeed(launch) | {"deepspeed_multinode_launcher": "standard"}
     if launch.dynamo_mode is not None:
         fields["dynamo_config"] = {f"dynamo_{name}": value for name, value in _dynamo(launch).items()}
-    return str(yaml.safe_dump(fields, sort_keys=True))
+    return "".join(_yaml(fields))
+
+
+def _yaml(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:
+    """Lines of a mapping of scalars and mappings, which is all that the file has: an image need not have a library."""
+    for name, value in sorted(fields.items()):
+        if isinstance(value, dict):
+            yield f"{indent}{name}:\n"
+            yield from _yaml(value, f"{indent}  ")
+        else:
+            # JSON's scalars are YAML's, but for numbers like 1e-05, which YAML 1.1 takes for texts without a dot.
+            text = json.dumps(value)
+            bare = isinstance(value, float) and "." not in text
+            yield f"{indent}{name}: {text.replace('e', '.0e') if bare else text}\n"
 
 
 def write(launch: Launch, folder: Path) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.health import CircuitState, GpuVerdict, Health, HealthState
 from oarlock_trainer.agent import children
+from oarlock_trainer.bundle import own_module
 from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import News
 
@@ -129,9 +129,9 @@ class GpuHealth:
             self.health = replace(self.health, state=HealthState.UNMONITORED, reason=why)
 
     def _start(self, now: float) -> None:
-        command = [
-            *(sys.executable, "-m", "oarlock_trainer.health.monitor"),
+        command = own_module.command(
+            "oarlock_trainer.health.monitor",
             *("--told", str(self._tells), "--parent", str(os.getpid()), "--expected", str(self._expected)),
-        ]
+        )
         self._heard_at = now
         self._pid = children.spawn(command, environment=self._environment, inherit=(self._tells,))

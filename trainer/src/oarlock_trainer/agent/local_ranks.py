@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from oarlock_trainer import channel
 from oarlock_trainer.agent import children
 from oarlock_trainer.agent.stderr_tail import StderrTail
+from oarlock_trainer.bundle import own_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,11 +35,11 @@ class LocalRanks:
         self.channel_descriptor, told = os.pipe()
         os.set_blocking(self.channel_descriptor, False)
         self._pending = b""
-        command = [
-            *(sys.executable, "-m", "oarlock_trainer.rank_host"),
+        command = own_module.command(
+            "oarlock_trainer.rank_host",
             *("--control", str(orders_read), "--parent", str(os.getpid())),
             *("--program", program, "--warm", warm),
-        ]
+        )
         self._stderr = StderrTail()
         self.host_pid = children.spawn(
             command,

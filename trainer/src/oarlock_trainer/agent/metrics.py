@@ -1,7 +1,8 @@
 """/metrics: the status as Prometheus gauges, read from the status board at each scrape.
 
 Two labels: the job and the node's rank. The job's is called `training_job`, because Prometheus keeps `job` for its own.
-A value that is not known yet has no sample, so that no graph shows a made-up zero.
+A value that is not known yet has no sample, so that no graph shows a made-up zero. The text is written here: a library for
+it would have to be carried into every image that brings its own trainer.
 """
 
 from __future__ import annotations
@@ -9,18 +10,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
 from oarlock_api.contract.status import PodPhase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Mapping
 
     from oarlock_api.contract.status import PodStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 _GAUGES = (
     ("attempt", "Attempt of the job that this pod belongs to", lambda status: status.attempt),
@@ -46,31 +44,31 @@ _GAUGES = (
 )
 
 
-class _StatusCollector(Collector):
-    def __init__(self, job: str, status: PodStatus) -> None:
-        self._labels = {"training_job": job, "rank": str(status.rank)}
-        self._status = status
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        for name, documentation, read in _GAUGES:
-            family = GaugeMetricFamily(f"oarlock_trainer_{name}", documentation, labels=list(self._labels))
-            if (value := read(self._status)) is not None:
-                family.add_metric(list(self._labels.values()), value)
-            yield family
-        phase = GaugeMetricFamily(
-            "oarlock_trainer_phase", "1 for the phase that the pod is in", labels=[*self._labels, "phase"]
-        )
-        for name in PodPhase:
-            phase.add_metric([*self._labels.values(), name], float(name == self._status.phase))
-        yield phase
-
-
 def exposition(job: str, status: PodStatus) -> bytes:
-    """Prometheus' text format of one status."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_StatusCollector(job, status))
-    return generate_latest(registry)
+    """Prometheus' text format (version 0.0.4) of one status."""
+    labels = {"training_job": job, "rank": str(status.rank)}
+    lines: list[str] = []
+    for name, documentation, read in _GAUGES:
+        value = read(status)
+        lines += _family(name, documentation, [] if value is None else [(labels, value)])
+    phases = [({**labels, "phase": name}, name == status.phase) for name in PodPhase]
+    lines += _family("phase", "1 for the phase that the pod is in", phases)
+    return "".join(f"{line}\n" for line in lines).encode(errors="replace")
+
+
+def _family(name: str, documentation: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> list[str]:
+    full = f"oarlock_trainer_{name}"
+    return [
+        f"# HELP {full} {documentation}",
+        f"# TYPE {full} gauge",
+        *(f"{full}{{{_labels(labels)}}} {float(value)!r}" for labels, value in samples),
+    ]
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(labels.items()))
 
 
 def _seconds(moment: str) -> float | None:
-    return datetime.fromisoformat(moment).timestamp() if moment else None
+    # Python 3.10, which the bundle may run on, does not know the Z.
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() if moment else None  # noqa: FURB162

@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult
 from oarlock_trainer.agent import children
 from oarlock_trainer.agent.preflight.finding import Check, Finding, parse_line
+from oarlock_trainer.bundle import own_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class CheckProcess:
         self._pending = b""
         self._told, child_tells = os.pipe()
         os.set_blocking(self._told, False)
-        command = [sys.executable, "-m", "oarlock_trainer.agent.preflight.child", json.dumps(list(orders))]
+        command = own_module.command("oarlock_trainer.agent.preflight.child", json.dumps(list(orders)))
         try:
             self.pid = children.spawn(command, environment=environment, stdout=child_tells)
         finally:

@@ -1,0 +1,72 @@
+"""Writes the bundle: our modules that the agent needs and nvidia-ml-py, in one file that Python runs (a zipapp).
+
+Everything in it is source, stored as it is: it runs on whichever CPython (3.10 or newer) an image has, without zlib. What
+it may import besides is the standard library alone, which a test holds it to.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.environment import AGENT_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAIN = "from oarlock_trainer.bundle.start import main\n\nmain()\n"
+_OURS = {
+    "oarlock_api": ("__init__.py", "contract"),
+    "oarlock_trainer": (
+        "__init__.py",
+        "agent",
+        "bundle",
+        "channel.py",
+        "cli.py",
+        "health",
+        "last_words.py",
+        "notes.py",
+        "parent.py",
+        "rank_host.py",
+    ),
+}
+"""Package -> what of it the agent and its helpers import."""
+_LEFT_OUT = {"reference.py"}
+"""Makes pages of the documentation."""
+_OTHERS = ("pynvml",)
+
+
+def write(folder: Path) -> Path:
+    """Write the bundle into a folder, whole or not at all, and return its path. Raises OSError."""
+    target = folder / AGENT_FILE
+    fresh = folder / f".{AGENT_FILE}.new"
+    # Files of images may be dated before 1980, where zip's time begins.
+    with zipfile.ZipFile(fresh, "w", zipfile.ZIP_STORED, strict_timestamps=False) as bundle:
+        bundle.writestr(zipfile.ZipInfo("__main__.py"), _MAIN)  # without the time: the same source is the same file
+        for path, name in sorted(_contents(), key=lambda entry: entry[1]):
+            bundle.write(path, name)
+    fresh.chmod(0o644)  # whoever runs the image's trainer reads it
+    fresh.replace(target)
+    return target
+
+
+def _contents() -> Iterator[tuple[Path, str]]:
+    """Each file and its name in the bundle."""
+    for package, parts in _OURS.items():
+        root = _origin(package).parent
+        for part in parts:
+            place = root / part
+            for path in sorted(place.rglob("*.py")) if place.is_dir() else (place,):
+                if path.name not in _LEFT_OUT:
+                    yield path, f"{package}/{path.relative_to(root).as_posix()}"
+    for module in _OTHERS:
+        yield _origin(module), f"{module}.py"
+
+
+def _origin(module: str) -> Path:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"{module} is not installed beside the agent", name=module)
+    return Path(spec.origin)
