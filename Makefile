@@ -54,6 +54,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/python -m oarlock_api.crd --check
 	@$(RUN)/python -m oarlock_api.reference --check
 	@$(RUN)/python -m oarlock_operator.reference --check
+	@$(RUN)/python -m oarlock_trainer.health.reference --check
 	@$(UV) lock --check --quiet
 
 .PHONY: format
@@ -66,6 +67,7 @@ generate: setup ## Write the CRD and the reference pages from the models
 	@$(RUN)/python -m oarlock_api.crd
 	@$(RUN)/python -m oarlock_api.reference
 	@$(RUN)/python -m oarlock_operator.reference
+	@$(RUN)/python -m oarlock_trainer.health.reference
 
 .PHONY: clean
 clean: ## Stop every local cluster and remove the environment; the cache of built binaries stays

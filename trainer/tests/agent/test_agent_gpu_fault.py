@@ -12,6 +12,7 @@ import pytest
 from agent_process import eventually, lives
 
 from oarlock_local import nvml
+from oarlock_trainer import circuit
 
 if TYPE_CHECKING:
     from agent_process import Agent
@@ -150,3 +151,17 @@ def monitor_of(agent: Agent) -> int:
         if int(stat[1]) == agent.pid and b"oarlock_trainer.health.monitor" in command:
             return int(path.name)
     raise AssertionError("there is no monitor")
+
+
+def test_a_program_may_ask_whether_the_gpus_can_be_used(
+    agent: Agent, gpus: nvml.Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched(agent)
+    monkeypatch.setenv(circuit.PORT, agent.port)
+    assert circuit.read() == circuit.Circuit("closed")
+    gpus.inject(gpu=1, remap_pending=True)
+    eventually(lambda: circuit.read().reason, "the warning")
+    found = circuit.read()
+    assert found.state == "closed"
+    assert found.gpu is not None
+    assert found.gpu.uuid == "GPU-00000001"

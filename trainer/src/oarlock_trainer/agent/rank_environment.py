@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import POD_IP, Variable
+from oarlock_trainer import circuit
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.cgroup import cpu_limit
 from oarlock_trainer.agent.interface import interface_with
@@ -46,6 +47,7 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
         "MASTER_PORT": str(assignment.master_port),
         Variable.GPUS_PER_NODE: str(assignment.job.gpus_per_node),
         Variable.OUTPUT_DIR: assignment.job.output_directory,
+        circuit.PORT: str(assignment.job.status_port),
     }
 
 

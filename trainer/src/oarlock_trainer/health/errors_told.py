@@ -21,7 +21,7 @@ class Told(StrEnum):
     """Named here because it looks like one of the others: memory, a mismatch of collectives."""
 
 
-_TABLE: tuple[tuple[Told, str], ...] = (
+TABLE: tuple[tuple[Told, str], ...] = (
     # What looks like a GPU's fault and is the program's.
     (Told.APPLICATION, r"out of memory|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation"),
     (
@@ -33,10 +33,7 @@ _TABLE: tuple[tuple[Told, str], ...] = (
     (Told.GPU, r"uncorrectable (ECC|NVLink) error"),
     (Told.GPU, r"unspecified launch failure|illegal memory access|misaligned address|illegal instruction"),
     (Told.GPU, r"hardware (stack )?(error|exception)|contained (memory )?error"),
-    (
-        Told.GPU,
-        r"(device|GPU)\(?s?\)? (is|are|is\/are) busy or unavailable|no CUDA-capable device|system not yet initialized",
-    ),
+    (Told.GPU, r"busy or unavailable|no CUDA-capable device|system not yet initialized"),
     (Told.GPU, r"CUDA error: unknown error|cudaErrorUnknown"),
     (Told.GPU, r"CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)|CUBLAS_STATUS_EXECUTION_FAILED"),
     (Told.GPU, r"ncclUnhandledCudaError"),
@@ -47,7 +44,7 @@ _TABLE: tuple[tuple[Told, str], ...] = (
     ),
     (Told.PEER, r"ncclSystemError|NCCL communicator was aborted|Watchdog caught collective operation timeout"),
 )
-_COMPILED = tuple((told, re.compile(pattern, re.IGNORECASE)) for told, pattern in _TABLE)
+_COMPILED = tuple((told, re.compile(pattern, re.IGNORECASE)) for told, pattern in TABLE)
 
 
 def find(text: str) -> tuple[Told, str] | None:

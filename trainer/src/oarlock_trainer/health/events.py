@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 XID = pynvml.nvmlEventTypeXidCriticalError
 
-_MEANING = {
+MEANING = {
     pynvml.nvmlEventTypeDoubleBitEccError: (GpuVerdict.REPLACE_NODE, "had a double-bit memory error"),
     pynvml.nvmlEventTypeDramRetirementEvent: (GpuVerdict.HOLD, "is to retire a part of its memory"),
     pynvml.nvmlEventTypeDramRetirementFailure: (GpuVerdict.REPLACE_NODE, "could not retire a part of its memory"),
@@ -30,7 +30,7 @@ _MEANING = {
     pynvml.nvmlEventTypeGpuUnavailableError: (GpuVerdict.REPLACE_NODE, "is not available any more"),
     pynvml.nvmlEventTypeGpuRecoveryAction: (GpuVerdict.IGNORE, ""),  # the action itself is read at once
 }
-_WANTED = functools.reduce(operator.or_, _MEANING, XID)
+_WANTED = functools.reduce(operator.or_, MEANING, XID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Events:
         device = next((one for one in self._devices if _same(one.handle, data.device)), None)
         if data.eventType & XID:
             return Told(device=device, xid=int(data.eventData))
-        verdict, words = _MEANING.get(data.eventType, (GpuVerdict.IGNORE, ""))
+        verdict, words = MEANING.get(data.eventType, (GpuVerdict.IGNORE, ""))
         return Told(device=device, verdict=verdict, words=words)
 
 

@@ -131,11 +131,16 @@ class Agent:
                 lines.append(json.loads(line))
         return lines
 
-    def get(self, path: str) -> bytes:
-        port = eventually(
+    @property
+    def port(self) -> str:
+        """Where /status is, once the agent listens."""
+        found = eventually(
             lambda: next((line["port"] for line in self.log() if line.get("message") == "listening"), None), "listening"
         )
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return str(found)
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
             body: bytes = answer.read()
         return body
 
