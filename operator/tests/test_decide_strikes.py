@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from worlds import START, World, job
+from worlds import START, World, condition, job
 
 from oarlock_operator.observation import Node, NodeStrike, Pool
 from oarlock_operator.plan import CordonNode, NoteStrike, Plan
@@ -115,3 +115,15 @@ def test_without_the_right_to_write_nodes_the_job_remembers_by_itself() -> None:
     again(one)
     struck(one)
     assert one.job.status.avoided_nodes[0].name == "node-1"
+
+
+def test_a_gpu_that_warns_is_shown_and_its_node_rather_avoided_by_the_next_attempt() -> None:
+    one = world()
+    one.warnings = {one.pods["flux-1-1"].uid: "GPU 5 (GPU-5) remaps a memory row at its next reset"}
+    one.one_pass()
+    assert condition(one, "Degraded") == ("True", "GPUWarning")
+    assert (one.job.status.attempt, one.job.status.avoided_nodes) == (1, ())
+    one.end(0, 1)
+    one.one_pass()
+    (avoided,) = one.job.status.avoided_nodes
+    assert (avoided.name, avoided.strict) == ("node-1", False)

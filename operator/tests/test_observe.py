@@ -263,6 +263,9 @@ class Silent:
     async def read(self, _job: object, _pods: object) -> tuple[None, dict[str, float]]:
         return None, {}
 
+    def warnings(self, _job: object) -> dict[str, str]:
+        return {}
+
     async def answering(self, _job: object, pods: Sequence[Pod]) -> frozenset[str]:
         return frozenset(pod.uid for pod in pods if pod.uid in self.answers)
 

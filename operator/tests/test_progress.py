@@ -17,6 +17,7 @@ from aiohttp import web
 from kubernetes.aio.client import Configuration
 from worlds import job, spec
 
+from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import MAX_BYTES, CheckpointStatus, PodStatus
 from oarlock_api.history import RecoveryStatus
 from oarlock_api.status import TrainingJobStatus
@@ -109,7 +110,11 @@ async def test_a_status_that_arrives_in_pieces_is_read_whole(server: Server, rea
         return answer
 
     server.handler = drip
-    assert (await reader.read(running_job(server), [POD]))[0] == GOOD
+    async with asyncio.timeout(20):
+        # A pass waits a tenth of a second for it; the answer is kept for the next one.
+        while (found := (await reader.read(running_job(server), [POD]))[0]) is None:
+            pass
+    assert found == GOOD
 
 
 def said(**changes: Any) -> bytes:
@@ -301,3 +306,13 @@ async def test_a_slow_answer_holds_no_pass_up_and_is_told_by_the_next(
     await asyncio.wait(list(reader._flights.values()), timeout=5)
     server.handler = refuse
     assert (await reader.read(running_job(server), [POD]))[0] == GOOD
+
+
+async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(reader: ProgressReader, server: Server) -> None:
+    health = Health(state=HealthState.HOLD, reason="GPU 1 is too hot")
+    server.handler = server.tell(replace(GOOD, health=health).to_json())
+    await reader.read(running_job(server), [POD])
+    assert reader.warnings(running_job(server)) == {"pod-uid": "GPU 1 is too hot"}
+    server.handler = server.tell(GOOD.to_json())
+    await reader.read(running_job(server), [POD])
+    assert reader.warnings(running_job(server)) == {}

@@ -111,6 +111,7 @@ class World:
     nodes: dict[str, Node] = field(default_factory=dict)
     answering: frozenset[str] = frozenset()
     silent: dict[str, float] = field(default_factory=dict)
+    warnings: dict[str, str] = field(default_factory=dict)
     may_cordon: bool = False
     pool: Pool | None = None
     """What a decision finds that asks for the pool."""
@@ -142,6 +143,7 @@ class World:
             nodes=self.nodes,
             answering=self.answering,
             silent=self.silent,
+            warnings=self.warnings,
             ended_seconds=self.ended_seconds,
         )
 

@@ -184,6 +184,8 @@ class Observation:
     progress: PodStatus | None = None
     silent: dict[str, float] = field(default_factory=dict)
     """Seconds for which pods, by uid, have not answered on /status, by this process's own asking."""
+    warnings: dict[str, str] = field(default_factory=dict)
+    """What GPUs of pods, by uid, give to think of, though they still work."""
     nodes: dict[str, Node] = field(default_factory=dict)
     """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
     answering: frozenset[str] = frozenset()

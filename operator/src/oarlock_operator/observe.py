@@ -79,6 +79,7 @@ async def observe(
         lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
         progress=news,
         silent=silent,
+        warnings=progress.warnings(job),
         nodes=nodes,
         answering=await progress.answering(job, doubtful),
         waited=waited,

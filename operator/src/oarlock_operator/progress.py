@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import aiohttp
 
+from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.status import MAX_BYTES, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
 from oarlock_operator.api_error import ApiError
@@ -33,10 +34,14 @@ MOST_OTHERS = 32
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """When a pod was last asked, and since when it has not answered, on this process's monotonic clock."""
+    """When a pod was last asked, and since when it has not answered, on this process's monotonic clock.
+
+    `warning`: what a GPU of it gives to think of, though it still works.
+    """
 
     asked: float = -math.inf
     silent_since: float | None = None
+    warning: str = ""
 
 
 class Route(Enum):
@@ -108,10 +113,18 @@ class ProgressReader:
         if pod.uid not in heard:
             return
         now = self._clock()
-        silent_since = None if status is not None else heard[pod.uid].silent_since or now
-        heard[pod.uid] = _Heard(asked=now, silent_since=silent_since)
-        if status is not None and pod.rank == 0:
+        if status is None:
+            heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=heard[pod.uid].silent_since or now)
+            return
+        held = status.health.state == HealthState.HOLD
+        heard[pod.uid] = _Heard(asked=now, warning=status.health.reason if held else "")
+        if pod.rank == 0:
             self._answers[pod.uid] = status
+
+    def warnings(self, job: Job) -> dict[str, str]:
+        """What GPUs of the job's pods, by the pods' uids, last gave to think of."""
+        heard = self._heard.get((job.namespace, job.name), {})
+        return {uid: known.warning for uid, known in heard.items() if known.warning}
 
     async def answering(self, job: Job, pods: Sequence[Pod]) -> frozenset[str]:
         """Uids of those pods whose agent answers."""

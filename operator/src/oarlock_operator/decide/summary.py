@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
@@ -127,24 +129,36 @@ def _running(phase: Phase, pods: tuple[Pod, ...]) -> _Wanted:
 
 def _degraded(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
     """A running job goes on as it was accepted, whatever it was edited to since; that is told here."""
-    if draft.status.attempt and draft.status.completion_time is None:
-        if o.job.spec is None:
-            return _is(True, Reason.INVALID_SPEC, o.job.problem[:2048])  # noqa: FBT003
-        if fields := unbuilt_fields(o.job.spec):
-            return _is(True, Reason.NOT_IMPLEMENTED, f"not built yet in this release, and ignored: {', '.join(fields)}")  # noqa: FBT003
-        if mute := sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS):
-            words = f"/status has not answered for more than {SILENT_SECONDS:.0f} s: {', '.join(mute[:8])}"
-            return _is(True, Reason.STATUS_SILENT, words)  # noqa: FBT003
-        doubtful = sorted(
-            {pod.node for pod in pods if not pod.stopped and (n := o.nodes.get(pod.node)) and not n.ready}
-        )
-        if doubtful:
-            words = f"not ready, though the pods answer: {', '.join(doubtful)}"
-            return _is(True, Reason.NODE_NOT_READY, words[:2048])  # noqa: FBT003
-        if marks := o.marks(draft.status.attempt):
-            words = "; ".join(f"node {name}: {mark.words}" for name, mark in sorted(marks.items()))[:1024]
-            return _is(True, Reason.NODE_MARKED, f"{words}. The gang moves once as many free nodes would take it")  # noqa: FBT003
-    return _is(False, Reason.AS_EXPECTED)  # noqa: FBT003
+    lives = draft.status.attempt and draft.status.completion_time is None
+    reason, words = _trouble(o, draft, pods) if lives else (None, "")
+    return _is(reason is not None, reason or Reason.AS_EXPECTED, words[:2048])
+
+
+def _trouble(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> tuple[Reason | None, str]:
+    """The first thing that is not as it should be."""
+    living = [pod for pod in pods if not pod.stopped]
+    mute = sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS)
+    doubtful = sorted({pod.node for pod in living if (n := o.nodes.get(pod.node)) and not n.ready})
+    warned = _of_nodes({pod.node: words for pod in pods if (words := o.warnings.get(pod.uid))})
+    marked = _of_nodes({name: mark.words for name, mark in o.marks(draft.status.attempt).items()})
+    fields = unbuilt_fields(o.job.spec) if o.job.spec else []
+    found = (
+        (Reason.INVALID_SPEC, "" if o.job.spec else o.job.problem or "it cannot be read"),
+        (Reason.NOT_IMPLEMENTED, _all("not built yet in this release, and ignored: ", fields)),
+        (Reason.STATUS_SILENT, _all(f"/status has not answered for more than {SILENT_SECONDS:.0f} s: ", mute[:8])),
+        (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
+        (Reason.GPU_WARNING, warned),
+        (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
+    )
+    return next(((reason, words) for reason, words in found if words), (None, ""))
+
+
+def _all(beginning: str, names: Sequence[str]) -> str:
+    return beginning + ", ".join(names) if names else ""
+
+
+def _of_nodes(said: Mapping[str, str]) -> str:
+    return "; ".join(f"node {name}: {words}" for name, words in sorted(said.items()))[:1024]
 
 
 def _storage(o: Observation, draft: Draft) -> _Wanted:
