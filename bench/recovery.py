@@ -1,9 +1,14 @@
-"""Fault -> training again, stage by stage: a rank is killed in a two-node job on local nodes, several times.
+"""Fault -> training again, stage by stage and fault by fault, in a two-node job on three local nodes, several times each.
 
-    .venv/bin/python bench/recovery.py [--runs 3]
+    .venv/bin/python bench/recovery.py [--runs 3] [--faults NAME ...]
 
-The job is examples/trainingjob.yaml with real DeepSpeed ranks on the CPU. Prints a table and writes
-bench/results/recovery.json. Two cores run four ranks, a control plane and three nodes: figures of one machine.
+The job is examples/trainingjob.yaml with real DeepSpeed ranks on the CPU, GPUs and their driver are pretended. Each run is
+a job of its own, on whole nodes. Prints a table for each fault and writes bench/results/recovery.json. Two cores run four
+ranks, a control plane and three nodes: figures of one machine.
+
+Columns: the stages that the job's own status tells, and by this machine's clock, from the moment that the fault is done:
+`report` until the agent's verdict (of the pod that was hit, by its own report), `cordon` until the node is cordoned, `wall`
+until the trainer has written the first new step.
 """
 
 from __future__ import annotations
@@ -14,7 +19,11 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -23,7 +32,7 @@ from tests.e2e.jobs import Jobs  # noqa: E402
 
 from oarlock_local.api import ApiServer  # noqa: E402
 from oarlock_local.build import helm  # noqa: E402
-from oarlock_local.cluster import running  # noqa: E402
+from oarlock_local.cluster import Cluster, running  # noqa: E402
 from oarlock_local.demo.crash import kill_rank  # noqa: E402
 from oarlock_local.demo.inputs import make_inputs  # noqa: E402
 from oarlock_local.demo.install import install_operator  # noqa: E402
@@ -31,13 +40,44 @@ from oarlock_local.demo.output import make_output  # noqa: E402
 from oarlock_local.launch import default_shares  # noqa: E402
 
 STAGES = ("detect", "decide", "drain", "schedule", "start", "firstStep")
+OURS = ("report", "cordon", "wall")
+HIT = 1
+"""The node's rank whose pod is hit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`do` hits a pod on a node; `cordons`: the node is to be cordoned for it."""
+
+    words: str
+    do: Callable[[Jobs, str, str], None]
+    cordons: bool = False
+
+
+def _gpu(**what: Any) -> Callable[[Jobs, str, str], None]:
+    return lambda jobs, _pod, node: jobs.cluster.fault("gpu", node, gpu=1, **what)
+
+
+FAULTS = {
+    "rank": Fault("a rank is killed", lambda jobs, pod, _node: kill_rank(jobs.cluster, pod, 3)),
+    "xid-79": Fault("a GPU falls off the bus (XID 79)", _gpu(xid=79), cordons=True),
+    "xid-94": Fault("a contained memory error (XID 94)", _gpu(xid=94)),
+    "action": Fault("the driver asks for a reset, without an XID", _gpu(recovery_action=1), cordons=True),
+    "lost": Fault("a GPU is lost, and no event tells", _gpu(lost=True), cordons=True),
+    "pod": Fault(
+        "a pod is deleted by force",
+        lambda jobs, pod, _node: jobs.cluster.kubectl("delete", "pod", pod, "--force", "--grace-period=0") and None,
+    ),
+    "eviction": Fault("a pod is evicted: it saves first", lambda jobs, pod, _node: jobs.evict(pod)),
+}
 
 
 def main() -> None:
     """Measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3)
-    runs = parser.parse_args().runs
+    parser.add_argument("--faults", nargs="*", choices=FAULTS, default=list(FAULTS))
+    options = parser.parse_args()
     inputs, shares = make_inputs(), [*default_shares(), ROOT]
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -45,34 +85,61 @@ def main() -> None:
         ApiServer(cluster.kubeconfig) as api,
     ):
         install_operator(cluster, ROOT, helm())
-        output = make_output(cluster, ROOT, inputs)
-        jobs = Jobs(cluster, output, api)
-        starts, recoveries = [], []
-        first_walls, walls = [], []
-        for run in range(runs):
-            name = f"run-{run}"
-            applied = time.monotonic()
-            jobs.apply(name, steps=100_000, every=20)
-            _wait_for_step(output / name / "metrics.jsonl", attempt=1)
-            first_walls.append(time.monotonic() - applied)
-            jobs.wait(name, "a checkpoint", lambda status: "latestCheckpoint" in status)
-            kill_rank(cluster, f"{name}-1-1", 3)
-            killed = time.monotonic()
-            _wait_for_step(output / name / "metrics.jsonl", attempt=2)
-            walls.append(time.monotonic() - killed)
-            status = jobs.wait(name, "the stages", lambda s: "resumedFromStep" in s["attempts"][-1])
-            first, second = (attempt["stageMilliseconds"] for attempt in status["attempts"][:2])
-            starts.append(first)
-            recoveries.append(second)
-            jobs.cluster.kubectl("delete", "trainingjob", name, "--wait=false")
-            jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={name}", "--timeout=120s")
-            time.sleep(2)
-    _table("apply -> first step", starts, first_walls)
-    _table("rank killed -> first new step", recoveries, walls)
-    measured = {"starts": starts, "startSeconds": first_walls, "recoveries": recoveries, "recoverySeconds": walls}
+        jobs = Jobs(cluster, make_output(cluster, ROOT, inputs), api)
+        starts: list[dict[str, float]] = []
+        recoveries: dict[str, list[dict[str, float]]] = {name: [] for name in options.faults}
+        for run in range(options.runs):  # round by round: a machine that slows down slows all of them
+            for name in options.faults:
+                start, recovery = _measure(jobs, api, FAULTS[name], f"{name}-{run}")
+                starts.append(start)
+                recoveries[name].append(recovery)
+                print(f"  {name} {run + 1}/{options.runs}: {recovery['wall']:.1f} s", file=sys.stderr, flush=True)
+    _table("kubectl apply -> first step", starts)
+    for name, runs in recoveries.items():
+        _table(f"{FAULTS[name].words} -> training again", runs)
     results = ROOT / "bench/results"
     results.mkdir(exist_ok=True)
-    (results / "recovery.json").write_text(json.dumps(measured, indent=1) + "\n")
+    (results / "recovery.json").write_text(json.dumps({"starts": starts, "recoveries": recoveries}, indent=1) + "\n")
+
+
+def _measure(jobs: Jobs, api: ApiServer, fault: Fault, name: str) -> tuple[dict[str, float], dict[str, float]]:
+    """Start a job, hit it, wait until it trains again; seconds of both."""
+    metrics = jobs.output / name / "metrics.jsonl"
+    applied = time.monotonic()
+    jobs.apply(name, steps=100_000, every=20)
+    _wait_for_step(metrics, attempt=1)
+    start = {"wall": time.monotonic() - applied}
+    jobs.wait(name, "a checkpoint", lambda status: "latestCheckpoint" in status)
+    pod = f"{name}-1-{HIT}"
+    node = api.get(f"/api/v1/namespaces/default/pods/{pod}")["spec"]["nodeName"]
+    hit, hit_at = time.monotonic(), time.time()
+    fault.do(jobs, pod, node)
+    recovery: dict[str, float] = {}
+    if fault.cordons:
+        while not api.get(f"/api/v1/nodes/{node}")["spec"].get("unschedulable"):
+            time.sleep(0.02)
+        recovery["cordon"] = time.monotonic() - hit
+    _wait_for_step(metrics, attempt=2)
+    recovery["wall"] = time.monotonic() - hit
+    report = jobs.output / name / f".oarlock/reports/1-{HIT}.json"
+    if report.exists():
+        recovery["report"] = datetime.fromisoformat(json.loads(report.read_text())["detectedAt"]).timestamp() - hit_at
+    status = jobs.wait(name, "the stages", lambda s: "resumedFromStep" in s["attempts"][-1])
+    first, second = (attempt["stageMilliseconds"] for attempt in status["attempts"][:2])
+    jobs.delete(name)
+    _mend(jobs.cluster, node)
+    return start | _seconds(first), recovery | _seconds(second)
+
+
+def _seconds(stages: dict[str, int]) -> dict[str, float]:
+    return {stage: stages.get(stage, 0) / 1000 for stage in STAGES}
+
+
+def _mend(cluster: Cluster, node: str) -> None:
+    cluster.fault("mend-gpu", node)
+    cluster.kubectl("uncordon", node)
+    cluster.kubectl("annotate", "node", node, "oarlock.dev/cordoned-", "oarlock.dev/gpu-strikes-")
+    time.sleep(2)
 
 
 def _wait_for_step(metrics: Path, *, attempt: int) -> None:
@@ -82,15 +149,13 @@ def _wait_for_step(metrics: Path, *, attempt: int) -> None:
         time.sleep(0.02)
 
 
-def _table(title: str, runs: list[dict[str, int]], walls: list[float]) -> None:
-    print(f"\n{title}, seconds (wall: by this machine's clock, from the command to the line that the trainer writes)")
-    print("run     " + "".join(f"{stage:>10}" for stage in STAGES) + f"{'sum':>10}{'wall':>10}")
-    sums = [sum(run.values()) for run in runs]
-    for number, (run, total, wall) in enumerate(zip(runs, sums, walls, strict=True), 1):
-        cells = "".join(f"{run.get(stage, 0) / 1000:>10.2f}" for stage in STAGES)
-        print(f"{number:<8}{cells}{total / 1000:>10.2f}{wall:>10.2f}")
-    medians = "".join(f"{statistics.median(run.get(stage, 0) for run in runs) / 1000:>10.2f}" for stage in STAGES)
-    print(f"{'median':<8}{medians}{statistics.median(sums) / 1000:>10.2f}{statistics.median(walls):>10.2f}")
+def _table(title: str, runs: list[dict[str, float]]) -> None:
+    columns = (*STAGES, *(name for name in OURS if name in runs[0]))
+    print(f"\n{title}, seconds\nrun     " + "".join(f"{name:>10}" for name in columns))
+    for number, run in enumerate(runs, 1):
+        print(f"{number:<8}" + "".join(f"{run.get(name, 0.0):>10.2f}" for name in columns))
+    medians = [statistics.median(run.get(name, 0.0) for run in runs) for name in columns]
+    print(f"{'median':<8}" + "".join(f"{median:>10.2f}" for median in medians))
 
 
 if __name__ == "__main__":

@@ -270,3 +270,21 @@ def test_an_old_pod_on_a_node_in_trouble_does_not_degrade_the_gang_that_left_it(
     world.running(step=5)
     assert "flux-1-1" in world.pods, "it cannot go"
     assert condition(world, "Degraded") == ("False", "AsExpected")
+
+
+def test_victims_that_speak_before_their_peers_node_is_missed_do_not_hide_it() -> None:
+    world = World()
+    world.running()
+    world.end(0, 82)
+    world.one_pass()
+    world.now += timedelta(seconds=2)
+    world.settle()
+    assert world.job.status.attempts[-1].reason == "PeerLost"
+    world.nodes["node-1"] = Node(name="node-1", ready=False, unreachable=True)
+    world.settle()
+    status = world.job.status
+    assert status.attempts[-1].reason == "NodeLost"
+    assert status.last_fault is not None
+    assert (status.last_fault.fault_class, status.last_fault.node_name) == ("NodeLost", "node-1")
+    assert [(node.name, node.strict) for node in status.avoided_nodes] == [("node-1", False)]
+    assert (status.attempt, status.restarts.infrastructure) == (2, 1)

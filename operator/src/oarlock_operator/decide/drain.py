@@ -63,9 +63,20 @@ def drain(o: Observation, draft: Draft) -> bool:
 def _close(o: Observation, draft: Draft, number: int) -> None:
     """Write the end of the attempt before, with the blame from all that its pods said until they stopped."""
     attempt.end(o, draft, number)
-    # How a pod ends that was told to go says nothing, unless it had a verdict of its own.
-    telling = [pod for pod in o.of_attempt(number) if not pod.deleting or (pod.ending and pod.ending.report)]
-    faults = [fault for pod in telling if (fault := classify(pod, node_lost=o.on_lost_node(pod))) is not None]
+    # How a pod ends that was told to go says nothing, unless it had a verdict of its own, or its node is lost.
+    pods = [
+        pod
+        for pod in o.of_attempt(number)
+        if not pod.deleting or (pod.ending and pod.ending.report) or o.on_lost_node(pod)
+    ]
+    faults = [fault for pod in pods if (fault := classify(pod, node_lost=o.on_lost_node(pod))) is not None]
     faults = [fault for fault in faults if fault.failure_class != FailureClass.REQUESTED]
-    if faults and not attribute(faults).cause.victim:
-        judge(o, draft, number, faults)
+    if not faults or attribute(faults).cause.victim:
+        return
+    cause = judge(o, draft, number, faults).cause
+    following = draft.status.attempt
+    if draft.attempt(following).reason == Reason.PEER_LOST:
+        # The victims spoke up sooner than what they had lost: a node that is cut off is missed only later.
+        draft.record(following, reason=cause.reason)
+        draft.set(reason=cause.reason, message=cause.message)
+        draft.tell(cause.reason, f"{cause.message}. That is what attempt {number} ended for.", warning=True)
