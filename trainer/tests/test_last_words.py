@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_trainer.last_words import of_lost_peer, telling
+from oarlock_trainer.last_words import of_lost_peer, of_output, telling
 
 STACK = (
     "\nException raised from throwTimeoutError at /__w/pytorch/torch/csrc/distributed/c10d/socket.cpp:1030 (most recent "
@@ -48,6 +48,29 @@ STACK = (
 )
 def test_a_lost_peer_is_one_clause(text: str, clause: str) -> None:
     assert of_lost_peer(text) == f"lost connection to a peer ({clause})"
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", ""),
+        ("step 1\nstep 2\n\n", "step 2"),
+        ("Traceback (most recent call last):\nKeyError: 'photos'\nwandb: run ended\n", "KeyError: 'photos'"),
+        (
+            "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried\n",
+            "torch.OutOfMemoryError: CUDA out of memory. Tried",
+        ),
+        ("KeyError: 'a'\nsubprocess.CalledProcessError: Command '['python']' returned 1\n", "KeyError: 'a'"),
+        (
+            "[rank0]: ValueError: no data\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\n",
+            "ValueError: no data",
+        ),
+        ("  File 'a.py', line 1, in ValueError: nothing\n", "File 'a.py', line 1, in ValueError: nothing"),
+        ("E" * 1000, "E" * 300),
+    ],
+)
+def test_of_a_programs_output_the_last_exception_is_told_and_not_how_its_launcher_ended(output: str, line: str) -> None:
+    assert of_output(output) == line
 
 
 def test_a_native_stack_is_cut_off_and_other_lines_stay() -> None:

@@ -1,4 +1,4 @@
-"""What of an exception's text tells people why a rank ended: the libraries add native stacks, advice and cheers to it."""
+"""What of a text tells people why a rank ended: libraries add native stacks, advice and cheers, launchers their own end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ _SOURCE = re.compile(r"^\[[^\]]*\.(cc|cpp|cu|h|hpp):\d+\]\s*|^NCCL error in: \S+
 _GLOO_ADVICE = re.compile(r"\.?\s*This is typically caused by a remote worker crashing.*", re.DOTALL)
 _NCCL_REASON = re.compile(r"^Last error:\s*(\S.*)", re.MULTILINE)
 _LONGEST_REASON = 300
+_EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?((?:\w+\.)*(\w+(?:Error|Exception|Interrupt|Exit|Warning))(?::\s.*)?)$")
+"""The last line of a traceback; torch writes the rank before it."""
+_OF_LAUNCHERS = frozenset({"CalledProcessError", "ChildFailedError", "SignalException"})
+"""How torchrun and accelerate end because a rank did."""
 
 
 def telling(text: str) -> str:
@@ -28,3 +32,12 @@ def of_lost_peer(text: str) -> str:
     what = f"{first}; {last[1].strip()}" if last and last[1] not in first else first
     what = what[:1].lower() + what[1:] if what[1:2].islower() else what
     return f"lost connection to a peer ({who}: {what[:_LONGEST_REASON]})"
+
+
+def of_output(text: str) -> str:
+    """The line of a program's standard error that tells most of why it failed: its last exception, else its last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        if (found := _EXCEPTION.match(line)) and found[2] not in _OF_LAUNCHERS:
+            return found[1][:_LONGEST_REASON]
+    return lines[-1][:_LONGEST_REASON] if lines else ""

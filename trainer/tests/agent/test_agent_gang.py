@@ -73,4 +73,3 @@ def test_nodes_that_are_done_at_different_times_are_no_loss(gang: tuple[Agent, A
     assert gang[0].wait() == 0
     gang[1].mark("finish")
     assert gang[1].wait() == 0
-

@@ -18,9 +18,9 @@ HOUR = 3600
 class Scene:
     """Ranks 8 and 9 of a node, and a clock that the agent looks at every second."""
 
-    def __init__(self, *, hang_seconds: int = 0, tells_steps: bool = True) -> None:
+    def __init__(self, *, hang_seconds: int = 0, awaits_first_step: bool = True) -> None:
         self.now = 1000.0
-        self.watch = Watch((8, 9), hang_seconds=hang_seconds, tells_steps=tells_steps, now=self.now)
+        self.watch = Watch((8, 9), hang_seconds=hang_seconds, awaits_first_step=awaits_first_step, now=self.now)
         self.steps = 0
 
     def passes(self, seconds: float) -> None:
@@ -105,10 +105,12 @@ def told(scene: Scene, *events: str) -> Scene:
         pytest.param(told(then(Scene(), "Preprocessing"), "waiting", "working"), 900, id="no longer waiting"),
         pytest.param(then(told(then(Scene(), "Preprocessing"), "waiting"), "Starting"), 1800, id="after preprocessing"),
         pytest.param(then(trained(1.0), "Dreaming"), 60, id="a phase that nobody knows"),
-        pytest.param(Scene(tells_steps=False), None, id="a program that tells nothing"),
-        pytest.param(then(Scene(tells_steps=False), "Training"), None, id="a program that tells a phase and no step"),
-        pytest.param(Scene(tells_steps=False, hang_seconds=7), 1800, id="the same with hangSeconds"),
-        pytest.param(trained(1.0, tells_steps=False), 60, id="any program that tells of steps"),
+        pytest.param(Scene(awaits_first_step=False), None, id="a program that tells nothing"),
+        pytest.param(
+            then(Scene(awaits_first_step=False), "Training"), None, id="a program that tells a phase and no step"
+        ),
+        pytest.param(Scene(awaits_first_step=False, hang_seconds=7), None, id="the same with hangSeconds"),
+        pytest.param(trained(1.0, awaits_first_step=False), 60, id="any program that tells of steps"),
     ],
 )
 def test_silence_is_borne_for_as_long_as_what_the_rank_does_may_take(scene: Scene, seconds: int | None) -> None:

@@ -79,5 +79,12 @@ def test_a_rank_that_was_killed_for_memory_is_told_what_to_raise() -> None:
     )
 
 
+def test_a_command_of_the_jobs_own_is_called_so_and_told_of_no_field_that_it_does_not_have() -> None:
+    killed = judge([Ending(rank=3, code=-signal.SIGKILL)], out_of_memory_kills=1, who="the command")
+    assert killed.summary.startswith("the command was killed by SIGKILL: out of memory")
+    assert "batchSize" not in killed.summary
+    assert judge(endings(0), who="the command").summary == "the command is done"
+
+
 def test_a_rank_without_last_words_is_described_by_its_code() -> None:
     assert "exit code 7" in judge(endings(7)).summary

@@ -47,17 +47,19 @@ class Launch:
         """One of accelerate's DistributedType."""
         if self.zero_stage is not None:
             return "DEEPSPEED"
-        if self.assignment.world_size == 1:
-            return "NO"
-        return "MULTI_CPU" if self.assignment.on_cpu else "MULTI_GPU"
+        # On the CPU as well: for MULTI_CPU `accelerate launch` starts one process per node and leaves the rest to MPI.
+        return "NO" if self.assignment.world_size == 1 else "MULTI_GPU"
 
 
 def plan_launch(assignment: Assignment) -> Launch:
     """Translate spec.training; what it leaves out has the API's default.
 
-    Raises ConfigurationError for a value that can't be translated. The ranks validate all of it.
+    A trainer of the job's own decides by itself on precision, engine and compiler, so nothing is chosen for it. Raises
+    ConfigurationError for a value that can't be translated. The ranks validate all of it.
     """
     training = assignment.job.training
+    if assignment.job.custom:
+        return _plain(assignment)
     return Launch(
         assignment=assignment,
         mixed_precision=_PRECISION.get(setting(training, "precision") or "BF16", "no"),
@@ -68,6 +70,20 @@ def plan_launch(assignment: Assignment) -> Launch:
         dynamo_mode=_DYNAMO_MODE.get(setting(training, "compile", "mode") or "None"),
         dynamo_full_graph=bool(setting(training, "compile", "fullGraph")),
         dynamo_dynamic=bool(setting(training, "compile", "dynamic")),
+    )
+
+
+def _plain(assignment: Assignment) -> Launch:
+    return Launch(
+        assignment=assignment,
+        mixed_precision="no",
+        zero_stage=None,
+        offload_optimizer="none",
+        gradient_accumulation=1,
+        gradient_clipping=None,
+        dynamo_mode=None,
+        dynamo_full_graph=False,
+        dynamo_dynamic=False,
     )
 
 

@@ -6,7 +6,7 @@ held against the ranks: a paused machine or container stops both, and what the r
     a step is overdue after      hangSeconds where the job sets it, else max(60 s, 5 x the 99th percentile of recent steps)
     everything that is no step   has an allowance of its own, _ALLOWANCES, or hangSeconds where that is longer
     a rank that waits for others is not judged; whoever it waits for is, by the agent of its own node
-    a program that may be unable to tell of steps is judged before its first one only where the job sets hangSeconds
+    a program that may be unable to tell of steps is not judged before its first one
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class _Rank:
 class Watch:
     """Follows the ranks of one node from `now` on. `hang_seconds` 0 = learn from the steps.
 
-    `tells_steps`: the program is known to tell of its steps, so that the first one can be overdue.
+    `awaits_first_step`: the program is known to tell of its steps, so that the first one can be overdue.
     """
 
-    def __init__(self, ranks: Iterable[int], *, hang_seconds: float, tells_steps: bool, now: float) -> None:
+    def __init__(self, ranks: Iterable[int], *, hang_seconds: float, awaits_first_step: bool, now: float) -> None:
         self._hang_seconds = hang_seconds
-        self._tells_steps = tells_steps
+        self._awaits_first_step = awaits_first_step
         self._looked_at = now
         self._watched = 0.0
         self._ranks = {rank: _Rank(sign_at=0.0) for rank in ranks}
@@ -137,7 +137,7 @@ class Watch:
         )
 
     def _allowed(self, rank: _Rank) -> float:
-        if rank.waiting or (rank.step is None and not self._tells_steps and not self._hang_seconds):
+        if rank.waiting or (rank.step is None and not self._awaits_first_step):
             return math.inf
         if rank.phase is PodPhase.TRAINING and rank.step is not None:
             return self._hang_seconds or max(_LEAST_SECONDS, _FACTOR * _percentile_99(rank.recent))

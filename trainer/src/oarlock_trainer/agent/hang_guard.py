@@ -3,14 +3,14 @@
 The order is fixed: the verdict comes first, from what is known without asking anybody; then stacks and flight recorders
 are asked for, by signals and pipes that never block; a moment later the verdict is told again with what they said, and
 everything is kept below the output by a thread that nobody has to wait for. The pod's log has the stacks as well: the
-output's storage may be what hangs.
+output's storage may be what hangs. A trainer of the job's own can't be asked, and is judged by the steps that it tells of,
+where the job sets hangSeconds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import shutil
 import signal
 import threading
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.agent.assignment import Assignment
     from oarlock_trainer.agent.hang import Hang
-    from oarlock_trainer.agent.local_ranks import LocalRanks
+    from oarlock_trainer.agent.ranks import Ranks
     from oarlock_trainer.agent.verdict import Verdict
     from oarlock_trainer.channel import Message
 
@@ -55,15 +55,19 @@ class HangGuard:
     def __init__(
         self, assignment: Assignment, environment: Mapping[str, str], *, program: str, run_directory: Path, now: float
     ) -> None:
+        job, custom = assignment.job, assignment.job.custom is not None
         self._assignment = assignment
-        self._stacks = Stacks(assignment.ranks_per_node)
-        self._recorder = FlightRecorder(run_directory / "nccl", environment, wanted=not assignment.on_cpu)
-        self._watch: Watch | None = Watch(
-            range(assignment.first_rank, assignment.first_rank + assignment.ranks_per_node),
-            hang_seconds=assignment.job.hang_seconds,
-            tells_steps=program == rank_host.PROGRAM,
-            now=now,
+        self._stacks = Stacks(0 if custom else assignment.ranks_per_node)
+        self._recorder = FlightRecorder(
+            run_directory / "nccl", environment, wanted=not assignment.on_cpu and not custom
         )
+        # The first process of a gang tells of its steps, if any does: the other nodes' commands have none to tell.
+        awaits = assignment.pod.rank == 0 if custom else program == rank_host.PROGRAM or job.hang_seconds > 0
+        self._watch: Watch | None = None
+        if job.hang_seconds or not custom:
+            self._watch = Watch(
+                assignment.started_ranks, hang_seconds=job.hang_seconds, awaits_first_step=awaits, now=now
+            )
         self._hang: Hang | None = None
         self._woken = False
         self._pids: dict[int, int] = {}
@@ -81,7 +85,7 @@ class HangGuard:
 
     def rank_environment(self, local_rank: int) -> dict[str, str]:
         """Variables of one rank."""
-        return self._stacks.environment(local_rank)
+        return self._stacks.environment(local_rank) if self._stacks.descriptors else {}
 
     @property
     def allowed(self) -> float | None:
@@ -121,15 +125,14 @@ class HangGuard:
         self._states = {one.rank: explaining_state(self._pids.get(one.rank)) for one in hang.ranks}
         return verdict_of(hang, {rank: Seen(state=state) for rank, state in self._states.items()})
 
-    def ask(self, ranks: LocalRanks) -> None:
-        """Have the ranks say where they stand. A stopped host is continued: else none would hear."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(ranks.host_pid, signal.SIGCONT)
+    def ask(self, ranks: Ranks) -> None:
+        """Have the ranks say where they stand, as far as they can."""
+        ranks.rouse()
         ranks.signal(rank_host.STACKS_SIGNAL)
         if self._hang:
             self._recorder.ask(standing.rank for standing in self._hang.ranks)
 
-    def wake(self, ranks: LocalRanks) -> bool:
+    def wake(self, ranks: Ranks) -> bool:
         """Continue stopped ranks, so that they answer too; False where that was done before, or nothing hangs."""
         if self._hang is None or self._woken:
             return False
@@ -141,7 +144,7 @@ class HangGuard:
         """The verdict with what the ranks have answered since, also told in the log; None where there was no hang."""
         if self._hang is None:
             return None
-        seen = {}
+        seen = {rank: Seen(state=state) for rank, state in self._states.items()}
         for rank, stacks in self._written().items():
             seen[rank] = Seen(state=self._states.get(rank, ""), frame=top_frame(stacks))
             log.error("stacks of rank %d", rank, extra={"stacks": stacks[-_LOGGED:] or "it did not answer"})
@@ -159,7 +162,7 @@ class HangGuard:
         return thread
 
     def _written(self) -> dict[int, str]:
-        if self._hang is None:
+        if self._hang is None or not self._stacks.descriptors:
             return {}
         first = self._assignment.first_rank
         return {standing.rank: self._stacks.read(standing.rank - first) for standing in self._hang.ranks}

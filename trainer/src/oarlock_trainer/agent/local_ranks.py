@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 from typing import TYPE_CHECKING
 
 from oarlock_trainer import channel
@@ -64,6 +65,11 @@ class LocalRanks:
         """Send a signal to each rank that still runs."""
         self._order({"do": "signal", "number": number})
 
+    def rouse(self) -> None:
+        """Continue a stopped host: else none of them hears a signal."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.host_pid, signal.SIGCONT)
+
     def kill(self) -> None:
         """End host and ranks now: the kernel kills the ranks with their host."""
         children.kill(self.host_pid)
@@ -76,6 +82,10 @@ class LocalRanks:
         *lines, self._pending = self._pending.split(b"\n")
         self._pending = self._pending[-channel.MAX_LINE :]  # what never ends a line is no event of ours
         return [message for line in lines if (message := channel.decode(line)) is not None]
+
+    def ended(self, _code: int) -> bool:
+        """Take in that the host ended: its ranks are lost with it, and what they told before is still in the pipe."""
+        return False
 
     def close(self) -> None:
         """Close the pipes; a host that still lives ends. What it and its ranks have written is passed on first."""

@@ -6,6 +6,7 @@ The report is written the moment a verdict is known, and again only if later end
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
@@ -48,8 +49,7 @@ class Outcome:
         self._board = board
         self._termination_log = termination_log
         self._endings: dict[int, Ending] = {}
-        first = assignment.first_rank
-        self._running = set(range(first, first + assignment.ranks_per_node))
+        self._running = set(assignment.started_ranks)
         self._memory_kills_before = cgroup.out_of_memory_kills() or 0
         self.verdict: Verdict | None = None
         self.report: Report | None = None
@@ -116,10 +116,18 @@ class Outcome:
         log.log(logging.ERROR if failed else logging.INFO, "%s", verdict.summary, extra={"code": verdict.code})
 
     def _take(self, ending: Ending) -> None:
-        self._endings.setdefault(ending.rank, understand(ending, self._output()))
+        self._endings.setdefault(ending.rank, self._understood(ending))
         if self.verdict is not None and (self.verdict.code == ExitCode.HANG or self.verdict.evidence):
             return  # whatever ends now was shaken awake by us, or fell with its GPU
         failed = any(is_failure(seen.code) for seen in self._endings.values())
-        if failed or len(self._endings) == self._assignment.ranks_per_node:
+        if failed or len(self._endings) == len(self._assignment.started_ranks):
             kills = (cgroup.out_of_memory_kills() or 0) - self._memory_kills_before
-            self.conclude(judge(list(self._endings.values()), out_of_memory_kills=kills))
+            who = "the command" if self._assignment.job.custom else ""
+            self.conclude(judge(list(self._endings.values()), out_of_memory_kills=kills, who=who))
+
+    def _understood(self, ending: Ending) -> Ending:
+        output = self._output()
+        found = understand(ending, output)
+        if self._assignment.job.custom and found.code > 0 and not found.summary:
+            return replace(found, summary=last_words.of_output(output))
+        return found

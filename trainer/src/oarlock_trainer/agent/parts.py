@@ -15,6 +15,7 @@ from oarlock_trainer.agent import accelerate_config, children, clock, rank_envir
 from oarlock_trainer.agent.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hang_guard import HangGuard
 from oarlock_trainer.agent.link.gang_link import GangLink
+from oarlock_trainer.agent.local_command import LocalCommand
 from oarlock_trainer.agent.local_ranks import LocalRanks
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.preflight.checks import Preflight
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from oarlock_trainer.agent.accelerate_config import Launch
+    from oarlock_trainer.agent.ranks import Ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ class Parts:
     board: StatusBoard
     link: GangLink
     guard: HangGuard
-    ranks: LocalRanks
+    ranks: Ranks
     outcome: Outcome
     webhooks: Webhooks
     gpus: GpuGuard
@@ -78,14 +80,7 @@ def start(
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     guard = HangGuard(assignment, environment, program=options.program, run_directory=options.run_directory, now=now)
-    host_environment = {**environment, **rank_environment.shared(launch, environment)}
-    host_environment |= rank_environment.of_rank(assignment, 0)  # what the host itself tells, its first rank tells
-    ranks = LocalRanks(
-        environment=host_environment | guard.environment,
-        program=options.program,
-        warm=options.warm,
-        inherit=guard.inherited,
-    )
+    ranks = _ranks(launch, options, environment, guard)
     webhooks = Webhooks.of(assignment, environment)
     outcome = Outcome(assignment, board, options.termination_log, output=lambda: ranks.last_output)
     gpus = GpuGuard(
@@ -100,6 +95,10 @@ def start(
     preflight = Preflight(assignment, environment, now=now)
     for name in preflight.expected:
         board.check(PreflightCheck(name, CheckResult.RUNNING))
+    for name in preflight.unsupported:
+        board.check(
+            PreflightCheck(name, CheckResult.NOT_SUPPORTED, detail="the built-in trainer's ranks alone can do it")
+        )
     accelerate_config.write(launch, options.run_directory)
     return Parts(
         port=port,
@@ -112,6 +111,18 @@ def start(
         webhooks=webhooks,
         gpus=gpus,
         preflight=preflight,
+    )
+
+
+def _ranks(launch: Launch, options: Options, environment: Mapping[str, str], guard: HangGuard) -> Ranks:
+    assignment = launch.assignment
+    if custom := assignment.job.custom:
+        own = rank_environment.of_command(assignment, environment)
+        return LocalCommand(custom, environment=own, rank=assignment.first_rank)
+    host = {**environment, **rank_environment.shared(launch, environment)}
+    host |= rank_environment.of_rank(assignment, 0)  # what the host itself tells, its first rank tells
+    return LocalRanks(
+        environment=host | guard.environment, program=options.program, warm=options.warm, inherit=guard.inherited
     )
 
 

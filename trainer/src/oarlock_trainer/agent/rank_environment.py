@@ -1,7 +1,8 @@
 """The environment of ranks: torch's, DeepSpeed's and the thread pools', beside accelerate's.
 
 `shared` must stand before the heavy imports (thread pools and DeepSpeed read it while they load), so the rank host
-gets it; `of_rank` is what differs from rank to rank.
+gets it; `of_rank` is what differs from rank to rank. A command of the job's own numbers its ranks by itself: it gets what
+the contract sets in the pod, a few defaults, and none of the webhooks' secrets, which are the agent's (`of_command`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import POD_IP, Variable
+from oarlock_api.contract.secrets import is_secret_variable
 from oarlock_trainer import circuit
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.cgroup import cpu_limit
@@ -36,9 +38,7 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     }
     if assignment.on_cpu and launch.dynamo_mode is None:
         defaults["TORCHDYNAMO_DISABLE"] = "1"  # spares DeepSpeed's start 0.9 s of imports
-    if interface := interface_with(inherited.get(POD_IP, "")):
-        defaults |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}  # =: not all that begin so
-    variables = defaults | accelerate_config.environment(launch)
+    variables = defaults | _interfaces(inherited) | accelerate_config.environment(launch)
     return {name: inherited.get(name, value) for name, value in variables.items()} | {
         "WORLD_SIZE": str(assignment.world_size),
         "LOCAL_WORLD_SIZE": str(assignment.ranks_per_node),
@@ -51,9 +51,31 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def of_command(assignment: Assignment, inherited: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of the command of spec.custom. What the job itself set (pod.env) stays as it is."""
+    defaults = {
+        "OMP_NUM_THREADS": str(_threads(assignment)),
+        "PYTHONUNBUFFERED": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        circuit.PORT: str(assignment.job.status_port),
+        **_interfaces(inherited),
+    }
+    if assignment.on_cpu:
+        defaults["ACCELERATE_USE_CPU"] = "True"  # `accelerate launch` passes it on to one rank, not to many
+    return {**defaults, **{name: value for name, value in inherited.items() if not is_secret_variable(name)}}
+
+
 def of_rank(assignment: Assignment, local_rank: int) -> dict[str, str]:
-    """Variables of one rank of this node."""
+    """Variables of one rank of this node; a command of the job's own has none of them."""
+    if assignment.job.custom:
+        return {}
     return {"RANK": str(assignment.first_rank + local_rank), "LOCAL_RANK": str(local_rank)}
+
+
+def _interfaces(inherited: Mapping[str, str]) -> dict[str, str]:
+    interface = interface_with(inherited.get(POD_IP, ""))
+    # =: that one, not all whose names begin so.
+    return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"} if interface else {}
 
 
 def _threads(assignment: Assignment) -> int:

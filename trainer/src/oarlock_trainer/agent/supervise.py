@@ -1,7 +1,7 @@
 """The agent's life, from the container's start to its exit code.
 
     assignment -> rank host starts importing | status server | preflight              (all at once)
-               -> host ready and preflight passed: ranks
+               -> host ready and preflight passed: ranks, or the job's own command in their place
                -> first bad ending: report at once, a moment for the others' last words, then the end of all
                -> no progress in time: report at once, a moment for the ranks' stacks, then the end of all
                -> a GPU is out of service: report at once, and the end of all
@@ -33,6 +33,7 @@ from oarlock_trainer.agent.gpu_guard import CORROBORATE_SECONDS
 from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.link.protocol import PeerLost
 from oarlock_trainer.agent.parts import Options, PortTakenError
+from oarlock_trainer.agent.ranks import StartError
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.channel import Event
 from oarlock_trainer.rank_host import HostEvent
@@ -100,6 +101,8 @@ class _Supervisor:
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
+        self._hear_ranks()  # what needs no imports is ready from the start
+        self._start_ranks_when_due()
         while not self._over:
             self._wait()
             self._heed_signals()
@@ -170,9 +173,13 @@ class _Supervisor:
                 self._board.apply(message)
 
     def _bury(self, ended: Mapping[int, int]) -> None:
-        if self._ranks.host_pid in ended and not self._over:
-            self._hear_ranks()  # its last words, and those of its ranks, are still in the pipe
-            self._outcome.take_end_of_host(ended[self._ranks.host_pid])
+        pid = self._ranks.host_pid
+        if pid is None or pid not in ended or self._over:
+            return
+        told = self._ranks.ended(ended[pid])
+        self._hear_ranks()  # its last words, and those of its ranks, are still in the pipe
+        if not told:
+            self._outcome.take_end_of_host(ended[pid])
             self._over = True
 
     def _heed_gpus(self, ended: Mapping[int, int]) -> None:
@@ -201,16 +208,18 @@ class _Supervisor:
         if self._host_ready and self._preflight.over and not self._ranks_started and not self._over:
             self._ranks_started = True
             self._board.enter(PodPhase.STARTING)
-            count = self._assignment.ranks_per_node
             left = self._preflight.rank_seconds(time.monotonic())
             check = {} if left is None else {rank_host.COLLECTIVE_SECONDS: f"{left:.3f}"}
-            self._ranks.start(
-                [
-                    rank_environment.of_rank(self._assignment, local) | self._guard.rank_environment(local) | check
-                    for local in range(count)
-                ]
-            )
-            log.info("ranks started", extra={"ranks": count})
+            environments = [
+                rank_environment.of_rank(self._assignment, local) | self._guard.rank_environment(local) | check
+                for local in range(len(self._assignment.started_ranks))
+            ]
+            try:
+                self._ranks.start(environments)
+            except StartError as error:
+                self._end(ExitCode.CONFIGURATION, str(error))
+            else:
+                log.info("ranks started", extra={"ranks": len(environments)})
 
     def _check_progress(self) -> None:
         # The checks have a bound of their own, and the ranks wait for them.

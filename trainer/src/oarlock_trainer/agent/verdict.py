@@ -66,16 +66,18 @@ def understand(ending: Ending, output: str) -> Ending:
     return Ending(rank=ending.rank, code=told, summary=ending.summary or found[1])
 
 
-def judge(endings: Sequence[Ending], *, out_of_memory_kills: int = 0) -> Verdict:
+def judge(endings: Sequence[Ending], *, out_of_memory_kills: int = 0, who: str = "") -> Verdict:
     """Verdict over at least one ending, in the order in which they were seen.
 
-    `out_of_memory_kills` is how many of the container's processes the kernel killed for memory meanwhile.
+    `out_of_memory_kills` is how many of the container's processes the kernel killed for memory meanwhile. `who` is what to
+    call the one that it rests on, where that is no rank.
     """
     decisive = min(endings, key=lambda ending: _weight(ending.code))  # min keeps the earliest of equals
     code = exit_code(decisive.code)
     if code == ExitCode.DONE:
-        return Verdict(code=code, summary="all ranks are done")
-    return Verdict(code=code, summary=_describe(decisive, code, out_of_memory_kills), first_error_rank=decisive.rank)
+        return Verdict(code=code, summary=f"{who} is done" if who else "all ranks are done")
+    summary = _describe(decisive, code, out_of_memory_kills, who)
+    return Verdict(code=code, summary=summary, first_error_rank=decisive.rank)
 
 
 def exit_code(code: int) -> int:
@@ -96,10 +98,12 @@ def _weight(code: int) -> int:
     return len(_FIRST)
 
 
-def _describe(ending: Ending, code: int, out_of_memory_kills: int) -> str:
-    who = f"rank {ending.rank}"
+def _describe(ending: Ending, code: int, out_of_memory_kills: int, command: str) -> str:
+    who = command or f"rank {ending.rank}"
     if ending.code < 0:
-        return f"{who} was killed by {_signal_name(-ending.code)}{_killed_why(-ending.code, out_of_memory_kills)}"
+        return (
+            f"{who} was killed by {_signal_name(-ending.code)}{_killed_why(-ending.code, out_of_memory_kills, command)}"
+        )
     if ending.summary:
         return f"{who}: {ending.summary}"
     if code == ExitCode.PEER_LOST:
@@ -116,13 +120,14 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _killed_why(number: int, out_of_memory_kills: int) -> str:
+def _killed_why(number: int, out_of_memory_kills: int, command: str) -> str:
     if number != signal.SIGKILL:
         return ": a crash in native code leaves its stack in the log" if number in _CRASHES else ""
     if out_of_memory_kills:
         return (
             f": out of memory (the kernel killed {out_of_memory_kills} processes of this container): "
-            "raise spec.pod.resources.limits.memory, or lower batchSize or data.tuning.workers"
+            "raise spec.pod.resources.limits.memory"
+            f"{'' if command else ', or lower batchSize or data.tuning.workers'}"
         )
     return ": out of memory on the node, if nobody killed it by hand"
 

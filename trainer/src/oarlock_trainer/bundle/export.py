@@ -24,6 +24,7 @@ _OURS = {
         "agent",
         "bundle",
         "channel.py",
+        "circuit.py",
         "cli.py",
         "health",
         "last_words.py",

@@ -85,6 +85,17 @@ class Agent:
             *("--program", program if ":" in program else f"fake_programs:{program}", "--warm", warm),
             *("--run-directory", str(self.scratch / "run"), "--termination-log", str(self.report_path)),
         ]
+        self._run(command)
+
+    def start_bundled(self, bundle: Path, command: list[str], *, python: Path | None = None) -> None:
+        """As in an image of somebody else's: the job's own command, under the agent in one file."""
+        self.job |= {"training": {}, "custom": {"args": [], "working_dir": "", **self.job.get("custom", {})}}
+        self.job["custom"]["command"] = command
+        (self.scratch / "job.json").write_text(json.dumps(self.job))
+        files = ("--run-directory", str(self.scratch / "run"), "--termination-log", str(self.report_path))
+        self._run([*self.launcher, str(python or sys.executable), "-I", "-S", str(bundle), *files])
+
+    def _run(self, command: list[str]) -> None:
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
 

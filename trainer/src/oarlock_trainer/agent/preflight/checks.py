@@ -2,7 +2,7 @@
 
 They run at once, beside the rank host's imports, and share one bound in time. What touches the output shares a process,
 since what hangs the one hangs the other, and a start pays for one interpreter less; NVML has a process of its own. The
-collective check is no process here: the ranks do it, with what is left of the time.
+collective check is no process here: the ranks do it, with what is left of the time; those of another trainer can't.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Preflight:
         self._bound = float(assignment.job.preflight_timeout_seconds)
         self._deadline = now + self._bound
         self._first_rank = assignment.first_rank
-        self._collective = assignment.job.collective_check and assignment.world_size > 1
+        asked = assignment.job.collective_check and assignment.world_size > 1
+        self._collective = asked and not assignment.job.custom
+        self.unsupported = [str(Check.COLLECTIVE)] if asked and assignment.job.custom else []
         orders = [order for order in (_output_orders(assignment), _gpu_orders(assignment)) if order]
         self._processes = [CheckProcess(order, environment=environment, now=now) for order in orders]
         self.expected = [str(order["check"]) for process in orders for order in process]

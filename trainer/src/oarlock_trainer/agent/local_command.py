@@ -1,0 +1,153 @@
+"""The command of spec.custom, one process per node, seen from the agent as if it were the node's first rank.
+
+It starts the node's ranks by itself (accelerate launch, torchrun, simpletuner train) and knows nothing of the agent: no
+channel, no signals of ours. So it gets those alone that any program knows: SIGTERM asks it to leave, to its whole process
+group at once, because few launchers pass it on; SIGCONT continues it. How it ends after it was asked to leave is no
+failure, whatever its code: launchers turn a wish into an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer.agent import children
+from oarlock_trainer.agent.ranks import StartError
+from oarlock_trainer.agent.stderr_tail import StderrTail
+from oarlock_trainer.channel import Event, Message
+from oarlock_trainer.rank_host import HostEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from oarlock_api.contract.job_file import CustomProgram
+
+_PASS_ON_SECONDS = 0.2
+_UNDERSTOOD = frozenset({signal.SIGTERM, signal.SIGCONT})
+"""Any other signal of the agent's would end a program that has no handler for it."""
+_REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+
+
+class LocalCommand:
+    """The command, and `rank`, which its words and its end are told as."""
+
+    channel_descriptor: int | None = None
+
+    def __init__(self, program: CustomProgram, *, environment: Mapping[str, str], rank: int) -> None:
+        self._program = program
+        self._environment = environment
+        self._rank = rank
+        self._stderr = StderrTail()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._passed_on = False
+        self._asked = False
+        self._code: int | None = None
+        """How it ended, while others of its process group still save."""
+        self._news = [Message(HostEvent.READY, rank, {})]
+
+    @property
+    def host_pid(self) -> int | None:
+        """The command's own process."""
+        return self._process.pid if self._process else None
+
+    @property
+    def last_output(self) -> str:
+        """The end of what it has written to its standard error."""
+        return self._stderr.text
+
+    def start(self, environments: Sequence[Mapping[str, str]]) -> None:
+        """Start it, in a session of its own. Raises StartError where the image has no such program or folder."""
+        environment = {**self._environment, **environments[0]}
+        command = [expanded(word, environment) for word in (*self._program.command, *self._program.args)]
+        folder = self._program.working_dir
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=folder or None,
+                stdin=subprocess.DEVNULL,
+                stderr=self._stderr.descriptor,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise StartError(_why_not(error, program=command[0], folder=folder)) from error
+        finally:
+            self._stop_writing()
+        self._news.append(Message(HostEvent.STARTED, self._rank, {"pid": self._process.pid}))
+
+    def signal(self, number: int) -> None:
+        """Pass a signal that any program knows on to its process group."""
+        if number in _UNDERSTOOD and self._process:
+            self._asked = self._asked or number == signal.SIGTERM
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def rouse(self) -> None:
+        """Nothing: it hears SIGCONT by itself."""
+
+    def kill(self) -> None:
+        """End its process group now; what it has put into groups of its own, the agent inherits and ends."""
+        if self._process:
+            children.kill(self._process.pid)
+
+    def received(self) -> list[Message]:
+        """That it is ready, that it was started, and how it ended."""
+        if self._code is not None and not self._group_lives():
+            self._tell_end(self._code)
+        news, self._news = self._news, []
+        return news
+
+    def ended(self, code: int) -> bool:
+        """Take in how it ended; asked to leave, it has done so once nobody is left of its process group."""
+        if self._process:
+            self._process.returncode = code  # reaped elsewhere
+        self._code = code
+        if not self._asked:
+            self._tell_end(code)
+        return True
+
+    def close(self) -> None:
+        """Pass on what it has written."""
+        self._stop_writing()
+        self._stderr.finish(_PASS_ON_SECONDS)
+
+    def _stop_writing(self) -> None:
+        if not self._passed_on:
+            self._passed_on = True
+            self._stderr.close_here()
+
+    def _tell_end(self, code: int) -> None:
+        self._code = None
+        if self._asked:
+            how = f"with code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
+            left = {"code": int(ExitCode.LEFT_ON_REQUEST), "summary": f"left on request; it ended {how}"}
+            self._news.append(Message(Event.FAILURE, self._rank, left))
+        self._news.append(Message(HostEvent.ENDED, self._rank, {"code": code}))
+
+    def _group_lives(self) -> bool:
+        if self._process is None:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, 0)
+            return True
+        return False
+
+
+def expanded(word: str, environment: Mapping[str, str]) -> str:
+    """`$(NAME)` as Kubernetes replaces it in a container's command: unknown names stay, `$$(NAME)` is `$(NAME)`."""
+
+    def value(found: re.Match[str]) -> str:
+        return found[0][1:] if found[1] else environment.get(found[2], found[0])
+
+    return _REFERENCE.sub(value, word)
+
+
+def _why_not(error: OSError, *, program: str, folder: str) -> str:
+    if folder and error.filename == folder:
+        return f"spec.custom.workingDir: {folder}: {error.strerror} in this image"
+    return f"spec.custom.command: {program!r} can't be started in this image: {error.strerror}"

@@ -1,0 +1,99 @@
+"""Programs of somebody else's for tests of spec.custom: they know nothing of Oarlock, one function each.
+
+    python own_program.py FUNCTION
+
+They leave files in the folder that SCRATCH names, so that tests wait for facts. None of them outlives a test for long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+SCRATCH = Path(os.environ.get("SCRATCH", "/nonexistent"))
+LONGEST_SECONDS = 60
+
+
+def leave(name: str, content: object = "") -> None:
+    fresh = SCRATCH / f".{name}.new"
+    fresh.write_text(str(content))
+    fresh.rename(SCRATCH / name)
+
+
+def wait_for(name: str) -> None:
+    while not (SCRATCH / name).exists():
+        time.sleep(0.005)
+
+
+def tells_what_it_was_given() -> int:
+    leave("given", json.dumps({"arguments": sys.argv[2:], "folder": str(Path.cwd()), "environment": dict(os.environ)}))
+    return 0
+
+
+def fails_as_pytorch_does() -> int:
+    sys.stderr.write("[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: the loss is not a number\n")
+    sys.stderr.write("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n=====\ntrain.py FAILED\n")
+    return 3
+
+
+def blames_its_gpu() -> int:
+    leave("running", os.getpid())
+    wait_for("fail")
+    sys.stderr.write("RuntimeError: CUDA error: an illegal memory access was encountered\n")
+    return 1
+
+
+def runs() -> int:
+    leave("running", os.getpid())
+    wait_for("finish")
+    return 0
+
+
+def saves_when_asked() -> int:
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    leave("running", os.getpid())
+    while not asked:
+        time.sleep(0.005)
+    leave("saved")
+    return 0
+
+
+def launches_one_that_saves() -> int:
+    """A launcher that does not pass signals on, and dies of them at once."""
+    own = subprocess.Popen([sys.executable, __file__, "saves_slowly"])
+    return own.wait()
+
+
+def saves_slowly() -> int:
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    leave("running", os.getpid())
+    while not asked:
+        time.sleep(0.005)
+    leave("saving")
+    wait_for("storage-is-back")
+    leave("saved")
+    return 0
+
+
+def leaves_one_behind() -> int:
+    other = subprocess.Popen([sys.executable, __file__, "runs_for_ever"], start_new_session=True)
+    leave("left", other.pid)
+    return 0
+
+
+def runs_for_ever() -> int:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(10)
+
+
+if __name__ == "__main__":
+    signal.alarm(LONGEST_SECONDS)
+    sys.exit(globals()[sys.argv[1]]())
