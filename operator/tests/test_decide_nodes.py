@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from worlds import World, condition, job, spec
 
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import Ending, Node, Pod
+from oarlock_operator.observation import Ending, Node
 from oarlock_operator.plan import CreatePods, DeletePods
 
 GONE = Node(name="node-1", exists=False, ready=False)
@@ -289,32 +288,3 @@ def test_victims_that_speak_before_their_peers_node_is_missed_do_not_hide_it() -
     assert (status.last_fault.fault_class, status.last_fault.node_name) == ("NodeLost", "node-1")
     assert [(node.name, node.strict) for node in status.avoided_nodes] == [("node-1", False)]
     assert (status.attempt, status.restarts.infrastructure) == (2, 1)
-
-
-def test_new_pods_wait_a_moment_for_the_room_of_those_that_have_ended() -> None:
-    world = World()
-    world.running()
-    for rank in range(2):
-        world.end(rank, 82)
-    world.pods = {name: replace(pod, holds_room=True) for name, pod in world.pods.items()}
-    kinds = {type(action) for action in world.one_pass().actions}
-    assert DeletePods in kinds
-    assert CreatePods not in kinds
-    world.settle()
-    assert {"flux-2-0", "flux-2-1"} <= set(world.pods)
-
-
-def test_room_that_no_kubelet_gives_back_is_waited_for_only_so_long() -> None:
-    world = World()
-    world.running()
-    for rank in range(2):
-        world.end(rank, 82)
-    world.one_pass()
-    ended = {f"flux-1-{rank}": Pod(**STUCK, name=f"flux-1-{rank}", uid=f"u{rank}", rank=rank) for rank in range(2)}
-    world.pods = dict(ended)
-    assert not any(isinstance(action, CreatePods) for action in decide(world.observe()).actions)
-    world.now += timedelta(seconds=3)
-    assert any(isinstance(action, CreatePods) for action in decide(world.observe()).actions)
-
-
-STUCK: dict[str, Any] = {"attempt": 1, "deleting": True, "holds_room": True, "ending": Ending(82)}

@@ -53,7 +53,7 @@ def condition(kind: str, status: str, **more: str) -> Json:
 def test_a_pod_that_was_just_created_is_nothing_but_its_name() -> None:
     raw = pod()
     del raw["spec"]
-    assert read_pod(raw) == Pod(name="flux-2-1", uid="pod-uid", attempt=2, rank=1, holds_room=True)
+    assert read_pod(raw) == Pod(name="flux-2-1", uid="pod-uid", attempt=2, rank=1)
 
 
 def test_a_running_pod_tells_where_it_is_and_that_it_is_ready() -> None:

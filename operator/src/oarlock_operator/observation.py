@@ -51,8 +51,6 @@ class Pod:
     delete_by: datetime | None = None
     """When the grace of a pod that is being deleted is over."""
     gone: bool = False
-    holds_room: bool = False
-    """Its node still counts what it asked for: its kubelet has not called it Failed or Succeeded."""
     ending: Ending | None = None
     obstacle: str = ""
     """What keeps it from starting, in the scheduler's or the kubelet's words."""

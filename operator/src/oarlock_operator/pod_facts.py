@@ -157,7 +157,6 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         deleting=metadata.deletion_timestamp is not None,
         delete_by=metadata.deletion_timestamp,
         gone=gone,
-        holds_room=not gone and raw.status.phase not in ("Failed", "Succeeded"),
         disrupted=_disruption(raw, target),
         node_lost=target.status == "True" and target.reason in NODE_LOSSES,
         gated=scheduling.reason == "SchedulingGated",

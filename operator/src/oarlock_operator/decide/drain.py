@@ -20,9 +20,6 @@ from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import VOLUNTARY, Reason
 
 LOOK_AGAIN_SECONDS = 1.0
-ROOM_SECONDS = 3.0
-"""How long new pods wait for the room of ended ones: a kubelet calls a pod Failed up to a second after its container ended.
-Made sooner they find no room, and the scheduler looks again a second later at best."""
 
 
 def drain(o: Observation, draft: Draft) -> bool:
@@ -59,11 +56,7 @@ def drain(o: Observation, draft: Draft) -> bool:
         draft.measure(number, "drain", milliseconds_since(since, o.now))
         draft.stage(RecoveryStage.SCHEDULE.value, o.now)
     cordon.carry_out(draft)
-    stopped = [pod for pod in others if pod.stopped]
-    delete(draft, stopped, grace_seconds=None)
-    if any(pod.holds_room for pod in stopped) and o.now - since < timedelta(seconds=ROOM_SECONDS):
-        draft.again(ROOM_SECONDS / 10)
-        return True
+    delete(draft, [pod for pod in others if pod.stopped], grace_seconds=None)
     return False
 
 
