@@ -55,6 +55,9 @@ _SWEEP_SECONDS = 0.5
 _REPORT_COPY_SECONDS = 0.5
 _WEBHOOKS_SECONDS = 1.0
 """What messages that still wait get at the end: the gang's restart waits for this pod."""
+_LINGER_SECONDS = 2.0
+"""What a victim, its ranks gone, waits to be told to go. A pod that is deleted leaves its node within a third of a second,
+one that ends by itself takes its kubelet 1.2 s (bench/recovery.py), and the next gang wants the node."""
 
 
 def run(options: Options, environment: Mapping[str, str]) -> int:
@@ -275,4 +278,12 @@ class _Supervisor:
             keeping.join(KEEP_SECONDS)
         self._ranks.close()
         self._webhooks.close(_WEBHOOKS_SECONDS)
+        if verdict and verdict.code == ExitCode.PEER_LOST:
+            self._linger()
         return verdict.code if verdict else ExitCode.DONE
+
+    def _linger(self) -> None:
+        deadline = time.monotonic() + _LINGER_SECONDS
+        while not self._stop_requests and (left := deadline - time.monotonic()) > 0:
+            select.select([self._wakeup], [], [], left)
+            self._heed_signals()
