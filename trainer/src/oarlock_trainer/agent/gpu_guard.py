@@ -1,13 +1,15 @@
 """What the agent does about its GPUs: it listens to the monitor, and a symptom becomes a checkpoint, or the pod's end.
 
 A fault that takes the GPU or its context away ends the ranks at once: each second more is one in which 31 others wait in a
-collective. A warning loses nothing yet, so the ranks save and go on.
+collective. A warning loses nothing yet, so the ranks save and go on. What a trainer claims by webhooks is no evidence: the
+processes are ended for it, and the node is left in peace unless the monitor says the same within a moment.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.health import GpuVerdict
@@ -15,7 +17,7 @@ from oarlock_trainer.agent.gpu_health import GpuHealth
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from oarlock_trainer.agent.assignment import Assignment
     from oarlock_trainer.agent.outcome import Outcome
@@ -32,7 +34,10 @@ _SAVE_AGAIN_SECONDS = 300.0
 
 
 class GpuGuard:
-    """Watches this pod's GPUs. `save` asks the ranks for a checkpoint. Only the main thread may use it."""
+    """Watches this pod's GPUs. `save` asks the ranks for a checkpoint, `claims` gives what they said against GPUs.
+
+    Only the main thread may use it.
+    """
 
     def __init__(
         self,
@@ -43,6 +48,7 @@ class GpuGuard:
         outcome: Outcome,
         webhooks: Webhooks,
         save: Callable[[], None],
+        claims: Callable[[], Sequence[Symptom]] = tuple,
         now: float,
     ) -> None:
         self._health = GpuHealth(assignment, environment, now=now)
@@ -50,6 +56,7 @@ class GpuGuard:
         self._outcome = outcome
         self._webhooks = webhooks
         self._save = save
+        self._claims = claims
         self._saved_at = -math.inf
 
     @property
@@ -78,8 +85,20 @@ class GpuGuard:
             elif self._outcome.take_symptom(symptom):
                 self._health.open_circuit(symptom)
                 over = True
+        for claim in self._claims():
+            self._hear(claim)
         self._board.health(self._health.health)
         return over
+
+    def _hear(self, claim: Symptom) -> None:
+        known = {gpu.index: gpu for gpu in self._health.health.gpus}
+        symptom = replace(claim, gpu=known.get(claim.gpu.index, claim.gpu)) if claim.gpu else claim
+        log.warning("%s", symptom.summary, extra={"probe": symptom.probe, "verdict": symptom.verdict})
+        self._webhooks.gpu_fault(_fault_of(symptom))
+        if symptom.verdict is GpuVerdict.HOLD:
+            self._board.note(symptom.summary)
+        else:
+            self._outcome.take_claim(symptom)
 
     def _hold(self, symptom: Symptom, now: float) -> None:
         self._board.note(symptom.summary)

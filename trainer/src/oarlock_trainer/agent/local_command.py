@@ -1,9 +1,9 @@
 """The command of spec.custom, one process per node, seen from the agent as if it were the node's first rank.
 
 It starts the node's ranks by itself (accelerate launch, torchrun, simpletuner train) and knows nothing of the agent: no
-channel, no signals of ours. So it gets those alone that any program knows: SIGTERM asks it to leave, to its whole process
-group at once, because few launchers pass it on; SIGCONT continues it. How it ends after it was asked to leave is no
-failure, whatever its code: launchers turn a wish into an error.
+channel but webhooks (hearsay), no signals of ours. So it gets those alone that any program knows: SIGTERM asks it to leave,
+to its whole process group at once, because few launchers pass it on; SIGCONT continues it. How it ends after it was asked
+to leave is no failure, whatever its code: launchers turn a wish into an error.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from oarlock_api.contract.job_file import CustomProgram
+    from oarlock_trainer.agent.hearsay.hearsay import Hearsay
 
 _PASS_ON_SECONDS = 0.2
 _UNDERSTOOD = frozenset({signal.SIGTERM, signal.SIGCONT})
@@ -36,10 +37,9 @@ _REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 class LocalCommand:
     """The command, and `rank`, which its words and its end are told as."""
 
-    channel_descriptor: int | None = None
-
-    def __init__(self, program: CustomProgram, *, environment: Mapping[str, str], rank: int) -> None:
+    def __init__(self, program: CustomProgram, *, environment: Mapping[str, str], rank: int, hearsay: Hearsay) -> None:
         self._program = program
+        self._hearsay = hearsay
         self._environment = environment
         self._rank = rank
         self._stderr = StderrTail()
@@ -54,6 +54,11 @@ class LocalCommand:
     def host_pid(self) -> int | None:
         """The command's own process."""
         return self._process.pid if self._process else None
+
+    @property
+    def channel_descriptor(self) -> int:
+        """Readable when its webhooks have told something."""
+        return self._hearsay.descriptor
 
     @property
     def last_output(self) -> str:
@@ -96,11 +101,11 @@ class LocalCommand:
             children.kill(self._process.pid)
 
     def received(self) -> list[Message]:
-        """That it is ready, that it was started, and how it ended."""
+        """That it is ready, that it was started, what it tells by webhooks, and how it ended."""
         if self._code is not None and not self._group_lives():
             self._tell_end(self._code)
         news, self._news = self._news, []
-        return news
+        return [*self._hearsay.received(), *news]
 
     def ended(self, code: int) -> bool:
         """Take in how it ended; asked to leave, it has done so once nobody is left of its process group."""

@@ -44,8 +44,8 @@ _GAUGES = (
 )
 
 
-def exposition(job: str, status: PodStatus) -> bytes:
-    """Prometheus' text format (version 0.0.4) of one status."""
+def exposition(job: str, status: PodStatus, *, reports: Mapping[str, int] | None = None) -> bytes:
+    """Prometheus' text format (version 0.0.4) of one status, and of what became of a trainer's own webhooks."""
     labels = {"training_job": job, "rank": str(status.rank)}
     lines: list[str] = []
     for name, documentation, read in _GAUGES:
@@ -53,14 +53,21 @@ def exposition(job: str, status: PodStatus) -> bytes:
         lines += _family(name, documentation, [] if value is None else [(labels, value)])
     phases = [({**labels, "phase": name}, name == status.phase) for name in PodPhase]
     lines += _family("phase", "1 for the phase that the pod is in", phases)
+    if reports:
+        received = [({**labels, "reception": kind}, count) for kind, count in reports.items()]
+        lines += _family(
+            "reports_total", "Webhooks of the job's own trainer, by what became of them", received, "counter"
+        )
     return "".join(f"{line}\n" for line in lines).encode(errors="replace")
 
 
-def _family(name: str, documentation: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> list[str]:
+def _family(
+    name: str, documentation: str, samples: Iterable[tuple[Mapping[str, str], float]], kind: str = "gauge"
+) -> list[str]:
     full = f"oarlock_trainer_{name}"
     return [
         f"# HELP {full} {documentation}",
-        f"# TYPE {full} gauge",
+        f"# TYPE {full} {kind}",
         *(f"{full}{{{_labels(labels)}}} {float(value)!r}" for labels, value in samples),
     ]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.health import GpuVerdict
+from oarlock_api.contract.report import CLAIMED
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.wire import integer, text
 from oarlock_trainer import channel, last_words
@@ -33,6 +34,11 @@ log = logging.getLogger(__name__)
 _CODES = {GpuVerdict.REPLACE_NODE: ExitCode.REPLACE_NODE, GpuVerdict.RESTART_PROCESS: ExitCode.RESTART_PROCESS}
 _OWN_MATTER = {ExitCode.CONFIGURATION, ExitCode.FENCED}
 """What no GPU explains, whatever it does at the same time."""
+
+
+def _proven(verdict: Verdict) -> bool:
+    """Whether it rests on what a driver said, and not on a program's words alone."""
+    return any(one.probe not in CLAIMED for one in verdict.evidence)
 
 
 class Outcome:
@@ -81,7 +87,7 @@ class Outcome:
         code, known = _CODES.get(symptom.verdict), self.verdict.code if self.verdict else None
         if code is None or known in _OWN_MATTER or known == ExitCode.REPLACE_NODE:
             return False
-        if code == known == ExitCode.RESTART_PROCESS and self.verdict and self.verdict.evidence:
+        if code == known == ExitCode.RESTART_PROCESS and self.verdict and _proven(self.verdict):
             return False
         self.conclude(
             Verdict(
@@ -95,10 +101,22 @@ class Outcome:
         )
         return True
 
+    def take_claim(self, symptom: Symptom) -> None:
+        """The program itself speaks against a GPU: the processes start anew, whatever it calls for; the rest is for NVML."""
+        if self.verdict is None:
+            self.conclude(
+                Verdict(
+                    code=ExitCode.RESTART_PROCESS,
+                    summary=symptom.summary,
+                    gpu=symptom.gpu,
+                    evidence=(symptom.evidence,),
+                )
+            )
+
     @property
     def awaits_gpu(self) -> bool:
-        """Whether a rank's words speak of a GPU, and the driver has not said anything yet."""
-        return self.verdict is not None and self.verdict.code == ExitCode.RESTART_PROCESS and not self.verdict.evidence
+        """Whether the ranks' words speak of a GPU, and the driver has not said anything yet."""
+        return self.verdict is not None and self.verdict.code == ExitCode.RESTART_PROCESS and not _proven(self.verdict)
 
     def conclude(self, verdict: Verdict) -> None:
         """Tell this verdict everywhere, unless it is the one that stands there already."""

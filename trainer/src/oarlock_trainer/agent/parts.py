@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from oarlock_trainer import rank_host
 from oarlock_trainer.agent import accelerate_config, children, clock, rank_environment, wakeup
 from oarlock_trainer.agent.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hang_guard import HangGuard
+from oarlock_trainer.agent.hearsay.hearsay import Hearsay
+from oarlock_trainer.agent.hearsay.inbox import Inbox
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.local_command import LocalCommand
 from oarlock_trainer.agent.local_ranks import LocalRanks
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from oarlock_trainer.agent.accelerate_config import Launch
+    from oarlock_trainer.agent.assignment import Assignment
     from oarlock_trainer.agent.ranks import Ranks
 
 
@@ -76,11 +80,13 @@ def start(
     board = StatusBoard(
         assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
     )
-    port, link = _listen(launch, board, alive)
+    inbox = Inbox() if assignment.job.custom else None
+    port, link = _listen(launch, board, alive, inbox)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     guard = HangGuard(assignment, environment, program=options.program, run_directory=options.run_directory, now=now)
-    ranks = _ranks(launch, options, environment, guard)
+    hearsay = _hearsay(assignment, inbox) if inbox else None
+    ranks = _ranks(launch, options, environment, guard, hearsay)
     webhooks = Webhooks.of(assignment, environment)
     outcome = Outcome(assignment, board, options.termination_log, output=lambda: ranks.last_output)
     gpus = GpuGuard(
@@ -90,6 +96,7 @@ def start(
         outcome=outcome,
         webhooks=webhooks,
         save=lambda: ranks.signal(SAVE_SIGNAL),
+        claims=hearsay.claims if hearsay else tuple,
         now=now,
     )
     preflight = Preflight(assignment, environment, now=now)
@@ -114,11 +121,23 @@ def start(
     )
 
 
-def _ranks(launch: Launch, options: Options, environment: Mapping[str, str], guard: HangGuard) -> Ranks:
+def _hearsay(assignment: Assignment, inbox: Inbox) -> Hearsay:
+    return Hearsay(
+        inbox,
+        rank=assignment.first_rank,
+        attempt=assignment.pod.attempt,
+        now=time.monotonic,
+        stamp=clock.timestamp,
+    )
+
+
+def _ranks(
+    launch: Launch, options: Options, environment: Mapping[str, str], guard: HangGuard, hearsay: Hearsay | None
+) -> Ranks:
     assignment = launch.assignment
-    if custom := assignment.job.custom:
+    if assignment.job.custom and hearsay:
         own = rank_environment.of_command(assignment, environment)
-        return LocalCommand(custom, environment=own, rank=assignment.first_rank)
+        return LocalCommand(assignment.job.custom, environment=own, rank=assignment.first_rank, hearsay=hearsay)
     host = {**environment, **rank_environment.shared(launch, environment)}
     host |= rank_environment.of_rank(assignment, 0)  # what the host itself tells, its first rank tells
     return LocalRanks(
@@ -126,11 +145,11 @@ def _ranks(launch: Launch, options: Options, environment: Mapping[str, str], gua
     )
 
 
-def _listen(launch: Launch, board: StatusBoard, alive: Callable[[], bool]) -> tuple[int, GangLink]:
+def _listen(launch: Launch, board: StatusBoard, alive: Callable[[], bool], inbox: Inbox | None) -> tuple[int, GangLink]:
     job, pod = launch.assignment.job, launch.assignment.pod
     field, port = "status", job.status_port
     try:
-        server = StatusServer(port=port, job=job.job, status=lambda: board.status, alive=alive)
+        server = StatusServer(port=port, job=job.job, status=lambda: board.status, alive=alive, inbox=inbox)
         field, port = "link", job.link_port
         link = GangLink(
             job_uid=job.job_uid,

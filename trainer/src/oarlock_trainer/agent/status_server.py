@@ -1,11 +1,14 @@
-"""HTTP on port 9400: /status for the operator, /metrics for Prometheus, /healthz for the kubelet.
+"""HTTP on port 9400: /status for the operator, /metrics for Prometheus, /healthz for the kubelet, /webhook for a trainer.
 
-Read-only and small on purpose: GET and HEAD, no request body is ever read, a slow client loses its connection after
-five seconds, and more than a few clients at once are turned away, so that nothing outside can hold the agent up.
+Small on purpose: a slow client loses its connection after five seconds, and more than a few clients at once are turned
+away, so that nothing outside can hold the agent up. Nothing is taken from outside either: a body is read of /webhook alone,
+which is there for a trainer of the job's own, from this very network namespace, and of 64 KiB at most.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler
@@ -13,6 +16,8 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.agent import metrics
+from oarlock_trainer.agent.hearsay.inbox import Inbox, Reception
+from oarlock_trainer.agent.hearsay.payloads import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,18 +26,29 @@ if TYPE_CHECKING:
 
 _CLIENT_SECONDS = 5.0
 _CLIENTS_AT_ONCE = 16
+_UNREAD_SECONDS, _UNREAD_BYTES = 1.0, 1 << 20
+"""How long, and for how much, a client that was answered is still listened to."""
+_ANSWERS = {Reception.REFUSED: 400, Reception.LOST: 503}
 
 
 class StatusServer:
     """The server's thread, which answers until the process ends. `alive`: the supervisor still turns its loop.
 
-    Raises OSError where the port is taken. Port 0 takes any free one; `port` says which.
+    `inbox` is where a trainer's webhooks go, None where there is no such trainer. Raises OSError where the port is taken.
+    Port 0 takes any free one; `port` says which.
     """
 
-    def __init__(self, *, port: int, job: str, status: Callable[[], PodStatus], alive: Callable[[], bool]) -> None:
-        handler = type(
-            "Handler", (_Handler,), {"job": job, "status": staticmethod(status), "alive": staticmethod(alive)}
-        )
+    def __init__(
+        self,
+        *,
+        port: int,
+        job: str,
+        status: Callable[[], PodStatus],
+        alive: Callable[[], bool],
+        inbox: Inbox | None = None,
+    ) -> None:
+        own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "inbox": inbox}
+        handler = type("Handler", (_Handler,), own)
         self._server = _Server(port, handler)
         self.port: int = self._server.socket.getsockname()[1]
         threading.Thread(target=self._server.serve_forever, name="status-server", daemon=True).start()
@@ -74,6 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
     job: str
     status: Callable[[], PodStatus]
     alive: Callable[[], bool]
+    inbox: Inbox | None
 
     timeout = _CLIENT_SECONDS
     server_version = "oarlock"
@@ -84,7 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/status":
             self._answer(200, "application/json", self.status().to_json().encode())
         elif path == "/metrics":
-            self._answer(200, metrics.CONTENT_TYPE, metrics.exposition(self.job, self.status()))
+            reports = self.inbox.counts if self.inbox else {}
+            self._answer(200, metrics.CONTENT_TYPE, metrics.exposition(self.job, self.status(), reports=reports))
         elif path == "/healthz":
             alive = self.alive()
             self._answer(200 if alive else 503, "text/plain", b"ok\n" if alive else b"the supervisor hangs\n")
@@ -92,6 +110,31 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, "text/plain", b"/status, /metrics and /healthz are here\n")
 
     do_HEAD = do_GET  # noqa: N815
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "")
+        if self.path.partition("?")[0] != "/webhook" or self.inbox is None:
+            self._answer(501, "text/plain", b"nothing is taken here\n")
+        elif not _is_here(self.client_address[0]):
+            self._answer(403, "text/plain", b"only from this pod itself\n")
+        elif not (length.isascii() and length.isdecimal()):
+            self._answer(411, "text/plain", b"say the body's length\n")
+        elif int(length) > MAX_BYTES:
+            self._answer(413, "text/plain", b"64 KiB at most\n")
+        else:
+            body = self.rfile.read(int(length))
+            reception = self.inbox.put(body, self.headers.get("Content-Type", ""))
+            self._answer(_ANSWERS.get(reception, 200), "text/plain", f"{reception}\n".encode())
+
+    def finish(self) -> None:
+        """Take what the client still sends: a connection that is closed over unread bytes loses the answer with them."""
+        super().finish()
+        left = _UNREAD_BYTES
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(_UNREAD_SECONDS)
+            while left > 0 and (chunk := self.connection.recv(65536)):
+                left -= len(chunk)
 
     def _answer(self, code: int, content_type: str, body: bytes) -> None:
         self.send_response(code)
@@ -103,3 +146,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Probes every few seconds are not worth a line."""
+
+
+def _is_here(host: str) -> bool:
+    """Whether a client's address is the loopback's, whichever family it came by."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback

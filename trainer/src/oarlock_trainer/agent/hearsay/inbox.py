@@ -1,0 +1,97 @@
+"""Between the threads that receive and the loop that acts: a bounded queue, a byte in a pipe for news, and counts."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections import Counter, deque
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.wire import WireError
+from oarlock_trainer.agent.hearsay.payloads import UnknownError, read
+
+if TYPE_CHECKING:
+    from oarlock_trainer.agent.hearsay.payloads import Told
+
+log = logging.getLogger(__name__)
+
+_ROOM = 1024
+"""Payloads: the loop empties it several times a second, and a trainer posts a few for each step."""
+_NAMED = 16
+"""Unknown types that are named in the log, once each."""
+
+
+class Reception(StrEnum):
+    """What became of a payload."""
+
+    TAKEN = "taken"
+    IGNORED = "ignored"
+    """Of a type that is not known."""
+    REFUSED = "refused"
+    """No payload at all."""
+    LOST = "lost"
+    """No room: the loop stands still."""
+
+
+class Inbox:
+    """`put` may be called by any thread, all else by the main one. `descriptor` is readable when something is there."""
+
+    def __init__(self) -> None:
+        self.descriptor, self._tells = os.pipe()
+        for end in (self.descriptor, self._tells):
+            os.set_blocking(end, False)
+        self._waiting: deque[Told] = deque()
+        self._counts: Counter[Reception] = Counter()
+        self._named: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Payloads by what became of them."""
+        with self._lock:
+            return {str(kind): self._counts[kind] for kind in Reception}
+
+    def put(self, body: bytes, content_type: str) -> Reception:
+        """Understand a payload, and hand it over."""
+        try:
+            told = read(body, content_type)
+        except WireError:
+            return self._count(Reception.REFUSED)
+        except UnknownError as error:
+            self._name(str(error))
+            return self._count(Reception.IGNORED)
+        with self._lock:
+            if len(self._waiting) >= _ROOM:
+                self._counts[Reception.LOST] += 1
+                return Reception.LOST
+            self._waiting.append(told)
+            self._counts[Reception.TAKEN] += 1
+        with contextlib.suppress(BlockingIOError):  # bytes enough to wake anybody
+            os.write(self._tells, b"!")
+        return Reception.TAKEN
+
+    def take(self) -> list[Told]:
+        """Everything that has come since the last call, in order. Never blocks."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.descriptor, 4096):
+                pass
+        with self._lock:
+            told = list(self._waiting)
+            self._waiting.clear()
+        return told
+
+    def _count(self, kind: Reception) -> Reception:
+        with self._lock:
+            self._counts[kind] += 1
+        return kind
+
+    def _name(self, kind: str) -> None:
+        with self._lock:
+            new = kind not in self._named and len(self._named) < _NAMED
+            if new:
+                self._named.add(kind)
+        if new:
+            log.info("the trainer's webhook told something that is not known here: %s", kind)
