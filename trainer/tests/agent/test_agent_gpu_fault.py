@@ -141,6 +141,16 @@ def test_a_monitor_that_crashes_is_started_again_and_is_no_fault(
     assert agent.wait() == 80
 
 
+def test_a_monitor_that_hangs_in_the_driver_is_replaced_and_blames_no_gpu(agent: Agent, gpus: nvml.Control) -> None:
+    pids = watched(agent)
+    gpus.set("hangcalls")
+    eventually(lambda: health(agent)["state"] == "Unmonitored", "nobody watches")
+    assert "silent" in health(agent)["circuit"]["reason"]
+    gpus.clear("hangcalls")
+    eventually(lambda: health(agent)["state"] == "Healthy", "another monitor watches")
+    assert all(lives(pid) for pid in pids)
+
+
 def monitor_of(agent: Agent) -> int:
     for path in Path("/proc").glob("[0-9]*"):
         try:

@@ -123,6 +123,15 @@ def test_an_xid_is_told_with_its_gpu(monitored: Monitored, word: str, verdict: G
     assert (symptom.gpu.uuid, symptom.gpu.serial) == ("GPU-00000001", "165001")
 
 
+def test_a_symptom_tells_what_the_gpu_was_like_before(monitored: Monitored) -> None:
+    monitored.gpus.set("1:correctable=7", "1:margin=20")
+    monitored.watching()
+    monitored.gpus.inject(gpu=1, xid=79)
+    seen = monitored.symptom().readings
+    assert (seen.ecc_errors_single, seen.ecc_errors_double, seen.temperature_celsius) == (7, 0, 67.0)
+    assert seen.memory_used_percent is not None
+
+
 def test_an_xid_that_means_nothing_is_not_told(monitored: Monitored) -> None:
     monitored.watching()
     monitored.gpus.set("1:xid=45")

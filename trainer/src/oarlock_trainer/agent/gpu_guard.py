@@ -114,4 +114,5 @@ def _fault_of(symptom: Symptom) -> GpuFault:
         gpu=symptom.gpu,
         xid=symptom.xid,
         evidence=(symptom.evidence,),
+        readings=symptom.readings,
     )

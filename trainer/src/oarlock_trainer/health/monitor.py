@@ -14,17 +14,19 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pynvml
 
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_trainer.agent.clock import timestamp
-from oarlock_trainer.health import messages, nvml
+from oarlock_trainer.health import messages, nvml, readings
 from oarlock_trainer.health.devices import Device, NotOursError, find_devices
 from oarlock_trainer.health.events import Events
 from oarlock_trainer.health.messages import News
 from oarlock_trainer.health.probes import PROBES
+from oarlock_trainer.health.readings import NO_READINGS
 from oarlock_trainer.health.watch import Watch
 from oarlock_trainer.parent import die_with
 
@@ -32,11 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oarlock_trainer.health.events import Told
+    from oarlock_trainer.health.readings import Readings
     from oarlock_trainer.health.series import Probe
     from oarlock_trainer.health.symptom import Symptom
 
 ROUND_SECONDS = 1.0
 """Between two beats: the fastest probe's pace, and how soon a GPU that says nothing by itself is missed."""
+LOOK_SECONDS = 5.0
+"""Between two looks at temperature, memory and the like, for people."""
 _AGAIN_SECONDS = 10.0
 """Until an NVML that does not answer is asked again."""
 
@@ -52,6 +57,8 @@ class Monitor:
         self._due: dict[str, float] = {probe.NAME: 0.0 for probe in PROBES}
         self._answered: dict[tuple[str, int], bool] = {}
         """Whether a GPU answers a probe, from the first time that it was asked; it is not asked again where not."""
+        self._readings: dict[int, Readings] = {}
+        self._look_at = 0.0
         self._watch.supported("xid", answers=self._events.has_xids)
         self._tell(News.INVENTORY, gpus=[device.gpu.to_fields() for device in devices])
 
@@ -66,6 +73,9 @@ class Monitor:
                     self._ask(probe, device)
         if self._watch.coverage != before:
             self._tell(News.COVERAGE, probes=self._watch.coverage)
+        if began >= self._look_at:
+            self._look_at = began + LOOK_SECONDS
+            self._readings = {device.gpu.index: readings.read(device.handle) for device in self._devices}
         self._tell(News.BEAT)
         while (left := began + ROUND_SECONDS - time.monotonic()) > 0:
             if told := self._events.wait(left):
@@ -92,8 +102,8 @@ class Monitor:
 
     def _heed(self, told: Told) -> None:
         device = told.device
-        if told.xid is not None:
-            self._say(self._watch.xid(device.gpu if device else None, told.xid, _action(device)))
+        if device and told.xid is not None:
+            self._say(self._watch.xid(device.gpu, told.xid, _action(device)))
         elif device and told.words:
             self._say(self._watch.told(device.gpu, "event", told.verdict, told.words))
         # Whatever happened, the driver's conclusion stands in what is polled: look at once.
@@ -104,15 +114,17 @@ class Monitor:
 
     def _say(self, symptom: Symptom | None) -> None:
         if symptom and symptom.verdict is not GpuVerdict.IGNORE:
-            self._tell(News.SYMPTOM, **symptom.to_fields())
+            # Those of the last look: a GPU that fails now may not answer for long, and the verdict must not wait.
+            known = self._readings.get(symptom.gpu.index, NO_READINGS) if symptom.gpu else NO_READINGS
+            self._tell(News.SYMPTOM, **replace(symptom, readings=known).to_fields())
 
     def _tell(self, news: News, **fields: object) -> None:
         tell(self._told, news, **fields)
 
 
-def _action(device: Device | None) -> int | None:
+def _action(device: Device) -> int | None:
     try:
-        return nvml.recovery_action(device.handle) if device else None
+        return nvml.recovery_action(device.handle)
     except pynvml.NVMLError:
         return None
 

@@ -8,6 +8,7 @@ from typing import Any
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.report import Evidence, Gpu
 from oarlock_api.contract.wire import integer, number, text
+from oarlock_trainer.health.readings import NO_READINGS, Readings, parse_readings
 
 MAX_WORDS = 512
 
@@ -26,6 +27,7 @@ class Symptom:
     at: str
     gpu: Gpu | None = None
     xid: int | None = None
+    readings: Readings = NO_READINGS
 
     @property
     def summary(self) -> str:
@@ -64,4 +66,5 @@ def parse_symptom(raw: dict[str, Any]) -> Symptom | None:
         at=text(raw.get("at"), 40),
         gpu=Gpu.of(raw.get("gpu")),
         xid=integer(raw.get("xid")),
+        readings=parse_readings(raw.get("readings")),
     )

@@ -62,7 +62,7 @@ class Watch:
             return None
         return self._once(gpu, "lost", GpuVerdict.REPLACE_NODE, loss.words, loss.words)
 
-    def xid(self, gpu: Gpu | None, number: int, action: int | None) -> Symptom | None:
+    def xid(self, gpu: Gpu, number: int, action: int | None) -> Symptom | None:
         """The driver told of an XID; `action` is its recovery action right after, None where it tells none."""
         verdict, words = xids.verdict_of(number, action=action)
         if verdict is GpuVerdict.IGNORE:

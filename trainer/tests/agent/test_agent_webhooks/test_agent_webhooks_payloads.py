@@ -18,7 +18,8 @@ from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
 from oarlock_trainer.agent.assignment import Assignment, Pod
 from oarlock_trainer.agent.webhooks import events
 from oarlock_trainer.agent.webhooks.envelope import Event, Identity, identity_of
-from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault, Readings, fault_of, fault_type, gpu_fault
+from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault, fault_of, fault_type, gpu_fault
+from oarlock_trainer.health.readings import Readings
 
 AT = "2026-01-31T12:00:00.123Z"
 WHO = Identity(

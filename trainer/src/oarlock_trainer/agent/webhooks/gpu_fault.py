@@ -15,6 +15,7 @@ from oarlock_api.contract.job_file import WebhookLevel
 from oarlock_api.contract.report import MAX_EVIDENCE, Evidence, Gpu
 from oarlock_api.contract.wire import finite
 from oarlock_trainer.agent.webhooks.envelope import GPU_FAULT, Event, Identity, event
+from oarlock_trainer.health.readings import NO_READINGS, Readings
 
 if TYPE_CHECKING:
     from oarlock_api.contract.report import Report
@@ -35,20 +36,6 @@ _VERDICT_OF = {
     ExitCode.RESTART_PROCESS: GpuVerdict.RESTART_PROCESS,
     ExitCode.PREFLIGHT: GpuVerdict.REPLACE_NODE,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readings:
-    """What else was seen of the GPU at that time, None where nobody looked."""
-
-    temperature_celsius: float | None = None
-    ecc_errors_single: int | None = None
-    ecc_errors_double: int | None = None
-    throttle_reasons: tuple[str, ...] = ()
-    memory_used_percent: float | None = None
-
-
-NO_READINGS = Readings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
