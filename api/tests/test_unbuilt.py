@@ -168,7 +168,8 @@ def test_a_default_is_never_named_whether_it_is_absent_or_written_out() -> None:
     assert unbuilt_fields(written_out) == []
 
 
-def test_the_published_example_is_built() -> None:
-    path = ROOT / "examples/trainingjob.yaml"
+@pytest.mark.parametrize("name", ["trainingjob.yaml", "custom.yaml"])
+def test_the_published_examples_are_built(name: str) -> None:
+    path = ROOT / "examples" / name
     raw = next(doc for doc in yaml.safe_load_all(path.read_text()) if doc["kind"] == "TrainingJob")
     assert unbuilt_fields(TrainingJobSpec.model_validate(raw["spec"])) == []
