@@ -31,7 +31,7 @@ def store(pointer):
 store[(1,)](torch.zeros(1, device="cuda"))
 torch.cuda.synchronize()
 """
-"""Writes sixteen tebibytes beyond its memory: the driver ends the context with XID 31 or 13, and the GPU is none the worse."""
+"""Writes sixteen tebibytes beyond its memory: the driver ends the context with XID 31 or 13, and the GPU goes on."""
 
 
 @pytest.fixture
