@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from worlds import Killed, World, job, spec
 
 from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Node
+from oarlock_operator.observation import Node, Pool
 
 
 def living(world: World) -> list[int]:
@@ -42,6 +42,12 @@ def live_on(world: World, act: str) -> None:
             world.end(ranks[-1], int(act))
     else:
         HAPPENINGS[act](world)
+
+
+def break_gpu(world: World, code: int, xid: int) -> None:
+    """A GPU's driver speaks, and its pod ends for it."""
+    if ranks := living(world):
+        world.end(ranks[-1], code, xid=xid, uuid="GPU-5")
 
 
 def vanish(world: World) -> None:
@@ -88,6 +94,8 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "resume": lambda world: wish(world, suspend=False),
     "lose a node": lose_node,
     "nodes are well": heal,
+    "a GPU breaks": lambda world: break_gpu(world, 80, 79),
+    "a GPU errs": lambda world: break_gpu(world, 81, 31),
     "cordon": lambda world: mark(world, spares=False),
     "cordon, and a spare": lambda world: mark(world, spares=True),
     "the clock steps back": lambda world: setattr(world, "now", world.now - timedelta(seconds=90)),
@@ -101,7 +109,8 @@ BUDGETS = {"maxApplicationRestarts": 2, "maxInfrastructureRestarts": 2}
 
 def play(acts: list[str], kills: list[int]) -> World:
     """A world in which all that happened, with the operator killed now and then; every write is checked by World."""
-    world = World(job=job(spec=spec(recovery=BUDGETS, scheduling={"placementTimeoutSeconds": 600})))
+    wanted = spec(recovery=BUDGETS, scheduling={"placementTimeoutSeconds": 600})
+    world = World(job=job(spec=wanted), may_cordon=True, pool=Pool(size=20, schedulable=20))
     for number, act in enumerate(acts):
         if world.job.status.completion_time is None:
             live_on(world, act)
@@ -163,6 +172,18 @@ def crashed(world: World) -> None:
         world.end(1, 1)
 
 
+def gpu_broken(world: World) -> None:
+    if world.job.status.attempt == 1 and 1 in living(world):
+        world.end(1, 80, xid=79)
+
+
+def gpu_erred(world: World) -> None:
+    """The same GPU in the first attempt and in the second."""
+    remembered = world.nodes.get("node-1", Node(name="")).strikes
+    if world.job.status.attempt <= 2 and 1 in living(world) and len(remembered) < 2:
+        world.end(1, 81, xid=31, uuid="GPU-5")
+
+
 def node_lost(world: World) -> None:
     if world.job.status.attempt == 1 and not world.nodes:
         lose_node(world)
@@ -194,6 +215,8 @@ def retired(world: World) -> None:
 SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
     "start and success": ({}, (started, succeeded)),
     "crash": ({}, (started, crashed, waited, started, succeeded)),
+    "broken gpu": ({}, (started, gpu_broken, waited, started, succeeded)),
+    "gpu erring twice": ({}, (started, gpu_erred, waited, started, gpu_erred, waited, started, succeeded)),
     "node loss": ({}, (started, node_lost, waited, started, succeeded)),
     "suspend and resume": ({}, (started, suspended, waited, resumed, started, succeeded)),
     "suspended in a recovery": ({}, (started, crashed, suspended, waited, resumed, started, succeeded)),
@@ -204,7 +227,8 @@ SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
 
 def run(name: str, kill_at: int | None) -> World:
     changes, steps = SCENARIOS[name]
-    world = World(job=job(spec=spec(**changes)), kill_at=kill_at)
+    pool = Pool(size=20, schedulable=20)
+    world = World(job=job(spec=spec(**changes)), kill_at=kill_at, may_cordon=True, pool=pool)
     for step in (lambda _: None, *steps):
         step(world)
         try:
@@ -228,6 +252,9 @@ def last_state(world: World) -> dict[str, object]:
         "attempts": [(a.number, a.reason, a.end_time is not None) for a in status.attempts],
         "restarts": status.restarts.model_dump(exclude={"window_start_time"}),
         "avoided": [node.name for node in status.avoided_nodes],
+        "cordoned": sorted(world.cordoned),
+        "strikes": [strike.count for strike in status.strikes],
+        "remembered": {name: len(node.strikes) for name, node in world.nodes.items()},
         "pods": sorted(world.pods),
         "deleted": world.deleted,
     }
@@ -247,9 +274,12 @@ def test_the_scenarios_end_as_their_names_say() -> None:
         "start and success": ("Succeeded", 1),
         "crash": ("Succeeded", 2),
         "node loss": ("Succeeded", 2),
+        "broken gpu": ("Succeeded", 2),
+        "gpu erring twice": ("Succeeded", 3),
         "suspend and resume": ("Succeeded", 2),
         "suspended in a recovery": ("Succeeded", 3),
         "deadline": ("Failed", 1),
         "retention": ("Succeeded", 1),
     }
     assert undisturbed("retention").deleted
+    assert {name for name in SCENARIOS if undisturbed(name).cordoned} == {"broken gpu", "gpu erring twice"}

@@ -81,7 +81,7 @@ def _train_and_break(cluster: Cluster, root: Path) -> JobView:
         view.follow(lambda status: status.get("attempt") == 2, "the second attempt")
         fault = view.status["lastFault"]
         view.note(f"{fault['nodeName']}: verdict {fault['verdict']}: {view.status['message'][:150]}")
-        view.follow(lambda status: status.get("cordonedNodes"), "the cordon")
+        view.follow(lambda status: bool(status.get("cordonedNodes")), "the cordon")
         view.note(f"{view.status['cordonedNodes'][0]['name']} is cordoned; attempt 2 starts elsewhere")
         view.follow(lambda status: "resumedFromStep" in status["attempts"][-1], "training again")
         again = view.attempt(2)
