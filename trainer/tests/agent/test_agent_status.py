@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import PodPhase, parse_status
 from oarlock_trainer.agent import metrics
 from oarlock_trainer.agent.assignment import Pod
@@ -103,6 +104,16 @@ def test_metrics_mark_exactly_one_phase() -> None:
     families = text_string_to_metric_families(metrics.exposition("flux", board.status).decode())
     phases = next(family for family in families if family.name == "oarlock_trainer_phase").samples
     assert [sample.labels["phase"] for sample in phases if sample.value == 1] == ["Training"]
+
+
+def test_metrics_tell_which_probes_a_pod_has_and_how_its_gpus_are() -> None:
+    board = new_board()
+    board.health(Health(state=HealthState.HOLD, probes={"xid": True, "sram": False}))
+    families = text_string_to_metric_families(metrics.exposition("flux", board.status).decode())
+    samples = {family.name: family.samples for family in families}
+    probes = {one.labels["probe"]: one.value for one in samples["oarlock_trainer_gpu_probe_supported"]}
+    assert probes == {"xid": 1.0, "sram": 0.0}
+    assert [one.labels["state"] for one in samples["oarlock_trainer_gpu_health"] if one.value] == ["Hold"]
 
 
 @pytest.fixture

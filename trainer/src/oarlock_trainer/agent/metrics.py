@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.status import PodPhase
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ def exposition(job: str, status: PodStatus, *, reports: Mapping[str, int] | None
         lines += _family(name, documentation, [] if value is None else [(labels, value)])
     phases = [({**labels, "phase": name}, name == status.phase) for name in PodPhase]
     lines += _family("phase", "1 for the phase that the pod is in", phases)
+    states = [({**labels, "state": state}, state == status.health.state) for state in HealthState]
+    lines += _family("gpu_health", "1 for what is known of the pod's GPUs", states)
+    probes = [({**labels, "probe": name}, known) for name, known in sorted(status.health.probes.items())]
+    lines += _family("gpu_probe_supported", "1 where the driver and the container let us use a probe", probes)
     if reports:
         received = [({**labels, "reception": kind}, count) for kind, count in reports.items()]
         lines += _family(
