@@ -152,3 +152,48 @@ def test_a_node_that_is_cordoned_already_is_nobodys_business() -> None:
     plan = world.one_pass()
     assert not [event for event in plan.events if "Cordon" in event.reason]
     assert world.job.status.cordoned_nodes == ()
+
+
+def broken_all(nodes: int, **recovery: object) -> World:
+    """Every pod of the gang reports a broken GPU at once: a driver's rollout, or a program that writes reports."""
+    world = World(job=job(spec=spec(nodes=nodes, recovery=recovery)), may_cordon=True, pool=POOL)
+    world.running()
+    for rank in range(nodes):
+        world.end(rank, 80, xid=79, uuid=f"GPU-{rank}")
+    return world
+
+
+def test_the_brakes_see_what_the_same_pass_has_cordoned_already() -> None:
+    world = broken_all(6)
+    assert len(cordons(world)) == 1, "one node for each job and window"
+    world.kubelets()
+    world.settle()
+    assert len(world.cordoned) == 1
+
+
+def test_a_cordoned_node_that_is_gone_since_still_counts_for_its_job() -> None:
+    world = broken()
+    world.settle()
+    world.kubelets()
+    world.running()
+    world.end(0, 80, xid=79)
+    plan = world.one_pass()  # the pool shows no mark: somebody has replaced the node
+    assert not [action for action in plan.actions if isinstance(action, CordonNode) and action.node == "node-0"]
+    assert "this job had a node cordoned" in next(e.message for e in plan.events if e.reason == "CordonRefused")
+
+
+def test_a_dry_run_latches_no_breaker_for_others() -> None:
+    world = broken(pool=replace(POOL, ours=(RECENT, replace(RECENT, node="third"))), cordon="DryRun")
+    plan = world.one_pass()
+    assert not any(isinstance(action, LatchBreaker) for action in plan.actions)
+    assert "would not be cordoned: 2 nodes" in next(e.message for e in plan.events if e.reason == "CordonDryRun")
+
+
+def test_a_job_whose_pods_have_all_ended_is_over_only_after_its_node_was_cordoned() -> None:
+    world = broken_all(2, maxInfrastructureRestarts=0)
+    plan = world.one_pass()
+    assert [type(action) for action in plan.actions if isinstance(action, CordonNode)]
+    assert world.job.status.completion_time is None, "a kill now loses no cordon"
+    assert cordons(world), "once more"
+    world.settle()
+    assert world.job.status.phase == "Failed"

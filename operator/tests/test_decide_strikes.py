@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from worlds import START, World, condition, job
+from worlds import START, World, condition, job, spec
 
 from oarlock_operator.observation import Node, NodeStrike, Pool
 from oarlock_operator.plan import CordonNode, NoteStrike, Plan
@@ -127,3 +127,46 @@ def test_a_gpu_that_warns_is_shown_and_its_node_rather_avoided_by_the_next_attem
     one.one_pass()
     (avoided,) = one.job.status.avoided_nodes
     assert (avoided.name, avoided.strict) == ("node-1", False)
+
+
+def test_warnings_of_a_whole_rack_never_shut_its_nodes_out() -> None:
+    one = world()
+    for _ in range(3):
+        one.warnings = {pod.uid: "GPU 0 was braked by its power supply" for pod in one.pods.values()}
+        one.end(0, 81)
+        one.one_pass()
+        one.warnings = {}
+        again(one)
+    assert not any(node.strict for node in one.job.status.avoided_nodes)
+
+
+def test_a_strike_that_is_told_in_the_teardown_counts_for_its_own_attempt() -> None:
+    one = world()
+    one.end(0, 82)
+    one.one_pass()
+    one.now += timedelta(seconds=2)
+    one.one_pass()
+    assert one.job.status.attempt == 2
+    one.end(1, 81, attempt=1, xid=31, uuid="GPU-5")  # after the next attempt was written down
+    one.settle()
+    assert [(strike.count, strike.last_attempt) for strike in one.job.status.strikes] == [(1, 1)]
+    again(one)
+    assert cordoned(struck(one)) == ["node-1"]
+
+
+def test_a_job_that_wants_no_cordons_writes_nothing_on_nodes() -> None:
+    one = World(job=job(spec=spec(recovery={"cordon": "Never"})), may_cordon=True, pool=POOL)
+    one.running()
+    assert not any(isinstance(action, NoteStrike) for action in struck(one).actions)
+    assert [strike.count for strike in one.job.status.strikes] == [1]
+
+
+def test_a_cause_that_no_restart_mends_ends_the_job_also_when_it_is_told_late() -> None:
+    one = world()
+    one.end(0, 82)
+    one.one_pass()
+    one.now += timedelta(seconds=2)
+    one.one_pass()
+    one.end(1, 85, attempt=1)
+    one.settle()
+    assert (one.job.status.phase, one.job.status.reason) == ("Failed", "ConfigurationError")

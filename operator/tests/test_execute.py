@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,6 +12,7 @@ from virtual_time import in_virtual_time
 from worlds import job, spec
 
 from oarlock_operator.api_error import ApiError, Conflict, NotFound
+from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute
 from oarlock_operator.manifests.config import config_map
 from oarlock_operator.manifests.pod import pod
@@ -189,13 +191,15 @@ CORDON = CordonNode("n1", 1, "GPUFault in attempt 1", datetime(2026, 1, 1, tzinf
 async def test_a_cordon_says_on_the_node_who_wanted_it_and_why() -> None:
     api = MemoryApi()
     api.put(NODE, spec={})
-    await run(api, CORDON)
+    events = EventPoster(api, instance="test")  # type: ignore[arg-type]
+    await run(api, CORDON, pool=replace(pool_of(api), events=events))
     node = api.objects[NODE]
     assert node["spec"]["unschedulable"] is True
     mark = read_mark(node)
     assert mark is not None
     assert (mark.job, mark.time) == ("default/flux", CORDON.time)
     assert "GPUFault" in node["metadata"]["annotations"][CORDONED]
+    await events.flush()
     (event,) = [body for path, body in api.objects.items() if path.startswith("/api/v1/namespaces/default/events/")]
     assert (event["involvedObject"]["kind"], event["reason"]) == ("Node", "NodeCordoned")
     assert event["message"].startswith("cordoned by Oarlock for default/flux")

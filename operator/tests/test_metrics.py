@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
-from worlds import World
+from worlds import World, job, spec
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
@@ -101,3 +102,29 @@ def test_goodput_is_what_was_not_wasted_of_the_attempts_that_ended() -> None:
     assert status.gpu_seconds > 0
     ratio = sample("oarlock_job_goodput_ratio", namespace="default", training_job="flux")
     assert ratio == pytest.approx(1 - status.wasted_gpu_seconds / status.gpu_seconds)
+
+
+def test_a_gpus_fault_is_counted_by_its_xid_also_where_it_ends_the_job() -> None:
+    world = Counted(job=job(spec=spec(recovery={"maxInfrastructureRestarts": 0})))
+    world.running()
+    faults = sample("oarlock_gpu_faults_total", xid="79", verdict="ReplaceNode")
+    world.end(1, 80, xid=79)
+    world.settle()
+    world.kubelets()
+    world.settle()
+    assert world.job.status.phase == "Failed"
+    assert sample("oarlock_gpu_faults_total", xid="79", verdict="ReplaceNode") == faults + 1
+
+
+def test_a_cause_that_is_told_late_is_counted_and_its_victims_are_not() -> None:
+    world = Counted()
+    world.running()
+    gpu, peer = (sample("oarlock_faults_total", fault_class=name) for name in ("GPU", "PeerLost"))
+    world.end(0, 82)
+    world.one_pass()
+    world.now += timedelta(seconds=2)
+    world.one_pass()
+    world.end(1, 80, attempt=1, xid=79)
+    world.settle()
+    assert sample("oarlock_faults_total", fault_class="GPU") == gpu + 1
+    assert sample("oarlock_faults_total", fault_class="PeerLost") == peer

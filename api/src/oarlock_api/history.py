@@ -130,6 +130,7 @@ class Strike(StatusGroup):
     gpu_uuid: ShortText = Field(description="UUID of the GPU.")
     count: int = Field(default=1, description="How often.")
     last_time: Time | None = Field(default=None, description="When last.")
+    last_attempt: int | None = Field(default=None, description="In which attempt of this job.")
 
 
 class CordonedNode(StatusGroup):

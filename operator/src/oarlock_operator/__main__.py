@@ -90,6 +90,7 @@ def _reconciler(
         window_seconds=settings.cordon_window_seconds,
         allow_below_gang=settings.cordon_allow_below_gang,
     )
+    events = EventPoster(cluster, instance=identity)
     return Reconciler(
         cluster=cluster,
         sightings=Sightings(),
@@ -102,11 +103,11 @@ def _reconciler(
             may_cordon=rights.cordon,
         ),
         pool=PoolReader(
-            cluster=cluster, namespace=settings.lease_namespace or own_namespace(), brakes=brakes, instance=identity
+            cluster=cluster, namespace=settings.lease_namespace or own_namespace(), brakes=brakes, events=events
         ),
         spares=SpareReader(cluster),
         throttle=Throttle(settings.parallel_requests),
-        events=EventPoster(cluster, instance=identity),
+        events=events,
         clock=_now,
     )
 
@@ -136,6 +137,9 @@ async def _lead(
         # kopf takes the signals for itself; its own way out idles for five seconds, in which nobody would lead.
         started=lambda: _stop_on_signals(stop),
     )
+    if rights.cordon:
+        with contextlib.suppress(ApiError):
+            await reconciler.pool.note_breaker()
     # Started before kopf: when it exits it cancels every task that was made after its own start.
     tasks = [asyncio.create_task(work(queue, reconciler), name=f"worker-{i}") for i in range(settings.workers)]
     tasks.append(asyncio.create_task(resync.run(), name="resync"))

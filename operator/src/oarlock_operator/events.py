@@ -38,11 +38,15 @@ class EventPoster:
 
     def post(self, job: Job, events: Sequence[Event], *, now: datetime) -> None:
         """Have `events` about `job` posted soon."""
+        self.post_about(_about(job), events, now=now)
+
+    def post_about(self, about: dict[str, Any], events: Sequence[Event], *, now: datetime) -> None:
+        """Have `events` about an object, as an Event names it, posted soon."""
         for event in events:
             log.info("event", type=event.type.value, reason=event.reason, message=event.message)
             try:
-                body = event_body(_about(job), event, now=now, instance=self._instance)
-                self._queue.put_nowait((job.namespace, body))
+                body = event_body(about, event, now=now, instance=self._instance)
+                self._queue.put_nowait((body["metadata"]["namespace"], body))
             except asyncio.QueueFull:
                 log.warning("too many Events at once, one is left out", reason=event.reason)
 

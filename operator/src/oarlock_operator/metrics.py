@@ -9,6 +9,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Phase, TrainingJobStatus
 from oarlock_operator.reasons import STARTS, VOLUNTARY, Reason
 
@@ -84,6 +85,7 @@ def api_call(verb: str, code: int) -> None:
 
 def written(namespace: str, job: str, before: TrainingJobStatus, after: TrainingJobStatus) -> None:
     """Count what a status write made true: after it, so that a pass that failed counts nothing."""
+    _count_fault(before, after)
     if after.attempt > before.attempt > 0:
         _count_restart(before, after)
     if before.recovery.stage is not None and after.recovery.stage is None and after.attempt > 1:
@@ -109,6 +111,24 @@ def forget(namespace: str, job: str) -> None:
     JOB_GOODPUT.remove(namespace, job)
 
 
+def _count_fault(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
+    """Root causes, each once. Victims count only where no cause has spoken until their pods were gone."""
+    fault = after.last_fault
+    if fault is None:
+        return
+    if fault.fault_class == FailureClass.PEER_LOST:
+        record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
+        drained = before.recovery.stage == RecoveryStage.DRAIN and after.recovery.stage == RecoveryStage.SCHEDULE
+        if not (drained and record and record.reason in (Reason.PEER_LOST, Reason.POD_DISAPPEARED)):
+            return
+    elif fault == before.last_fault or fault.fault_class == FailureClass.REQUESTED:
+        return
+    FAULTS.labels(fault_class=fault.fault_class).inc()
+    if fault.fault_class == FailureClass.GPU:
+        number = "none" if fault.xid is None else str(fault.xid) if 0 < fault.xid <= MOST_XIDS else OTHER
+        GPU_FAULTS.labels(xid=number, verdict=fault.verdict or OTHER).inc()
+
+
 def _count_restart(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
     record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
     reason = _bounded(record.reason if record else None)
@@ -116,13 +136,6 @@ def _count_restart(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
         # Counts fall to one, too, when what was before is forgotten.
         if getattr(after.restarts, budget) not in (0, getattr(before.restarts, budget)):
             RESTARTS.labels(budget=budget, reason=reason).inc()
-    # What moves or is suspended after a fault still shows the fault.
-    if after.restart_count > before.restart_count and after.last_fault not in (None, before.last_fault):
-        FAULTS.labels(fault_class=after.last_fault.fault_class).inc()
-        if after.last_fault.fault_class == FailureClass.GPU:
-            xid = after.last_fault.xid
-            number = "none" if xid is None else str(xid) if 0 < xid <= MOST_XIDS else OTHER
-            GPU_FAULTS.labels(xid=number, verdict=after.last_fault.verdict or OTHER).inc()
 
 
 def _observe_recovery(after: TrainingJobStatus) -> None:

@@ -7,18 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import structlog
-
 from oarlock_api.contract.wire import text
 from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError, NotFound
 from oarlock_operator.cluster import Cluster, Json
-from oarlock_operator.events import CLUSTER_WIDE, event_body
+from oarlock_operator.events import EventPoster
 from oarlock_operator.observation import Brakes, CordonMark, Job, Pool
 from oarlock_operator.plan import Event, EventType
 from oarlock_operator.reasons import Reason
-
-log = structlog.get_logger(__name__)
 
 CORDONED = "oarlock.dev/cordoned"
 """Annotation of a node that Oarlock cordoned: who, why, when, on what evidence."""
@@ -26,12 +22,12 @@ CORDONED = "oarlock.dev/cordoned"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolReader:
-    """Reads the pool, and cordons in it. `namespace` is where the breaker's ConfigMap lies, `instance` this process."""
+    """Reads the pool, and cordons in it. `namespace`: where the breaker's ConfigMap lies; `events` tells of nodes."""
 
     cluster: Cluster
     namespace: str
     brakes: Brakes
-    instance: str = ""
+    events: EventPoster | None = None
     done: set[tuple[str, str]] = field(default_factory=set)
     """Nodes that this process has cordoned, with their marks."""
 
@@ -67,23 +63,24 @@ class PoolReader:
                 metadata = {"resourceVersion": there["metadata"]["resourceVersion"], "annotations": {CORDONED: mark}}
                 await self.cluster.merge(path, {"metadata": metadata, "spec": {"unschedulable": True}})
                 metrics.CORDONS.inc()
-                await self._tell(there, mark)
+                self._tell(there, mark)
         except NotFound:
             return
         self.done.add((node, mark))
 
-    async def _tell(self, node: Json, mark: str) -> None:
-        """The Event that `kubectl describe node` shows to whoever wonders why; none is no reason to stop."""
-        metadata = node["metadata"]
-        about = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["name"]}
-        written = json.loads(mark)
+    def _tell(self, node: Json, mark: str) -> None:
+        """The Event that `kubectl describe node` shows to whoever wonders why."""
+        if self.events is None:
+            return
+        name, written = node["metadata"]["name"], json.loads(mark)
         words = f"cordoned by Oarlock for {written['job']}, attempt {written['attempt']}: {written['reason']}"
+        about = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}  # as the kubelet's own Events name it
         event = Event(EventType.WARNING, Reason.NODE_CORDONED, words)
-        body = event_body(about, event, now=datetime.fromisoformat(written["time"]), instance=self.instance)
-        try:
-            await self.cluster.create(f"/api/v1/namespaces/{CLUSTER_WIDE}/events", body)
-        except ApiError as error:
-            log.warning("an Event could not be posted", reason=event.reason, error=str(error))
+        self.events.post_about(about, [event], now=datetime.fromisoformat(written["time"]))
+
+    async def note_breaker(self) -> None:
+        """Have the metric tell whether the breaker is latched, also before anybody asks for a cordon. Raises ApiError."""
+        await self._latched()
 
     async def latch(self, why: str) -> None:
         """Stop cordoning until a person deletes the ConfigMap. Raises ApiError."""

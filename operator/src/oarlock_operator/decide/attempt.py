@@ -40,7 +40,7 @@ def leave(o: Observation, draft: Draft, counts: RestartCounts) -> None:
     for pod in pods:
         if words := o.warnings.get(pod.uid):
             why = f"{Reason.GPU_WARNING} in attempt {status.attempt}: {words}"[:1024]
-            avoid.avoid(o, draft, pod.node, why=why, strict=False)
+            avoid.avoid(o, draft, pod.node, why=why, strict=False, hardens=False)
     draft.set(restart_count=status.restart_count + 1, restarts=counts)
 
 

@@ -16,8 +16,11 @@ from oarlock_operator.observation import Observation
 LIMIT = 64
 
 
-def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool) -> bool:
-    """Put a node on the list. The same `why` again changes nothing, so that a pass may be repeated: then False."""
+def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool, hardens: bool = True) -> bool:
+    """Put a node on the list. The same `why` again changes nothing, so that a pass may be repeated: then False.
+
+    `hardens`: the second time is strict. Not so for warnings, which a whole rack may show for days.
+    """
     if not node:
         return False
     known = {entry.name: entry for entry in draft.status.avoided_nodes}
@@ -28,7 +31,7 @@ def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool) ->
     known[node] = AvoidedNode(
         name=node,
         reason=why,
-        strict=strict or before is not None,
+        strict=strict or (before is not None and (hardens or before.strict)),
         until_time=o.now + timedelta(seconds=o.spec.recovery.window_seconds),
         boot_id=seen.boot_id or None if seen else None,
     )

@@ -7,13 +7,13 @@ that a person resets. Uncordoning is a person's act, always.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from oarlock_api.history import CordonedNode, RecoveryStage
 from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Observation, Pool
+from oarlock_operator.observation import CordonMark, Observation, Pool
 from oarlock_operator.plan import CordonNode, LatchBreaker
 from oarlock_operator.reasons import Reason
 
@@ -30,21 +30,40 @@ def wish(o: Observation, draft: Draft, node: str, *, attempt: int, why: str, evi
         return
     if node in o.pool.unschedulable:
         return
-    if refusal := brake(o, o.pool, node):
+    refusal = brake(o, _with_own(o, draft, o.pool), node)
+    if policy is CordonPolicy.DRY_RUN:
+        would = f"would not be cordoned: {refusal.words}" if refusal else "would be cordoned"
+        draft.tell(Reason.CORDON_DRY_RUN, f"node {node} {would}: {why}. {evidence}", warning=True)
+        return
+    if refusal:
         draft.tell(
             Reason.CORDON_REFUSED, f"node {node} ({why}) is not cordoned, only avoided: {refusal.words}", warning=True
         )
         if refusal.latches:
             draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.words}"))
         return
-    if policy is CordonPolicy.DRY_RUN:
-        draft.tell(Reason.CORDON_DRY_RUN, f"node {node} would be cordoned: {why}. {evidence}", warning=True)
-        return
     entry = CordonedNode(name=node, reason=f"{why}: {evidence}"[:1024], time=o.now)
     others = [known for known in draft.status.cordoned_nodes if known.name != node]
     draft.set(cordoned_nodes=tuple([*others, entry][-LIMIT:]))
     draft.tell(Reason.NODE_CORDONED, f"node {node}: {why}. {evidence}", warning=True)
     draft.act(CordonNode(node, attempt, entry.reason or why, o.now))
+
+
+def _with_own(o: Observation, draft: Draft, pool: Pool) -> Pool:
+    """The pool as it will be: with what this job has cordoned, also in this very pass, and on nodes that are gone since."""
+    known = {mark.node for mark in pool.ours}
+    own = [entry for entry in draft.status.cordoned_nodes if entry.name not in known and entry.time is not None]
+    window = timedelta(seconds=pool.brakes.window_seconds)
+    recent = [entry for entry in own if entry.time and o.now - entry.time < window]
+    job = f"{o.job.namespace}/{o.job.name}"
+    marks = tuple(CordonMark(entry.name, job, entry.time) for entry in recent if entry.time)
+    pending = {entry.name for entry in recent} - pool.unschedulable
+    return replace(
+        pool,
+        ours=(*pool.ours, *marks),
+        unschedulable=pool.unschedulable | pending,
+        schedulable=pool.schedulable - len(pending),
+    )
 
 
 def carry_out(draft: Draft) -> None:

@@ -12,10 +12,11 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_operator.decide import attempt, avoid, cordon
 from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.decide.finish import fail
 from oarlock_operator.decide.recover import judge
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.faults.attribution import attribute
-from oarlock_operator.faults.classify import classify
+from oarlock_operator.faults.classify import Budget, classify
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import VOLUNTARY, Reason
 
@@ -53,6 +54,9 @@ def drain(o: Observation, draft: Draft) -> bool:
                 avoid.avoid(o, draft, pod.node, why=why, strict=True)
     if draining:
         _close(o, draft, draft.before(number).number)
+        if draft.status.recovery.stage == RecoveryStage.STOPPING:
+            draft.again(0)
+            return True
         draft.measure(number, "drain", milliseconds_since(since, o.now))
         draft.stage(RecoveryStage.SCHEDULE.value, o.now)
     cordon.carry_out(draft)
@@ -74,6 +78,9 @@ def _close(o: Observation, draft: Draft, number: int) -> None:
     if not faults or attribute(faults).cause.victim:
         return
     cause = judge(o, draft, number, faults).cause
+    if cause.budget is Budget.NONE and cause.failure_class != FailureClass.FENCED:
+        fail(o, draft, cause.reason, cause.message)
+        return
     following = draft.status.attempt
     if draft.attempt(following).reason == Reason.PEER_LOST:
         # The victims spoke up sooner than what they had lost: a node that is cut off is missed only later.

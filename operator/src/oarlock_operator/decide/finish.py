@@ -43,6 +43,10 @@ def stop(o: Observation, draft: Draft) -> bool:
         delete(draft, running, grace_seconds=None if saves else grace)
         draft.again(LOOK_AGAIN_SECONDS)
         return True
+    if o.job.status.recovery.stage != RecoveryStage.STOPPING and draft.actions:
+        # The end is final: whatever is to be done to nodes for it has its turn, and another one, before it is written.
+        draft.again(0)
+        return True
     if o.job.spec and draft.status.reason == Reason.DEADLINE_EXCEEDED:
         note_last_words(o, draft)
     attempt.end(o, draft, draft.status.attempt)

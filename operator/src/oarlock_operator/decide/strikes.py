@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.history import Strike
+from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Fault
 from oarlock_operator.observation import Observation
@@ -25,8 +26,7 @@ LIMIT = 32
 
 def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault]) -> list[Fault]:
     """Write the strikes of attempt `number` down, once each; faults of GPUs that are out speak against their nodes."""
-    since = draft.attempt(number).start_time
-    return [_counted(o, draft, fault, since) for fault in faults]
+    return [_counted(o, draft, fault, number) for fault in faults]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,22 @@ class _Struck:
 
     count: int
     last: datetime | None
+    attempt: int | None = None
 
 
-def _counted(o: Observation, draft: Draft, fault: Fault, since: datetime | None) -> Fault:
+def _counted(o: Observation, draft: Draft, fault: Fault, number: int) -> Fault:
     report = fault.report
     uuid = report.gpu.uuid if report and report.gpu and report.proven else ""
     # A rule of the job's own has decided already; and what is blamed at once needs no counting.
     if not uuid or fault.verdict is not GpuVerdict.RESTART_PROCESS or fault.rule:
         return fault
     known = _known(o, draft, fault.pod.node, uuid)
-    if known.last is None or since is None or known.last <= since:
-        known = _Struck(known.count + 1, o.now)
-        strike = Strike(gpu_uuid=uuid, count=known.count, last_time=o.now)
+    if known.last is None or known.attempt != number:
+        known = _Struck(known.count + 1, o.now, number)
+        strike = Strike(gpu_uuid=uuid, count=known.count, last_time=o.now, last_attempt=number)
         others = [one for one in draft.status.strikes if one.gpu_uuid != uuid]
         draft.set(strikes=tuple([*others, strike][-LIMIT:]))
-    if o.defaults.may_cordon and known.last:
+    if o.defaults.may_cordon and known.last and o.spec.recovery.cordon is CordonPolicy.AUTO:
         draft.act(NoteStrike(fault.pod.node, uuid, known.last))
     if known.count < TOO_MANY:
         return fault
@@ -66,5 +67,5 @@ def _known(o: Observation, draft: Draft, node: str, uuid: str) -> _Struck:
     known = _Struck(len(times), times[-1] if times else None)
     for one in own:
         if one.last_time is not None and o.now - one.last_time < WINDOW and one.count >= known.count:
-            known = _Struck(one.count, one.last_time)
+            known = _Struck(one.count, one.last_time, one.last_attempt)
     return known
