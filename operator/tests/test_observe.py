@@ -448,3 +448,33 @@ def test_of_our_own_structured_log_only_what_it_says_is_shown() -> None:
     ended = read_pod(pod({"containerStatuses": container(terminated={"exitCode": 137, "message": log})})).ending
     assert ended is not None
     assert ended.message == "Traceback\nrank 1 ended by signal 9\n{broken"
+
+
+def test_an_init_container_that_cannot_start_is_what_the_pod_waits_for() -> None:
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    seen = read_pod(
+        pod(
+            {
+                "phase": "Pending",
+                "conditions": [condition("PodScheduled", "True")],
+                "containerStatuses": container(waiting={"reason": "PodInitializing"}),
+                "initContainerStatuses": [{"name": "oarlock-agent", "state": {"waiting": waiting}}],
+            }
+        )
+    )
+    assert seen.obstacle == "ImagePullBackOff: no such image"
+
+
+def test_an_init_container_that_fails_says_why_its_pod_did() -> None:
+    ended = {"exitCode": 1, "message": "no space left on device"}
+    seen = read_pod(
+        pod(
+            {
+                "phase": "Failed",
+                "containerStatuses": container(waiting={"reason": "PodInitializing"}),
+                "initContainerStatuses": [{"name": "oarlock-agent", "state": {"terminated": ended}}],
+            }
+        )
+    )
+    assert seen.ending is not None
+    assert seen.ending.message == "an init container ended with 1: no space left on device"

@@ -94,6 +94,7 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     message: str | None = None
     conditions: tuple[Condition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
 class PodSpec(Struct, frozen=True, rename="camel"):
@@ -133,6 +134,12 @@ class RawPod(Struct, frozen=True):
         statuses = self.status.container_statuses or ()
         return next((each.state for each in statuses if each.name == CONTAINER), State())
 
+    @property
+    def bringing(self) -> State:
+        """State of the first init container that has not done its part: it may be what the pod waits for, or fails by."""
+        states = [each.state for each in self.status.init_container_statuses or ()]
+        return next((state for state in states if not (state.terminated and state.terminated.exit_code == 0)), State())
+
     def condition(self, kind: str) -> Condition:
         """One of its conditions, an empty one where it is not told."""
         return next((each for each in self.status.conditions or () if each.type == kind), Condition())
@@ -161,7 +168,8 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         node_lost=target.status == "True" and target.reason in NODE_LOSSES,
         gated=scheduling.reason == "SchedulingGated",
         ending=_ending(raw, state.terminated),
-        obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting),
+        obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting)
+        or _obstacle(Condition(), raw.bringing.waiting),
     )
 
 
@@ -185,7 +193,9 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
     status = raw.status
     if status.phase in ("Failed", "Succeeded"):
         code = 0 if status.phase == "Succeeded" else None
-        return Ending(code=code, reason=text(status.reason, 64), message=text(status.message, 1024))
+        failed = raw.bringing.terminated
+        said = f"an init container ended with {failed.exit_code}: {_last_lines(failed.message or '')}" if failed else ""
+        return Ending(code=code, reason=text(status.reason, 64), message=text(status.message, 1024) or said)
     return None
 
 
