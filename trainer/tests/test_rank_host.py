@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_trainer import channel, rank_host
+from oarlock_trainer.stop import StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +80,53 @@ def test_sigterm_before_the_program_can_take_it_means_left_on_request() -> None:
     ranks.start([{"RANK": "0"}])
     ranks.signal(signal.SIGTERM)
     assert ranks.reap(block=True) == [(0, 86)]
+
+
+def test_a_checkpoint_that_is_asked_for_right_after_the_fork_is_made_once_the_program_can() -> None:
+    going_on, go_on = os.pipe()
+
+    def program() -> int:
+        os.read(going_on, 1)
+        return 0 if StopRequest().take_saving() else 1
+
+    ranks = rank_host.Ranks(program)
+    ranks.start([{"RANK": "0"}])
+    ranks.signal(rank_host.SAVE_SIGNAL)
+    os.write(go_on, b"!")
+    assert ranks.reap(block=True) == [(0, 0)]
+
+
+def test_a_checkpoint_that_is_asked_for_disturbs_no_program_that_does_not_know_the_wish() -> None:
+    going_on, go_on = os.pipe()
+    ranks = rank_host.Ranks(lambda: len(os.read(going_on, 1)) - 1)
+    ranks.start([{"RANK": "0"}])
+    ranks.signal(rank_host.SAVE_SIGNAL)
+    os.write(go_on, b"!")
+    assert ranks.reap(block=True) == [(0, 0)]
+
+
+def test_a_host_that_is_asked_to_save_lives_on() -> None:
+    control, orders = os.pipe()
+    telling, told = os.pipe()
+    command = [
+        sys.executable,
+        "-m",
+        "oarlock_trainer.rank_host",
+        "--control",
+        str(control),
+        "--parent",
+        str(os.getpid()),
+    ]
+    host = subprocess.Popen(
+        [*command, "--program", "os:getpid", "--warm", "os:getpid"],
+        pass_fds=(control, told),
+        env={**os.environ, channel.AGENT_FD: str(told)},
+    )
+    os.close(control)
+    assert b"host-ready" in os.read(telling, 4096)
+    host.send_signal(rank_host.SAVE_SIGNAL)
+    os.close(orders)
+    assert host.wait(timeout=30) == 0
 
 
 def test_a_host_without_its_agent_leaves_at_once() -> None:

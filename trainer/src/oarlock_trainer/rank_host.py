@@ -40,7 +40,8 @@ PROGRAM = "oarlock_trainer.train:main"
 WARM = "oarlock_trainer.warm:import_everything"
 STACKS_SIGNAL = signal.SIGUSR2
 SAVE_SIGNAL = signal.SIGUSR1
-"""Asks a rank for a checkpoint at the next step; a program without a handler for it is not disturbed."""
+"""Asks a rank for a checkpoint at the next step. Blocked in a rank until its program unblocks it, as StopRequest does: what
+comes before waits, and a program that knows nothing of it is not disturbed."""
 STACKS_FD = "OARLOCK_STACKS_FD"
 COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
 """Environment variable of ranks that are to begin with the collective check: what the checks before have left for it."""
@@ -80,8 +81,8 @@ class Ranks:
         gc.collect()
         gc.freeze()  # the collector would otherwise touch, and so copy, every shared page in every rank
         host = os.getpid()
-        # Blocked across the fork: a SIGTERM that arrives before the rank can take it waits instead of being lost.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        # Blocked across the fork: a signal that arrives before the rank can take it waits instead of being lost.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, SAVE_SIGNAL})
         for environment in environments:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -134,7 +135,6 @@ def _become_rank(environment: Mapping[str, str], program: Callable[[], int], hos
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the agent decides
-        signal.signal(SAVE_SIGNAL, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, _leave_before_start)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.environ.update(environment)
@@ -236,8 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     die_with(options.parent)
     faulthandler.enable()
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT, SAVE_SIGNAL):
+        signal.signal(number, signal.SIG_IGN)
     told = int(os.environ[channel.AGENT_FD])
     os.set_blocking(told, False)
 

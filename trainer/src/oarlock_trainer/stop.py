@@ -16,10 +16,11 @@ class StopRequest:
     """Whether this process was asked to leave, or to save."""
 
     def __init__(self) -> None:
-        """Takes both signals from now on."""
+        """Takes both signals from now on, and what was asked of this rank since its fork."""
         self.requested = self._saving = False
         signal.signal(signal.SIGTERM, self._note)
         signal.signal(SAVE_SIGNAL, self._note_saving)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {SAVE_SIGNAL})  # the rank host has blocked it
 
     def take_saving(self) -> bool:
         """Whether a checkpoint was asked for since the last call."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from oarlock_trainer import channel
 from oarlock_trainer.channel import Event
+from oarlock_trainer.stop import StopRequest
 
 SCRATCH = Path(os.environ.get("SCRATCH", "/nonexistent"))
 
@@ -107,10 +108,10 @@ def aborts_as_nccl_does() -> int:
 
 
 def saves_on_demand() -> int:
-    asked = threading.Event()
-    signal.signal(signal.SIGUSR1, lambda _number, _frame: asked.set())
+    stop = StopRequest()
     _announce()
-    asked.wait()
+    while not stop.take_saving():
+        time.sleep(0.005)
     _leave_mark(f"saved-{_rank()}")
     _wait_for("finish")
     return 0
