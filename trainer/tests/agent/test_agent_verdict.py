@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_trainer.agent.verdict import Ending, Verdict, judge
+from oarlock_trainer.agent.verdict import Ending, Verdict, judge, understand
 
 VICTIM = 82
+ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 ROOT_CAUSES = st.integers(1, 255).filter(lambda code: code not in {VICTIM, 86}) | st.integers(-64, -1)
 CODES = st.integers(0, 255) | st.integers(-64, -1)
 ENDINGS = st.lists(st.builds(Ending, rank=st.integers(0, 31), code=CODES, summary=st.text(max_size=20)), min_size=1)
@@ -88,3 +89,26 @@ def test_a_command_of_the_jobs_own_is_called_so_and_told_of_no_field_that_it_doe
 
 def test_a_rank_without_last_words_is_described_by_its_code() -> None:
     assert "exit code 7" in judge(endings(7)).summary
+
+
+@pytest.mark.parametrize("killed_by", [signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGKILL])
+def test_a_rank_that_crashes_or_is_killed_takes_nobody_elses_words(killed_by: signal.Signals) -> None:
+    ending = Ending(rank=1, code=-killed_by)
+    assert understand(ending, ECC) == ending
+
+
+@pytest.mark.parametrize("code", [-signal.SIGABRT, 1])
+def test_a_rank_that_aborts_or_ends_without_a_word_is_understood_by_the_end_of_the_output(code: int) -> None:
+    survived = "torch.OutOfMemoryError: CUDA out of memory."
+    found = understand(Ending(rank=1, code=code), f"{survived}\nhalving the batch\n{ECC}\n")
+    assert found == Ending(rank=1, code=81, summary=ECC)
+
+
+def test_a_ranks_own_last_words_outrank_the_output() -> None:
+    ending = Ending(rank=1, code=1, summary="ValueError: bad caption")
+    assert understand(ending, ECC) == ending
+
+
+def test_a_store_that_resets_a_connection_makes_no_victim() -> None:
+    ending = Ending(rank=1, code=1, summary="ConnectionResetError: [Errno 104] Connection reset by peer")
+    assert understand(ending, "") == ending

@@ -26,6 +26,10 @@ PEER = [
     "[rank3]: [3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)",
     "NCCL WARN socketProgress: Connection closed by remote peer flux-0",
     "RuntimeError: NCCL communicator was aborted on rank 3",
+    "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.7]:39212",
+    "[W1122 10:00:00.1 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=3): Connection reset by peer",
+    "[rank1]: torch.distributed.DistNetworkError: Connection reset by peer",
+    "NCCL WARN NET/Socket : socket was closed by flux-2",
 ]
 APPLICATION = [
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
@@ -34,6 +38,13 @@ APPLICATION = [
     "RuntimeError: CUDA error: device-side assert triggered",
 ]
 NOTHING = ["ValueError: bad caption", "KeyError: 'cuda'", "", "FileNotFoundError: data/nccl.yaml"]
+OTHERS_CONNECTIONS = [
+    "ConnectionResetError: [Errno 104] Connection reset by peer",
+    "botocore.exceptions.ConnectionClosedError: Connection was closed: https://s3.example.com/photos",
+    "urllib3.exceptions.ProtocolError: ('Connection aborted.', ConnectionResetError(104, 'Connection reset by peer'))",
+    "requests.exceptions.ConnectionError: Connection closed by peer",
+    "wandb: ERROR the socket was closed",
+]
 
 
 @pytest.mark.parametrize("text", GPU)
@@ -57,6 +68,11 @@ def test_memory_asserts_and_mismatches_are_the_programs_own(text: str) -> None:
     assert found[0] is Told.APPLICATION
 
 
+@pytest.mark.parametrize("text", OTHERS_CONNECTIONS)
+def test_a_connection_to_anybody_else_is_no_peer(text: str) -> None:
+    assert errors_told.find(text) is None
+
+
 @pytest.mark.parametrize("text", NOTHING)
 def test_other_errors_are_nobodys_guess(text: str) -> None:
     assert errors_told.find(text) is None
@@ -73,6 +89,24 @@ def test_a_rank_that_ran_out_of_memory_before_it_lost_its_peers_is_no_victim() -
     assert found[0] is Told.APPLICATION
 
 
+def test_of_an_output_the_last_line_that_fits_decides_because_the_others_were_survived() -> None:
+    output = f"{APPLICATION[0]}\nhalving the batch\nstep 12\n{GPU[2]}\nterminate called\n"
+    assert errors_told.find_last(output) == (Told.GPU, GPU[2])
+    assert errors_told.find_last(f"{GPU[2]}\n{APPLICATION[0]}\n") == (Told.APPLICATION, APPLICATION[0])
+
+
+@pytest.mark.parametrize("cause", [APPLICATION[0], GPU[0]])
+def test_of_an_output_a_lost_peer_never_hides_what_was_told_before(cause: str) -> None:
+    found = errors_told.find_last(f"{cause}\n{PEER[2]}\n")
+    assert found is not None
+    assert found[1] == cause
+
+
+def test_of_an_output_the_last_lost_peer_is_quoted_where_nothing_else_is_told() -> None:
+    assert errors_told.find_last(f"{PEER[0]}\n{PEER[2]}\nbye") == (Told.PEER, PEER[2])
+
+
 @given(st.text())
 def test_no_text_breaks_it(text: str) -> None:
     errors_told.find(text)
+    errors_told.find_last(text)

@@ -52,14 +52,15 @@ class Verdict:
 def understand(ending: Ending, output: str) -> Ending:
     """An ending that only says that the program failed, read again by the words of CUDA, cuDNN and NCCL.
 
-    They stand in the rank's own last words or, where native code aborted, in `output`, the end of the node's standard error.
+    They stand in the rank's own last words or, where native code aborted or a program only ended, in `output`, the end of
+    the node's standard error.
     """
     code = exit_code(ending.code)
-    # Whoever is killed from outside says nothing; the last line then is somebody else's.
-    killed = ending.code in (-signal.SIGKILL, -signal.SIGTERM)
+    # Only who aborts says why before; after any other signal the last line is somebody else's.
+    killed = ending.code < 0 and ending.code != -signal.SIGABRT
     if killed or code == ExitCode.DONE or failure_class(code) is not FailureClass.APPLICATION:
         return ending
-    found = errors_told.find(ending.summary or output)
+    found = errors_told.find(ending.summary) if ending.summary else errors_told.find_last(output)
     told = {Told.GPU: ExitCode.RESTART_PROCESS, Told.PEER: ExitCode.PEER_LOST}.get(found[0]) if found else None
     if found is None or told is None:
         return ending

@@ -21,6 +21,9 @@ class Told(StrEnum):
     """Named here because it looks like one of the others: memory, a mismatch of collectives."""
 
 
+_COLLECTIVES = "(NCCL|gloo|c10d|TCPStore|Dist(Backend|Network|Store)Error)"
+"""Whose connection it is, earlier in the line. The last are what torch raises for its own ones."""
+
 TABLE: tuple[tuple[Told, str], ...] = (
     # What looks like a GPU's fault and is the program's.
     (Told.APPLICATION, r"out of memory|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation"),
@@ -37,18 +40,16 @@ TABLE: tuple[tuple[Told, str], ...] = (
     (Told.GPU, r"CUDA error: unknown error|cudaErrorUnknown"),
     (Told.GPU, r"CUDNN_STATUS_(EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)|CUBLAS_STATUS_EXECUTION_FAILED"),
     (Told.GPU, r"ncclUnhandledCudaError"),
-    # What a victim says.
-    (
-        Told.PEER,
-        r"ncclRemoteError|remote process exited|Connection (reset|closed) by (remote )?peer|[Ss]ocket.{0,20}closed",
-    ),
+    # What a victim says. A store of pictures or a tracker may reset a connection too: the line must speak of collectives.
+    (Told.PEER, rf"{_COLLECTIVES}.*(Connection (reset|closed) by (remote )?peer|socket.{{0,20}}closed)"),
+    (Told.PEER, r"ncclRemoteError|remote process exited"),
     (Told.PEER, r"ncclSystemError|NCCL communicator was aborted|Watchdog caught collective operation timeout"),
 )
 _COMPILED = tuple((told, re.compile(pattern, re.IGNORECASE)) for told, pattern in TABLE)
 
 
 def find(text: str) -> tuple[Told, str] | None:
-    """(what it speaks of, the line that says so), by the table's order; None where no row fits.
+    """(what a rank's own last words speak of, the line that says so), by the table's order; None where no row fits.
 
     The order is the rule: a program that ran out of memory goes on to lose its peers, and a broken GPU makes peers too.
     """
@@ -56,5 +57,24 @@ def find(text: str) -> tuple[Told, str] | None:
     for told, pattern in _COMPILED:
         for line in reversed(lines):
             if pattern.search(line):
-                return told, line.strip()[:300]
+                return told, _quoted(line)
     return None
+
+
+def find_last(output: str) -> tuple[Told, str] | None:
+    """The same of an output in which much else stands: the last line that fits decides, for earlier ones were survived.
+
+    Whoever lost a peer says so last of all: that counts only where nothing else fits.
+    """
+    lost: tuple[Told, str] | None = None
+    for line in reversed(output.splitlines()):
+        told = next((told for told, pattern in _COMPILED if pattern.search(line)), None)
+        if told in (Told.GPU, Told.APPLICATION):
+            return told, _quoted(line)
+        if told and lost is None:
+            lost = told, _quoted(line)
+    return lost
+
+
+def _quoted(line: str) -> str:
+    return line.strip()[:300]
