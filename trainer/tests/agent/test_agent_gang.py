@@ -44,8 +44,12 @@ def linked(gang: tuple[Agent, Agent], programs: tuple[str, str] = ("never_leaves
     return pids
 
 
+def waited_to_be_told(agent: Agent) -> bool:
+    return any(line.get("message") == "waiting to be told to go" for line in agent.log())
+
+
 @pytest.mark.parametrize("victim", [0, 1], ids=["of rank 0's node", "of another node"])
-def test_a_rank_that_is_killed_ends_the_other_node_as_a_victim_that_knows_why(
+def test_a_rank_that_is_killed_ends_the_other_node_as_a_victim_that_knows_why_and_waits_to_be_told_to_go(
     gang: tuple[Agent, Agent], victim: int
 ) -> None:
     pids = linked(gang)
@@ -57,14 +61,19 @@ def test_a_rank_that_is_killed_ends_the_other_node_as_a_victim_that_knows_why(
     assert report["class"] == "PeerLost"
     assert f"rank {2 * victim} was killed by SIGKILL" in report["summary"]
     assert not any(lives(pid) for pid in pids)
+    assert waited_to_be_told(other)
+    assert not waited_to_be_told(gang[victim])
 
 
 @pytest.mark.parametrize("victim", [0, 1], ids=["rank 0's", "another's"])
-def test_an_agent_that_vanishes_without_a_word_is_missed(gang: tuple[Agent, Agent], victim: int) -> None:
+def test_an_agent_that_vanishes_without_a_word_is_missed_and_its_victims_end_tells_of_it(
+    gang: tuple[Agent, Agent], victim: int
+) -> None:
     linked(gang)
     gang[victim].send(signal.SIGKILL)
     assert gang[1 - victim].wait() == 82
     assert gang[1 - victim].report()["summary"].startswith("lost a peer: ")
+    assert not waited_to_be_told(gang[1 - victim])
 
 
 def test_nodes_that_are_done_at_different_times_are_no_loss(gang: tuple[Agent, Agent]) -> None:

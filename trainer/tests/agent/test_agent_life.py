@@ -99,6 +99,12 @@ def test_the_report_is_copied_below_the_output(agent: Agent) -> None:
     assert copied["class"] == "PeerLost"
 
 
+def test_a_lost_peer_that_the_ranks_alone_noticed_is_told_by_the_pods_end_at_once(agent: Agent) -> None:
+    agent.start("only_a_victim")
+    assert agent.wait() == 82
+    assert not any(line.get("message") == "waiting to be told to go" for line in agent.log())
+
+
 def test_a_root_cause_that_speaks_up_after_its_victim_is_the_verdict(agent: Agent) -> None:
     agent.start("victim_before_culprit")
     assert agent.wait() == 85

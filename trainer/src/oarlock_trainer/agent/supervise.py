@@ -283,6 +283,9 @@ class _Supervisor:
         return verdict.code if verdict else ExitCode.DONE
 
     def _linger(self) -> None:
+        if not self._link.reason_told:
+            return  # nobody has said a word: the operator hears of it by this very end
+        log.info("waiting to be told to go")
         deadline = time.monotonic() + _LINGER_SECONDS
         while not self._stop_requests and (left := deadline - time.monotonic()) > 0:
             select.select([self._wakeup], [], [], left)

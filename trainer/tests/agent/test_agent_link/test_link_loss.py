@@ -51,6 +51,7 @@ def test_a_members_failure_reaches_all_with_its_code_and_reason(gang_of: GangOf)
     gang.links[2].leave(83, "rank 2 hangs\nat step 90")
     told = PeerLost(2, 83, "rank 2 hangs at step 90")
     assert [gang.loss(rank) for rank in (0, 1, 3)] == [told] * 3
+    assert all(gang.links[rank].reason_told for rank in (0, 1, 3))
 
 
 def test_the_leaders_failure_reaches_all_members(gang_of: GangOf) -> None:
@@ -101,6 +102,7 @@ def test_a_leader_that_crashes_is_lost_to_all_members(gang_of: GangOf) -> None:
         loss = gang.loss(rank)
         assert (loss.rank, loss.code) == (0, None)
         assert "cannot be reached: Connection refused" in loss.why
+        assert not gang.links[rank].reason_told
 
 
 def test_a_member_that_crashes_is_lost_to_all_others(gang_of: GangOf) -> None:

@@ -70,6 +70,11 @@ class GangLink:
         """What happened since the last call, in order. Never blocks."""
         return self._loop.news() if self._loop else []
 
+    @property
+    def reason_told(self) -> bool:
+        """Whether a peer was lost that has said why it leaves: then somebody else knows of it, too."""
+        return self._loop is not None and self._loop.cause is not None and self._loop.cause.code is not None
+
     def leave(self, code: int, why: str) -> None:
         """Tell the others with which exit code this agent ends and why, then close.
 

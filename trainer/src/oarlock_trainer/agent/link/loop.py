@@ -49,7 +49,7 @@ class AwakeClock:
 
 
 class Loop:
-    """The thread's state. Only news(), do() and the bells may be touched from other threads."""
+    """The thread's state. Only news(), do(), `cause` and the bells may be touched from other threads."""
 
     def __init__(self, *, heartbeat: float) -> None:
         self.selector = selectors.DefaultSelector()
@@ -58,7 +58,8 @@ class Loop:
         self._clock = AwakeClock(time.monotonic(), longest=heartbeat)
         self._orders: deque[Callable[[], None]] = deque()
         self._news: deque[News] = deque()
-        self._lost = False
+        self.cause: PeerLost | None = None
+        """The loss that was told."""
         self.selector.register(self.bell.descriptor, selectors.EVENT_READ, lambda _events: self.bell.hush())
 
     @property
@@ -86,9 +87,9 @@ class Loop:
     def tell(self, news: News) -> None:
         """Tell the agent. Of lost peers only the first is news: all others follow from it."""
         if isinstance(news, PeerLost):
-            if self._lost:
+            if self.cause:
                 return
-            self._lost = True
+            self.cause = news
         self._news.append(news)
         self.news_bell.ring()
 
