@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,26 @@ def test_a_check_that_runs_is_shown_as_running_and_no_rank_starts_meanwhile(gpus
     assert status["phase"] == "Preflight"
     assert checks(status)["gpus"] == {"name": "gpus", "result": "Running", "milliseconds": None, "detail": ""}
     assert not list(gpus.scratch.glob("rank-*"))
+
+
+def test_no_process_that_the_agent_starts_is_given_the_webhooks_secrets(gpus: Agent) -> None:
+    gpus.environment |= {"OARLOCK_SECRET_CHAT_URL_0011223344556677": "hush", "FAKE_NVML": "hang", "MINE": "1"}
+    gpus.start("trains_until_told", warm="fake_programs:slow_imports")
+    programs = ("oarlock_trainer.rank_host", "oarlock_trainer.agent.preflight.child", "oarlock_trainer.health.monitor")
+    children: dict[str, str] = {}
+
+    def all_run() -> bool:
+        for pid in Path(f"/proc/{gpus.pid}/task/{gpus.pid}/children").read_text().split():
+            with contextlib.suppress(OSError):  # a check that is over
+                words = Path(f"/proc/{pid}/cmdline").read_text()
+                environment = Path(f"/proc/{pid}/environ").read_text()
+                children.update({program: environment for program in programs if environment and program in words})
+        return len(children) == len(programs)
+
+    eventually(all_run, "the rank host, a check and the monitor")
+    for environment in children.values():
+        assert "MINE=1" in environment
+        assert "hush" not in environment
 
 
 def test_a_job_that_asks_for_no_check_shows_none(agent: Agent) -> None:

@@ -73,9 +73,13 @@ class Parts:
 
 
 def start(
-    launch: Launch, options: Options, environment: Mapping[str, str], *, now: float, alive: Callable[[], bool]
+    launch: Launch, options: Options, given: Mapping[str, str], *, now: float, alive: Callable[[], bool]
 ) -> Parts:
-    """Start everything but the ranks. To be called from the main thread; raises PortTakenError before any process runs."""
+    """Start everything but the ranks. `given` is the container's environment.
+
+    To be called from the main thread; raises PortTakenError before any process runs.
+    """
+    environment = rank_environment.without_secrets(given)
     assignment = launch.assignment
     board = StatusBoard(
         assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
@@ -87,7 +91,7 @@ def start(
     guard = HangGuard(assignment, environment, program=options.program, run_directory=options.run_directory, now=now)
     hearsay = _hearsay(assignment, inbox) if inbox else None
     ranks = _ranks(launch, options, environment, guard, hearsay)
-    webhooks = Webhooks.of(assignment, environment)
+    webhooks = Webhooks.of(assignment, given)
     outcome = Outcome(assignment, board, options.termination_log, output=lambda: ranks.last_output)
     gpus = GpuGuard(
         assignment,

@@ -2,7 +2,8 @@
 
 `shared` must stand before the heavy imports (thread pools and DeepSpeed read it while they load), so the rank host
 gets it; `of_rank` is what differs from rank to rank. A command of the job's own numbers its ranks by itself: it gets what
-the contract sets in the pod, a few defaults, and none of the webhooks' secrets, which are the agent's (`of_command`).
+the contract sets in the pod, and a few defaults (`of_command`). The webhooks' secrets are the agent's: no process that it
+starts gets them (`without_secrets`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 _MOST_THREADS = 8
 """More OpenMP threads for each rank gain nothing for the optimizer's and the loader's work, and spin."""
+
+
+def without_secrets(inherited: Mapping[str, str]) -> dict[str, str]:
+    """The container's environment as far as it is anybody's but the agent's own."""
+    return {name: value for name, value in inherited.items() if not is_secret_variable(name)}
 
 
 def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -62,7 +68,7 @@ def of_command(assignment: Assignment, inherited: Mapping[str, str]) -> dict[str
     }
     if assignment.on_cpu:
         defaults["ACCELERATE_USE_CPU"] = "True"  # `accelerate launch` passes it on to one rank, not to many
-    return {**defaults, **{name: value for name, value in inherited.items() if not is_secret_variable(name)}}
+    return {**defaults, **inherited}
 
 
 def of_rank(assignment: Assignment, local_rank: int) -> dict[str, str]:
