@@ -132,7 +132,7 @@ def _measure(jobs: Jobs, api: ApiServer, fault: Fault, name: str) -> tuple[dict[
 
 
 def _seconds(stages: dict[str, int]) -> dict[str, float]:
-    return {stage: stages.get(stage, 0) / 1000 for stage in STAGES}
+    return {stage: stages[stage] / 1000 for stage in STAGES if stage in stages}
 
 
 def _mend(cluster: Cluster, node: str) -> None:
@@ -150,12 +150,16 @@ def _wait_for_step(metrics: Path, *, attempt: int) -> None:
 
 
 def _table(title: str, runs: list[dict[str, float]]) -> None:
-    columns = (*STAGES, *(name for name in OURS if name in runs[0]))
+    columns = [name for name in (*STAGES, *OURS) if any(name in run for run in runs)]
     print(f"\n{title}, seconds\nrun     " + "".join(f"{name:>10}" for name in columns))
     for number, run in enumerate(runs, 1):
-        print(f"{number:<8}" + "".join(f"{run.get(name, 0.0):>10.2f}" for name in columns))
-    medians = [statistics.median(run.get(name, 0.0) for run in runs) for name in columns]
-    print(f"{'median':<8}" + "".join(f"{median:>10.2f}" for median in medians))
+        print(f"{number:<8}" + "".join(_cell([run[name]] if name in run else []) for name in columns))
+    print(f"{'median':<8}" + "".join(_cell([run[name] for run in runs if name in run]) for name in columns))
+
+
+def _cell(figures: list[float]) -> str:
+    """The median of what was measured; a dash where nothing was: a figure that is missing is no 0."""
+    return f"{statistics.median(figures):>10.2f}" if figures else f"{'-':>10}"
 
 
 if __name__ == "__main__":
