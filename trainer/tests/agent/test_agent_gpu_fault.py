@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from agent_process import eventually, lives
 
 from oarlock_local import nvml
 from oarlock_trainer import circuit
+from oarlock_trainer.agent.gpu_guard import ECHO_SECONDS
 
 if TYPE_CHECKING:
     from agent_process import Agent
@@ -72,6 +74,25 @@ def test_a_contained_fault_ends_it_with_81(agent: Agent, gpus: nvml.Control) -> 
     assert (agent.report()["class"], agent.report()["xid"]) == ("GPU", 94)
 
 
+def test_an_echo_does_not_hide_the_gpu_that_it_comes_from(agent: Agent, gpus: nvml.Control) -> None:
+    watched(agent)
+    gpus.set("0:action=0", "0:xid=74", "1:xid=79", "1:gone")
+    assert agent.wait() == 80
+    assert (agent.report()["gpu"]["index"], agent.report()["xid"]) == (1, 79)
+
+
+def test_ranks_that_end_by_themselves_do_not_shorten_the_moment_for_a_worse_fault(
+    agent: Agent, gpus: nvml.Control
+) -> None:
+    watched(agent)
+    gpus.inject(gpu=0, xid=94)
+    eventually(lambda: agent.report_path.exists() and agent.report_path.read_text(), "the contained fault")
+    agent.mark("finish")
+    assert agent.wait() == 81
+    lasted = datetime.now(UTC) - datetime.fromisoformat(agent.report()["detectedAt"])
+    assert lasted.total_seconds() >= ECHO_SECONDS - 0.01
+
+
 def test_the_drivers_word_alone_is_enough(agent: Agent, gpus: nvml.Control) -> None:
     watched(agent)
     gpus.set("1:action=2")
@@ -103,10 +124,12 @@ def test_a_rank_that_blames_its_gpu_is_believed_as_far_as_a_text_goes(agent: Age
 
 
 def test_the_driver_that_speaks_after_the_rank_has_the_last_word(agent: Agent, gpus: nvml.Control) -> None:
-    watched(agent, "blames_its_gpu")
+    pids = watched(agent, "blames_its_gpu")
+    agent.send(signal.SIGSTOP)  # what waits for it meanwhile, it hears in the order in which it listens: ranks first
     agent.mark("fail")
-    eventually(lambda: agent.report_path.exists() and agent.report_path.read_text(), "the rank's own word")
+    eventually(lambda: not lives(pids[1]), "the rank has said its word")
     gpus.inject(gpu=1, xid=48)
+    agent.send(signal.SIGCONT)
     assert agent.wait() == 80
     assert (agent.report()["xid"], agent.report()["firstErrorRank"]) == (48, 1)
 

@@ -6,6 +6,7 @@ import pytest
 
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_trainer.health import xids
+from oarlock_trainer.health.probes.recovery_action import ACTIONS
 
 _IGNORED = {45, 93, 121, 154}
 _HELD = {63, 92, 156}
@@ -42,3 +43,16 @@ def test_an_nvlink_error_without_a_recovery_action_is_an_echo_of_a_dead_peer() -
 @pytest.mark.parametrize("number", sorted(_REPLACED - {74}))
 def test_a_driver_that_asks_for_no_action_yet_does_not_acquit_of_a_fault_of_the_hardware(number: int) -> None:
     assert xids.verdict_of(number, action=0)[0] is GpuVerdict.REPLACE_NODE
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+@pytest.mark.parametrize("number", [*sorted(xids.XIDS), 9999])
+def test_an_action_that_takes_the_gpu_out_replaces_the_node_whatever_the_table_says(number: int, action: int) -> None:
+    verdict, words = xids.verdict_of(number, action=action)
+    assert verdict is GpuVerdict.REPLACE_NODE
+    assert f"XID {number}" in words
+
+
+def test_an_action_of_the_drivers_that_is_not_about_the_gpu_leaves_the_table_as_it_is() -> None:
+    assert xids.verdict_of(31, action=5)[0] is GpuVerdict.RESTART_PROCESS
+    assert xids.verdict_of(45, action=42)[0] is GpuVerdict.IGNORE

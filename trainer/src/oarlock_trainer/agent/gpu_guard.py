@@ -1,8 +1,10 @@
 """What the agent does about its GPUs: it listens to the monitor, and a symptom becomes a checkpoint, or the pod's end.
 
-A fault that takes the GPU or its context away ends the ranks at once: each second more is one in which 31 others wait in a
-collective. A warning loses nothing yet, so the ranks save and go on. What a trainer claims by webhooks is no evidence: the
-processes are ended for it, and the node is left in peace unless the monitor says the same within a moment.
+A fault that takes a GPU out of service ends the ranks at once: each second more is one in which 31 others wait in a
+collective. One that needs new processes only may be the echo of another GPU's (XID 74, then 79 on its neighbour): it is
+reported at once, and the end waits a moment for what may stand behind it. A warning loses nothing yet, so the ranks save
+and go on. What a trainer claims by webhooks is no evidence: the processes are ended for it, and the node is left in peace
+unless the monitor says the same within a moment.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 
 CORROBORATE_SECONDS = 2.5
 """What the monitor gets after a rank blamed a GPU: one that is lost must be found so twice, a second apart."""
+ECHO_SECONDS = 1.0
+"""What the driver gets to say more after a fault that needs new processes only: its recovery action is read every second."""
 _SAVE_AGAIN_SECONDS = 300.0
 """Between two checkpoints that symptoms ask for."""
 
@@ -58,16 +62,18 @@ class GpuGuard:
         self._save = save
         self._claims = claims
         self._saved_at = -math.inf
+        self._waits_until: float | None = None
 
     @property
     def descriptor(self) -> int:
         """Readable when the monitor has told something."""
         return self._health.descriptor
 
-    @property
-    def awaited(self) -> bool:
-        """Whether a rank has blamed a GPU, and a monitor that sees the GPUs has not spoken yet."""
-        return self._outcome.awaits_gpu and self._health.watched
+    def seconds_left(self, now: float) -> float:
+        """How long the end is to wait for what a driver may still say; 0 where it need not, or nobody sees the GPUs."""
+        if self._waits_until is None or not self._outcome.awaits_gpu or not self._health.watched:
+            return 0.0
+        return max(self._waits_until - now, 0.0)
 
     def heed(self, ended: Mapping[int, int], now: float, *, checked: bool) -> bool:
         """Listen, and act; whether the pod is to end at once. `ended`: pid -> code of processes that ended meanwhile.
@@ -84,9 +90,12 @@ class GpuGuard:
                 self._hold(symptom, now)
             elif self._outcome.take_symptom(symptom):
                 self._health.open_circuit(symptom)
-                over = True
+                over = symptom.verdict is GpuVerdict.REPLACE_NODE
+                self._waits_until = now + ECHO_SECONDS
         for claim in self._claims():
             self._hear(claim)
+        if self._waits_until is None and self._outcome.awaits_gpu:
+            self._waits_until = now + CORROBORATE_SECONDS
         self._board.health(self._health.health)
         return over
 

@@ -28,7 +28,6 @@ SILENT_SECONDS = 15.0
 """A monitor tells of itself every second; loading its library, and one slow question to the driver, take some."""
 _BACKOFF = (1.0, 5.0, 30.0, 60.0)
 _DONE = 0
-_STATE = {GpuVerdict.HOLD: HealthState.HOLD}
 
 
 class GpuHealth:
@@ -51,7 +50,9 @@ class GpuHealth:
     @property
     def watched(self) -> bool:
         """Whether a monitor sees the GPUs now, so that one that broke is told of within a moment."""
-        return self.health.state in (HealthState.HEALTHY, HealthState.HOLD)
+        return (
+            self.health.state in (HealthState.HEALTHY, HealthState.HOLD, HealthState.FAULTY) and self._pid is not None
+        )
 
     def take(self) -> list[Symptom]:
         """What is new since the last call: each symptom once, whichever monitor saw it."""
@@ -70,9 +71,8 @@ class GpuHealth:
             self._start(now)
 
     def open_circuit(self, symptom: Symptom) -> None:
-        """Show that the GPUs are not used any more, and why. What opened it first stays."""
-        if self.health.circuit is not CircuitState.OPEN:
-            self._show(symptom, HealthState.FAULTY, CircuitState.OPEN)
+        """Show that the GPUs are not used any more, and why."""
+        self._show(symptom, HealthState.FAULTY, CircuitState.OPEN)
 
     def _hear(self, now: float) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -83,7 +83,10 @@ class Outcome:
             self.take_end(min(self._running, default=self._assignment.first_rank), code or 1)
 
     def take_symptom(self, symptom: Symptom) -> bool:
-        """A GPU speaks for itself; whether that decides how the pod ends. It outranks what ranks say of the same fault."""
+        """A GPU speaks for itself; whether that decides how the pod ends. It outranks what ranks say of the same fault.
+
+        A GPU that must be replaced outranks one that needs new processes only: that one may have been its echo.
+        """
         code, known = _CODES.get(symptom.verdict), self.verdict.code if self.verdict else None
         if code is None or known in _OWN_MATTER or known == ExitCode.REPLACE_NODE:
             return False
@@ -115,8 +118,8 @@ class Outcome:
 
     @property
     def awaits_gpu(self) -> bool:
-        """Whether the ranks' words speak of a GPU, and the driver has not said anything yet."""
-        return self.verdict is not None and self.verdict.code == ExitCode.RESTART_PROCESS and not _proven(self.verdict)
+        """Whether the processes end for a GPU's sake, by a rank's words or a driver's, and a driver may know of worse."""
+        return self.verdict is not None and self.verdict.code == ExitCode.RESTART_PROCESS
 
     def conclude(self, verdict: Verdict) -> None:
         """Tell this verdict everywhere, unless it is the one that stands there already."""

@@ -5,6 +5,7 @@
                -> first bad ending: report at once, a moment for the others' last words, then the end of all
                -> no progress in time: report at once, a moment for the ranks' stacks, then the end of all
                -> a GPU is out of service: report at once, and the end of all
+               -> a GPU needs new processes: report at once, a moment for a worse fault behind it, then the end of all
                -> another node's agent is gone: report at once that this pod is a victim, then the end of all
                -> exit code of the verdict
 
@@ -29,7 +30,6 @@ from oarlock_api.contract.wire import integer
 from oarlock_trainer import rank_host
 from oarlock_trainer.agent import accelerate_config, children, logs, parts, rank_environment, termination
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
-from oarlock_trainer.agent.gpu_guard import CORROBORATE_SECONDS
 from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.link.protocol import PeerLost
 from oarlock_trainer.agent.parts import Options, PortTakenError
@@ -127,9 +127,10 @@ class _Supervisor:
     # One turn of the loop
 
     def _wait(self) -> None:
-        seconds = min(_TICK_SECONDS, max(self._deadline - time.monotonic(), 0.0))
+        now = time.monotonic()
+        seconds = min(_TICK_SECONDS, max(self._deadline - now, self._gpu_seconds(now), 0.0))
         if not self._preflight.over:
-            seconds = min(seconds, self._preflight.seconds_left(time.monotonic()))
+            seconds = min(seconds, self._preflight.seconds_left(now))
         select.select(self._sources, [], [], seconds)
         self._beat_at = time.monotonic()
         self._guard.advance(self._beat_at)
@@ -231,16 +232,22 @@ class _Supervisor:
             self._guard.ask(self._ranks)
             self._deadline = time.monotonic() + ANSWER_SECONDS
 
+    def _gpu_seconds(self, now: float) -> float:
+        """How long all else waits for a driver's last word. Whoever asks to leave twice waits for nobody."""
+        return self._gpus.seconds_left(now) if self._stop_requests < 2 else 0.0
+
     def _end_when_due(self) -> None:
-        awaited = self._gpus.awaited
+        now = time.monotonic()
+        awaited = self._gpu_seconds(now) > 0
         if self._outcome.verdict is not None and not self._guard.hung:
             if is_failure(self._outcome.verdict.code):
                 self._part()  # the others need not wait for what settles here; of a hang each finds its own part
-            settling = CORROBORATE_SECONDS if awaited else _SETTLE_SECONDS
-            self._deadline = min(self._deadline, time.monotonic() + settling)
-        if not self._outcome.running and not awaited:
+            self._deadline = min(self._deadline, now + _SETTLE_SECONDS)
+        if awaited:
+            return
+        if not self._outcome.running:
             self._over = True
-        elif time.monotonic() >= self._deadline:
+        elif now >= self._deadline:
             if self._guard.wake(self._ranks):
                 self._deadline = time.monotonic() + WAKING_SECONDS
                 return

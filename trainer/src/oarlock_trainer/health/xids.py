@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oarlock_api.contract.health import GpuVerdict
+from oarlock_trainer.health.probes.recovery_action import ACTIONS
 
 _IGNORE, _HOLD = GpuVerdict.IGNORE, GpuVerdict.HOLD
 _RESTART, _REPLACE = GpuVerdict.RESTART_PROCESS, GpuVerdict.REPLACE_NODE
@@ -69,6 +70,11 @@ UNKNOWN = Xid(_RESTART, "not in our table")
 def verdict_of(xid: int, *, action: int | None) -> tuple[GpuVerdict, str]:
     """(verdict, words) of an XID, given the driver's recovery action read after it; None where it has none to tell."""
     row = XIDS.get(xid, UNKNOWN)
-    if row.echo and action == 0:
-        return GpuVerdict.RESTART_PROCESS, f"XID {xid}, {row.words}, and the driver asks for no action"
-    return row.verdict, f"XID {xid}, {row.words}"
+    words = f"XID {xid}, {row.words}"
+    if row.verdict is _REPLACE and not (row.echo and action == 0):
+        return _REPLACE, words
+    if wanted := ACTIONS.get(action or 0):
+        return _REPLACE, f"{words}, and must {wanted}, says the driver (recovery action {action})"
+    if row.echo:
+        return _RESTART, f"{words}, and the driver asks for no action"
+    return row.verdict, words

@@ -1,0 +1,155 @@
+"""What the agent makes of what its monitor tells: a real monitor, a pretended driver, and time that the test gives."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oarlock_api.contract.health import CircuitState
+from oarlock_local import nvml
+from oarlock_trainer.agent import children
+from oarlock_trainer.agent.assignment import Assignment, read_assignment
+from oarlock_trainer.agent.gpu_guard import CORROBORATE_SECONDS, ECHO_SECONDS, GpuGuard
+from oarlock_trainer.agent.outcome import Outcome
+from oarlock_trainer.agent.status_board import StatusBoard
+from oarlock_trainer.agent.verdict import Verdict
+from oarlock_trainer.agent.webhooks.webhooks import Webhooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_DEADLINE_SECONDS = 20.0
+JOB = {
+    "version": 1,
+    "job": "flux",
+    "namespace": "default",
+    "job_uid": "uid-of-job",
+    "attempt": 1,
+    "nodes": 1,
+    "gpus_per_node": 2,
+    "output_directory": "/output/flux",
+    "training": {"method": "Full"},
+}
+BLAMED = Verdict(code=81, summary="rank 1: CUDA error: an illegal memory access was encountered", first_error_rank=1)
+
+
+class Guarded:
+    """A guard over pretended GPUs. Its clock stands where `now` says."""
+
+    def __init__(self, assignment: Assignment, environment: dict[str, str], *, folder: Path) -> None:
+        self.gpus = nvml.Control(folder)
+        self.gpus.set("gpus=2")
+        self.now = 1000.0
+        self.over = False
+        self.saves = 0
+        self._board = StatusBoard(assignment.pod, job_uid="uid-of-job", first_rank=0, clock=lambda: "")
+        self.outcome = Outcome(assignment, self._board, folder / "report", output=lambda: "")
+        self.guard = GpuGuard(
+            assignment,
+            environment,
+            board=self._board,
+            outcome=self.outcome,
+            webhooks=Webhooks.of(assignment, environment),
+            save=self._save,
+            now=self.now,
+        )
+
+    def until(self, fact: Callable[[], object], what: str) -> None:
+        """Let the guard work until then; the deadline is real time's, the guard's clock does not move."""
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while not fact():
+            assert time.monotonic() < deadline, what
+            self.over = self.guard.heed(children.reap(), self.now, checked=True) or self.over
+            time.sleep(0.005)
+
+    def watched(self) -> None:
+        self.until(lambda: self._board.status.health.state == "Healthy", "the GPUs are watched")
+
+    @property
+    def blamed(self) -> int | None:
+        """Index of the GPU that the verdict names."""
+        verdict = self.outcome.verdict
+        return verdict.gpu.index if verdict and verdict.gpu else None
+
+    @property
+    def message(self) -> str:
+        """What /status says last."""
+        return self._board.status.message
+
+    @property
+    def circuit(self) -> tuple[str, int | None]:
+        """What a program may ask: the circuit's state, and the GPU behind it."""
+        health = self._board.status.health
+        return health.circuit, health.gpu.index if health.gpu else None
+
+    def _save(self) -> None:
+        self.saves += 1
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Guarded]:
+    if reason := nvml.why_no_library():
+        pytest.skip(reason)
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    environment = {
+        "NVML_LIBRARY": str(nvml.install(tmp_path)),
+        "OARLOCK_CONFIG": str(tmp_path / "job.json"),
+        "MACHINE_RANK": "0",
+        "MASTER_ADDR": "flux-0",
+        "MASTER_PORT": "29500",
+    }
+    yield Guarded(read_assignment(environment), environment, folder=tmp_path)
+    children.end_all(within=5.0)
+
+
+def test_a_gpu_behind_an_echo_on_its_neighbour_is_the_one_that_is_replaced(guarded: Guarded) -> None:
+    guarded.watched()
+    guarded.gpus.set("0:xid=74", "0:action=0")
+    guarded.until(lambda: guarded.blamed == 0, "the echo is reported at once")
+    assert not guarded.over
+    guarded.now += 0.9 * ECHO_SECONDS
+    assert guarded.guard.seconds_left(guarded.now) > 0
+    guarded.gpus.inject(gpu=1, xid=79)
+    guarded.until(lambda: guarded.over, "the lost GPU ends the pod")
+    assert guarded.outcome.verdict is not None
+    assert (guarded.outcome.verdict.code, guarded.outcome.verdict.xid, guarded.blamed) == (80, 79, 1)
+    assert guarded.circuit == (CircuitState.OPEN, 1)
+
+
+def test_the_moment_after_a_contained_fault_is_bounded_and_no_second_one_prolongs_it(guarded: Guarded) -> None:
+    guarded.watched()
+    guarded.gpus.inject(gpu=0, xid=94)
+    guarded.until(lambda: guarded.blamed == 0, "reported")
+    began = guarded.now
+    guarded.now += ECHO_SECONDS / 2
+    guarded.gpus.set("1:xid=13", "1:xid=63")
+    guarded.until(lambda: "XID 63" in guarded.message, "both are heard")
+    assert guarded.guard.seconds_left(began + ECHO_SECONDS) == 0
+    assert guarded.blamed == 0
+
+
+def test_a_driver_that_wants_the_gpu_out_is_heard_behind_a_fault_that_processes_survive(guarded: Guarded) -> None:
+    guarded.watched()
+    guarded.gpus.set("1:xid=31")
+    guarded.until(lambda: guarded.blamed == 1, "reported")
+    assert not guarded.over
+    guarded.gpus.set("1:action=1")
+    guarded.until(lambda: guarded.over, "the driver's verdict")
+    assert guarded.outcome.verdict is not None
+    assert guarded.outcome.verdict.code == 80
+
+
+def test_a_rank_that_blames_its_gpu_gives_the_driver_time_to_speak(guarded: Guarded) -> None:
+    guarded.watched()
+    guarded.outcome.conclude(BLAMED)
+    guarded.guard.heed({}, guarded.now, checked=True)
+    assert guarded.guard.seconds_left(guarded.now) == CORROBORATE_SECONDS
+    assert guarded.guard.seconds_left(guarded.now + CORROBORATE_SECONDS) == 0
+    guarded.gpus.inject(gpu=1, xid=48)
+    guarded.until(lambda: guarded.over, "the driver has the last word")
+    assert guarded.outcome.verdict is not None
+    assert (guarded.outcome.verdict.code, guarded.outcome.verdict.first_error_rank) == (80, 1)
