@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pynvml
 
@@ -18,6 +18,8 @@ from oarlock_api.contract.report import Gpu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+Value = TypeVar("Value")
 
 LIBRARY = "NVML_LIBRARY"
 """Environment variable: path of a libnvidia-ml.so.1 that lies where the loader does not look."""
@@ -125,6 +127,19 @@ def field(handle: Handle, number: int, scope: int = 0) -> int:
     if value.nvmlReturn != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(value.nvmlReturn)
     return int(getattr(value.value, _MEMBERS[value.valueType]))
+
+
+def of_links(ask: Callable[[int], Value]) -> list[Value]:
+    """What each NVLink answers. Raises NVMLError, also where there is none."""
+    answers: list[Value] = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            answers.append(ask(link))
+        except pynvml.NVMLError as error:
+            if link == 0 or error.value not in UNKNOWN | {pynvml.NVML_ERROR_INVALID_ARGUMENT}:
+                raise
+            break
+    return answers
 
 
 def recovery_action(handle: Handle) -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_trainer.health.nvml import UNKNOWN
+from oarlock_trainer.health.nvml import of_links
 from oarlock_trainer.health.series import Series, Suspicion
 
 if TYPE_CHECKING:
@@ -20,16 +20,8 @@ _CONFIRM = 2
 
 def read(handle: Handle) -> frozenset[int]:
     """Links that are up. Raises NVMLError where the GPU has none."""
-    up = set()
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            if pynvml.nvmlDeviceGetNvLinkState(handle, link):
-                up.add(link)
-        except pynvml.NVMLError as error:
-            if link == 0 or error.value not in UNKNOWN | {pynvml.NVML_ERROR_INVALID_ARGUMENT}:
-                raise
-            break
-    return frozenset(up)
+    states = of_links(lambda link: pynvml.nvmlDeviceGetNvLinkState(handle, link))
+    return frozenset(link for link, up in enumerate(states) if up)
 
 
 def judge(series: Series) -> Suspicion | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_trainer.health.nvml import UNKNOWN, field
+from oarlock_trainer.health.nvml import field, of_links
 from oarlock_trainer.health.series import Series, Suspicion
 
 if TYPE_CHECKING:
@@ -22,16 +22,8 @@ TOO_MANY = 5
 
 def read(handle: Handle) -> int:
     """CRC errors and replays of all links. Recoveries alone are benign. Raises NVMLError."""
-    total = 0
-    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-        try:
-            total += field(handle, pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, link)
-            total += field(handle, pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY, link)
-        except pynvml.NVMLError as error:
-            if link == 0 or error.value not in UNKNOWN | {pynvml.NVML_ERROR_INVALID_ARGUMENT}:
-                raise
-            break
-    return total
+    kinds = (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY)
+    return sum(of_links(lambda link: sum(field(handle, kind, link) for kind in kinds)))
 
 
 def judge(series: Series) -> Suspicion | None:
