@@ -17,7 +17,7 @@ from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import Line, News
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from oarlock_trainer.health.symptom import Symptom
@@ -37,8 +37,8 @@ class Monitored:
         self._pending = b""
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, expected: int = 2) -> None:
-        command = [sys.executable, "-m", "oarlock_trainer.health.monitor", "--told", str(self._writable)]
+    def start(self, expected: int = 2, program: Sequence[str] = ("-m", "oarlock_trainer.health.monitor")) -> None:
+        command = [sys.executable, *program, "--told", str(self._writable)]
         command += ["--parent", str(os.getpid()), "--expected", str(expected)]
         self.process = subprocess.Popen(command, env=self.environment, pass_fds=[self._writable])
 
@@ -64,7 +64,8 @@ class Monitored:
         return found
 
     def stays_silent_for(self, rounds: int) -> bool:
-        told = (self.until(lambda line: line.news in (News.BEAT, News.SYMPTOM)) for _ in range(rounds))
+        rounds_and_symptoms = (News.BEAT, News.BLIND, News.SYMPTOM)
+        told = (self.until(lambda line: line.news in rounds_and_symptoms) for _ in range(rounds))
         return all(line.symptom is None for line in told)
 
     def end(self) -> None:
@@ -181,6 +182,82 @@ def test_an_nvml_that_does_not_answer_is_no_gpus_fault(monitored: Monitored, wor
     monitored.watching()
     monitored.gpus.set(word)
     assert monitored.stays_silent_for(3)
+
+
+def test_a_gpu_that_answers_nothing_is_not_called_healthy_until_it_answers_again(monitored: Monitored) -> None:
+    monitored.watching()
+    monitored.gpus.set("1:error=999")
+    why = monitored.until(lambda line: line.news is News.BLIND).why
+    assert why.startswith("NVML does not answer for GPU 1 (GPU-00000001")
+    assert "code 999" in why
+    assert monitored.until(lambda line: line.news in (News.BEAT, News.BLIND)).news is News.BLIND
+    monitored.gpus.clear("1:error")
+    monitored.until(lambda line: line.news is News.BEAT)
+
+
+def test_a_gpu_that_no_probe_knows_is_not_called_healthy(monitored: Monitored) -> None:
+    monitored.gpus.set("1:error=3")
+    monitored.start()
+    assert "supports no probe of GPU 1" in monitored.until(lambda line: line.news in (News.BEAT, News.BLIND)).why
+
+
+@pytest.mark.parametrize("probe", ["xid", "recoveryAction", "sram"])
+def test_a_probe_is_supported_only_where_all_gpus_answer_it(monitored: Monitored, probe: str) -> None:
+    monitored.gpus.set("0:sram", "1:error=3")  # GPU 0 answers all of them, GPU 1 none
+    monitored.start()
+    assert dict(monitored.until(lambda line: line.news is News.COVERAGE).probes)[probe] is False
+
+
+def test_a_gpu_without_a_handle_is_lost_and_named_by_its_index(monitored: Monitored) -> None:
+    monitored.gpus.set("1:lost")
+    monitored.start()
+    symptom = monitored.symptom()
+    assert (symptom.probe, symptom.verdict) == ("lost", GpuVerdict.REPLACE_NODE)
+    assert symptom.summary == "GPU 1 is lost: it has fallen off the bus"
+
+
+def test_a_gpu_whose_handle_fails_once_is_watched_with_the_others(monitored: Monitored) -> None:
+    monitored.gpus.set("1:once")
+    monitored.start()
+    monitored.until(lambda line: [gpu.index for gpu in line.gpus] == [0, 1])
+    assert monitored.stays_silent_for(3)
+
+
+def test_fewer_gpus_than_asked_for_are_nobodys_fault_and_not_called_healthy(monitored: Monitored) -> None:
+    monitored.gpus.set("gpus=1")
+    monitored.start()
+    told = monitored.until(lambda line: line.news in (News.BEAT, News.BLIND))
+    assert told.why == "NVML shows 1 GPUs of 2"
+    monitored.gpus.inject(gpu=0, xid=79)
+    assert monitored.symptom().xid == 79
+    monitored.gpus.clear()
+    monitored.gpus.set("gpus=2")
+    monitored.until(lambda line: [gpu.index for gpu in line.gpus] == [0, 1])
+    monitored.until(lambda line: line.news is News.BEAT)
+
+
+_NO_TIME_TO_WAIT = "from oarlock_trainer.health import monitor; monitor.ROUND_SECONDS = 0.0; monitor.main()"
+
+
+def test_events_are_heard_where_readings_take_all_the_time_and_before_what_they_explain(monitored: Monitored) -> None:
+    """A contained error counts as uncorrectable too: its event must end the processes before the count takes the node."""
+    monitored.start(program=("-c", _NO_TIME_TO_WAIT))
+    monitored.until(lambda line: line.news is News.BEAT)
+    monitored.gpus.set("1:ecc=1", "1:xid=94")
+    symptom = monitored.symptom()
+    assert (symptom.xid, symptom.verdict) == (94, GpuVerdict.RESTART_PROCESS)
+
+
+def test_a_driver_without_quick_probes_confirms_a_loss_a_second_later(monitored: Monitored) -> None:
+    """An old driver is asked every five seconds; a GPU in doubt in every round."""
+    monitored.gpus.set("old", "noevents")
+    monitored.watching()
+    monitored.gpus.inject(gpu=1, lost=True)
+    rounds = 0
+    while (line := monitored.until(lambda line: line.news in (News.BEAT, News.SYMPTOM))).symptom is None:
+        rounds += 1
+    assert line.symptom.probe == "lost"
+    assert rounds < 9
 
 
 def test_without_events_the_readings_still_find_a_lost_gpu(monitored: Monitored) -> None:

@@ -49,7 +49,7 @@ class Events:
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = devices
         self._set = None
-        self.has_xids = False
+        registered = []
         with contextlib.suppress(pynvml.NVMLError):
             self._set = pynvml.nvmlEventSetCreate()
         for device in devices if self._set is not None else ():
@@ -57,7 +57,9 @@ class Events:
                 # One bit that the driver lacks would make the call register nothing at all.
                 kinds = _WANTED & pynvml.nvmlDeviceGetSupportedEventTypes(device.handle)
                 pynvml.nvmlDeviceRegisterEvents(device.handle, kinds, self._set)
-                self.has_xids = self.has_xids or bool(kinds & XID)
+                registered.append(kinds)
+        self.has_xids = bool(devices) and len(registered) == len(devices) and all(kinds & XID for kinds in registered)
+        """Whether all GPUs tell of XIDs."""
 
     def wait(self, seconds: float) -> Told | None:
         """The next event within `seconds`; None also where only the polled readings can tell what happened."""

@@ -22,14 +22,14 @@ class News(StrEnum):
     """What a line tells."""
 
     BEAT = "beat"
-    """No fields. A round of readings is done."""
+    """No fields. A round of readings is done, and each GPU had something to say."""
     INVENTORY = "inventory"
     """gpus: those of this pod."""
     COVERAGE = "coverage"
-    """probes: name -> whether it can be had here."""
+    """probes: name -> whether all GPUs answer it."""
     SYMPTOM = "symptom"
     BLIND = "blind"
-    """why: nothing can be seen now. The monitor ends, or tries again by itself."""
+    """why: a GPU, or all of them, can't be seen now. The monitor ends, or tries again by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,10 @@
 
     python -m oarlock_trainer.health.monitor --told FD --parent PID --expected N
 
-It registers for all events that it wants and the driver has, takes a first reading of every probe right after (what was
-before is never told), and then waits for events between the rounds of readings. One long-lived connection to NVML:
-opening it beside a failing GPU may take seconds. Nothing is changed on any GPU.
+It registers for all events that it wants and the driver has, takes a first reading of every probe right after, and then
+waits for events between the rounds of readings. What was before is told only where it makes a GPU unfit whenever it
+happened (see series.py). A round in which a GPU has no answer is told as such: nobody claims health that he can't see. One
+long-lived connection to NVML: opening it beside a failing GPU may take seconds. Nothing is changed on any GPU.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ import pynvml
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_trainer.agent.clock import timestamp
 from oarlock_trainer.health import messages, nvml, readings
-from oarlock_trainer.health.devices import Device, NotOursError, find_devices
+from oarlock_trainer.health.devices import NotOursError, find_devices
 from oarlock_trainer.health.events import Events
 from oarlock_trainer.health.messages import News
 from oarlock_trainer.health.probes import PROBES
 from oarlock_trainer.health.readings import NO_READINGS
+from oarlock_trainer.health.symptom import name_of
 from oarlock_trainer.health.watch import Watch
 from oarlock_trainer.parent import die_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oarlock_trainer.health.devices import Device
     from oarlock_trainer.health.events import Told
     from oarlock_trainer.health.readings import Readings
     from oarlock_trainer.health.series import Probe
@@ -49,56 +52,106 @@ _AGAIN_SECONDS = 10.0
 class Monitor:
     """The state of one connection to NVML. Each method may raise nvml.SilentError."""
 
-    def __init__(self, told: int, devices: Sequence[Device]) -> None:
+    def __init__(self, told: int, expected: int) -> None:
         self._told = told
-        self._devices = devices
+        self._expected = expected
+        self._found = find_devices(expected)
+        self._devices = self._found.devices
         self._watch = Watch(timestamp)
-        self._events = Events(devices)
+        self._events = Events(self._devices)
         self._due: dict[str, float] = {probe.NAME: 0.0 for probe in PROBES}
         self._answered: dict[tuple[str, int], bool] = {}
         """Whether a GPU answers a probe, from the first time that it was asked; it is not asked again where not."""
+        self._silent: dict[int, str] = {}
+        """Why a GPU had no answer when it was asked last."""
+        self._coverage: dict[str, bool] = {}
         self._readings: dict[int, Readings] = {}
         self._look_at = 0.0
-        self._watch.supported("xid", answers=self._events.has_xids)
-        self._tell(News.INVENTORY, gpus=[device.gpu.to_fields() for device in devices])
+        self._tell(News.INVENTORY, gpus=[device.gpu.to_fields() for device in self._devices])
 
-    def round(self) -> None:
-        """Read what is due, tell, and wait for events until the next round."""
+    def round(self) -> bool:
+        """Read what is due, tell, and wait for events until the next round. False: other GPUs are there now, look anew."""
         began = time.monotonic()
-        before = dict(self._watch.coverage)
-        for probe in PROBES:
-            if began >= self._due[probe.NAME]:
-                self._due[probe.NAME] = began + probe.EVERY
-                for device in self._devices:
-                    self._ask(probe, device)
-        if self._watch.coverage != before:
-            self._tell(News.COVERAGE, probes=self._watch.coverage)
+        self._heed_queued()
+        due = [probe for probe in PROBES if began >= self._due[probe.NAME]]
+        self._due |= {probe.NAME: began + probe.EVERY for probe in due}
+        for device in self._devices:
+            self._question(device, due)
+        same = self._look_for_the_rest()
+        if (coverage := self._covered()) != self._coverage:
+            self._coverage = coverage
+            self._tell(News.COVERAGE, probes=coverage)
         if began >= self._look_at:
             self._look_at = began + LOOK_SECONDS
             self._readings = {device.gpu.index: readings.read(device.handle) for device in self._devices}
-        self._tell(News.BEAT)
+        if why := self._found.missing or "; ".join(self._silent.values()):
+            self._tell(News.BLIND, why=why)
+        else:
+            self._tell(News.BEAT)
         while (left := began + ROUND_SECONDS - time.monotonic()) > 0:
             if told := self._events.wait(left):
                 self._heed(told)
+        return same
 
-    def _ask(self, probe: Probe, device: Device) -> None:
+    def _heed_queued(self) -> None:
+        """Events come before readings: a contained error (XID 94) must not be taken for the count that it leaves behind."""
+        until = time.monotonic() + ROUND_SECONDS
+        while told := self._events.wait(0.0):
+            self._heed(told)
+            if time.monotonic() >= until:  # a flood of them must not keep the beat away
+                return
+
+    def _question(self, device: Device, due: Sequence[Probe]) -> None:
+        """Ask a GPU what is due; one in doubt is asked something in every round, whatever is due."""
+        gpu = device.gpu
+        known = [probe for probe in PROBES if self._answered.get((probe.NAME, gpu.index)) is not False]
+        asked = [probe for probe in known if probe in due]
+        if not asked and (gpu.index in self._silent or self._watch.doubts(gpu)):
+            asked = known[:1]
+        said = [words for probe in asked if (words := self._ask(probe, device)) is not None]
+        if "" in said:
+            self._silent.pop(gpu.index, None)
+        elif said:
+            self._silent[gpu.index] = f"NVML does not answer for {name_of(gpu)}: {said[-1]}"
+        elif not any(self._answered.get((probe.NAME, gpu.index), True) for probe in PROBES):
+            self._silent[gpu.index] = f"NVML supports no probe of {name_of(gpu)}"
+
+    def _look_for_the_rest(self) -> bool:
+        """Ask again for GPUs that have no handle. Returns whether those that have one are still the same."""
+        if not self._found.broken and not self._found.missing:
+            return True
+        self._found = find_devices(self._expected)
+        for gpu, words in self._found.broken:
+            self._say(self._watch.lost(gpu, words, time.monotonic()))
+        return self._found.indices == {device.gpu.index for device in self._devices}
+
+    def _covered(self) -> dict[str, bool]:
+        indices = [device.gpu.index for device in self._devices]
+        answers = {
+            probe.NAME: bool(indices) and all(self._answered.get((probe.NAME, index), False) for index in indices)
+            for probe in PROBES
+        }
+        return {"xid": self._events.has_xids} | answers
+
+    def _ask(self, probe: Probe, device: Device) -> str | None:
+        """Ask one thing. Returns "" where the GPU had something to say, else NVML's words; None where it can't be asked."""
         key = (probe.NAME, device.gpu.index)
         if self._answered.get(key) is False:
-            return
+            return None
         now = time.monotonic()
         try:
             value = probe.read(device.handle)
         except pynvml.NVMLError as error:
             if error.value in nvml.UNKNOWN and key not in self._answered:
                 self._answered[key] = False
-                self._watch.supported(probe.NAME, answers=False)
-            elif words := nvml.broken(error):
+                return None
+            if words := nvml.broken(error):
                 self._say(self._watch.lost(device.gpu, words, now))
-            # All else may be anybody's: it is asked again in the next round.
-            return
+                return ""
+            return nvml.said(error)  # it may be anybody's: it is asked again in the next round
         self._answered[key] = True
-        self._watch.supported(probe.NAME, answers=True)
         self._say(self._watch.take(probe, device.gpu, value, now))
+        return ""
 
     def _heed(self, told: Told) -> None:
         device = told.device
@@ -138,9 +191,10 @@ def watch_over(told: int, expected: int) -> bool:
     """Watch until NVML falls silent. Returns whether to try again: not where there is no NVML at all."""
     try:
         with nvml.opened():
-            monitor = Monitor(told, find_devices(expected))
             while True:
-                monitor.round()
+                monitor = Monitor(told, expected)
+                while monitor.round():
+                    pass
     except nvml.NoLibraryError as error:
         tell(told, News.BLIND, why=f"this container has no NVML ({error})")
         return False

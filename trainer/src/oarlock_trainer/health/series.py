@@ -1,7 +1,8 @@
 """A probe's readings of one GPU over time: like is compared with like, and changes count, not absolute values.
 
-Many of NVML's counters outlive the job (a lifetime's ECC errors, a remap that failed last year), so a probe judges what
-has changed since this monitor's first reading, over a window, or several readings in a row.
+Many of NVML's counters outlive the job (a lifetime's ECC errors, last year's replays), so a probe judges what has changed
+since this monitor's first reading, over a window, or several readings in a row. Three answers are conclusions of the
+driver's own and count whenever they were reached: a row remap that failed, the SRAM's threshold, and a recovery action.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The state of one node's probes: series of readings, which probes there are, and what was told already.
+"""The state of one node's probes: series of readings, losses that wait to be confirmed, and what was told already.
 
 No NVML and no clock in here: the monitor reads and tells the time, this decides.
 """
@@ -37,12 +37,10 @@ class Watch:
         self._series: dict[tuple[str, int], Series] = {}
         self._losses: dict[int, _Loss] = {}
         self._told: set[tuple[int, str, GpuVerdict]] = set()
-        self.coverage: dict[str, bool] = {}
-        """Probe -> whether any GPU answers it."""
 
-    def supported(self, probe: str, *, answers: bool) -> None:
-        """A GPU answers this probe, or can't here."""
-        self.coverage[probe] = self.coverage.get(probe, False) or answers
+    def doubts(self, gpu: Gpu) -> bool:
+        """Whether the GPU said that it is lost, and nothing else since: it is to be asked again soon."""
+        return gpu.index in self._losses
 
     def take(self, probe: Probe, gpu: Gpu, value: Any, now: float) -> Symptom | None:
         """One reading; the symptom that it completes, once."""

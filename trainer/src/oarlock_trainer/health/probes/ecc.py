@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 NAME = "ecc"
 EVERY = 5.0
+_CONFIRM = 2
 
 
 def read(handle: Handle) -> int:
@@ -24,8 +25,8 @@ def read(handle: Handle) -> int:
 
 
 def judge(series: Series) -> Suspicion | None:
-    """One new error is enough: data are lost. A contained one (XID 94) is told by its event before this is read."""
-    if (new := series.latest - series.first.value) > 0:
+    """One new error is enough: data are lost. It counts at the second reading: a contained one (XID 94) is told by then."""
+    if (new := min(series.last(_CONFIRM)) - series.first.value) > 0:
         words = f"had {new} uncorrectable memory errors since the start"
         return Suspicion(verdict=GpuVerdict.REPLACE_NODE, words=words, value=series.latest)
     return None
