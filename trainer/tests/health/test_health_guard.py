@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from oarlock_api.contract.health import CircuitState
-from oarlock_local import nvml
 from oarlock_trainer.agent import children
-from oarlock_trainer.agent.assignment import Assignment, read_assignment
 from oarlock_trainer.agent.gpu_guard import CORROBORATE_SECONDS, ECHO_SECONDS, GpuGuard
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.status_board import StatusBoard
@@ -19,35 +16,25 @@ from oarlock_trainer.agent.verdict import Verdict
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from gpu_pod import GpuPod
 
 _DEADLINE_SECONDS = 20.0
-JOB = {
-    "version": 1,
-    "job": "flux",
-    "namespace": "default",
-    "job_uid": "uid-of-job",
-    "attempt": 1,
-    "nodes": 1,
-    "gpus_per_node": 2,
-    "output_directory": "/output/flux",
-    "training": {"method": "Full"},
-}
 BLAMED = Verdict(code=81, summary="rank 1: CUDA error: an illegal memory access was encountered", first_error_rank=1)
 
 
 class Guarded:
     """A guard over pretended GPUs. Its clock stands where `now` says."""
 
-    def __init__(self, assignment: Assignment, environment: dict[str, str], *, folder: Path) -> None:
-        self.gpus = nvml.Control(folder)
-        self.gpus.set("gpus=2")
+    def __init__(self, pod: GpuPod) -> None:
+        assignment, environment = pod.assignment, pod.environment
+        self.gpus = pod.gpus
         self.now = 1000.0
         self.over = False
         self.saves = 0
         self._board = StatusBoard(assignment.pod, job_uid="uid-of-job", first_rank=0, clock=lambda: "")
-        self.outcome = Outcome(assignment, self._board, folder / "report", output=lambda: "")
+        self.outcome = Outcome(assignment, self._board, pod.folder / "report", output=lambda: "")
         self.guard = GpuGuard(
             assignment,
             environment,
@@ -91,19 +78,8 @@ class Guarded:
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Guarded]:
-    if reason := nvml.why_no_library():
-        pytest.skip(reason)
-    (tmp_path / "job.json").write_text(json.dumps(JOB))
-    environment = {
-        "NVML_LIBRARY": str(nvml.install(tmp_path)),
-        "OARLOCK_CONFIG": str(tmp_path / "job.json"),
-        "MACHINE_RANK": "0",
-        "MASTER_ADDR": "flux-0",
-        "MASTER_PORT": "29500",
-    }
-    yield Guarded(read_assignment(environment), environment, folder=tmp_path)
-    children.end_all(within=5.0)
+def guarded(gpu_pod: GpuPod) -> Guarded:
+    return Guarded(gpu_pod)
 
 
 def test_a_gpu_behind_an_echo_on_its_neighbour_is_the_one_that_is_replaced(guarded: Guarded) -> None:

@@ -1,7 +1,9 @@
 """The health monitor's process as the agent sees it: started, listened to, missed when it is silent, started again.
 
 A monitor that hangs or crashes is no fault of a GPU: until the next one has spoken the GPUs are unmonitored, and that is
-shown. Only the main thread may use it (see children.py).
+shown. There is never more than one: where the driver keeps a killed one from ending, a second would only be stuck as well.
+What a monitor has warned of stays a warning under the next one, which takes it for what was before. Only the main thread
+may use it (see children.py).
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 SILENT_SECONDS = 15.0
 """A monitor tells of itself every second; loading its library, and one slow question to the driver, take some."""
 _BACKOFF = (1.0, 5.0, 30.0, 60.0)
+PROVEN_SECONDS = 60.0
+"""A monitor that has told of itself for so long is started again soon when it fails."""
 _DONE = 0
 
 
@@ -40,12 +44,16 @@ class GpuHealth:
         self._expected = assignment.job.gpus_per_node
         self._environment = environment
         self._pid: int | None = None
+        self._killed: int | None = None
+        """A monitor that was killed and has not ended yet."""
+        self._beats_since: float | None = None
         self._pending = b""
         self._heard_at = self._due = now
         self._failures = 0
         self._given_up = self._expected == 0
         self._new: list[Symptom] = []
-        self._seen: set[tuple[str, str, GpuVerdict]] = set()
+        self._seen: set[tuple[object, ...]] = set()
+        self._hold: Symptom | None = None
 
     @property
     def watched(self) -> bool:
@@ -62,13 +70,21 @@ class GpuHealth:
     def tend(self, ended: Mapping[int, int], now: float) -> None:
         """Listen to the monitor, and see that there is one. `ended`: pid -> code of processes that ended."""
         self._hear(now)
+        if self._killed in ended:
+            self._killed = None
         if self._pid is not None and self._pid in ended:
             self._take_end(ended[self._pid], now)
         elif self._pid is not None and now - self._heard_at > SILENT_SECONDS:
-            children.kill(self._pid)  # one that is stuck in the driver stays, and is in nobody's way
+            children.kill(self._pid)
+            self._killed = self._pid
             self._lose(f"the GPU monitor was silent for {SILENT_SECONDS:g} s", now)
         if self._pid is None and not self._given_up and now >= self._due:
-            self._start(now)
+            if self._killed is None:
+                self._start(now)
+            else:
+                self._blind(
+                    "the GPU monitor was killed and does not end: it is stuck in the driver, see the node's log"
+                )
 
     def open_circuit(self, symptom: Symptom) -> None:
         """Show that the GPUs are not used any more, and why."""
@@ -80,29 +96,44 @@ class GpuHealth:
                 self._pending += chunk
         *lines, self._pending = self._pending.split(b"\n")
         self._pending = self._pending[-messages.MAX_LINE :]
-        found = [symptom for line in lines if (said := messages.decode(line)) and (symptom := self._take(said, now))]
-        self._new += [symptom for symptom in found if self._is_new(symptom)]
+        for line in lines:
+            if said := messages.decode(line):
+                self._take(said, now)
 
-    def _take(self, line: Line, now: float) -> Symptom | None:
+    def _take(self, line: Line, now: float) -> None:
         self._heard_at = now
         if line.news is News.INVENTORY:
             self.health = replace(self.health, gpus=line.gpus)
         elif line.news is News.COVERAGE:
             self.health = replace(self.health, probes=dict(line.probes))
         elif line.news is News.BEAT:
-            self._failures = 0
-            if self.health.state in (HealthState.UNKNOWN, HealthState.UNMONITORED):
-                self.health = replace(self.health, state=HealthState.HEALTHY, reason="")
+            self._take_beat(now)
         elif line.news is News.BLIND:
             self._blind(line.why)
-        elif line.symptom and line.symptom.verdict is GpuVerdict.HOLD and self.health.state is not HealthState.FAULTY:
-            self._show(line.symptom, HealthState.HOLD, CircuitState.CLOSED)
-        return line.symptom if line.news is News.SYMPTOM else None
+        elif line.symptom and self._is_new(line.symptom):
+            self._new.append(line.symptom)
+            if line.symptom.verdict is GpuVerdict.HOLD:
+                self._hold = line.symptom
+                if self.health.state is not HealthState.FAULTY:
+                    self._show(line.symptom, HealthState.HOLD, CircuitState.CLOSED)
+
+    def _take_beat(self, now: float) -> None:
+        if self._pid is None:
+            return  # the last words of one that was killed
+        self._beats_since = now if self._beats_since is None else self._beats_since
+        if now - self._beats_since >= PROVEN_SECONDS:
+            self._failures = 0
+        if self.health.state in (HealthState.UNKNOWN, HealthState.UNMONITORED):
+            if self._hold:
+                self._show(self._hold, HealthState.HOLD, CircuitState.CLOSED)
+            else:
+                self.health = replace(self.health, state=HealthState.HEALTHY, reason="")
 
     def _is_new(self, symptom: Symptom) -> bool:
-        if symptom.xid is not None:
-            return True  # each event is one of its own
-        key = (symptom.gpu.uuid if symptom.gpu else "", symptom.probe, symptom.verdict)
+        if symptom.xid is not None and symptom.verdict is not GpuVerdict.HOLD:
+            return True  # each has ended processes
+        gpu = (symptom.gpu.uuid or symptom.gpu.index) if symptom.gpu else None
+        key = (gpu, symptom.probe, symptom.verdict, symptom.xid)
         new = key not in self._seen
         self._seen.add(key)
         return new
@@ -121,12 +152,13 @@ class GpuHealth:
     def _lose(self, why: str, now: float) -> None:
         self._due = now + _BACKOFF[min(self._failures, len(_BACKOFF) - 1)]
         self._failures += 1
-        self._pid = None
+        self._pid = self._beats_since = None
         self._blind(f"{why}; it is started again")
 
     def _blind(self, why: str) -> None:
-        if self.health.state is not HealthState.FAULTY:
-            self.health = replace(self.health, state=HealthState.UNMONITORED, reason=why)
+        known = (self.health.state, self.health.reason)
+        if self.health.state is not HealthState.FAULTY and known != (HealthState.UNMONITORED, why):
+            self.health = replace(self.health, state=HealthState.UNMONITORED, reason=why, gpu=None, since="")
 
     def _start(self, now: float) -> None:
         command = own_module.command(
