@@ -14,7 +14,7 @@ from oarlock_api.contract.wire import WireError, encodable, finite, integer, num
 REPORT_VERSION = 1
 MAX_BYTES = 4096
 MAX_EVIDENCE = 8
-CLAIMED = frozenset({"text", "webhook"})
+CLAIMED = frozenset({"webhook"})
 """Probes that only repeat what a program says: it may be wrong, or lie, so no node is taken away for it."""
 
 
