@@ -9,7 +9,8 @@ import pytest
 from worlds import START, World, job, report, spec
 
 from oarlock_api.contract.report import Gpu
-from oarlock_operator.observation import Brakes, CordonMark, Pool
+from oarlock_operator.marks import Mark
+from oarlock_operator.observation import Brakes, CordonMark, Node, Pool
 from oarlock_operator.plan import CordonNode, CreatePods, LatchBreaker
 
 POOL = Pool(size=20, schedulable=20)
@@ -180,6 +181,26 @@ def test_a_cordoned_node_that_is_gone_since_still_counts_for_its_job() -> None:
     plan = world.one_pass()  # the pool shows no mark: somebody has replaced the node
     assert not [action for action in plan.actions if isinstance(action, CordonNode) and action.node == "node-0"]
     assert "this job had a node cordoned" in next(e.message for e in plan.events if e.reason == "CordonRefused")
+
+
+def test_a_node_that_a_person_has_given_back_is_used_again_and_counts_against_no_half() -> None:
+    world = broken(pool=Pool(size=3, schedulable=3))
+    world.settle()
+    assert world.cordoned == {"node-1"}
+    world.nodes = {"node-1": Node(name="node-1", mark=Mark("cordoned", enforced=True))}
+    world.kubelets()
+    world.running()
+    world.end(0, 1)
+    world.one_pass()
+    assert [node.name for node in world.job.status.avoided_nodes] == ["node-1"], "while it is cordoned"
+    world.kubelets()
+    world.running()
+    world.nodes = {"node-1": Node(name="node-1")}  # mended, uncordoned
+    world.now += timedelta(hours=2)
+    world.end(0, 80, xid=79)
+    plan = world.one_pass()
+    assert [action.node for action in plan.actions if isinstance(action, CordonNode)] == ["node-0"]
+    assert [node.name for node in world.job.status.avoided_nodes] == ["node-0"]
 
 
 def test_a_dry_run_latches_no_breaker_for_others() -> None:

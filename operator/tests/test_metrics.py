@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from worlds import World, job, spec
+from worlds import World, job, report, spec
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Node
+from oarlock_operator.observation import Ending, Node
 
 
 def sample(name: str, **labels: str) -> float:
@@ -128,3 +129,43 @@ def test_a_cause_that_is_told_late_is_counted_and_its_victims_are_not() -> None:
     world.settle()
     assert sample("oarlock_faults_total", fault_class="GPU") == gpu + 1
     assert sample("oarlock_faults_total", fault_class="PeerLost") == peer
+
+
+def test_a_fault_whose_victims_are_counted_later_is_still_one() -> None:
+    world = Counted()
+    world.running()
+    faults = sample("oarlock_faults_total", fault_class="GPU")
+    world.end(1, 80, xid=79)
+    world.one_pass()
+    world.end(0, 82, attempt=1)
+    world.settle()
+    assert world.job.status.last_fault is not None
+    assert sample("oarlock_faults_total", fault_class="GPU") == faults + 1
+
+
+def test_a_restart_counts_also_where_a_checkpoint_has_forgotten_the_one_before() -> None:
+    labels = {"budget": "infrastructure", "reason": "GPUFault"}
+    world = Counted()
+    world.running(step=5, saved=5)
+    before = sample("oarlock_restarts_total", **labels)
+    for step in (10, 20):
+        world.end(1, 81)
+        world.settle()
+        world.kubelets()
+        world.running(step=step, resumed=step - 5, saved=step)
+    assert world.job.status.restart_count == 2
+    assert sample("oarlock_restarts_total", **labels) == before + 2
+
+
+def test_steps_that_were_done_after_the_last_look_are_lost_too() -> None:
+    world = Counted()
+    world.running(step=20, saved=10)
+    lost = sample("oarlock_steps_lost_total")
+    pod = world.pods["flux-1-1"]
+    said = replace(report(pod, code=1, at=world.now), step=38)
+    world.pods["flux-1-1"] = replace(pod, ending=Ending(1, report=said))
+    world.settle()
+    world.kubelets()
+    world.running(step=11, resumed=10)
+    assert world.job.status.attempts[-1].lost_steps == 28
+    assert sample("oarlock_steps_lost_total") == lost + 28

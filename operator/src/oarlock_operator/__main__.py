@@ -84,7 +84,9 @@ async def run(settings: Settings) -> None:
 def _reconciler(
     settings: Settings, cluster: Cluster, *, progress: ProgressReader, rights: NodeRights, identity: str
 ) -> Reconciler:
+    namespace = settings.lease_namespace or own_namespace()
     brakes = Brakes(
+        namespace=namespace,
         max_nodes=settings.cordon_max_nodes,
         max_percent=settings.cordon_max_percent,
         window_seconds=settings.cordon_window_seconds,
@@ -102,9 +104,7 @@ def _reconciler(
             progress_seconds=settings.progress_seconds,
             may_cordon=rights.cordon,
         ),
-        pool=PoolReader(
-            cluster=cluster, namespace=settings.lease_namespace or own_namespace(), brakes=brakes, events=events
-        ),
+        pool=PoolReader(cluster=cluster, namespace=namespace, brakes=brakes, events=events),
         spares=SpareReader(cluster),
         throttle=Throttle(settings.parallel_requests),
         events=events,

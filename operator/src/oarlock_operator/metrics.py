@@ -9,7 +9,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from oarlock_api.contract.exit_codes import FailureClass
-from oarlock_api.history import RecoveryStage
+from oarlock_api.history import LastFault, RecoveryStage
 from oarlock_api.status import Phase, TrainingJobStatus
 from oarlock_operator.reasons import STARTS, VOLUNTARY, Reason
 
@@ -71,6 +71,7 @@ JOB_GOODPUT = Gauge(
 LEADER = Gauge("oarlock_leader", "1 while this process holds the Lease", registry=REGISTRY)
 LAST_RESYNC = Gauge("oarlock_last_resync_timestamp_seconds", "When all jobs were last listed", registry=REGISTRY)
 
+_BUDGETS = ("application", "infrastructure", "voluntary")
 MOST_XIDS = 255
 """NVIDIA's catalog ends below it: a label set stays bounded whatever a report says."""
 OTHER = "Other"
@@ -121,7 +122,7 @@ def _count_fault(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
         drained = before.recovery.stage == RecoveryStage.DRAIN and after.recovery.stage == RecoveryStage.SCHEDULE
         if not (drained and record and record.reason in (Reason.PEER_LOST, Reason.POD_DISAPPEARED)):
             return
-    elif fault == before.last_fault or fault.fault_class == FailureClass.REQUESTED:
+    elif _is_same(fault, before.last_fault) or fault.fault_class == FailureClass.REQUESTED:
         return
     FAULTS.labels(fault_class=fault.fault_class).inc()
     if fault.fault_class == FailureClass.GPU:
@@ -129,13 +130,23 @@ def _count_fault(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
         GPU_FAULTS.labels(xid=number, verdict=fault.verdict or OTHER).inc()
 
 
+def _is_same(fault: LastFault, before: LastFault | None) -> bool:
+    """Whether it is the one that was there, though its victims are counted by now."""
+    keys = ("time", "fault_class", "node_name", "rank")
+    return before is not None and all(getattr(fault, key) == getattr(before, key) for key in keys)
+
+
 def _count_restart(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
     record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
     reason = _bounded(record.reason if record else None)
-    for budget in ("application", "infrastructure", "voluntary"):
-        # Counts fall to one, too, when what was before is forgotten.
-        if getattr(after.restarts, budget) not in (0, getattr(before.restarts, budget)):
-            RESTARTS.labels(budget=budget, reason=reason).inc()
+    if after.restart_count <= before.restart_count:
+        return
+    now, then = after.restarts, before.restarts
+    used = [budget for budget in _BUDGETS if getattr(now, budget)]
+    # Where what was before was forgotten meanwhile, the only count that is left is the one that rose.
+    risen = [budget for budget in used if getattr(now, budget) > getattr(then, budget)] or used[:1]
+    for budget in risen:
+        RESTARTS.labels(budget=budget, reason=reason).inc()
 
 
 def _observe_recovery(after: TrainingJobStatus) -> None:

@@ -133,6 +133,9 @@ class Brakes:
     window_seconds: int = 3600
     allow_below_gang: bool = False
     breaker: str = "oarlock-cordon-breaker"
+    """Name of its ConfigMap."""
+    namespace: str = ""
+    """Where that lies."""
 
 
 @dataclass(frozen=True, slots=True)

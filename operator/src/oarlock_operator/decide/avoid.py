@@ -41,14 +41,26 @@ def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool, ha
 
 
 def prune(o: Observation, draft: Draft) -> None:
-    """Drop entries whose time is over, or whose node was booted anew."""
+    """Drop entries whose time is over, or whose node was booted anew, or given back by a person."""
     kept = tuple(
         entry
         for entry in draft.status.avoided_nodes
-        if (entry.until_time is None or entry.until_time > o.now) and not _booted_anew(o, entry)
+        if (entry.until_time is None or entry.until_time > o.now)
+        and not _booted_anew(o, entry)
+        and not _given_back(o, draft, entry)
     )
     if kept != draft.status.avoided_nodes:
         draft.set(avoided_nodes=kept)
+
+
+def _given_back(o: Observation, draft: Draft, entry: AvoidedNode) -> bool:
+    """Whether a person has uncordoned what was cordoned for this job: the node is mended, they say."""
+    began, seen = draft.before(draft.status.attempt).start_time, o.nodes.get(entry.name)
+    if began is None or entry.until_time is None or seen is None or not seen.ready or seen.mark is not None:
+        return False
+    # What the attempt that ends now is avoided for may not be cordoned yet.
+    put_down = entry.until_time - timedelta(seconds=o.spec.recovery.window_seconds)
+    return put_down < began and any(known.name == entry.name for known in draft.status.cordoned_nodes)
 
 
 def _booted_anew(o: Observation, entry: AvoidedNode) -> bool:

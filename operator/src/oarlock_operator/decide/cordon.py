@@ -7,7 +7,7 @@ that a person resets. Uncordoning is a person's act, always.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from oarlock_api.history import CordonedNode, RecoveryStage
@@ -30,7 +30,7 @@ def wish(o: Observation, draft: Draft, node: str, *, attempt: int, why: str, evi
         return
     if node in o.pool.unschedulable:
         return
-    refusal = brake(o, _with_own(o, draft, o.pool), node)
+    refusal = brake(o, draft, o.pool, node)
     if policy is CordonPolicy.DRY_RUN:
         would = f"would not be cordoned: {refusal.words}" if refusal else "would be cordoned"
         draft.tell(Reason.CORDON_DRY_RUN, f"node {node} {would}: {why}. {evidence}", warning=True)
@@ -49,21 +49,12 @@ def wish(o: Observation, draft: Draft, node: str, *, attempt: int, why: str, evi
     draft.act(CordonNode(node, attempt, entry.reason or why, o.now))
 
 
-def _with_own(o: Observation, draft: Draft, pool: Pool) -> Pool:
-    """The pool as it will be: with what this job has cordoned, also in this very pass, and on nodes that are gone since."""
-    known = {mark.node for mark in pool.ours}
-    own = [entry for entry in draft.status.cordoned_nodes if entry.name not in known and entry.time is not None]
-    window = timedelta(seconds=pool.brakes.window_seconds)
-    recent = [entry for entry in own if entry.time and o.now - entry.time < window]
-    job = f"{o.job.namespace}/{o.job.name}"
-    marks = tuple(CordonMark(entry.name, job, entry.time) for entry in recent if entry.time)
-    pending = {entry.name for entry in recent} - pool.unschedulable
-    return replace(
-        pool,
-        ours=(*pool.ours, *marks),
-        unschedulable=pool.unschedulable | pending,
-        schedulable=pool.schedulable - len(pending),
-    )
+def _history(o: Observation, draft: Draft, pool: Pool) -> list[CordonMark]:
+    """Cordons that the window counts: those that nodes tell of, and this job's own, whose nodes may be mended or gone."""
+    job, known = f"{o.job.namespace}/{o.job.name}", {mark.node for mark in pool.ours}
+    own = [CordonMark(entry.name, job, entry.time) for entry in draft.status.cordoned_nodes if entry.time]
+    marks = [*pool.ours, *(mark for mark in own if mark.node not in known)]
+    return [mark for mark in marks if o.now - mark.time < timedelta(seconds=pool.brakes.window_seconds)]
 
 
 def carry_out(draft: Draft) -> None:
@@ -87,22 +78,24 @@ class Refusal:
     latches: bool = False
 
 
-def brake(o: Observation, pool: Pool, node: str) -> Refusal | None:
+def brake(o: Observation, draft: Draft, pool: Pool, node: str) -> Refusal | None:
     """Why `node` may not be cordoned now, None if it may."""
     brakes = pool.brakes
     if pool.latched:
-        return Refusal(f"the breaker is latched ({pool.latched}); delete the ConfigMap {brakes.breaker} to reset it")
-    window = timedelta(seconds=brakes.window_seconds)
-    recent = [mark for mark in pool.ours if o.now - mark.time < window]
+        reset = f"kubectl delete configmap {brakes.breaker} -n {brakes.namespace}"
+        return Refusal(f"the breaker is latched ({pool.latched}); to reset it: {reset}")
+    recent = _history(o, draft, pool)
+    # What this very pass has cordoned stands on no node yet.
+    pending = {entry.name for entry in draft.status.cordoned_nodes if entry.time == o.now} - {node}
     allowed = max(brakes.max_nodes, int(pool.size * brakes.max_percent / 100))
     if len(recent) >= allowed:
         words = f"{len(recent)} nodes were cordoned within {brakes.window_seconds} s, {allowed} are allowed"
         return Refusal(words, latches=True)
-    if 2 * (len(pool.ours) + 1) > pool.size:
+    if 2 * (len({mark.node for mark in pool.ours} | pending) + 1) > pool.size:
         return Refusal(f"more than half of the {pool.size} nodes would be cordoned by Oarlock", latches=True)
     if any(mark.job == f"{o.job.namespace}/{o.job.name}" for mark in recent):
         return Refusal(f"this job had a node cordoned within {brakes.window_seconds} s")
-    left = pool.schedulable - (1 if node not in pool.unschedulable else 0)
+    left = pool.schedulable - len((pending | {node}) - pool.unschedulable)
     if left < o.spec.nodes and not brakes.allow_below_gang:
         return Refusal(f"{left} nodes would be left for a gang of {o.spec.nodes}")
     return None

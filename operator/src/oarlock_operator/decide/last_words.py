@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name
 from oarlock_api.progress import LatestCheckpoint
 from oarlock_operator.decide.draft import Draft
+from oarlock_operator.faults.classify import Fault
 from oarlock_operator.manifests.config import output_directory
 from oarlock_operator.observation import Observation
+
+
+def note_steps(draft: Draft, faults: Sequence[Fault]) -> None:
+    """Take the step that the pods had reached, for what is done again counts from there."""
+    known = draft.status.progress
+    told = [fault.report.step for fault in faults if fault.report and fault.report.step is not None]
+    if known is None or known.step is None or not told:
+        return
+    # A report is a pod's own word: it can't have done more than there is to do.
+    reached = min(max(told), known.total_steps or max(told))
+    if reached > known.step:
+        draft.set(progress=known.model_copy(update={"step": reached}))
 
 
 def note_last_words(o: Observation, draft: Draft) -> None:
