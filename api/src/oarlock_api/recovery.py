@@ -98,7 +98,9 @@ class RecoveryRule(Group):
     """An exception from the table of faults."""
 
     name: Label = Field(description="Name of this rule; it is shown where the rule was applied.")
-    when: RecoveryMatch = Field(description="Which faults it is about.")
+    when: RecoveryMatch = Field(
+        description="Which faults it is about: all conditions that are set must fit, any value of each."
+    )
     action: RecoveryAction = Field(
         description="Ignore = start again at no cost to any budget, RestartProcess = restart without blaming the "
         "node, AvoidNode = restart elsewhere, Fail = end the job."
@@ -154,5 +156,5 @@ class Recovery(Group):
         description="WhenUnreachable = delete a pod by force where its node is unreachable or gone.",
     )
     rules: Annotated[tuple[RecoveryRule, ...], Field(max_length=32), ListMap("name")] = Field(
-        default=(), description="Exceptions from the table of faults; the first match wins."
+        default=(), description="The first that fits decides."
     )
