@@ -149,6 +149,14 @@ def test_sigterm_before_the_ranks_run_ends_the_pod_with_86_at_once(agent: Agent)
     assert not lives(importing)
 
 
+def test_ranks_that_wait_for_a_peer_have_nothing_to_save_and_do_not_hold_their_gpus(agent: Agent) -> None:
+    agent.start("never_leaves")
+    pids = [agent.rank_pid(0), agent.rank_pid(1)]
+    agent.send(signal.SIGTERM)
+    assert agent.wait() == 86  # without a second signal
+    assert not any(lives(pid) for pid in pids)
+
+
 def test_a_second_sigterm_kills_ranks_that_do_not_leave(agent: Agent) -> None:
     agent.start("never_leaves")
     pids = [agent.rank_pid(0), agent.rank_pid(1)]

@@ -53,6 +53,8 @@ _HANGING_SECONDS = 15.0
 _LEVELS = {CheckResult.WARNING: logging.WARNING, CheckResult.FAILED: logging.ERROR}
 _SWEEP_SECONDS = 0.5
 _REPORT_COPY_SECONDS = 0.5
+_NOTHING_TO_SAVE_SECONDS = 5.0
+"""What ranks that have not begun to train get to leave by themselves: their GPUs are wanted by whoever asks."""
 _WEBHOOKS_SECONDS = 1.0
 """What messages that still wait get at the end: the gang's restart waits for this pod."""
 _LINGER_SECONDS = 2.0
@@ -155,6 +157,9 @@ class _Supervisor:
             log.info("asked to leave: the ranks save first", extra={"signal": number.name})
             self._guard.stand_down()
             self._ranks.signal(signal.SIGTERM)
+            if self._board.status.phase == PodPhase.STARTING and self._assignment.job.custom is None:
+                # Ranks that wait for a peer may be deep in native code, and there is nothing to save.
+                self._deadline = min(self._deadline, time.monotonic() + _NOTHING_TO_SAVE_SECONDS)
             self._board.enter(PodPhase.SAVING, "leaving on request")
             if self._grace_seconds is not None:
                 self._deadline = min(self._deadline, time.monotonic() + self._grace_seconds)
