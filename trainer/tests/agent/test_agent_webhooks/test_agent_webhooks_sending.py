@@ -146,7 +146,7 @@ def test_closing_does_not_wait_for_pauses_that_outlast_it(inbox: Inbox) -> None:
     inbox.answer(503, times=100)
     sender = Sender(inbox.receiver(), patience=Patience(first_delay=30.0))
     sender.put(message())
-    eventually(lambda: inbox.received, "the first try")
+    eventually(lambda: sender._changed._waiters, "the pause after the first try: closing before it leaves no second")
     assert finished(sender, within=14.0) == Tally(lost=1)
     assert len(inbox.received) == 2, "one more try at once, and none that comes too late"
 
