@@ -169,3 +169,15 @@ def test_suspension_during_a_recovery_ends_it_and_resume_goes_on() -> None:
     suspended(world, wanted=False)
     world.settle()
     assert sorted(world.pods) == ["flux-3-0", "flux-3-1"]
+
+
+def test_a_job_that_is_wanted_again_while_it_stops_needs_no_event_to_go_on() -> None:
+    world = World()
+    world.running()
+    world.job = replace(world.job, spec=spec(suspend=True))
+    world.one_pass()
+    world.job = replace(world.job, spec=spec())
+    world.pods = {}
+    plan = world.one_pass()
+    assert world.job.status.recovery.stage == "Suspended"
+    assert plan.again_seconds == 0

@@ -38,6 +38,8 @@ def suspend(o: Observation, draft: Draft) -> bool:
         draft.again(LOOK_AGAIN_SECONDS)
         return True
     _suspended(o, draft)
+    if not o.spec.suspend:
+        draft.again(0)  # wanted again meanwhile, and nothing that ends will wake anybody
     return True
 
 
