@@ -67,8 +67,8 @@ def page() -> str:
             ),
             "",
             "## What programs say",
-            "The last words of a rank, or the end of its standard error. The first row that fits decides; no node is taken",
-            "away for a text.",
+            "In the last words of a rank the first row that fits decides; where it left none, the last line that fits, at the",
+            "end of the node's standard error. No node is taken away for a text.",
             "",
             *_table(
                 ("text (regular expression)", "taken for"),
