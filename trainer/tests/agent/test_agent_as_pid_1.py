@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import own_program
 import pytest
 from agent_process import eventually, lives
+
+from oarlock_trainer.bundle import export
 
 if TYPE_CHECKING:
     from agent_process import Agent
@@ -48,6 +52,18 @@ def test_pid_1_heeds_sigterm_and_lets_the_ranks_save(contained: Agent) -> None:
     os.kill(outer_pid(contained.pid), signal.SIGTERM)
     assert contained.wait() == 86
     assert (contained.scratch / "saved-0").exists()
+
+
+def test_pid_1_asks_a_rank_in_a_session_of_its_own_and_waits_for_it(contained: Agent, tmp_path: Path) -> None:
+    contained.job["storage_check"] = False
+    launcher = "launches_one_that_saves_in_another_session"
+    contained.start_bundled(export.write(tmp_path), [sys.executable, own_program.__file__, launcher])
+    contained.awaited("running")
+    os.kill(outer_pid(contained.pid), signal.SIGTERM)
+    contained.awaited("saving")
+    contained.mark("storage-is-back")
+    assert contained.wait() == 86
+    assert (contained.scratch / "saved").exists()
 
 
 def test_pid_1_reaps_orphans(contained: Agent) -> None:

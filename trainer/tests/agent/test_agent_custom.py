@@ -117,8 +117,20 @@ def test_asked_to_leave_it_leaves_on_request_however_it_ends(own: Callable[..., 
     assert (agent.scratch / "saved").exists() is (program == "saves_when_asked")
 
 
-def test_ranks_that_still_save_are_waited_for_when_their_launcher_is_gone(own: Callable[..., Agent]) -> None:
-    agent = own("launches_one_that_saves")
+LAUNCHERS = pytest.mark.parametrize(
+    "launcher",
+    [
+        "launches_one_that_saves",
+        "launches_one_that_saves_in_another_session",
+        "launches_a_part_that_saves",
+        "launches_an_orphan_that_saves",
+    ],
+)
+
+
+@LAUNCHERS
+def test_ranks_are_asked_and_waited_for_when_their_launcher_is_gone(own: Callable[..., Agent], launcher: str) -> None:
+    agent = own(launcher)
     agent.awaited("running")
     agent.send(signal.SIGTERM)
     agent.awaited("saving")
@@ -128,8 +140,20 @@ def test_ranks_that_still_save_are_waited_for_when_their_launcher_is_gone(own: C
     assert (agent.scratch / "saved").exists()
 
 
-def test_grace_that_is_over_ends_what_does_not_leave(own: Callable[..., Agent]) -> None:
-    agent = own("launches_one_that_saves")
+def test_workers_of_a_rank_that_saves_are_left_to_it(own: Callable[..., Agent]) -> None:
+    agent = own("saves_if_its_worker_lives")
+    agent.awaited("running")
+    agent.send(signal.SIGTERM)
+    agent.awaited("saving")
+    eventually(lambda: agent.status()["phase"] == "Saving", "whoever is asked has been asked")
+    agent.mark("storage-is-back")
+    assert agent.wait() == 86
+    assert (agent.scratch / "saved").exists()
+
+
+@LAUNCHERS
+def test_grace_that_is_over_ends_what_does_not_leave(own: Callable[..., Agent], launcher: str) -> None:
+    agent = own(launcher)
     pid = int(agent.awaited("running"))
     agent.send(signal.SIGTERM)
     agent.awaited("saving")
@@ -138,9 +162,12 @@ def test_grace_that_is_over_ends_what_does_not_leave(own: Callable[..., Agent]) 
     assert not lives(pid)
 
 
-def test_nothing_that_it_started_outlives_it(own: Callable[..., Agent]) -> None:
-    agent = own("leaves_one_behind")
-    assert agent.wait() == 0
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_end_that_nobody_asked_for_is_its_end_whatever_it_leaves_behind(
+    own: Callable[..., Agent], code: int
+) -> None:
+    agent = own("leaves_one_behind", str(code))
+    assert agent.wait() == code
     pid = int(agent.awaited("left"))
     eventually(lambda: not lives(pid), "what it left behind is ended")
 

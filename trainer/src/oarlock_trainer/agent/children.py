@@ -3,6 +3,9 @@
 As PID 1 the agent inherits every orphan of the container; elsewhere it asks the kernel for the same (subreaper), so
 that a rank's forgotten helper process neither stays a zombie nor outlives the agent. Only the main thread may use this
 module: children die with the *thread* that started them.
+
+What `spawn` starts stays in the agent's session. A program that was started in another session, and all that descends from
+it, can never come back into that one: so the session tells the two apart, however often a launcher changes its group.
 """
 
 from __future__ import annotations
@@ -11,14 +14,31 @@ import contextlib
 import os
 import signal
 import time
+from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _SET_CHILD_SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
+_FORKED_ONLY = 0x40
+"""PF_FORKNOEXEC of the kernel's include/linux/sched.h, among the flags of proc_pid_stat(5)."""
+_ENDED = frozenset("ZX")
+"""States of a process that has ended and is not reaped, or is being reaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """What /proc tells of a process. `part` = it was forked from its parent and still runs the parent's program."""
+
+    pid: int
+    parent: int
+    session: int
+    part: bool
+    lives: bool
 
 
 def adopt_orphans() -> None:
@@ -69,6 +89,27 @@ def kill(pid: int) -> None:
             send(pid, signal.SIGKILL)
 
 
+def signal_others(number: int) -> None:
+    """Send a signal once to each living descendant in another session than ours, whatever its process group.
+
+    Left out are parts of a program that handles the signal itself: they are told by it. PyTorch's data loader ends its
+    program when somebody else ends one of its workers, also in the midst of a checkpoint.
+    """
+    others = {one.pid: one for one in _others()}
+    # An orphan's parent is this process: nobody else would tell it.
+    parts = [one for one in others.values() if one.part and one.parent in others]
+    told = {one.pid for one in parts if _handles(one.parent, number)}
+    for pid in others.keys() - told:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def others_live() -> bool:
+    """Whether a descendant in another session than ours lives."""
+    # Looking takes time: a process that is born meanwhile, of a parent that ends meanwhile, is seen by the second look.
+    return bool(_others() or _others())
+
+
 def end_all(*, within: float) -> None:
     """Kill and reap every child, also those that become ours meanwhile.
 
@@ -86,12 +127,41 @@ def end_all(*, within: float) -> None:
 
 
 def _children() -> list[int]:
-    found = []
+    return [one.pid for one in _processes() if one.parent == os.getpid()]
+
+
+def _others() -> list[_Process]:
+    below = defaultdict(list)
+    for one in _processes():
+        below[one.parent].append(one)
+    found, parents, own = [], [os.getpid()], os.getsid(0)
+    while parents:
+        for one in below[parents.pop()]:
+            parents.append(one.pid)
+            if one.lives and one.session != own:
+                found.append(one)
+    return found
+
+
+def _processes() -> Iterator[_Process]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, ValueError, IndexError):
-                # "pid (name) state ppid ...": a name may hold anything, also spaces and parentheses
+                # "pid (name) state ppid pgrp session tty tpgid flags ...": a name may hold anything, also parentheses
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                if int(fields[1]) == os.getpid():
-                    found.append(int(entry.name))
-    return found
+                yield _Process(
+                    pid=int(entry.name),
+                    parent=int(fields[1]),
+                    session=int(fields[3]),
+                    part=bool(int(fields[6]) & _FORKED_ONLY),
+                    lives=fields[0] not in _ENDED,
+                )
+
+
+def _handles(pid: int, number: int) -> bool:
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            name, _, mask = line.partition(":")
+            if name == "SigCgt":
+                return bool(int(mask, 16) >> (number - 1) & 1)
+    return False

@@ -2,14 +2,13 @@
 
 It starts the node's ranks by itself (accelerate launch, torchrun, simpletuner train) and knows nothing of the agent: no
 channel but webhooks (hearsay), no signals of ours. So it gets those alone that any program knows: SIGTERM asks it to leave,
-to its whole process group at once, because few launchers pass it on; SIGCONT continues it. How it ends after it was asked
-to leave is no failure, whatever its code: launchers turn a wish into an error.
+SIGCONT continues it. All that descends from it is told at once, because few launchers pass a signal on and some put their
+ranks into a session of their own; and once asked it has left only when the last of them has. How it ends after it was
+asked to leave is no failure, whatever its code: launchers turn a wish into an error.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import signal
 import subprocess
@@ -47,7 +46,7 @@ class LocalCommand:
         self._passed_on = False
         self._asked = False
         self._code: int | None = None
-        """How it ended, while others of its process group still save."""
+        """How it ended, while what it has started still saves."""
         self._news = [Message(HostEvent.READY, rank, {})]
 
     @property
@@ -86,11 +85,10 @@ class LocalCommand:
         self._news.append(Message(HostEvent.STARTED, self._rank, {"pid": self._process.pid}))
 
     def signal(self, number: int) -> None:
-        """Pass a signal that any program knows on to its process group."""
+        """Pass a signal that any program knows on to it and all that descends from it."""
         if number in _UNDERSTOOD and self._process:
             self._asked = self._asked or number == signal.SIGTERM
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+            children.signal_others(number)
 
     def rouse(self) -> None:
         """Nothing: it hears SIGCONT by itself."""
@@ -102,13 +100,13 @@ class LocalCommand:
 
     def received(self) -> list[Message]:
         """That it is ready, that it was started, what it tells by webhooks, and how it ended."""
-        if self._code is not None and not self._group_lives():
+        if self._code is not None and not children.others_live():
             self._tell_end(self._code)
         news, self._news = self._news, []
         return [*self._hearsay.received(), *news]
 
     def ended(self, code: int) -> bool:
-        """Take in how it ended; asked to leave, it has done so once nobody is left of its process group."""
+        """Take in how it ended; asked to leave, it has done so once nothing is left that descends from it."""
         if self._process:
             self._process.returncode = code  # reaped elsewhere
         self._code = code
@@ -133,14 +131,6 @@ class LocalCommand:
             left = {"code": int(ExitCode.LEFT_ON_REQUEST), "summary": f"left on request; it ended {how}"}
             self._news.append(Message(Event.FAILURE, self._rank, left))
         self._news.append(Message(HostEvent.ENDED, self._rank, {"code": code}))
-
-    def _group_lives(self) -> bool:
-        if self._process is None:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, 0)
-            return True
-        return False
 
 
 def expanded(word: str, environment: Mapping[str, str]) -> str:

@@ -70,6 +70,12 @@ def launches_one_that_saves() -> int:
     return own.wait()
 
 
+def launches_one_that_saves_in_another_session() -> int:
+    """As SimpleTuner's command line does: what it starts is out of its process group's reach."""
+    own = subprocess.Popen([sys.executable, __file__, "saves_slowly"], start_new_session=True)
+    return own.wait()
+
+
 def saves_slowly() -> int:
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
@@ -82,10 +88,46 @@ def saves_slowly() -> int:
     return 0
 
 
+def saves_if_its_worker_lives() -> int:
+    """A worker as PyTorch's data loader forks them: it knows no signals, and its program fails when it is ended."""
+    asked: list[int] = []
+    worker = os.fork()
+    if worker == 0:
+        return runs_until_signalled()
+    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    leave("running", os.getpid())
+    while not asked:
+        time.sleep(0.005)
+    leave("saving")
+    wait_for("storage-is-back")
+    if os.waitpid(worker, os.WNOHANG) == (0, 0):
+        leave("saved")
+    os.kill(worker, signal.SIGKILL)
+    return 0
+
+
+def launches_a_part_that_saves() -> int:
+    """A launcher that forks its only rank and dies of the signal."""
+    if os.fork() == 0:
+        return saves_slowly()
+    return runs_until_signalled()
+
+
+def launches_an_orphan_that_saves() -> int:
+    if os.fork() == 0:
+        return 0 if os.fork() else saves_slowly()
+    return runs_until_signalled()
+
+
+def runs_until_signalled() -> int:
+    while True:
+        signal.pause()
+
+
 def leaves_one_behind() -> int:
     other = subprocess.Popen([sys.executable, __file__, "runs_for_ever"], start_new_session=True)
     leave("left", other.pid)
-    return 0
+    return int(sys.argv[2]) if sys.argv[2:] else 0
 
 
 def runs_for_ever() -> int:
