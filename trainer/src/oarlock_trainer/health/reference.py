@@ -67,7 +67,7 @@ def page() -> str:
             ),
             "",
             "## What programs say",
-            "In the last words of a rank the first row that fits decides; where it left none, the last line that fits, at the",
+            "In a rank's last words the first row that fits decides; where it left none, the last line that fits, at the",
             "end of the node's standard error. No node is taken away for a text.",
             "",
             *_table(
