@@ -13,10 +13,10 @@ _HELD = {63, 92, 156}
 _RESTARTED = {13, 31, 32, 43, 61, 68, 69, 94, 109, 137, 141}
 _REPLACED = {46, 48, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 157, 158, 171, 172}
 ROWS = [
-    *((number, GpuVerdict.IGNORE) for number in _IGNORED),
-    *((number, GpuVerdict.HOLD) for number in _HELD),
-    *((number, GpuVerdict.RESTART_PROCESS) for number in _RESTARTED),
-    *((number, GpuVerdict.REPLACE_NODE) for number in _REPLACED),
+    *((number, GpuVerdict.IGNORE) for number in sorted(_IGNORED)),
+    *((number, GpuVerdict.HOLD) for number in sorted(_HELD)),
+    *((number, GpuVerdict.RESTART_PROCESS) for number in sorted(_RESTARTED)),
+    *((number, GpuVerdict.REPLACE_NODE) for number in sorted(_REPLACED)),
 ]
 
 
