@@ -9,7 +9,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from oarlock_api.contract.exit_codes import FailureClass
-from oarlock_api.history import LastFault, RecoveryStage
+from oarlock_api.history import Attempt, LastFault, RecoveryStage
 from oarlock_api.status import Phase, TrainingJobStatus
 from oarlock_operator.reasons import STARTS, VOLUNTARY, Reason
 
@@ -112,13 +112,17 @@ def forget(namespace: str, job: str) -> None:
     JOB_GOODPUT.remove(namespace, job)
 
 
+def _current(status: TrainingJobStatus) -> Attempt | None:
+    return next((attempt for attempt in status.attempts if attempt.number == status.attempt), None)
+
+
 def _count_fault(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
     """Root causes, each once. Victims count only where no cause has spoken until their pods were gone."""
     fault = after.last_fault
     if fault is None:
         return
     if fault.fault_class == FailureClass.PEER_LOST:
-        record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
+        record = _current(after)
         drained = before.recovery.stage == RecoveryStage.DRAIN and after.recovery.stage == RecoveryStage.SCHEDULE
         if not (drained and record and record.reason in (Reason.PEER_LOST, Reason.POD_DISAPPEARED)):
             return
@@ -137,7 +141,7 @@ def _is_same(fault: LastFault, before: LastFault | None) -> bool:
 
 
 def _count_restart(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
-    record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
+    record = _current(after)
     reason = _bounded(record.reason if record else None)
     if after.restart_count <= before.restart_count:
         return
@@ -150,7 +154,7 @@ def _count_restart(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
 
 
 def _observe_recovery(after: TrainingJobStatus) -> None:
-    record = next((attempt for attempt in after.attempts if attempt.number == after.attempt), None)
+    record = _current(after)
     if record is None:
         return
     STEPS_LOST.inc(record.lost_steps or 0)

@@ -7,15 +7,15 @@ stays small. What cannot be read counts as nothing: the annotation is a hint, an
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.decide.strikes import WINDOW
 from oarlock_operator.observation import NodeStrike
 
 STRIKES = "oarlock.dev/gpu-strikes"
-KEPT = timedelta(hours=24)
 LIMIT = 64
 
 
@@ -42,7 +42,7 @@ async def note_strike(cluster: Cluster, node: str, strike: NodeStrike) -> None:
     known = read_strikes(there)
     if strike in known:
         return
-    kept = [one for one in known if strike.time - one.time < KEPT]
+    kept = [one for one in known if strike.time - one.time < WINDOW]
     value = json.dumps([{"gpu": one.gpu_uuid, "time": one.time.isoformat()} for one in [*kept, strike][-LIMIT:]])
     metadata = {"resourceVersion": there["metadata"]["resourceVersion"], "annotations": {STRIKES: value}}
     await cluster.merge(path, {"metadata": metadata})

@@ -236,6 +236,10 @@ class Observation:
         living = [pod for pod in self.of_attempt(attempt) if not pod.stopped]
         return {pod.node: node.mark for pod in living if (node := self.nodes.get(pod.node)) and node.mark}
 
+    def warned(self, attempt: int) -> dict[str, str]:
+        """What GPUs of an attempt's pods give to think of, by node."""
+        return {pod.node: words for pod in self.of_attempt(attempt) if (words := self.warnings.get(pod.uid))}
+
     def of_other_attempts(self, attempt: int) -> tuple[Pod, ...]:
         """Pods that should not be there any more."""
         return tuple(pod for pod in self.pods if pod.attempt != attempt)

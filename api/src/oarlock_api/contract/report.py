@@ -6,6 +6,7 @@ The kubelet keeps at most 4096 bytes of it. The reader takes the node from the p
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,11 @@ class Evidence:
     at: str
 
 
+def is_proven(evidence: Iterable[Evidence]) -> bool:
+    """Whether a driver speaks in it, and not a program alone."""
+    return any(one.probe not in CLAIMED for one in evidence)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """One ending of one pod, in its own words.
@@ -85,7 +91,7 @@ class Report:
     @property
     def proven(self) -> bool:
         """Whether a GPU's driver speaks in it, and not a program alone."""
-        return any(one.probe not in CLAIMED for one in self.evidence)
+        return is_proven(self.evidence)
 
     def to_json(self) -> str:
         """One JSON object of at most 4096 bytes: evidence goes first, then the summary's tail."""

@@ -35,12 +35,11 @@ def leave(o: Observation, draft: Draft, counts: RestartCounts) -> None:
     A node whose GPU has warned is left on this occasion, where another one is free.
     """
     status = draft.status
-    pods = o.of_attempt(status.attempt)
-    draft.record(status.attempt, node_names=tuple(pod.node for pod in pods if pod.node)[:32])
-    for pod in pods:
-        if words := o.warnings.get(pod.uid):
-            why = f"{Reason.GPU_WARNING} in attempt {status.attempt}: {words}"[:1024]
-            avoid.avoid(o, draft, pod.node, why=why, strict=False, hardens=False)
+    nodes = tuple(pod.node for pod in o.of_attempt(status.attempt) if pod.node)
+    draft.record(status.attempt, node_names=nodes[:32])
+    for node, words in o.warned(status.attempt).items():
+        why = f"{Reason.GPU_WARNING} in attempt {status.attempt}: {words}"[:1024]
+        avoid.avoid(o, draft, node, why=why, strict=False, hardens=False)
     draft.set(restart_count=status.restart_count + 1, restarts=counts)
 
 

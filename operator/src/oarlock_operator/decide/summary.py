@@ -139,7 +139,7 @@ def _trouble(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> tuple[Reaso
     living = [pod for pod in pods if not pod.stopped]
     mute = sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS)
     doubtful = sorted({pod.node for pod in living if (n := o.nodes.get(pod.node)) and not n.ready})
-    warned = _of_nodes({pod.node: words for pod in pods if (words := o.warnings.get(pod.uid))})
+    warned = _of_nodes(o.warned(draft.status.attempt))
     marked = _of_nodes({name: mark.words for name, mark in o.marks(draft.status.attempt).items()})
     fields = unbuilt_fields(o.job.spec) if o.job.spec else []
     found = (

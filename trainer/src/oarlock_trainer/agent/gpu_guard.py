@@ -84,8 +84,7 @@ class GpuGuard:
         self._health.tend(ended, now)
         over = False
         for symptom in self._health.take() if checked else ():
-            log.warning("%s", symptom.summary, extra={"probe": symptom.probe, "verdict": symptom.verdict})
-            self._webhooks.gpu_fault(_fault_of(symptom))
+            self._tell(symptom)
             if symptom.verdict is GpuVerdict.HOLD:
                 self._hold(symptom, now)
             elif self._outcome.take_symptom(symptom):
@@ -102,12 +101,15 @@ class GpuGuard:
     def _hear(self, claim: Symptom) -> None:
         known = {gpu.index: gpu for gpu in self._health.health.gpus}
         symptom = replace(claim, gpu=known.get(claim.gpu.index, claim.gpu)) if claim.gpu else claim
-        log.warning("%s", symptom.summary, extra={"probe": symptom.probe, "verdict": symptom.verdict})
-        self._webhooks.gpu_fault(_fault_of(symptom))
+        self._tell(symptom)
         if symptom.verdict is GpuVerdict.HOLD:
             self._board.note(symptom.summary)
         else:
             self._outcome.take_claim(symptom)
+
+    def _tell(self, symptom: Symptom) -> None:
+        log.warning("%s", symptom.summary, extra={"probe": symptom.probe, "verdict": symptom.verdict})
+        self._webhooks.gpu_fault(_fault_of(symptom))
 
     def _hold(self, symptom: Symptom, now: float) -> None:
         self._board.note(symptom.summary)

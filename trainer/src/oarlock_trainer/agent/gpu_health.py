@@ -8,13 +8,13 @@ may use it (see children.py).
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.health import CircuitState, GpuVerdict, Health, HealthState
 from oarlock_trainer.agent import children
+from oarlock_trainer.agent.pipe_lines import PipeLines
 from oarlock_trainer.bundle import own_module
 from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import News
@@ -40,14 +40,13 @@ class GpuHealth:
     def __init__(self, assignment: Assignment, environment: Mapping[str, str], *, now: float) -> None:
         self.health = Health()
         self.descriptor, self._tells = os.pipe()
-        os.set_blocking(self.descriptor, False)
+        self._told = PipeLines(self.descriptor, longest=messages.MAX_LINE)
         self._expected = assignment.job.gpus_per_node
         self._environment = environment
         self._pid: int | None = None
         self._killed: int | None = None
         """A monitor that was killed and has not ended yet."""
         self._beats_since: float | None = None
-        self._pending = b""
         self._heard_at = self._due = now
         self._failures = 0
         self._given_up = self._expected == 0
@@ -91,12 +90,7 @@ class GpuHealth:
         self._show(symptom, HealthState.FAULTY, CircuitState.OPEN)
 
     def _hear(self, now: float) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self.descriptor, 65536):
-                self._pending += chunk
-        *lines, self._pending = self._pending.split(b"\n")
-        self._pending = self._pending[-messages.MAX_LINE :]
-        for line in lines:
+        for line in self._told.read():
             if said := messages.decode(line):
                 self._take(said, now)
 

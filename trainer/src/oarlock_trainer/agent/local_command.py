@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from oarlock_api.contract.job_file import CustomProgram
     from oarlock_trainer.agent.hearsay.hearsay import Hearsay
 
-_PASS_ON_SECONDS = 0.2
 _UNDERSTOOD = frozenset({signal.SIGTERM, signal.SIGCONT})
 """Any other signal of the agent's would end a program that has no handler for it."""
 _REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
@@ -43,7 +42,6 @@ class LocalCommand:
         self._rank = rank
         self._stderr = StderrTail()
         self._process: subprocess.Popen[bytes] | None = None
-        self._passed_on = False
         self._asked = False
         self._code: int | None = None
         """How it ended, while what it has started still saves."""
@@ -81,7 +79,7 @@ class LocalCommand:
         except OSError as error:
             raise StartError(_why_not(error, program=command[0], folder=folder)) from error
         finally:
-            self._stop_writing()
+            self._stderr.close_here()
         self._news.append(Message(HostEvent.STARTED, self._rank, {"pid": self._process.pid}))
 
     def signal(self, number: int) -> None:
@@ -116,13 +114,7 @@ class LocalCommand:
 
     def close(self) -> None:
         """Pass on what it has written."""
-        self._stop_writing()
-        self._stderr.finish(_PASS_ON_SECONDS)
-
-    def _stop_writing(self) -> None:
-        if not self._passed_on:
-            self._passed_on = True
-            self._stderr.close_here()
+        self._stderr.finish()
 
     def _tell_end(self, code: int) -> None:
         self._code = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer import channel
 from oarlock_trainer.agent import children
+from oarlock_trainer.agent.pipe_lines import PipeLines
 from oarlock_trainer.agent.stderr_tail import StderrTail
 from oarlock_trainer.bundle import own_module
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from oarlock_trainer.channel import Message
-
-
-_PASS_ON_SECONDS = 0.2
 
 
 class LocalRanks:
@@ -34,8 +32,7 @@ class LocalRanks:
     def __init__(self, *, environment: Mapping[str, str], program: str, warm: str, inherit: Sequence[int] = ()) -> None:
         orders_read, self._orders = os.pipe()
         self.channel_descriptor, told = os.pipe()
-        os.set_blocking(self.channel_descriptor, False)
-        self._pending = b""
+        self._told = PipeLines(self.channel_descriptor, longest=channel.MAX_LINE)  # more is no event of ours
         command = own_module.command(
             "oarlock_trainer.rank_host",
             *("--control", str(orders_read), "--parent", str(os.getpid())),
@@ -76,12 +73,7 @@ class LocalRanks:
 
     def received(self) -> list[Message]:
         """Everything told since the last call, in order. Never blocks."""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self.channel_descriptor, 65536):
-                self._pending += chunk
-        *lines, self._pending = self._pending.split(b"\n")
-        self._pending = self._pending[-channel.MAX_LINE :]  # what never ends a line is no event of ours
-        return [message for line in lines if (message := channel.decode(line)) is not None]
+        return [message for line in self._told.read() if (message := channel.decode(line)) is not None]
 
     def ended(self, _code: int) -> bool:
         """Take in that the host ended: its ranks are lost with it, and what they told before is still in the pipe."""
@@ -89,7 +81,7 @@ class LocalRanks:
 
     def close(self) -> None:
         """Close the pipes; a host that still lives ends. What it and its ranks have written is passed on first."""
-        self._stderr.finish(_PASS_ON_SECONDS)
+        self._stderr.finish()
         os.close(self._orders)
         os.close(self.channel_descriptor)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.report import CLAIMED
+from oarlock_api.contract.report import is_proven
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.wire import integer, text
 from oarlock_trainer import channel, last_words
@@ -34,11 +34,6 @@ log = logging.getLogger(__name__)
 _CODES = {GpuVerdict.REPLACE_NODE: ExitCode.REPLACE_NODE, GpuVerdict.RESTART_PROCESS: ExitCode.RESTART_PROCESS}
 _OWN_MATTER = {ExitCode.CONFIGURATION, ExitCode.FENCED}
 """What no GPU explains, whatever it does at the same time."""
-
-
-def _proven(verdict: Verdict) -> bool:
-    """Whether it rests on what a driver said, and not on a program's words alone."""
-    return any(one.probe not in CLAIMED for one in verdict.evidence)
 
 
 class Outcome:
@@ -90,7 +85,7 @@ class Outcome:
         code, known = _CODES.get(symptom.verdict), self.verdict.code if self.verdict else None
         if code is None or known in _OWN_MATTER or known == ExitCode.REPLACE_NODE:
             return False
-        if code == known == ExitCode.RESTART_PROCESS and self.verdict and _proven(self.verdict):
+        if code == known == ExitCode.RESTART_PROCESS and self.verdict and is_proven(self.verdict.evidence):
             return False
         self.conclude(
             Verdict(

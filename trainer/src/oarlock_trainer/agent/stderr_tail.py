@@ -11,6 +11,7 @@ from collections import deque
 KEPT = 16384
 """Bytes that are remembered."""
 _CHUNK = 65536
+_PASS_ON_SECONDS = 0.2
 
 
 class StderrTail:
@@ -21,6 +22,7 @@ class StderrTail:
         os.set_blocking(self._readable, False)
         self._chunks: deque[bytes] = deque()
         self._kept = 0
+        self._closed_here = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._pass_on, name="ranks-stderr", daemon=True)
         self._thread.start()
@@ -33,12 +35,15 @@ class StderrTail:
             return b"".join(self._chunks)[-KEPT:].decode(errors="replace")
 
     def close_here(self) -> None:
-        """Leave writing to the others: the pipe then ends with the last of them."""
-        os.close(self.descriptor)
+        """Leave writing to the others: the pipe then ends with the last of them. May be repeated."""
+        if not self._closed_here:
+            self._closed_here = True
+            os.close(self.descriptor)
 
-    def finish(self, within: float) -> None:
-        """Wait until all that was written has been passed on."""
-        self._thread.join(within)
+    def finish(self) -> None:
+        """Wait a moment until all that was written has been passed on."""
+        self.close_here()
+        self._thread.join(_PASS_ON_SECONDS)
 
     def _pass_on(self) -> None:
         while select.select([self._readable], [], []) and self._take():

@@ -22,7 +22,7 @@ import pynvml
 
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_trainer.agent.clock import timestamp
-from oarlock_trainer.health import messages, nvml, readings
+from oarlock_trainer.health import look, messages, nvml
 from oarlock_trainer.health.devices import NotOursError, find_devices
 from oarlock_trainer.health.events import Events
 from oarlock_trainer.health.messages import News
@@ -83,7 +83,7 @@ class Monitor:
             self._tell(News.COVERAGE, probes=coverage)
         if began >= self._look_at:
             self._look_at = began + LOOK_SECONDS
-            self._readings = {device.gpu.index: readings.read(device.handle) for device in self._devices}
+            self._readings = {device.gpu.index: look.read(device.handle) for device in self._devices}
         if why := self._found.missing or "; ".join(self._silent.values()):
             self._tell(News.BLIND, why=why)
         else:

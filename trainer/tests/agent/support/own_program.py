@@ -54,12 +54,16 @@ def runs() -> int:
     return 0
 
 
-def saves_when_asked() -> int:
+def wait_to_be_asked() -> None:
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
     leave("running", os.getpid())
     while not asked:
         time.sleep(0.005)
+
+
+def saves_when_asked() -> int:
+    wait_to_be_asked()
     leave("saved")
     return 0
 
@@ -77,11 +81,7 @@ def launches_one_that_saves_in_another_session() -> int:
 
 
 def saves_slowly() -> int:
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
-    leave("running", os.getpid())
-    while not asked:
-        time.sleep(0.005)
+    wait_to_be_asked()
     leave("saving")
     wait_for("storage-is-back")
     leave("saved")

@@ -6,7 +6,6 @@ silence means. Only the main thread may use this (see children.py).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -15,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult
 from oarlock_trainer.agent import children
+from oarlock_trainer.agent.pipe_lines import PipeLines
 from oarlock_trainer.agent.preflight.finding import Check, Finding, parse_line
 from oarlock_trainer.bundle import own_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_LONGEST_LINE = 1 << 20
+"""Bytes; a finding has some thousands."""
 _SILENT = {
     Check.STORAGE: (
         ExitCode.STORAGE,
@@ -43,9 +45,8 @@ class CheckProcess:
     def __init__(self, orders: Sequence[Mapping[str, Any]], *, environment: Mapping[str, str], now: float) -> None:
         self._waiting = {Check(order["check"]): order for order in orders}
         self._began = now
-        self._pending = b""
-        self._told, child_tells = os.pipe()
-        os.set_blocking(self._told, False)
+        told, child_tells = os.pipe()
+        self._told = PipeLines(told, longest=_LONGEST_LINE)
         command = own_module.command("oarlock_trainer.agent.preflight.child", json.dumps(list(orders)))
         try:
             self.pid = children.spawn(command, environment=environment, stdout=child_tells)
@@ -59,11 +60,9 @@ class CheckProcess:
 
     def heard(self) -> list[Finding]:
         """What was found since the last call. Never blocks."""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._told, 65536):
-                self._pending += chunk
-        *lines, self._pending = self._pending.split(b"\n")
-        findings = [finding for line in lines if (finding := parse_line(line)) and finding.check in self._waiting]
+        findings = [
+            finding for line in self._told.read() if (finding := parse_line(line)) and finding.check in self._waiting
+        ]
         for finding in findings:
             del self._waiting[Check(finding.check)]
         return findings
