@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -27,7 +27,7 @@ from oarlock_local.lifetime import DETACH, END, LINKED
 from oarlock_local.machine import require
 from oarlock_local.node_config import write_base_spec, write_node
 from oarlock_local.objects import advertise_gpus, create_objects
-from oarlock_local.processes import children, remember
+from oarlock_local.processes import children, interrupts_held, remember
 from oarlock_local.slots import COUNT, lease_any
 from oarlock_local.spec import ClusterSpec
 from oarlock_local.teardown import END_SECONDS, clear_machine, lock_or_refuse, remove_leftovers, take_down
@@ -86,23 +86,27 @@ def launch(folder: ClusterFolder, wish: Wish, report: Report) -> Launched:
     if wish.nodes and not enforces_seccomp(programs):
         report("runc is built without libseccomp: seccomp profiles of pods are accepted, but not enforced")
     lock = lock_or_refuse(folder)
-    try:
-        remove_leftovers(folder)
-        launched = _start(folder, wish, programs, lock, report)
-    except BaseException:
-        shutil.rmtree(folder.root, ignore_errors=True)
-        raise
-    finally:
-        os.close(lock)
-    try:
-        _await(launched, report)
-    except LocalError:
-        # The message points to the logs: they stay until the next `up` or `down` of that name.
-        launched.end(keep_folder=True)
-        raise
-    except BaseException:
-        launched.end()
-        raise
+    with ExitStack() as held:
+        try:
+            remove_leftovers(folder)
+            # A Ctrl-C between the start of the supervisor and our knowing it would leave nobody to wait for its end.
+            held.enter_context(interrupts_held())
+            launched = _start(folder, wish, programs, lock, report)
+        except BaseException:
+            shutil.rmtree(folder.root, ignore_errors=True)
+            raise
+        finally:
+            os.close(lock)
+        try:
+            held.close()
+            _await(launched, report)
+        except LocalError:
+            # The message points to the logs: they stay until the next `up` or `down` of that name.
+            launched.end(keep_folder=True)
+            raise
+        except BaseException:
+            launched.end()
+            raise
     return launched
 
 

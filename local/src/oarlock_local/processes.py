@@ -8,7 +8,9 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -34,6 +36,23 @@ def start_logged(
             # Safe: single-threaded, and prctl allocates nothing.
             preexec_fn=die_with_parent,  # noqa: PLW1509
         )
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let a Ctrl-C that comes within the block count at its end. Programs started in it do not inherit that."""
+    # Python interrupts its main thread alone.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 def children(parent: int) -> list[int]:
