@@ -1,0 +1,64 @@
+"""What every place for files can do, be it a folder or a prefix of a bucket.
+
+Names are relative to the place, with / between the parts. What is written is there whole or not at all, also after a
+crash; a reader never sees half of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import BinaryIO
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """One file: its name, its size in bytes, and `version`, which changes when its content does."""
+
+    name: str
+    size: int
+    version: str
+
+
+class Files(Protocol):
+    """The files below one place. Safe to use from several threads.
+
+    A file that is not there is a FileNotFoundError. What the place refuses for good (rights, a bucket that does not
+    exist) is a ConfigurationError, what it fails to do after all retries a StorageError; both say what to do.
+    """
+
+    @property
+    def where(self) -> str:
+        """The place, for people and as a part of cache keys: an absolute path, or s3://bucket/prefix and its service."""
+        ...
+
+    def list(self) -> list[Entry]:
+        """Everything below the place, sorted by name; nothing where the place does not exist. No hidden files."""
+        ...
+
+    def find(self, name: str) -> Entry | None:
+        """One file, None where there is none."""
+        ...
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Bytes from `start`; fewer than `length` only where the file ends."""
+        ...
+
+    def open(self, name: str) -> BinaryIO:
+        """A file to read and seek in, which fetches only what is asked for. To be closed."""
+        ...
+
+    def write(self, name: str, content: bytes) -> None:
+        """Create or replace a file in one piece."""
+        ...
+
+    def upload(self, name: str, file: Path) -> None:
+        """Create or replace a file by a finished one of this machine, which is then gone: it may be moved."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file; fine where there is none."""
+        ...

@@ -1,0 +1,101 @@
+"""Files in a folder that every node mounts."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from typing import TYPE_CHECKING, BinaryIO
+
+from oarlock_trainer.durable import TEMPORARY, sync_file, sync_folder, write_bytes
+from oarlock_trainer.errors import readable, storage
+from oarlock_trainer.storage.files import Entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class LocalFiles:
+    """The files below a folder. `field` is the job's field that names it, for messages."""
+
+    def __init__(self, folder: Path, *, field: str) -> None:
+        self._folder = folder
+        self._field = field
+
+    @property
+    def where(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    def list(self) -> list[Entry]:
+        """Raises ConfigurationError where a folder below may not be read: its files would be left out in silence."""
+        found: list[Entry] = []
+        with readable(self._field, self._folder):
+            self._walk(str(self._folder), "", found)
+        return sorted(found)
+
+    def find(self, name: str) -> Entry | None:
+        """One file, None where there is none."""
+        with readable(self._field, self._folder):
+            try:
+                return _entry(name, (self._folder / name).stat())
+            except FileNotFoundError:
+                return None
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Bytes from `start`."""
+        with self.open(name) as file:
+            file.seek(start)
+            return file.read(-1 if length is None else length)
+
+    def open(self, name: str) -> BinaryIO:
+        """The file itself."""
+        with readable(self._field, self._folder):
+            return (self._folder / name).open("rb")
+
+    def write(self, name: str, content: bytes) -> None:
+        """Create or replace a file in one piece."""
+        path = self._folder / name
+        with storage(f"writing {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, content)
+
+    def upload(self, name: str, file: Path) -> None:
+        """Move a file here; one from another file system is copied under a temporary name first."""
+        path = self._folder / name
+        with storage(f"writing {path}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if file.stat().st_dev != path.parent.stat().st_dev:
+                temporary = path.parent / f"{TEMPORARY}{path.name}-{secrets.token_hex(8)}"
+                shutil.copyfile(file, temporary)
+                file.unlink()
+                file = temporary
+            sync_file(file)
+            file.rename(path)
+            sync_folder(path.parent)
+
+    def remove(self, name: str) -> None:
+        """Remove a file; fine where there is none."""
+        with storage(f"removing {name} from {self._folder}"):
+            (self._folder / name).unlink(missing_ok=True)
+
+    def _walk(self, folder: str, prefix: str, found: list[Entry]) -> None:
+        # scandir tells kinds without a stat, and os.walk would throw the entries away before they are asked for theirs.
+        try:
+            entries = list(os.scandir(folder))
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                self._walk(entry.path, f"{prefix}{entry.name}/", found)
+                continue
+            try:
+                found.append(_entry(prefix + entry.name, entry.stat()))
+            except FileNotFoundError:
+                continue  # it went away while we looked
+
+
+def _entry(name: str, facts: os.stat_result) -> Entry:
+    return Entry(name, facts.st_size, f"{facts.st_size}-{facts.st_mtime_ns}")
