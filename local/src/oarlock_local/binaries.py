@@ -51,6 +51,9 @@ HELM = Part(binary="helm", module="helm", package="helm.sh/helm/v4/cmd/helm")
 KWOK = Part(binary="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok")
 """Not part of a cluster: it plays the kubelets of a thousand nodes that are not there. Only benchmarks need it."""
 
+VERSITYGW = Part(binary="versitygw", module="versitygw", package="github.com/versity/versitygw/cmd/versitygw")
+"""Not part of a cluster: it serves a folder as an S3 service, for tests."""
+
 
 def control_plane_parts() -> tuple[Part, ...]:
     """What a control plane without nodes needs."""

@@ -18,7 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from oarlock_local.binaries import HELM, KWOK, Part, cache_key, control_plane_parts, modules_folder, node_parts
+from oarlock_local.binaries import (
+    HELM,
+    KWOK,
+    VERSITYGW,
+    Part,
+    cache_key,
+    control_plane_parts,
+    modules_folder,
+    node_parts,
+)
 from oarlock_local.errors import BuildError
 from oarlock_local.folders import cache_folder
 
@@ -56,6 +65,11 @@ def helm(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -
 def kwok(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
     """The kwok program, built first where it is missing. Raises BuildError with the compiler's last words."""
     return _tool(KWOK, environ, out)
+
+
+def versitygw(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The versitygw program, built first where it is missing. Raises BuildError with the compiler's last words."""
+    return _tool(VERSITYGW, environ, out)
 
 
 def _tool(part: Part, environ: Mapping[str, str], out: TextIO) -> Path:
