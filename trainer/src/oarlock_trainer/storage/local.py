@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import stat
 from typing import TYPE_CHECKING, BinaryIO
 
 from oarlock_trainer.durable import TEMPORARY, sync_file, sync_folder, write_bytes
@@ -31,16 +32,17 @@ class LocalFiles:
         """Raises ConfigurationError where a folder below may not be read: its files would be left out in silence."""
         found: list[Entry] = []
         with readable(self._field, self._folder):
-            self._walk(str(self._folder), "", found)
+            _walk(str(self._folder), "", found)
         return sorted(found)
 
     def find(self, name: str) -> Entry | None:
         """One file, None where there is none."""
         with readable(self._field, self._folder):
             try:
-                return _entry(name, (self._folder / name).stat())
-            except FileNotFoundError:
+                facts = (self._folder / name).stat()
+            except (FileNotFoundError, NotADirectoryError):
                 return None
+        return None if stat.S_ISDIR(facts.st_mode) else _entry(name, facts)
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Bytes from `start`."""
@@ -79,22 +81,23 @@ class LocalFiles:
         with storage(f"removing {name} from {self._folder}"):
             (self._folder / name).unlink(missing_ok=True)
 
-    def _walk(self, folder: str, prefix: str, found: list[Entry]) -> None:
-        # scandir tells kinds without a stat, and os.walk would throw the entries away before they are asked for theirs.
+
+def _walk(folder: str, prefix: str, found: list[Entry]) -> None:
+    # scandir tells kinds without a stat, and os.walk would throw the entries away before they are asked for theirs.
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            _walk(entry.path, f"{prefix}{entry.name}/", found)
+            continue
         try:
-            entries = list(os.scandir(folder))
+            found.append(_entry(prefix + entry.name, entry.stat()))
         except FileNotFoundError:
-            return
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                self._walk(entry.path, f"{prefix}{entry.name}/", found)
-                continue
-            try:
-                found.append(_entry(prefix + entry.name, entry.stat()))
-            except FileNotFoundError:
-                continue  # it went away while we looked
+            continue  # it went away while we looked
 
 
 def _entry(name: str, facts: os.stat_result) -> Entry:

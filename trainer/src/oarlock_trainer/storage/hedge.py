@@ -1,0 +1,107 @@
+"""A second request for what comes too late; the first answer wins.
+
+Of a thousand ranged reads of a store a few take ten times as long as the others, and a batch waits for its slowest
+sample. Such a read is seldom slow again when it is asked a second time (J. Dean and L. A. Barroso, The Tail at Scale,
+2013). What that costs is bounded: extra requests are a small share of all, whatever the store does.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_RECENT = 512
+_ENOUGH = 128
+"""A 99th percentile of less is a guess."""
+_LOOK_AGAIN = 32
+_LEAST_SECONDS = 0.02
+"""What a process waits for by chance when its machine is busy. A request that comes that soon is not late."""
+_BURST = 8.0
+
+
+class Hedge:
+    """Hedging for reads of one store. Safe to use from several threads.
+
+    A read is late after `factor` times the 99th percentile of the recent reads of its size (within a factor of two). At
+    most `share` of all reads are asked twice.
+    """
+
+    def __init__(
+        self, *, factor: float = 2.0, share: float = 0.05, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._factor = factor
+        self._share = share
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._sizes: dict[int, _Recent] = {}
+        self._credit = 0.0
+
+    def first(self, size: int, ask: Callable[[], bytes]) -> bytes:
+        """The answer to `ask`, which reads `size` bytes: the first of two where one is late. Both failed: its error."""
+        with self._lock:
+            recent = self._sizes.setdefault(size.bit_length(), _Recent())
+            late = recent.percentile * self._factor
+            self._credit = min(self._credit + self._share, _BURST)
+        if not late:
+            return self._timed(recent, ask)
+        answers: queue.SimpleQueue[bytes | BaseException] = queue.SimpleQueue()
+        self._start(recent, ask, answers)
+        try:
+            answer = answers.get(timeout=max(late, _LEAST_SECONDS))
+        except queue.Empty:
+            twice = self._may_ask_twice()
+            if twice:
+                self._start(recent, ask, answers)
+            answer = answers.get()
+            if twice and isinstance(answer, BaseException):
+                answer = answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _start(
+        self, recent: _Recent, ask: Callable[[], bytes], answers: queue.SimpleQueue[bytes | BaseException]
+    ) -> None:
+        def answer() -> None:
+            try:
+                answers.put(self._timed(recent, ask))
+            except BaseException as error:  # noqa: BLE001 - whoever asked gets it
+                answers.put(error)
+
+        # A thread of its own, which nobody waits for: the loser may hang until its connection is given up.
+        threading.Thread(target=answer, name="ranged-read", daemon=True).start()
+
+    def _timed(self, recent: _Recent, ask: Callable[[], bytes]) -> bytes:
+        began = self._clock()
+        answer = ask()
+        with self._lock:
+            recent.note(self._clock() - began)
+        return answer
+
+    def _may_ask_twice(self) -> bool:
+        with self._lock:
+            if self._credit < 1.0:
+                return False
+            self._credit -= 1.0
+            return True
+
+
+class _Recent:
+    """How long the last reads of one size took, in seconds; `percentile` is 0 while there are too few."""
+
+    def __init__(self) -> None:
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
+        self._noted = 0
+        self.percentile = 0.0
+
+    def note(self, seconds: float) -> None:
+        self._seconds.append(seconds)
+        self._noted += 1
+        if self._noted >= _ENOUGH and self._noted % _LOOK_AGAIN == 0:
+            self.percentile = sorted(self._seconds)[int(0.99 * len(self._seconds))]

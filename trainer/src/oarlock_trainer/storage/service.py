@@ -1,0 +1,98 @@
+"""An S3 service as a job names it, and the one boto3 client that a process has for it.
+
+Clients are made when they are first needed and never outlive a fork: two processes on one TLS connection would read each
+other's answers.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+
+from oarlock_trainer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from oarlock_trainer.storage.keys import Keys
+
+_CONNECT_SECONDS = 5.0
+_SILENCE_SECONDS = 20.0
+"""How long a connection may say nothing. Services answer within seconds; what waits longer is dead, and asked again."""
+_METADATA_TRIES = 5
+"""An instance's metadata service throttles when all ranks of a node ask at once; botocore alone gives up after one try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Where a service is and who we are there. `endpoint` None = AWS, `keys` None = the standard credential chain.
+
+    `connection` is its name in training.s3Connections and `secret` the Secret that the keys come from: for messages.
+    """
+
+    connection: str = "default"
+    endpoint: str | None = None
+    region: str = "auto"
+    keys: Keys | None = None
+    secret: str = ""
+    pool_size: int = 64
+
+    @property
+    def where(self) -> str:
+        """The service, for people and as a part of cache keys."""
+        return self.endpoint or "AWS"
+
+
+def client(service: Service) -> Any:
+    """This process's client for a service; safe to use from several threads.
+
+    Raises ConfigurationError for an endpoint or a region that is none.
+    """
+    try:
+        return _client(service, os.getpid())
+    except ValueError as error:
+        raise ConfigurationError(
+            f"training.s3Connections[{service.connection}]: {error}. Set endpoint to the service's address, as "
+            "https://s3.example.com, and region to one of its regions"
+        ) from error
+
+
+@functools.cache
+def _client(service: Service, _process: int) -> Any:
+    session = botocore.session.Session()
+    session.set_config_variable("metadata_service_num_attempts", _METADATA_TRIES)
+    keys = service.keys
+    return boto3.Session(botocore_session=session).client(
+        "s3",
+        endpoint_url=service.endpoint,
+        region_name=_region(service),
+        aws_access_key_id=keys.access_key_id if keys else None,
+        aws_secret_access_key=keys.secret_access_key if keys else None,
+        aws_session_token=(keys.session_token or None) if keys else None,
+        config=Config(
+            # Patience asks again, bodies included and with one deadline for all. Two mechanisms would multiply.
+            retries={"total_max_attempts": 1},
+            # A service of one's own seldom has a name in the DNS for every bucket.
+            s3={"addressing_style": "path" if service.endpoint else "auto"},
+            # Checksums as trailers, boto3's default since 1.36, are refused by R2 and older MinIO.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            max_pool_connections=service.pool_size,
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_SILENCE_SECONDS,
+            tcp_keepalive=True,
+        ),
+    )
+
+
+def _region(service: Service) -> str | None:
+    """What requests are signed for: "auto" is R2's word, and others tell the right one. AWS is asked where a bucket lies.
+
+    None leaves it to AWS_DEFAULT_REGION; without that, botocore follows the service to each bucket's region and
+    remembers it.
+    """
+    return None if service.region == "auto" and service.endpoint is None else service.region
