@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.storage.files import Files
 
 BUCKET = "pictures"
+SECRET = "r2-keys"  # noqa: S105 - its name
 FIELD = "training.data.datasets[0].source.s3"
 
 
@@ -40,13 +43,13 @@ def keys(server: S3Server) -> Keys:
 
 @pytest.fixture
 def service(server: S3Server, keys: Keys) -> Service:
-    return Service(endpoint=server.endpoint, region=server.region, keys=keys, secret="r2-keys")
+    return Service(endpoint=server.endpoint, region=server.region, keys=keys, secret=SECRET)
 
 
 @pytest.fixture
 def folder(request: pytest.FixtureRequest) -> str:
     """A prefix for each test: they share the server."""
-    return request.node.name.replace("[", "-").replace("]", "")
+    return re.sub(r"\W+", "-", request.node.name)
 
 
 @pytest.fixture
@@ -69,13 +72,13 @@ def faults(server: S3Server) -> Iterator[Faults]:
 
 
 @pytest.fixture
-def through(faults: Faults, keys: Keys, server: S3Server, folder: str) -> Callable[..., S3Files]:
+def through(faults: Faults, service: Service, folder: str) -> Callable[..., S3Files]:
     """The same place as `s3_files`, through the proxy."""
 
-    def make(**settings: Any) -> S3Files:
+    def make(*, silence_seconds: float = 20.0, **settings: Any) -> S3Files:
         settings.setdefault("patience", Patience(seconds=20, first_delay=0.01, longest_delay=0.1))
-        service = Service(endpoint=faults.endpoint, region=server.region, keys=keys, secret="r2-keys")
-        return S3Files(service, BUCKET, prefix=folder, field=FIELD, **settings)
+        behind = replace(service, endpoint=faults.endpoint, silence_seconds=silence_seconds)
+        return S3Files(behind, BUCKET, prefix=folder, field=FIELD, **settings)
 
     return make
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.storage.keys import Keys
 
 _CONNECT_SECONDS = 5.0
-_SILENCE_SECONDS = 20.0
-"""How long a connection may say nothing. Services answer within seconds; what waits longer is dead, and asked again."""
 _METADATA_TRIES = 5
 """An instance's metadata service throttles when all ranks of a node ask at once; botocore alone gives up after one try."""
 
@@ -31,7 +29,8 @@ _METADATA_TRIES = 5
 class Service:
     """Where a service is and who we are there. `endpoint` None = AWS, `keys` None = the standard credential chain.
 
-    `connection` is its name in training.s3Connections and `secret` the Secret that the keys come from: for messages.
+    `connection` is its name in training.s3Connections and `secret` the Secret that the keys come from: for messages. A
+    connection that is silent for `silence_seconds` is given up: services answer within a few, so it is dead.
     """
 
     connection: str = "default"
@@ -40,6 +39,7 @@ class Service:
     keys: Keys | None = None
     secret: str = ""
     pool_size: int = 64
+    silence_seconds: float = 20.0
 
     @property
     def where(self) -> str:
@@ -83,7 +83,7 @@ def _client(service: Service, _process: int) -> Any:
             response_checksum_validation="when_required",
             max_pool_connections=service.pool_size,
             connect_timeout=_CONNECT_SECONDS,
-            read_timeout=_SILENCE_SECONDS,
+            read_timeout=service.silence_seconds,
             tcp_keepalive=True,
         ),
     )
