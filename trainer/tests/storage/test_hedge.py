@@ -1,0 +1,130 @@
+"""A second request for what comes too late: on a real server whose tail is slow, and its bound."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oarlock_local.s3_faults import Cut, Faults, Refusal, Stall
+from oarlock_trainer.storage.hedge import Hedge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oarlock_trainer.storage.s3 import S3Files
+
+FOREVER = 3600.0
+
+
+def warmed(files: S3Files, reads: int = 256) -> None:
+    for _ in range(reads):
+        files.read("a", 0, 1000)
+
+
+def test_a_read_that_never_ends_is_asked_a_second_time_and_the_first_answer_counts(
+    s3_files: S3Files, through: Callable[..., S3Files], faults: Faults
+) -> None:
+    s3_files.write("a", b"1" * 1000)
+    # Only the second request can answer: the connection's own patience would outlast the test.
+    files = through(silence_seconds=FOREVER)
+    warmed(files)
+    faults.forget()
+    faults.plan(Stall(FOREVER), method="GET")
+    assert files.read("a", 0, 1000) == b"1" * 1000
+    assert [request.method for request in faults.requests] == ["GET", "GET"]
+
+
+@pytest.mark.parametrize("fault", [Refusal(500, "InternalError"), Cut(after=10, reset=True)], ids=str)
+def test_a_second_request_that_fails_leaves_the_first_to_answer(
+    s3_files: S3Files, through: Callable[..., S3Files], faults: Faults, fault: Refusal | Cut
+) -> None:
+    s3_files.write("a", b"1" * 1000)
+    files = through()
+    warmed(files)
+    faults.forget()
+    faults.plan(Stall(1.0), method="GET")
+    faults.plan(fault, method="GET")
+    assert files.read("a", 0, 1000) == b"1" * 1000
+    assert len(faults.requests) == 2
+
+
+def test_whole_files_and_large_ranges_are_asked_for_once(
+    s3_files: S3Files, through: Callable[..., S3Files], faults: Faults
+) -> None:
+    s3_files.write("a", b"1" * 1000)
+    files = through()
+    warmed(files)
+    faults.forget()
+    faults.plan(Stall(0.5), method="GET", times=2)
+    files.read("a")
+    files.read("a", 0, 1 << 30)
+    assert len(faults.requests) == 2
+
+
+class Store:
+    """Reads that take no time by `clock`, until they are to hang until `release`; counted."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.hang = False
+        self.release = threading.Event()
+
+    def read(self) -> bytes:
+        self.asked += 1
+        if self.hang:
+            self.release.wait()
+        return b"answer"
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    store = Store()
+    yield store
+    store.release.set()
+
+
+def test_extra_requests_are_a_bounded_share_of_all(store: Store) -> None:
+    hedge = Hedge(share=0.05)
+    for _ in range(256):
+        hedge.first(1000, store.read)
+    store.hang = True
+    readers = [threading.Thread(target=hedge.first, args=(1000, store.read), daemon=True) for _ in range(100)]
+    for reader in readers:
+        reader.start()
+    deadline = time.monotonic() + 30
+    while store.asked <= 256 + 100 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    store.release.set()
+    for reader in readers:
+        reader.join()
+    assert 256 + 100 < store.asked <= 1.05 * (256 + 100)
+
+
+def test_nothing_is_asked_twice_before_it_is_known_what_late_is(store: Store) -> None:
+    hedge = Hedge()
+    store.hang = True
+    reader = threading.Thread(target=hedge.first, args=(1000, store.read))
+    reader.start()
+    store.release.wait(0.1)
+    assert store.asked == 1
+    store.release.set()
+    reader.join()
+
+
+def test_both_requests_failing_is_an_error(store: Store) -> None:
+    hedge = Hedge()
+    for _ in range(256):
+        hedge.first(1000, store.read)
+
+    def failing() -> bytes:
+        store.asked += 1
+        store.release.wait(0.2)
+        raise ConnectionError("gone")
+
+    store.asked = 0
+    with pytest.raises(ConnectionError, match="gone"):
+        hedge.first(1000, failing)
+    assert store.asked == 2
