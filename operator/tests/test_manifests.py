@@ -271,6 +271,28 @@ def test_each_secret_of_the_webhooks_becomes_one_variable_by_reference_and_no_va
     assert not [name for name in environment(made()) if "SECRET" in name]
 
 
+def test_the_keys_of_an_s3_connection_s_secret_become_variables_once_and_a_session_token_may_be_missing() -> None:
+    connections = [
+        {"name": "default", "credentialsSecretRef": {"name": "r2-keys"}},
+        {"name": "again", "credentialsSecretRef": {"name": "r2-keys"}},
+        {"name": "chain"},
+    ]
+    training = spec().training
+    assert training is not None
+    manifest = made(training={**training.to_manifest(), "s3Connections": connections})
+    named = [variable["name"] for variable in container(manifest)["env"]]
+    assert len(named) == len(set(named))
+    secrets = {name: value for name, value in environment(manifest).items() if "SECRET" in name}
+    assert secrets == {
+        secret_variable("r2-keys", key): {"secretKeyRef": {"name": "r2-keys", "key": key, **optional}}
+        for key, optional in (
+            ("AWS_ACCESS_KEY_ID", {}),
+            ("AWS_SECRET_ACCESS_KEY", {}),
+            ("AWS_SESSION_TOKEN", {"optional": True}),
+        )
+    }
+
+
 def test_job_json_tells_the_webhooks_and_the_variables_that_hold_their_secrets() -> None:
     facts = parse_job_file(config_map(job(), secretive(), 1)["data"]["job.json"])
     variables = environment(made(webhooks=WEBHOOKS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from oarlock_api.contract.job_file import CustomProgram, JobFile, Webhook
@@ -12,6 +13,13 @@ from oarlock_api.secret_refs import SecretKeyRef
 from oarlock_api.spec import Custom, TrainingJobSpec
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.observation import Job
+
+_S3_KEYS: dict[str, dict[str, Any]] = {
+    "AWS_ACCESS_KEY_ID": {},
+    "AWS_SECRET_ACCESS_KEY": {},
+    "AWS_SESSION_TOKEN": {"optional": True},
+}
+"""Keys of the Secret of an S3 connection, and how each is referred to."""
 
 
 def output_directory(job: Job, spec: TrainingJobSpec) -> str:
@@ -45,14 +53,29 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
     )
 
 
-def secret_references(spec: TrainingJobSpec) -> dict[str, SecretKeyRef]:
-    """Secrets that the pods of a job are given: variable -> where its value is. Each once, however often it is named."""
-    named = (
-        reference
-        for webhook in spec.webhooks
-        for reference in (webhook.url_secret_ref, webhook.auth_secret_ref, webhook.signature_secret_ref)
-    )
-    return {_variable(reference): reference for reference in named if reference}
+def secret_references(spec: TrainingJobSpec) -> dict[str, dict[str, Any]]:
+    """Secrets that the pods of a job are given: variable -> secretKeyRef. Each once, however often it is named.
+
+    A key that is missing keeps the pods from starting, unless it is optional.
+    """
+    return {_variable(reference): reference.to_manifest() for reference in _of_webhooks(spec)} | {
+        secret_variable(secret, key): {"name": secret, "key": key, **how}
+        for secret in _of_connections(spec)
+        for key, how in _S3_KEYS.items()
+    }
+
+
+def _of_webhooks(spec: TrainingJobSpec) -> Iterator[SecretKeyRef]:
+    for webhook in spec.webhooks:
+        for reference in (webhook.url_secret_ref, webhook.auth_secret_ref, webhook.signature_secret_ref):
+            if reference:
+                yield reference
+
+
+def _of_connections(spec: TrainingJobSpec) -> Iterator[str]:
+    for connection in spec.training.s3_connections if spec.training else ():
+        if connection.credentials_secret_ref:
+            yield connection.credentials_secret_ref.name
 
 
 def _program(custom: Custom) -> CustomProgram:

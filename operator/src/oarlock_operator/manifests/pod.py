@@ -172,7 +172,7 @@ def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int) ->
         *({"name": str(name), "value": value} for name, value in known.items()),
         *({"name": str(name), "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in downward.items()),
         *(
-            {"name": name, "valueFrom": {"secretKeyRef": reference.to_manifest()}}
+            {"name": name, "valueFrom": {"secretKeyRef": reference}}
             for name, reference in secret_references(spec).items()
         ),
         *(variable.to_manifest() for variable in spec.pod.env),
