@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_export_agent(commands)
     _add_make_tiny_flux(commands)
     _add_make_photographs(commands)
+    _add_import_simpletuner(commands)
     return parser
 
 
@@ -189,6 +190,36 @@ def _make_photographs(options: argparse.Namespace) -> int:
 
     photographs.write(options.directory)
     return ExitCode.DONE
+
+
+def _add_import_simpletuner(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "import-simpletuner",
+        help="turn SimpleTuner's configuration into a TrainingJob",
+        description="Write the manifest of a job that trains as SimpleTuner would with this configuration, and say on "
+        "standard error what became of each option: mapped, ignored or refused. Files that the configuration names are "
+        f"found beside it. Exit code {ExitCode.CONFIGURATION}, and no manifest, if anything is refused.",
+    )
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="config.json, config.toml or config.env")
+    parser.add_argument("--datasets", type=Path, metavar="FILE", help="multidatabackend.json")
+    parser.add_argument("--accelerate", type=Path, metavar="FILE", help="accelerate's YAML")
+    parser.add_argument("--webhooks", type=Path, metavar="FILE", help="webhooks.json")
+    parser.add_argument("--name", help="name of the job (default: that of the output directory)")
+    parser.add_argument("--claim", default="training-output", help="claim for the output (default: %(default)s)")
+    parser.add_argument(
+        "--working-directory",
+        default="/output",
+        metavar="DIR",
+        help="where relative paths begin in the pods (default: %(default)s)",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where the manifest goes (default: stdout)")
+    parser.set_defaults(run=_import_simpletuner)
+
+
+def _import_simpletuner(options: argparse.Namespace) -> int:
+    from oarlock_trainer.importer import command  # noqa: PLC0415
+
+    return command.run(options)
 
 
 def _say(sentence: str) -> None:

@@ -1,0 +1,75 @@
+"""`oarlock-trainer import-simpletuner`: files in, manifest and report out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.importer import read, write
+from oarlock_trainer.importer.importing import OPTIONS, Inputs, build
+from oarlock_trainer.importer.read import Found
+from oarlock_trainer.importer.values import as_json
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Import, and return the exit code: 0, or CONFIGURATION where anything was refused or could not be read."""
+    try:
+        job, report = build(_inputs(arguments))
+        sys.stderr.write(report.text())
+        if job is None:
+            return ExitCode.CONFIGURATION
+        text = write.manifest(job)
+        if arguments.output is None:
+            sys.stdout.write(text)
+        else:
+            arguments.output.write_text(text, encoding="utf-8")
+    except (ConfigurationError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return ExitCode.CONFIGURATION
+    return ExitCode.DONE
+
+
+def _inputs(arguments: argparse.Namespace) -> Inputs:
+    config: Path = arguments.config
+    options = read.options_file(config, OPTIONS)
+
+    def companion(given: Path | None, key: str) -> Found | None:
+        return _companion(given, options.get(key), beside=config)
+
+    def text(named: str) -> str:
+        path = read.find(named, beside=config)
+        if path is None:
+            raise FileNotFoundError(f"{named} is not found beside {config}")
+        return read.text(path)
+
+    return Inputs(
+        options=Found(config.name, options),
+        datasets=companion(arguments.datasets, "data_backend_config"),
+        accelerate=companion(arguments.accelerate, "accelerate_config"),
+        webhooks=companion(arguments.webhooks, "webhook_config"),
+        name=arguments.name,
+        claim=arguments.claim,
+        working_directory=arguments.working_directory,
+        find=text,
+    )
+
+
+def _companion(given: Path | None, named: Any, *, beside: Path) -> Found | None:
+    """A file that was passed, or that an option names, or the option's own inline JSON; None if there is none."""
+    if given is None and isinstance(named, str) and named:
+        try:
+            inline = as_json(named)
+        except ValueError:
+            inline = named
+        if not isinstance(inline, str):
+            return Found("inline", inline)
+        given = read.find(named, beside=beside)
+    elif given is None and isinstance(named, dict | list):
+        return Found("inline", named)
+    return Found(given.name, read.structured(given)) if given is not None else None

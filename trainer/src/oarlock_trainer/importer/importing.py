@@ -1,0 +1,134 @@
+"""All of SimpleTuner's files into one job: the parts in order, then the API's own check of the whole."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from oarlock_api.contract.names import MAX_NAME_LENGTH
+from oarlock_api.trainingjob import TrainingJob
+from oarlock_api.unbuilt import unbuilt_fields
+from oarlock_trainer.importer import datasets, deepspeed, launch, model, optimizer, reporting, run, webhooks
+from oarlock_trainer.importer.draft import Draft
+from oarlock_trainer.importer.options import Options
+from oarlock_trainer.importer.places import Places, label
+from oarlock_trainer.importer.report import Report
+from oarlock_trainer.importer.rows import table
+from oarlock_trainer.importer.tables.data import DATA
+from oarlock_trainer.importer.tables.machine import MACHINE
+from oarlock_trainer.importer.tables.model import MODEL
+from oarlock_trainer.importer.tables.optimization import OPTIMIZATION
+from oarlock_trainer.importer.tables.reporting import REPORTING
+from oarlock_trainer.importer.tables.training import TRAINING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oarlock_trainer.importer.read import Found
+
+OPTIONS = table(*MODEL, *TRAINING, *OPTIMIZATION, *DATA, *REPORTING, *MACHINE)
+"""Every option of config.json by its name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What was read, and what a job needs that SimpleTuner's files don't say."""
+
+    options: Found
+    datasets: Found | None
+    accelerate: Found | None = None
+    webhooks: Found | None = None
+    name: str | None = None
+    claim: str = "training-output"
+    mount_path: str = "/output"
+    working_directory: str = "/output"
+    find: Callable[[str], str]
+    """Text of a file that an entry names; raises OSError where it is not found."""
+
+
+def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
+    """The job, or None if anything was refused, and what became of every option."""
+    report, draft = Report(), Draft()
+    options = Options(inputs.options.name, inputs.options.content, rows=OPTIONS, report=report)
+    name = inputs.name or _name(options)
+    places = Places(job=name, working_directory=inputs.working_directory, output=inputs.mount_path, report=report)
+    draft.put("output", {"persistentVolumeClaim": {"claimName": inputs.claim}, "mountPath": inputs.mount_path})
+    report.task(f"a PersistentVolumeClaim {inputs.claim}, ReadWriteMany for more than one node, for the output")
+    launched = launch.read_launch(
+        options,
+        inputs.accelerate.content if inputs.accelerate else None,
+        source=inputs.accelerate.name if inputs.accelerate else f"{inputs.options.name}[accelerate]",
+        find=inputs.find,
+    )
+    model.place(options, draft, places=places)
+    run.place(options, launched, draft)
+    launch.place(launched, options, draft)
+    if launched.deepspeed is None:
+        optimizer.place(options, draft)
+    else:
+        deepspeed.place(launched.deepspeed, options, draft)
+    reporting.place(options, draft, places=places)
+    _data(inputs, options, draft, places)
+    _webhooks(inputs, options, draft, name)
+    if "accelerate_config" in options and inputs.accelerate:
+        options.mapped("accelerate_config", words=f"-> {inputs.accelerate.name}, see there")
+    elif "accelerate_config" in options:
+        options.refused("accelerate_config", "is not found here: pass the file with --accelerate")
+    launched.accelerate.settle(draft)
+    options.settle(draft)
+    return _checked(name, draft, report), report
+
+
+def _name(options: Options) -> str:
+    """The job's name, from the name of the output directory."""
+    directory = posixpath.basename(posixpath.normpath(options.value("output_dir") or "")) or "simpletuner"
+    name = label(directory, longest=MAX_NAME_LENGTH)
+    return name if name[0].isalpha() else label(f"job-{name}", longest=MAX_NAME_LENGTH)
+
+
+def _data(inputs: Inputs, options: Options, draft: Draft, places: Places) -> None:
+    if inputs.datasets is None:
+        options.refused("data_backend_config", "is not found here: pass multidatabackend.json with --datasets")
+        return
+    source, entries = inputs.datasets.name, inputs.datasets.content
+    if not isinstance(entries, list):
+        options.report.refused(source, "entries", "is no list of data sets")
+        return
+    datasets.place(entries, options, draft, places=places, source=source, find=inputs.find)
+    if places.connections:
+        draft.put("training.s3Connections", places.connections)
+    options.mapped("data_backend_config", words=f"-> {source}, see there")
+
+
+def _webhooks(inputs: Inputs, options: Options, draft: Draft, job: str) -> None:
+    if inputs.webhooks is None:
+        if "webhook_config" in options:
+            options.refused("webhook_config", "is not found here: pass the file with --webhooks")
+        return
+    found = webhooks.read(inputs.webhooks.content, job=job, source=inputs.webhooks.name, report=options.report)
+    draft.put("webhooks", found)
+    command = webhooks.task(found)
+    if command:
+        options.report.task(command)
+    if "webhook_config" in options:
+        options.mapped("webhook_config", words=f"{inputs.webhooks.name}, see there")
+
+
+def _checked(name: str, draft: Draft, report: Report) -> TrainingJob | None:
+    """The job as the API server would take it; what it would refuse is refused here, in its words."""
+    document: dict[str, Any] = {"metadata": {"name": name}, "spec": draft.spec}
+    if report.has_refused:
+        return None
+    try:
+        job = TrainingJob.model_validate(document)
+    except ValidationError as error:
+        for problem in error.errors(include_url=False, include_input=False):
+            report.refused("the job", ".".join(str(step) for step in problem["loc"]), problem["msg"])
+        return None
+    unbuilt = unbuilt_fields(job.spec)
+    if unbuilt:
+        report.task(f"this release does not act on these fields yet, and refuses the job: {', '.join(unbuilt)}")
+    return job

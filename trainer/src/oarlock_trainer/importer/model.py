@@ -1,0 +1,102 @@
+"""The base model and its adapters."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oarlock_trainer.importer.draft import Draft
+    from oarlock_trainer.importer.options import Options
+    from oarlock_trainer.importer.places import Places
+
+_REPOSITORIES = {
+    "dev": "black-forest-labs/FLUX.1-dev",
+    "krea": "black-forest-labs/FLUX.1-Krea-dev",
+    "schnell": "black-forest-labs/FLUX.1-schnell",
+}
+_FLAVORS = {name.rpartition("/")[2].lower(): flavor for flavor, name in _REPOSITORIES.items()}
+_ATTENTION = ("to_k", "to_q", "to_v", "add_k_proj", "add_q_proj", "add_v_proj", "to_out.0", "to_add_out")
+_CONTEXT = ("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out")
+_CONTEXT_FEED_FORWARD = ("ff_context.net.0.proj", "ff_context.net.2")
+_FEED_FORWARD = ("ff.net.0.proj", "ff.net.2", *_CONTEXT_FEED_FORWARD, "proj_mlp", "proj_out")
+TARGETS: dict[str, tuple[str, ...]] = {
+    "all": _ATTENTION,
+    "mmdit": ("to_k", "to_q", "to_v", "to_out.0"),
+    "context": _CONTEXT,
+    "context+ffs": (*_CONTEXT, *_CONTEXT_FEED_FORWARD),
+    "all+ffs": (*_ATTENTION, *_FEED_FORWARD),
+    "all+ffs+embedder": ("x_embedder", *_ATTENTION, *_FEED_FORWARD),
+    "ai-toolkit": (*_ATTENTION, *_FEED_FORWARD, "norm.linear", "norm1.linear", "norm1_context.linear"),
+    "tiny": ("single_transformer_blocks.7.proj_out", "single_transformer_blocks.20.proj_out"),
+    "nano": ("single_transformer_blocks.7.proj_out",),
+}
+"""flux_lora_target -> names of the modules, as SimpleTuner has them."""
+_OF_LORA = ("lora_rank", "lora_alpha", "lora_dropout", "flux_lora_target", "init_lora", "disable_assistant_lora")
+
+
+def place(options: Options, draft: Draft, *, places: Places) -> None:
+    """Write model, method and adapters."""
+    if "model_family" not in options:
+        options.refused("model_family", "is missing")
+    options.carry(draft, "model_family")
+    flavor = _base(options, draft, places)
+    if options.value("model_type") == "lora":
+        _lora(options, draft, places=places, flavor=flavor)
+        return
+    precision = str(options.value("base_model_precision"))
+    if precision != "no_change":
+        options.refused("base_model_precision", "SimpleTuner itself trains quantized weights only by LoRA; remove it")
+    for key in (*_OF_LORA, "base_model_precision"):
+        options.ignored(key, "model_type is full")
+
+
+def _base(options: Options, draft: Draft, places: Places) -> str:
+    """Where the model lies; returns the flavor."""
+    name = options.value("pretrained_model_name_or_path")
+    known = _FLAVORS.get(posixpath.basename(str(name)).lower())
+    flavor = known if known and "model_flavour" not in options else str(options.value("model_flavour")).lower()
+    options.carry(draft, "model_flavour", value=None if flavor not in _REPOSITORIES else flavor.capitalize())
+    if str(name or "").endswith(".safetensors"):
+        options.refused("pretrained_model_name_or_path", "one file is not enough: name a diffusers directory")
+    elif name is None or (name.count("/") == 1 and not name.startswith((".", "/"))):
+        repository = _REPOSITORIES.get(flavor, "") if name is None or known else name
+        draft.put("training.model.hub.repo", repository)
+        options.mapped("pretrained_model_name_or_path", words=f"-> training.model.hub.repo: {repository}")
+        if "revision" in options:
+            options.carry(draft, "revision", to="training.model.hub.revision")
+        places.report.task(
+            "a gated repository needs a token: kubectl create secret generic hub --from-literal=token=..., then set "
+            "training.model.hub.tokenSecretRef to {name: hub, key: token}"
+        )
+    else:
+        options.carry(draft, "pretrained_model_name_or_path", to="training.model.path", value=places.path(name))
+    options.ignored("revision", "belongs to a repository of the hub")
+    return flavor
+
+
+def _lora(options: Options, draft: Draft, *, places: Places, flavor: str) -> None:
+    options.carry(draft, "lora_rank")
+    if "lora_alpha" in options:
+        options.carry(draft, "lora_alpha")
+    else:
+        draft.put("training.lora.alpha", options.value("lora_rank"))
+        options.mapped("lora_alpha", words="-> training.lora.alpha: the rank")
+    options.carry(draft, "lora_dropout")
+    options.carry(draft, "base_model_precision")
+    target = str(options.value("flux_lora_target")).lower()
+    if target in TARGETS:
+        options.carry(draft, "flux_lora_target", value=list(TARGETS[target]))
+    else:
+        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(TARGETS)}")
+    init = options.value("init_lora")
+    if init is not None and init.startswith((".", "/")):
+        draft.put("training.initFrom.path", places.path(init))
+        options.mapped("init_lora", words="-> training.initFrom.path")
+    elif init is not None:
+        options.refused("init_lora", "repositories of the hub are not read here: download it, and write its path")
+    if flavor == "schnell" and not options.value("disable_assistant_lora"):
+        options.refused(
+            "disable_assistant_lora", "SimpleTuner trains schnell over an assistant adapter, which is not here; set it"
+        )
+    options.ignored("disable_assistant_lora", "there is no assistant adapter here")

@@ -1,0 +1,88 @@
+"""What became of every option: three lists for people, and what is left for them to do."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.importer.rows import Fate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_HEADINGS = {
+    Fate.MAPPED: "mapped",
+    Fate.IGNORED: "ignored, nothing in the job needs it",
+    Fate.REFUSED: "refused, the job would not do what it asks for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One option's fate. A secret's value is in no entry."""
+
+    source: str
+    key: str
+    fate: Fate
+    words: str
+    differs: str = ""
+    """How the job differs from SimpleTuner here, though the option is mapped."""
+
+    def __str__(self) -> str:
+        line = f"  {self.source}: {self.key}: {self.words}" if self.words else f"  {self.source}: {self.key}"
+        return f"{line}\n      differs: {self.differs}" if self.differs else line
+
+
+@dataclass(slots=True)
+class Report:
+    """The entries, in the order in which they were made, and what a person has to do."""
+
+    entries: list[Entry] = field(default_factory=list)
+    tasks: list[str] = field(default_factory=list)
+
+    def mapped(self, source: str, key: str, *, words: str, differs: str = "") -> None:
+        """Say that an option has its place in the job."""
+        self.entries.append(Entry(source, key, Fate.MAPPED, words, differs))
+
+    def ignored(self, source: str, key: str, why: str) -> None:
+        """Say that an option changes nothing, and why."""
+        self.entries.append(Entry(source, key, Fate.IGNORED, why))
+
+    def refused(self, source: str, key: str, why: str) -> None:
+        """Say that the job can't do what an option asks for, why, and what to do instead."""
+        self.entries.append(Entry(source, key, Fate.REFUSED, why))
+
+    def task(self, words: str) -> None:
+        """Say what a person has to do before the job can run, once."""
+        if words not in self.tasks:
+            self.tasks.append(words)
+
+    def names(self, fate: Fate) -> list[str]:
+        """Keys of one list."""
+        return [entry.key for entry in self.entries if entry.fate is fate]
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether anything was refused: then there is no job."""
+        return bool(self.names(Fate.REFUSED))
+
+    def text(self) -> str:
+        """The lists for a terminal; the one that matters most comes last."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        for fate, heading in _HEADINGS.items():
+            chosen = sorted((entry for entry in self.entries if entry.fate is fate), key=lambda entry: entry.source)
+            yield f"{heading} ({len(chosen)})"
+            yield from (str(entry) for entry in chosen)
+        if self.has_refused:
+            yield "no job was written: remove or change what is refused, and import again"
+            return
+        yield f"to do ({len(self.tasks)})"
+        yield from (f"  {task}" for task in self.tasks)
+
+
+def shown(value: Any) -> str:
+    """A value as a report shows it."""
+    return value if isinstance(value, str) else json.dumps(value)

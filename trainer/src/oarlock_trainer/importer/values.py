@@ -1,0 +1,87 @@
+"""Reading one value of a configuration, which may be a JSON value or the words of a command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from oarlock_trainer.importer.rows import Kind
+
+_SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_ELSEWHERE = re.compile(r"\{env:|\$\{")
+"""Marks of a value that is put together where SimpleTuner runs: {env:NAME} and ${NAME}."""
+
+
+def is_absent(value: Any) -> bool:
+    """SimpleTuner drops these, so that its default counts."""
+    return value is None or value == ""
+
+
+def read(kind: Kind, value: Any) -> Any:
+    """The value as int, float, bool, str, or as it is.
+
+    Raises ValueError, in words for a person, where it is none of the kind.
+    """
+    if isinstance(value, str) and _ELSEWHERE.search(value):
+        raise ValueError("takes its value from an environment that is not here; write the value itself")
+    if kind is Kind.ANY:
+        return value
+    if kind is Kind.SWITCH:
+        return _switch(value)
+    if kind is Kind.TEXT:
+        if isinstance(value, bool | dict | list):
+            raise ValueError("is no text")
+        return str(value)
+    number = _number(value)
+    if kind is Kind.NUMBER:
+        return number
+    if not number.is_integer():
+        raise ValueError("is no whole number")
+    return int(number)
+
+
+def asks_for_nothing(value: Any, unless: tuple[Any, ...]) -> bool:
+    """Tell whether a value is one of `unless`, written in whichever way."""
+    return any(_plain(value) == _plain(harmless) for harmless in unless)
+
+
+def as_json(value: Any) -> Any:
+    """Parse a value that may be inline JSON; what is none stays as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"is no JSON: {error}") from error
+    return value
+
+
+def _switch(value: Any) -> bool:
+    found = _SWITCHES.get(str(value).strip().lower())
+    if found is None:
+        raise ValueError("is neither true nor false")
+    return found
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError("is no number")  # noqa: TRY004 - told to a person like any other wrong value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError("is no number") from None
+    if not math.isfinite(number):
+        raise ValueError("is no finite number")
+    return number
+
+
+def _plain(value: Any) -> Any:
+    """One spelling for true/"True"/"1", 1/1.0/"1" and the like."""
+    text = str(value).strip().lower()
+    if isinstance(value, bool) or text in ("true", "false"):
+        return float(text == "true")
+    try:
+        return float(text)
+    except ValueError:
+        return text
