@@ -42,6 +42,8 @@ def place(
     drafts = [_dataset(entry, options, places=places, home=home, latents=latents, filters=filters) for entry in sets]
     _weights([entry.options for entry in sets], drafts, options)
     _evaluation(sets, options)
+    for entry, written in zip(sets, drafts, strict=True):
+        _settle(entry, written)
     draft.put("training.data.datasets", [each.spec for each in drafts])
     for entry in latents.values():
         for key in ("aws_data_prefix", "cache_dir"):
@@ -157,7 +159,6 @@ def _dataset(
     draft.put("preserveScan", preserve)
     if "preserve_data_backend_cache" in dataset:
         dataset.mapped("preserve_data_backend_cache", words=f"-> preserveScan: {str(preserve).lower()}")
-    _settle(entry, draft)
     return draft
 
 
