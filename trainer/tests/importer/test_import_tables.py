@@ -111,7 +111,9 @@ def test_each_option_has_its_fate(
     assert (row.fate is Fate.REFUSED) == (row.key in job.refused)
 
 
-@pytest.mark.parametrize("row", [r for r in distinct(OPTIONS.values()) if r.fate is Fate.REFUSED], ids=lambda row: row.key)
+@pytest.mark.parametrize(
+    "row", [r for r in distinct(OPTIONS.values()) if r.fate is Fate.REFUSED], ids=lambda row: row.key
+)
 def test_an_option_that_is_refused_may_ask_for_nothing(
     row: Row, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
 ) -> None:

@@ -129,5 +129,7 @@ class Options:
                 self.ignored(row.key, "asks for nothing with this value")
             elif row.fate is Fate.IGNORED:
                 self.ignored(row.key, row.why)
+            elif row.judged and self.report.has_refused:
+                self.ignored(row.key, "not looked at: what it belongs to is refused")
             else:
                 self.refused(row.key, row.why or "nothing here makes use of it; remove it")

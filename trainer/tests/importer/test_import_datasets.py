@@ -1,0 +1,232 @@
+"""Data sets: sources, captions, crops, sizes, latents, and how often each is seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Imported
+
+
+@pytest.fixture
+def dataset(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> Callable[..., dict[str, Any]]:
+    """The one data set of a job, with some keys changed."""
+
+    def call(**changed: Any) -> dict[str, Any]:
+        found: dict[str, Any] = imported(simple, folder | changed).spec["training"]["data"]["datasets"][0]
+        return found
+
+    return call
+
+
+def test_defaults_of_simpletuner_are_written_into_each_data_set(dataset: Callable[..., dict[str, Any]]) -> None:
+    assert dataset(caption_strategy=None) == {
+        "name": "boats",
+        "role": "Train",
+        "source": {"path": "/output/data/boats"},
+        "metadata": {"discovery": {}},
+        "captions": {"strategy": "Filename"},
+        "imageEmbeds": {"mode": "Cache"},
+        "resolution": 1024,
+        "resolutionType": "PixelArea",
+        "crop": {"aspect": "Preserve", "style": "Center"},
+        "repeats": 0,
+        "preserveScan": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "captions"),
+    [
+        ({"caption_strategy": "instanceprompt", "instance_prompt": "a boat"}, {"strategy": "Fixed", "text": "a boat"}),
+        ({"only_instance_prompt": True, "instance_prompt": "a boat"}, {"strategy": "Fixed", "text": "a boat"}),
+        ({"prepend_instance_prompt": True, "instance_prompt": "a boat"}, {"strategy": "TextFile", "prepend": "a boat"}),
+        ({"instance_prompt": "a boat"}, {"strategy": "TextFile"}),
+    ],
+)
+def test_captions(changed: dict[str, Any], captions: dict[str, Any], dataset: Callable[..., dict[str, Any]]) -> None:
+    assert dataset(**changed)["captions"] == captions
+
+
+@pytest.mark.parametrize(
+    ("changed", "crop"),
+    [
+        ({"crop": True}, {"aspect": "Square", "style": "Random"}),
+        ({"crop": True, "crop_aspect": "preserve", "crop_style": "centre"}, {"aspect": "Preserve", "style": "Center"}),
+        (
+            {"crop": True, "crop_aspect": "closest", "crop_style": "corner", "crop_aspect_buckets": [1, 0.75]},
+            {"aspect": "Closest", "style": "Corner", "aspects": [1, 0.75]},
+        ),
+    ],
+)
+def test_crops(changed: dict[str, Any], crop: dict[str, Any], dataset: Callable[..., dict[str, Any]]) -> None:
+    assert dataset(**changed)["crop"] == crop
+
+
+def test_sizes_are_in_the_unit_of_the_resolution(dataset: Callable[..., dict[str, Any]]) -> None:
+    found = dataset(
+        resolution=1.0,
+        resolution_type="area",
+        minimum_image_size=0.5,
+        maximum_image_size=4,
+        target_downsample_size=2,
+        max_upscale_threshold=0.2,
+    )
+    assert (found["resolution"], found["resolutionType"]) == (1, "Area")
+    assert found["size"] == {"minimum": 0.5, "maximum": 4, "downsampleTo": 2, "maximumUpscalePercent": 20}
+    assert dataset(minimum_image_size=0.25)["size"] == {"minimum": 500}
+
+
+@pytest.mark.parametrize(
+    ("changed", "embeds"),
+    [
+        ({"cache_dir_vae": "/output/vae"}, {"mode": "Cache", "location": {"path": "/output/vae"}}),
+        ({"cache_dir_vae": "cache/vae"}, {"mode": "Cache", "location": {"path": "/output/cache/vae"}}),
+        ({"vae_cache_ondemand": True}, {"mode": "OnDemand"}),
+        ({"vae_cache_disable": True, "cache_dir_vae": "/output/vae"}, {"mode": "OnTheFly"}),
+    ],
+)
+def test_latents(changed: dict[str, Any], embeds: dict[str, Any], dataset: Callable[..., dict[str, Any]]) -> None:
+    assert dataset(**changed)["imageEmbeds"] == embeds
+
+
+@pytest.mark.parametrize(
+    ("changed", "role"),
+    [({"dataset_type": "eval"}, "Evaluation"), ({"is_regularization_data": True}, "Regularization")],
+)
+def test_roles(
+    changed: dict[str, Any],
+    role: str,
+    imported: Callable[..., Imported],
+    simple: dict[str, Any],
+    folder: dict[str, Any],
+) -> None:
+    job = imported(simple, folder, folder | {"id": "others"} | changed)
+    assert job.spec["training"]["data"]["datasets"][1]["role"] == role
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"),
+    [
+        ({"type": "csv", "csv_file": "list.csv"}, "csv_file"),
+        ({"dataset_type": "video"}, "boats"),
+        ({"instance_data_dir": None}, "instance_data_dir"),
+        ({"caption_strategy": "huggingface"}, "caption_strategy"),
+        ({"caption_strategy": "instanceprompt"}, "instance_prompt"),
+        ({"metadata_backend": "webshart"}, "metadata_backend"),
+        ({"metadata_backend": "parquet"}, "parquet"),
+        ({"metadata_backend": "parquet", "parquet": {"path": "t.parquet", "width_column": "w"}}, "height_column"),
+        ({"crop": True, "crop_style": "face"}, "crop_style"),
+        ({"crop": True, "crop_aspect": "closest", "crop_aspect_buckets": [{"1.0": 2}]}, "crop_aspect_buckets"),
+        ({"max_upscale_threshold": 0.123}, "max_upscale_threshold"),
+        ({"image_embeds": "nowhere"}, "image_embeds"),
+        ({"type": "aws"}, "aws_bucket_name"),
+        ({"vae_cache_clear_each_epoch": True}, "vae_cache_clear_each_epoch"),
+        ({"minimum_aspect_ratio": 0.5}, "minimum_aspect_ratio"),
+        ({"start_epoch": 3}, "start_epoch"),
+        ({"conditioning_data": "masks"}, "conditioning_data"),
+    ],
+)
+def test_what_a_data_set_cannot_be_is_refused(
+    changed: dict[str, Any],
+    refused: str,
+    imported: Callable[..., Imported],
+    simple: dict[str, Any],
+    folder: dict[str, Any],
+) -> None:
+    assert refused in imported(simple, folder | changed).refused
+
+
+def test_probabilities_become_shares_where_they_are_drawn_uniformly(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    sets = (folder | {"probability": 3}, folder | {"id": "b"}, folder | {"id": "c", "dataset_type": "eval"})
+    job = imported(simple | {"data_backend_sampling": "uniform"}, *sets)
+    assert [each.get("probability") for each in job.spec["training"]["data"]["datasets"]] == [0.75, 0.25, None]
+
+
+def test_weights_over_sizes_that_are_not_known_are_refused(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    unequal = imported(simple, folder | {"probability": 3}, folder | {"id": "b"})
+    assert "uniform" in unequal.refused["probability"]
+    equal = imported(simple, folder | {"probability": 0.5}, folder | {"id": "b", "probability": 0.5})
+    assert "probability" not in equal.spec["training"]["data"]["datasets"][0]
+
+
+def test_each_service_and_each_key_has_its_connection(
+    imported: Callable[..., Imported], simple: dict[str, Any], r2: list[dict[str, Any]]
+) -> None:
+    other = r2[0] | {"id": "c", "aws_access_key_id": "{env:OTHER_KEY}", "aws_secret_access_key": "{env:OTHER}"}
+    chain = {key: value for key, value in r2[0].items() if "key" not in key} | {
+        "id": "d",
+        "aws_region_name": "us-east-1",
+    }
+    job = imported(simple, r2[0], other, chain, *r2[1:])
+    connections = job.spec["training"]["s3Connections"]
+    assert [(each["name"], each["region"], each.get("credentialsSecretRef")) for each in connections] == [
+        ("default", "auto", {"name": "boats-s3"}),
+        ("s3-2", "auto", {"name": "boats-s3-2"}),
+        ("s3-3", "us-east-1", None),
+    ]
+    assert "OTHER" not in job.text
+
+
+def test_credentials_in_an_address_are_refused_and_not_shown(
+    imported: Callable[..., Imported], simple: dict[str, Any], r2: list[dict[str, Any]]
+) -> None:
+    job = imported(simple, r2[0] | {"image_embeds": None, "aws_endpoint_url": "https://me:hunter2@s3.example.com"})
+    assert "credentials" in job.refused["aws_endpoint_url"]
+    assert "hunter2" not in job.report.text()
+
+
+def test_text_embeddings_have_one_place(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    one = {"id": "one", "dataset_type": "text_embeds", "cache_dir": "/output/one"}
+    two = {"id": "two", "dataset_type": "text_embeds", "cache_dir": "/output/two", "default": True}
+    job = imported(simple, folder | {"text_embeds": "two"}, two)
+    assert job.spec["training"]["data"]["textEmbeds"] == {"path": "/output/two"}
+    assert "one place, two" in imported(simple, folder, one, two).refused["id"]
+    assert imported(simple, folder, one | {"disabled": True}, two).refused == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("filters.txt", "arafed \n\n^a photo of\n"), ("filters.json", '["arafed ", "^a photo of"]')]
+)
+def test_filters_are_read_from_their_file(
+    name: str, text: str, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    embeds = {"id": "text", "dataset_type": "text_embeds", "caption_filter_list": name}
+    job = imported(simple, folder, embeds, files={name: text})
+    assert job.spec["training"]["data"]["datasets"][0]["captions"]["filters"] == ["arafed ", "^a photo of"]
+
+
+@pytest.mark.parametrize("filters", ["gone.txt", ["s/ship/boat/"], ["("], {"a": 1}])
+def test_filters_that_cannot_be_kept_are_refused(
+    filters: Any, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    embeds = {"id": "text", "dataset_type": "text_embeds", "caption_filter_list": filters}
+    assert list(imported(simple, folder, embeds).refused) == ["caption_filter_list"]
+
+
+def test_paths_outside_the_output_have_to_be_mounted(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    job = imported(simple, folder | {"instance_data_dir": "/mnt/nas/boats"})
+    assert any("mount /mnt/nas/boats" in task for task in job.report.tasks)
+    job = imported(simple, folder)
+    assert not any("mount" in task for task in job.report.tasks)
+
+
+def test_an_entry_without_a_name_or_a_type_that_is_known_is_refused(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    assert imported(simple, folder, {"type": "local"}).refused == {"entry 2": "has no id"}
+    assert "type" in imported(simple, folder | {"type": "webshart"}).refused
