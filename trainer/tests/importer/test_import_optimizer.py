@@ -46,6 +46,16 @@ def test_each_optimizer_brings_its_own_defaults(name: str, training: Callable[..
     assert optimizer.get("options", {}) == ({} if algorithm.eps is None else {"eps": algorithm.eps})
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("adamw_bf16", "bfloat16"), ("torch-adamw", "biases"), ("optimi-lion", None)]
+)
+def test_how_an_optimizer_differs_is_told(
+    name: str, words: str | None, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    differs = imported(simple | {"optimizer": name}, folder).differing.get("optimizer")
+    assert (differs is None) if words is None else (words in str(differs))
+
+
 def test_the_learning_rate_of_simpletuner_is_the_default(training: Callable[..., dict[str, Any]]) -> None:
     assert training()["optimizer"]["learningRate"] == 4e-7
 

@@ -44,6 +44,7 @@ ALGORITHMS = {
     "bnb-lion": Algorithm("Lion", (0.9, 0.99), 0.0),
     "bnb-lion-paged": Algorithm("Lion", (0.9, 0.99), 0.0),
 }
+_DECAY = "SimpleTuner leaves biases, norms and embeddings out of weight decay, the job decays all parameters"
 _SETTINGS = {"weight_decay": "weightDecay", "eps": "options.eps"}
 _WITHOUT_EFFECT = ("kahan_sum", "foreach", "fused", "min_8bit_size", "percentile_clipping")
 _WAVES = ("cosine", "cosine_with_restarts", "sine")
@@ -66,8 +67,9 @@ def _algorithm(options: Options, draft: Draft) -> None:
     if algorithm is None:
         options.refused("optimizer", f"{name} is not here: use one of {', '.join(ALGORITHMS)}")
         return
-    options.carry(draft, "optimizer", value=algorithm.name, differs=algorithm.differs)
     settings = {"weight_decay": algorithm.weight_decay, "eps": algorithm.eps} | _config(options, algorithm)
+    notes = (algorithm.differs, _DECAY if settings["weight_decay"] else "")
+    options.carry(draft, "optimizer", value=algorithm.name, differs="; ".join(note for note in notes if note))
     for key, value in settings.items():
         if value is not None:
             draft.put(f"{FIELD}.{_SETTINGS[key]}", value)

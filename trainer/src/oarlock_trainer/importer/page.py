@@ -1,0 +1,145 @@
+"""docs/simpletuner.md: what becomes of each option, from the tables that decide it.
+
+`python -m oarlock_trainer.importer.page` writes the page; with --check it only compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from oarlock_api.generated import REPOSITORY, write_or_check
+from oarlock_trainer.importer.importing import OPTIONS
+from oarlock_trainer.importer.optimizer import ALGORITHMS
+from oarlock_trainer.importer.report import shown
+from oarlock_trainer.importer.rows import Fate
+from oarlock_trainer.importer.tables.dataset import DATASET, EMBEDS, PARQUET, WEBHOOK
+from oarlock_trainer.importer.tables.launch import ACCELERATE, DEEPSPEED, DYNAMO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from oarlock_trainer.importer.rows import Row
+
+PAGE: Path = REPOSITORY / "docs/simpletuner.md"
+_INTRODUCTION = """\
+<!-- Made from the tables in trainer/src/oarlock_trainer/importer by `python -m oarlock_trainer.importer.page`: change
+those, not this page. -->
+
+# Coming from SimpleTuner
+
+`oarlock-trainer import-simpletuner` turns a configuration of SimpleTuner for FLUX.1 into a TrainingJob that trains
+the same way. To run SimpleTuner itself under Oarlock instead, see [bring your own
+trainer](bring-your-own-trainer.md).
+
+```console
+$ oarlock-trainer import-simpletuner config/config.json -o job.yaml
+$ kubectl apply -f job.yaml
+```
+It reads config.json, config.toml or config.env, and the files that these name: multidatabackend.json, accelerate's
+YAML, DeepSpeed's JSON, webhooks.json, lists of caption filters. A file that lies elsewhere is passed with
+`--datasets`, `--accelerate` or `--webhooks`. The manifest goes to standard output or `-o`, the report to standard
+error:
+
+| list | holds |
+| --- | --- |
+| mapped | the field that an option became; `differs` says where the job is not exactly the same |
+| ignored | why an option changes nothing in the job |
+| refused | why the job would not do what an option asks for, and what to do instead |
+| to do | what the cluster needs first: claim, mounts, Secrets, and fields that this release does not act on yet |
+
+If anything is refused, no manifest is written and the exit code is 85. An option that is not known is refused by its
+name, so nothing is lost by a slip of the pen.
+
+## What to know
+- **Defaults are SimpleTuner's.** Where an option is absent, SimpleTuner's default is written into the job if it
+  changes the numbers: batch size 4, learning rate 4e-7, gradients clipped by value at 2, 1 epoch, flavor Krea, crops
+  at random. A seed is the exception: SimpleTuner draws one for each run, the job gets 42. Without `report_to` there
+  is no tracker.
+- **DeepSpeed.** With it SimpleTuner passes over its own optimizer, schedule and clipping. The job has what really
+  ran: AdamW with the `adam_*` options and WarmupLR, unless DeepSpeed's configuration names others. Its warm-up rises
+  along a logarithm, the job's along a line.
+- **Who outranks whom.** Flags for `accelerate launch`, then accelerate's YAML, then SimpleTuner's own options.
+- **Output.** `output_dir` becomes `output.directory`, its last part alone, on the claim that `--claim` names. The job
+  has the same name, or `--name`.
+- **Paths** stay as they are; what lies outside the output has to be mounted. Relative ones begin at
+  `--working-directory`.
+- **Secrets** are never written down: keys of S3, addresses and tokens of webhooks, tokens of the hub and of trackers
+  become references, and the report has the `kubectl create secret` that makes each Secret, without values. Entries
+  with the same service and keys share one connection.
+- **Caches and checkpoints** of SimpleTuner are not read: latents and text are encoded again, and a run begins at step
+  0. To go on from a full-rank checkpoint, make it a diffusers directory and name that as the model.
+- **Small buckets.** SimpleTuner drops buckets below one batch, and stops at those below one optimizer step; a job
+  stops at both and lists them, or repeats samples with `allow_dataset_oversubscription`.
+- **Weight decay.** Without DeepSpeed SimpleTuner leaves biases, norms and embeddings out; a job decays all
+  parameters.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    files = {
+        "Options": OPTIONS.values(),
+        "Entries of multidatabackend.json": DATASET,
+        "Their block `parquet`": PARQUET,
+        "Entries for text and image embeddings": EMBEDS,
+        "webhooks.json": WEBHOOK,
+        "accelerate's YAML": (*ACCELERATE, *DYNAMO),
+        "DeepSpeed's configuration": DEEPSPEED,
+    }
+    return "\n".join(
+        [_INTRODUCTION, *_optimizers(), *(line for name, rows in files.items() for line in _file(name, rows))]
+    )
+
+
+def _optimizers() -> Iterator[str]:
+    yield "## Optimizers"
+    yield ""
+    yield "Without DeepSpeed each has defaults of its own. Those that are not here are refused."
+    yield ""
+    yield "| SimpleTuner | job | betas | weight decay | eps |"
+    yield "| --- | --- | --- | --- | --- |"
+    for name, algorithm in ALGORITHMS.items():
+        first, second = algorithm.betas
+        eps = "" if algorithm.eps is None else f"{algorithm.eps:g}"
+        yield f"| `{name}` | {algorithm.name} | {first}, {second} | {algorithm.weight_decay} | {eps} |"
+    yield ""
+
+
+def _file(name: str, rows: Iterable[Row]) -> Iterator[str]:
+    """One section: a table of what is mapped, and one line for each reason."""
+    distinct = list({row.key: row for row in rows}.values())
+    yield f"## {name}"
+    yield ""
+    yield "| key | becomes | where it is absent |"
+    yield "| --- | --- | --- |"
+    for row in distinct:
+        if row.fate is Fate.MAPPED:
+            yield f"| {_names(row)} | {row.to} | {'' if row.default is None else f'`{shown(row.default)}`'} |"
+    yield ""
+    for fate in (Fate.REFUSED, Fate.IGNORED):
+        reasons: dict[str, list[Row]] = {}
+        for row in distinct:
+            if row.fate is fate:
+                reasons.setdefault(row.why, []).append(row)
+        if reasons:
+            yield f"{fate.capitalize()}:"
+            yield from (f"- {', '.join(_names(row) for row in group)}: {why}" for why, group in reasons.items())
+            yield ""
+
+
+def _names(row: Row) -> str:
+    """The key with its older names, and with the values that ask for nothing where it is refused otherwise."""
+    asks = [shown(value) for value in row.unless if value not in (False, {}, [])]
+    other = f" (other than {', '.join(asks)})" if asks else ""
+    return " / ".join(f"`{name}`" for name in (row.key, *row.aliases)) + other
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write or check the committed page."""
+    return write_or_check(module="oarlock_trainer.importer.page", path=PAGE, content=page(), arguments=arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
