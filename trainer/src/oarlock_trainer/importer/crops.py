@@ -29,7 +29,7 @@ def place(dataset: Options, options: Options, draft: Draft) -> None:
     if kind not in _TYPES:
         dataset.refused("resolution_type", f"{kind} is not here: use pixel_area, pixel or area")
         return
-    resolution = own_or_global(dataset, options, "resolution")
+    resolution = own_or_global(dataset, options, "resolution") or options.value("resolution")
     draft.put("resolution", resolution)
     draft.put("resolutionType", _TYPES[kind])
     dataset.mapped("resolution", words=f"-> resolution: {resolution:g}")
@@ -37,7 +37,7 @@ def place(dataset: Options, options: Options, draft: Draft) -> None:
     for key, field in _SIZES.items():
         value = own_or_global(dataset, options, key)
         if value:
-            edge = 1000 * math.sqrt(value) if kind == "pixel_area" and value <= _MEGAPIXELS else value
+            edge = 1000 * math.sqrt(value) if kind == "pixel_area" and 0 < value <= _MEGAPIXELS else value
             draft.put(field, edge)
             dataset.mapped(key, words=f"-> {field}: {edge:g}")
         dataset.ignored(key, "0 is no limit")

@@ -53,7 +53,7 @@ def place(
 
 
 def _read(entries: list[Any], options: Options, source: str) -> list[Entry]:
-    named = {entry.get("image_embeds") for entry in entries if isinstance(entry, dict)}
+    named = {str(entry.get("image_embeds")) for entry in entries if isinstance(entry, dict)}
     found: list[Entry] = []
     for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict) or not entry.get("id"):
@@ -63,7 +63,8 @@ def _read(entries: list[Any], options: Options, source: str) -> list[Entry]:
         # SimpleTuner's own examples leave the type of image_embeds out.
         kind = str(entry.get("dataset_type") or ("image_embeds" if name in named else "image")).lower()
         given = dict(entry)
-        given |= given.pop("aws", None) or {}
+        if isinstance(given.get("aws"), dict):
+            given |= given.pop("aws")
         if _is_disabled(given):
             options.report.ignored(source, name, "disabled")
         elif kind not in (*_ROLES, "text_embeds", "image_embeds"):

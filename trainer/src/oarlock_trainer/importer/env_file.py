@@ -7,6 +7,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.importer.values import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +49,7 @@ def parse(content: str, *, file: str, names: Mapping[str, Any]) -> dict[str, Any
     found: dict[str, Any] = {}
     for name, value in variables.items():
         if name == _EXTRA:
-            found |= _arguments(value)
+            found |= _arguments(value, file)
         elif name == "USE_BITFIT":
             found["layer_freeze_strategy"] = "bitfit" if value.lower() in ("true", "1") else "none"
         else:
@@ -74,14 +75,8 @@ def _line(line: str, *, file: str, number: int) -> tuple[str, str, bool]:
     return name.strip().removesuffix("+"), joined, name.strip().endswith("+")
 
 
-def _arguments(text: str) -> dict[str, Any]:
-    """Options of a command line: --name=value, --name value, or --name for true."""
-    found: dict[str, Any] = {}
-    name = ""
-    for word in shlex.split(text):
-        if word.startswith("--"):
-            name, equals, value = word[2:].replace("-", "_").partition("=")
-            found[name] = value if equals else True
-        elif name:
-            found[name] = word
-    return found
+def _arguments(text: str, file: str) -> dict[str, Any]:
+    try:
+        return arguments(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{file}: {_EXTRA}: {error}") from error

@@ -6,7 +6,6 @@ accelerate's file outranks SimpleTuner's own options, and flags for `accelerate 
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,15 +45,20 @@ def read_launch(options: Options, file: Mapping[str, Any] | None, *, source: str
     `file` is its configuration file, named `source` in the report; `find` gives the text of a file that it names.
     """
     given = dict(file or {})
-    dynamo = {key: given.pop(key) for key in sorted(_OF_DYNAMO) if key in given} | (
-        given.pop("dynamo_config", None) or {}
-    )
-    deepspeed = _deepspeed(options, source, "deepspeed_config", given.pop("deepspeed_config", None) or {}, find)
+    dynamo = {key: given.pop(key) for key in sorted(_OF_DYNAMO) if key in given}
+    deepspeed: dict[str, Any] = {}
+    try:
+        dynamo |= _group(given.pop("dynamo_config", None))
+        deepspeed = _deepspeed(given.pop("deepspeed_config", None), find)
+    except (OSError, ValueError) as error:
+        options.report.refused(source, "dynamo_config or deepspeed_config", str(error))
     for key in (*_HANDED_ON, *sorted(_OF_DYNAMO | set(_SAME))):
         _hand_on(options, key, file=file is not None, at=dynamo if key.startswith("dynamo") else given)
     if "deepspeed_config" in options:
-        own = _deepspeed(options, options.source, "deepspeed_config", options.value("deepspeed_config"), find)
-        deepspeed = own | deepspeed
+        try:
+            deepspeed = _deepspeed(options.value("deepspeed_config"), find) | deepspeed
+        except (OSError, ValueError) as error:
+            options.refused("deepspeed_config", str(error))
         options.mapped("deepspeed_config", words="handed to accelerate, see there")
     uses_deepspeed = bool(deepspeed) or str(given.get("distributed_type", "")).lower() == "deepspeed"
     for flag, value in _flags(options).items():
@@ -84,17 +88,30 @@ def place(launch: Launch, options: Options, draft: Draft) -> None:
     _compilation(launch.accelerate, draft)
 
 
-def _deepspeed(options: Options, source: str, key: str, value: Any, find: Callable[[str], str]) -> dict[str, Any]:
-    """DeepSpeed's configuration, flat, from its content or from the file that it names."""
-    try:
-        content = values.as_json(value)
-        if isinstance(content, dict) and "deepspeed_config_file" in content:
-            rest = {name: below for name, below in content.items() if name != "deepspeed_config_file"}
-            return flat(json.loads(find(str(content["deepspeed_config_file"])))) | flat(rest)
-        return flat(json.loads(find(content)) if isinstance(content, str) else content)
-    except (OSError, ValueError) as error:
-        options.report.refused(source, key, str(error))
+def _group(value: Any) -> dict[str, Any]:
+    """Keys of a group, which may be empty.
+
+    Raises ValueError where it is something else.
+    """
+    if value in (None, "", {}):
         return {}
+    if not isinstance(value, dict):
+        raise ValueError("is no group of keys")  # noqa: TRY004 - told to a person like any other wrong value
+    return value
+
+
+def _deepspeed(value: Any, find: Callable[[str], str]) -> dict[str, Any]:
+    """DeepSpeed's configuration, flat, from its content or from the file that it names.
+
+    Raises ValueError where it is none, OSError where the file is not found.
+    """
+    content = values.as_json(value)
+    if isinstance(content, str) and content:
+        content = json.loads(find(content))
+    group = _group(content)
+    file = group.get("deepspeed_config_file")
+    rest = flat({name: below for name, below in group.items() if name != "deepspeed_config_file"})
+    return flat(_group(json.loads(find(str(file))))) | rest if file else rest
 
 
 def _hand_on(options: Options, key: str, *, file: bool, at: dict[str, Any]) -> None:
@@ -112,14 +129,11 @@ def _flags(options: Options) -> dict[str, Any]:
     """Flags for `accelerate launch`, as its own keys."""
     if "accelerate_extra_args" not in options:
         return {}
-    found: dict[str, Any] = {}
-    name = ""
-    for word in shlex.split(options.value("accelerate_extra_args") or ""):
-        if word.startswith("--"):
-            name, equals, value = word[2:].replace("-", "_").partition("=")
-            found[name] = value if equals else True
-        elif name:
-            found[name] = word
+    try:
+        found = values.arguments(options.value("accelerate_extra_args") or "")
+    except ValueError as error:
+        options.refused("accelerate_extra_args", str(error))
+        return {}
     options.mapped("accelerate_extra_args", words=f"handed to accelerate: {', '.join(found) or 'nothing'}")
     return found
 
@@ -167,11 +181,7 @@ def _precision(accelerate: Options, options: Options, draft: Draft) -> None:
 
 
 def _compilation(accelerate: Options, draft: Draft) -> None:
-    try:
-        given = values.as_json(accelerate.value("dynamo_config") or {})
-    except ValueError as error:
-        accelerate.refused("dynamo_config", str(error))
-        return
+    given = accelerate.value("dynamo_config") or {}
     source = f"{accelerate.source}[dynamo_config]"
     dynamo = Options(source, given, rows=table(*DYNAMO), report=accelerate.report)
     backend, mode = str(dynamo.value("dynamo_backend")).lower(), str(dynamo.value("dynamo_mode")).lower()

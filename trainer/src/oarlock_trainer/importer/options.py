@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.importer.report import Report
     from oarlock_trainer.importer.rows import Row
 
+_EMPTY = "empty, so its default counts"
+
 
 class Options:
     """What a file says, in the words of its table.
@@ -40,13 +42,17 @@ class Options:
         row = self._rows.get(name)
         if row is None:
             self.report.refused(self.source, name, "not known; check the spelling, or remove it")
+        elif values.is_absent(value) and row.key not in self._names:
+            self._names[row.key] = name
         elif values.is_absent(value):
-            self.report.ignored(self.source, name, "empty, so SimpleTuner's default counts")
+            self.report.ignored(self.source, name, _EMPTY)
         elif row.key in self._given and self._given[row.key] != value:
             self.report.refused(self.source, name, f"says something else than {self._names[row.key]}; remove one")
         elif row.key in self._given:
             self.report.ignored(self.source, name, f"says the same as {self._names[row.key]}")
         else:
+            if row.key in self._names:
+                self.report.ignored(self.source, self._names[row.key], _EMPTY)
             self._given[row.key], self._names[row.key] = value, name
 
     def __contains__(self, key: str) -> bool:
@@ -121,10 +127,11 @@ class Options:
         for row in {row.key: row for row in self._rows.values()}.values():
             if row.key in self._done:
                 continue
-            if row.fate is Fate.MAPPED and not row.judged:
+            if row.fate is Fate.MAPPED and not row.judged and (row.key in self._given or row.default is not None):
                 self.carry(draft, row.key)
             elif row.key not in self._given:
-                continue
+                if row.key in self._names:
+                    self.report.ignored(self.source, self._names[row.key], _EMPTY)
             elif row.fate is Fate.REFUSED and values.asks_for_nothing(self._given[row.key], row.unless):
                 self.ignored(row.key, "asks for nothing with this value")
             elif row.fate is Fate.IGNORED:

@@ -69,15 +69,14 @@ def _accumulation(options: Options, launch: Launch, draft: Draft) -> None:
 
 
 def _activation_checkpointing(options: Options, draft: Draft) -> None:
-    interval = options.value("gradient_checkpointing_interval") or 1
+    interval = max(options.value("gradient_checkpointing_interval") or 1, 1)
     if not options.value("gradient_checkpointing"):
         options.carry(draft, "gradient_checkpointing", value="None")
     elif interval == 1:
         options.carry(draft, "gradient_checkpointing", value="Full")
     else:
         options.carry(draft, "gradient_checkpointing", value="Partial")
-        percent = max(round(100 / interval), 1)
-        options.carry(draft, "gradient_checkpointing_interval", value=percent)
+        options.carry(draft, "gradient_checkpointing_interval", value=max(round(100 / interval), 1))
     options.ignored("gradient_checkpointing_interval", "all blocks or none are recomputed")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from typing import Any
 
 from oarlock_trainer.importer.rows import Kind
@@ -55,6 +56,22 @@ def as_json(value: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"is no JSON: {error}") from error
     return value
+
+
+def arguments(text: str) -> dict[str, Any]:
+    """Options of a command line: --name=value, --name value, or --name alone for true.
+
+    Raises ValueError where the quotes don't match.
+    """
+    found: dict[str, Any] = {}
+    name = ""
+    for word in shlex.split(text):
+        if word.startswith("--"):
+            name, equals, value = word[2:].replace("-", "_").partition("=")
+            found[name] = value if equals else True
+        elif name:
+            found[name] = word
+    return found
 
 
 def _switch(value: Any) -> bool:
