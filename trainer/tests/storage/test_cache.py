@@ -94,6 +94,17 @@ def test_a_changed_file_is_read_anew_by_whoever_comes_after(place: LocalFiles, d
     assert before.read("a") == b"two!"
 
 
+def test_a_list_tells_the_versions_of_all_files_at_once(
+    s3_files: S3Files, through: Callable[..., S3Files], faults: Faults, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        s3_files.write(name, name.encode())
+    cache = cached(through(), tmp_path / "cache")
+    cache.list()
+    assert [cache.read(name) for name in ("a", "b")] == [b"a", b"b"]
+    assert [request.method for request in faults.requests] == ["GET"] * 3
+
+
 def test_what_is_written_through_the_cache_is_seen_at_once(place: LocalFiles, disk: Path, tmp_path: Path) -> None:
     cache = cached(place, disk)
     cache.write("a", b"one")

@@ -261,9 +261,12 @@ def test_large_bytes_go_in_parts_too(through: Through, faults: Faults) -> None:
     assert len([request for request in faults.requests if "partNumber" in request.path]) == 3
 
 
-def test_a_completion_whose_answer_was_lost_is_one(through: Through, faults: Faults, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", [Lost(), Refusal(200, "InternalError")], ids=str)
+def test_a_completion_whose_answer_was_lost_or_is_an_error_in_a_200_is_one(
+    through: Through, faults: Faults, tmp_path: Path, fault: Fault
+) -> None:
     path, content = large(tmp_path)
-    faults.plan(Lost(), method="POST", path="uploadId")
+    faults.plan(fault, method="POST", path="uploadId")
     through().upload("large", path)
     assert through().read("large") == content
 

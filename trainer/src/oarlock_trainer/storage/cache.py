@@ -54,7 +54,10 @@ class CachedFiles:
 
     def list(self) -> list[Entry]:
         """As the place says now."""
-        return self._files.list()
+        entries = self._files.list()
+        with self._lock:
+            self._versions = {entry.name: entry.version for entry in entries[:_KNOWN_VERSIONS]}
+        return entries
 
     def find(self, name: str) -> Entry | None:
         """As the place says now."""

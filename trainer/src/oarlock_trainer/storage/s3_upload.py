@@ -64,6 +64,7 @@ def _send(
         try:
             return [sent.result() for sent in parts]
         except BaseException:
+            # What is being sent is still waited for: a part that came after the abort would stay.
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
@@ -73,12 +74,13 @@ def _complete(s3: Any, whose: dict[str, str], parts: list[dict[str, Any]], size:
         s3.complete_multipart_upload(**whose, MultipartUpload={"Parts": parts})
     except S3_ERRORS as error:
         # An upload that was completed, and whose answer got lost, is unknown at the next try.
-        if code_of(error) != "NoSuchUpload" or _size(s3, whose) != size:
+        if code_of(error) != "NoSuchUpload" or not _is_there(s3, whose, size):
             raise
 
 
-def _size(s3: Any, whose: dict[str, str]) -> int:
-    return int(s3.head_object(Bucket=whose["Bucket"], Key=whose["Key"])["ContentLength"])
+def _is_there(s3: Any, whose: dict[str, str], size: int) -> bool:
+    page = s3.list_objects_v2(Bucket=whose["Bucket"], Prefix=whose["Key"], MaxKeys=1)
+    return [(one["Key"], one["Size"]) for one in page.get("Contents", ())] == [(whose["Key"], size)]
 
 
 def _abort(bucket: Bucket, whose: dict[str, str], reason: BaseException) -> None:

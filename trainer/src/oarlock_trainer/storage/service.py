@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from oarlock_trainer.errors import ConfigurationError
 if TYPE_CHECKING:
     from oarlock_trainer.storage.keys import Keys
 
+_MAKING = threading.Lock()
 _CONNECT_SECONDS = 5.0
 _METADATA_TRIES = 5
 """An instance's metadata service throttles when all ranks of a node ask at once; botocore alone gives up after one try."""
@@ -53,7 +55,9 @@ def client(service: Service) -> Any:
     Raises ConfigurationError for an endpoint or a region that is none.
     """
     try:
-        return _client(service, os.getpid())
+        # Else each of the threads that begin together would make one, at 0.1 s of CPU a piece.
+        with _MAKING:
+            return _client(service, os.getpid())
     except ValueError as error:
         raise ConfigurationError(
             f"training.s3Connections[{service.connection}]: {error}. Set endpoint to the service's address, as "
