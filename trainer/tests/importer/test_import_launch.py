@@ -61,8 +61,8 @@ def test_the_cpu_has_no_gpus(imported: Callable[..., Imported], simple: dict[str
         ({"deepspeed_config": {"scheduler": {"type": "OneCycle"}}}, "scheduler.type"),
         ({"deepspeed_config": {"gradient_accumulation_steps": 1.5}}, "gradient_accumulation_steps"),
         ({"deepspeed_config": {"gradient_clipping": "much"}}, "gradient_clipping"),
-        ({"deepspeed_config": {"deepspeed_config_file": "gone.json"}}, "dynamo_config or deepspeed_config"),
-        ({"dynamo_config": "INDUCTOR"}, "dynamo_config or deepspeed_config"),
+        ({"deepspeed_config": {"deepspeed_config_file": "gone.json"}}, "deepspeed_config"),
+        ({"dynamo_config": "INDUCTOR"}, "dynamo_config"),
         ({"dynamo_config": {"dynamo_backend": "TENSORRT"}}, "dynamo_backend"),
         ({"dynamo_config": {"dynamo_backend": "INDUCTOR", "dynamo_mode": "reduce-overhead"}}, "dynamo_mode"),
     ],
@@ -131,3 +131,9 @@ def test_zero_stage_2_is_what_accelerate_takes_where_none_is_said(
 ) -> None:
     job = imported(simple, folder, accelerate={"distributed_type": "DEEPSPEED"})
     assert job.spec["training"]["engine"]["zeroStage"] == 2
+
+
+def test_a_file_that_is_none_of_accelerate_is_refused(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    assert "content" in imported(simple, folder, accelerate=["num_machines"]).refused

@@ -16,7 +16,7 @@ from oarlock_trainer.importer.rows import table
 from oarlock_trainer.importer.tables.launch import ACCELERATE, DEEPSPEED, DYNAMO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from oarlock_trainer.importer.draft import Draft
 
@@ -39,19 +39,24 @@ class Launch:
     """DeepSpeed's configuration, flat; None where DeepSpeed is not used."""
 
 
-def read_launch(options: Options, file: Mapping[str, Any] | None, *, source: str, find: Callable[[str], str]) -> Launch:
+def read_launch(options: Options, file: Any, *, source: str, find: Callable[[str], str]) -> Launch:
     """Put accelerate's settings together.
 
-    `file` is its configuration file, named `source` in the report; `find` gives the text of a file that it names.
+    `file` is the content of its configuration file, named `source` in the report, or None; `find` gives the text of a
+    file that it names.
     """
+    if file is not None and not isinstance(file, dict):
+        options.report.refused(source, "content", "is no configuration of accelerate")
+        file = {}
     given = dict(file or {})
     dynamo = {key: given.pop(key) for key in sorted(_OF_DYNAMO) if key in given}
     deepspeed: dict[str, Any] = {}
-    try:
-        dynamo |= _group(given.pop("dynamo_config", None))
-        deepspeed = _deepspeed(given.pop("deepspeed_config", None), find)
-    except (OSError, ValueError) as error:
-        options.report.refused(source, "dynamo_config or deepspeed_config", str(error))
+    for key, into in (("dynamo_config", dynamo), ("deepspeed_config", deepspeed)):
+        try:
+            value = given.pop(key, None)
+            into.update(_group(value) if into is dynamo else _deepspeed(value, find))
+        except (OSError, ValueError) as error:
+            options.report.refused(source, key, str(error))
     for key in (*_HANDED_ON, *sorted(_OF_DYNAMO | set(_SAME))):
         _hand_on(options, key, file=file is not None, at=dynamo if key.startswith("dynamo") else given)
     if "deepspeed_config" in options:
