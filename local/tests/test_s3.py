@@ -10,7 +10,10 @@ import pytest
 from oarlock_local.s3 import S3Server, serving
 from oarlock_local.s3_faults import SLOW_DOWN, Cut, Faults, Request, Short
 
-pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed"),
+    pytest.mark.timeout(func_only=True),  # building the server takes minutes, once on a machine
+]
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +22,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         yield running
 
 
+@pytest.mark.usefixtures("server")
 def test_it_serves_signed_requests_only_and_is_gone_after_the_block(tmp_path: Path) -> None:
     with serving(tmp_path / "buckets", buckets=["pictures"]) as server:
         answer = httpx.get(f"{server.endpoint}/pictures")

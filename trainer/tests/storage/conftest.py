@@ -28,6 +28,13 @@ SECRET = "r2-keys"  # noqa: S105 - its name
 FIELD = "training.data.datasets[0].source.s3"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Building the server takes minutes, once on a machine: no test's own time."""
+    for item in items:
+        if "server" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(func_only=True))
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     if shutil.which("go") is None:
