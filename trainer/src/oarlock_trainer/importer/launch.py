@@ -66,15 +66,11 @@ def read_launch(options: Options, file: Any, *, source: str, find: Callable[[str
             options.refused("deepspeed_config", str(error))
         options.mapped("deepspeed_config", words="handed to accelerate, see there")
     uses_deepspeed = bool(deepspeed) or str(given.get("distributed_type", "")).lower() == "deepspeed"
-    for flag, value in _flags(options).items():
-        if flag == "use_deepspeed":
-            uses_deepspeed = uses_deepspeed or values.asks_for_nothing(value, (True,))
-        elif flag in _OF_DYNAMO:
-            dynamo[flag] = value
-        elif flag in _OF_DEEPSPEED:
-            deepspeed[flag] = value
-        else:
-            given[flag] = value
+    flags = _flags(options)
+    uses_deepspeed = uses_deepspeed or values.asks_for_nothing(flags.pop("use_deepspeed", False), (True,))
+    for flag, value in flags.items():
+        at = dynamo if flag in _OF_DYNAMO else deepspeed if flag in _OF_DEEPSPEED else given
+        at[flag] = value
     given |= {"dynamo_config": dynamo} if dynamo else {}
     given |= {"deepspeed_config": deepspeed} if uses_deepspeed else {}
     accelerate = Options(source, given, rows=table(*ACCELERATE), report=options.report)
