@@ -55,6 +55,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/python -m oarlock_api.reference --check
 	@$(RUN)/python -m oarlock_operator.reference --check
 	@$(RUN)/python -m oarlock_trainer.health.reference --check
+	@$(RUN)/python -m oarlock_trainer.importer.page --check
 	@$(UV) lock --check --quiet
 
 .PHONY: format
@@ -68,6 +69,7 @@ generate: setup ## Write the CRD and the reference pages from the models
 	@$(RUN)/python -m oarlock_api.reference
 	@$(RUN)/python -m oarlock_operator.reference
 	@$(RUN)/python -m oarlock_trainer.health.reference
+	@$(RUN)/python -m oarlock_trainer.importer.page
 
 .PHONY: clean
 clean: ## Stop every local cluster and remove the environment; the cache of built binaries stays

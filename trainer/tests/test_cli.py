@@ -14,7 +14,10 @@ from oarlock_trainer.cli import main
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMANDS = ("agent", "train", "check-storage", "check-gpus", "export-agent", "make-tiny-flux", "make-photographs")
+COMMANDS = (
+    "agent", "train", "check-storage", "check-gpus", "import-simpletuner", "export-agent", "make-tiny-flux",
+    "make-photographs",
+)  # fmt: skip
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
