@@ -146,14 +146,15 @@ def test_the_least_recently_used_goes_first(far: LocalFiles, disk: Path, tmp_pat
     assert len(left) < len(names)
 
 
-def test_it_stays_below_its_cap_and_uses_it(far: LocalFiles, disk: Path) -> None:
-    cache = cached(far, disk, capacity=10 * MIB)
+@pytest.mark.parametrize("processes", [1, 4])
+def test_it_stays_below_its_cap_and_uses_it(far: LocalFiles, disk: Path, processes: int) -> None:
+    caches = [cached(far, disk, capacity=20 * MIB, processes=processes) for _ in range(processes)]
     most = 0
-    for _ in range(5):
-        for number in range(20):
-            cache.read(str(number))
+    for round_ in range(40):
+        for number, cache in enumerate(caches):
+            cache.read(str((5 * number + round_) % 20), round_, 800_000)
             most = max(most, kept_bytes(disk))
-    assert 7 * MIB < most <= 10 * MIB
+    assert 15 * MIB < most <= 20 * MIB
 
 
 def test_a_piece_that_would_push_out_much_is_not_kept(far: LocalFiles, disk: Path) -> None:

@@ -271,6 +271,25 @@ def test_a_completion_whose_answer_was_lost_or_is_an_error_in_a_200_is_one(
     assert through().read("large") == content
 
 
+def test_a_completion_that_is_unknown_at_the_second_try_is_told_by_the_object(
+    through: Through, faults: Faults, tmp_path: Path
+) -> None:
+    path, content = large(tmp_path)
+    faults.plan(Lost(), method="POST", path="uploadId")
+    faults.plan(Refusal(404, "NoSuchUpload"), method="POST", path="uploadId")
+    through().upload("large", path)
+    assert through().read("large") == content
+
+
+def test_a_completion_of_an_upload_that_somebody_ended_is_a_storage_error(
+    through: Through, faults: Faults, tmp_path: Path
+) -> None:
+    faults.plan(Refusal(404, "NoSuchUpload"), method="POST", path="uploadId")
+    with pytest.raises(StorageError, match="NoSuchUpload"):
+        through().upload("large", large(tmp_path)[0])
+    assert through().find("large") is None
+
+
 def test_an_upload_that_fails_leaves_the_file_the_old_object_and_no_parts(
     through: Through, faults: Faults, tmp_path: Path, s3: Any, folder: str
 ) -> None:
