@@ -1,27 +1,54 @@
-"""The metadata table: one row per picture that is trained on, kept as Parquet in the output directory.
+"""The metadata table: one row per picture that is trained on, in parts that every rank maps into memory.
 
-It is published when all embeddings of its rows are: a table with the right fingerprint means that preprocessing is
-done. Within one job it stays as it is, so that a picture added while the job runs can't change the order of a resume.
+    table.json            which parts in which order, what they were made from, which rows are left out
+    parts/<name>.arrow    up to PART_ROWS rows of one dataset, as an Arrow file
+
+Parts are written by whoever scanned them, each in one piece; the manifest comes last and makes them a table. Rows have
+numbers, in the order of the parts; a row that proves unusable later keeps its number and is listed as left out. Mapped
+parts cost no memory of the process: a node's ranks share the pages that they read.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from oarlock_trainer.data.buckets import Size
-from oarlock_trainer.durable import write_bytes
+from oarlock_trainer.durable import write_bytes, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+PART_ROWS = 65536
+MANIFEST = "table.json"
+PARTS = "parts"
+_VERSION = 1
+
+KEY_BYTES = 16
+SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("width", pa.uint32(), nullable=False),
+        pa.field("height", pa.uint32(), nullable=False),
+        pa.field("target_width", pa.uint32(), nullable=False),
+        pa.field("target_height", pa.uint32(), nullable=False),
+        pa.field("captions", pa.list_(pa.string()), nullable=False),
+        pa.field("image_key", pa.binary(KEY_BYTES), nullable=False),
+        pa.field("text_keys", pa.list_(pa.binary(KEY_BYTES)), nullable=False),
+    ]
+)
+"""Sizes in pixels, those of the picture as it is shown and those of its bucket; at least one caption, a key for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One picture: where it is, how large, how it is trained. Keys name its latents and its caption's embeddings."""
+    """One row: where the picture is, how large, how it is trained. Keys name its latents and its captions' embeddings."""
 
     dataset: str
     name: str
@@ -29,9 +56,14 @@ class Picture:
     height: int
     target_width: int
     target_height: int
-    caption: str
-    image_key: str
-    text_key: str
+    captions: tuple[str, ...]
+    image_key: bytes
+    text_keys: tuple[bytes, ...]
+
+    @property
+    def size(self) -> Size:
+        """Size of the picture as it is shown."""
+        return Size(self.width, self.height)
 
     @property
     def target(self) -> Size:
@@ -40,35 +72,153 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """All pictures of a job, and what they were made from: `fingerprint` of the settings, `job_uid` of the maker."""
+class Part:
+    """One published part: its file's name below PARTS, its dataset's place in the job, its rows."""
 
-    pictures: tuple[Picture, ...]
+    file: str
+    dataset: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What makes parts a table: `fingerprint` of the settings, `job_uid` of the maker, rows `left_out` in rising order."""
+
     fingerprint: str
     job_uid: str
+    datasets: tuple[str, ...]
+    parts: tuple[Part, ...]
+    left_out: tuple[int, ...] = ()
 
 
-def write_table(path: Path, table: Table) -> None:
-    """Publish a table in one piece."""
-    columns = {field.name: [getattr(picture, field.name) for picture in table.pictures] for field in fields(Picture)}
-    arrow = pa.table(columns).replace_schema_metadata({"fingerprint": table.fingerprint, "jobUid": table.job_uid})
+class Table:
+    """A published table. Arrays have one entry per row, those that are left out included."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        """Maps all parts; raises OSError or ValueError where one is not there or not what it was."""
+        self.manifest = manifest
+        self._batches = [_map(folder / PARTS / part.file) for part in manifest.parts]
+        for part, batch in zip(manifest.parts, self._batches, strict=True):
+            if len(batch) != part.rows:
+                raise ValueError(f"{folder / PARTS / part.file} has {len(batch)} rows instead of {part.rows}")
+        self._ends = np.cumsum([part.rows for part in manifest.parts], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """(rows,) bool: which rows are used."""
+        kept = np.ones(len(self), dtype=bool)
+        kept[list(self.manifest.left_out)] = False
+        return kept
+
+    def datasets(self) -> np.ndarray:
+        """(rows,) uint16: the place of each row's dataset in the job."""
+        each = [part.rows for part in self.manifest.parts]
+        return np.repeat(np.array([part.dataset for part in self.manifest.parts], dtype=np.uint16), each)
+
+    def numbers(self, column: str) -> np.ndarray:
+        """(rows,) uint32: one of width, height, target_width, target_height."""
+        return _joined([batch.column(column).to_numpy() for batch in self._batches], np.dtype(np.uint32))
+
+    def image_keys(self) -> np.ndarray:
+        """(rows, 2) uint64."""
+        return _joined([_keys(batch.column("image_key")) for batch in self._batches], np.dtype("<u8"), width=2)
+
+    def text_keys(self) -> np.ndarray:
+        """(captions, 2) uint64: of all captions of row 0, then of row 1, and so on."""
+        lists = [batch.column("text_keys").flatten() for batch in self._batches]
+        return _joined([_keys(keys) for keys in lists], np.dtype("<u8"), width=2)
+
+    def caption_counts(self) -> np.ndarray:
+        """(rows,) int64: captions of each row."""
+        counts = [np.diff(batch.column("text_keys").offsets.to_numpy()) for batch in self._batches]
+        return _joined(counts, np.dtype(np.int64))
+
+    def picture(self, row: int) -> Picture:
+        """One row."""
+        number = int(np.searchsorted(self._ends, row, side="right"))
+        first = int(self._ends[number - 1]) if number else 0
+        values = {field.name: self._batches[number].column(field.name)[row - first].as_py() for field in SCHEMA}
+        values |= {name: tuple(values[name]) for name in ("captions", "text_keys")}
+        return Picture(dataset=self.manifest.datasets[self.manifest.parts[number].dataset], **values)
+
+
+def write_part(folder: Path, name: str, columns: Mapping[str, Any]) -> None:
+    """Publish one part of the table below `folder`. `columns` has those of SCHEMA."""
+    batch = pa.record_batch([pa.array(columns[field.name], type=field.type) for field in SCHEMA], schema=SCHEMA)
     sink = pa.BufferOutputStream()
-    pq.write_table(arrow, sink)
+    with pa.ipc.new_file(sink, SCHEMA) as writer:
+        writer.write_batch(batch)
+    path = folder / PARTS / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, sink.getvalue().to_pybytes())
+    write_bytes(path, memoryview(sink.getvalue()))
 
 
-def read_table(path: Path) -> Table | None:
-    """Read a published table, or None where there is none or an older version wrote other columns."""
+def part_rows(folder: Path, name: str) -> int | None:
+    """Rows of a part that was published before, or None where there is none."""
     try:
-        arrow = pq.ParquetFile(path).read(use_threads=False)
-        metadata = arrow.schema.metadata or {}
-        columns = [arrow.column(field.name).to_pylist() for field in fields(Picture)]
-    except (FileNotFoundError, KeyError, pa.ArrowInvalid):
+        return len(_map(folder / PARTS / name))
+    except (OSError, ValueError):
         return None
-    names = [field.name for field in fields(Picture)]
-    return Table(
-        pictures=tuple(Picture(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)),
-        fingerprint=metadata.get(b"fingerprint", b"").decode(),
-        job_uid=metadata.get(b"jobUid", b"").decode(),
-    )
+
+
+def publish(folder: Path, manifest: Manifest) -> None:
+    """Make parts a table, and remove the parts of earlier ones."""
+    body = {
+        "version": _VERSION,
+        "fingerprint": manifest.fingerprint,
+        "jobUid": manifest.job_uid,
+        "datasets": list(manifest.datasets),
+        "parts": [{"file": part.file, "dataset": part.dataset, "rows": part.rows} for part in manifest.parts],
+        "leftOut": list(manifest.left_out),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / MANIFEST, body)
+    kept = {part.file for part in manifest.parts}
+    for path in (folder / PARTS).glob("*.arrow"):
+        if path.name not in kept:
+            path.unlink(missing_ok=True)
+
+
+def open_table(folder: Path) -> Table | None:
+    """The published table, or None where there is none, or none that this version reads."""
+    try:
+        raw = json.loads((folder / MANIFEST).read_bytes())
+        if raw["version"] != _VERSION:
+            return None
+        parts = tuple(Part(file=part["file"], dataset=part["dataset"], rows=part["rows"]) for part in raw["parts"])
+        manifest = Manifest(
+            fingerprint=raw["fingerprint"],
+            job_uid=raw["jobUid"],
+            datasets=tuple(raw["datasets"]),
+            parts=parts,
+            left_out=tuple(raw["leftOut"]),
+        )
+        return Table(folder, manifest)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _map(path: Path) -> pa.RecordBatch:
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    if reader.num_record_batches != 1 or not reader.schema.equals(SCHEMA):
+        raise ValueError(f"{path} is no part of a table")
+    return reader.get_batch(0)
+
+
+def _keys(column: pa.FixedSizeBinaryArray) -> np.ndarray:
+    values = np.frombuffer(column.buffers()[1], dtype="<u8").reshape(-1, 2)
+    return values[column.offset : column.offset + len(column)]
+
+
+def _joined(parts: Sequence[np.ndarray], dtype: np.dtype[Any], *, width: int | None = None) -> np.ndarray:
+    """One array, also of no parts at all."""
+    empty = np.empty((0,) if width is None else (0, width), dtype=dtype)
+    return np.concatenate([empty, *parts]).astype(dtype, copy=False)
+
+
+def rows_of(table: Table, rows: Iterable[int]) -> list[Picture]:
+    """Several rows."""
+    return [table.picture(int(row)) for row in rows]
