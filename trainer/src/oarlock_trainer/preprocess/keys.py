@@ -1,10 +1,16 @@
-"""What a cached embedding was made from, as a 128-bit key: another input, another key, so nothing stale is ever read."""
+"""What a cached embedding was made from, as a 128-bit key: another input, another key, so nothing stale is ever read.
+
+A key is XXH3 over the parts that decide about a record, with a NUL between them: no part but the last may hold one. It
+guards against accidents, not against people who could write into the cache anyway.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from xxhash import xxh3_128_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +22,20 @@ _BLOCK = 65536
 _BLOCKS = 16
 """Hashing all of T5's 9.8 GB at every start would cost minutes. Sixteen blocks spread over each file tell one set of
 trained weights from another: training moves all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoders:
+    """Fingerprints of the frozen encoders: what makes cached embeddings valid."""
+
+    vae: str
+    text: str
+
+
+def encoders_of(model: Path) -> Encoders:
+    """Fingerprints of a model's encoders."""
+    text = [model / part for part in ("text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")]
+    return Encoders(vae=encoder_fingerprint([model / "vae"]), text=encoder_fingerprint(text))
 
 
 def encoder_fingerprint(folders: Iterable[Path]) -> str:
@@ -37,19 +57,13 @@ def encoder_fingerprint(folders: Iterable[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
-def image_key(*, source: str, name: str, version: str, cut: Cut, encoder: str) -> str:
-    """Key of a picture's latents."""
-    return _key("latents", source, name, version, *_numbers(cut), encoder)
+def image_key(*, source: str, name: str, version: str, cut: Cut, encoder: str) -> bytes:
+    """Key of a picture's latents, 16 bytes. `source` is Files.where."""
+    scaled, target = cut.scaled, cut.target
+    numbers = f"{scaled.width},{scaled.height},{cut.left},{cut.top},{target.width},{target.height}"
+    return xxh3_128_digest(f"latents\0{encoder}\0{source}\0{version}\0{numbers}\0{name}".encode())
 
 
-def text_key(*, caption: str, encoder: str, unpadded: bool) -> str:
-    """Key of a caption's embeddings."""
-    return _key("text", caption, encoder, unpadded)
-
-
-def _numbers(cut: Cut) -> tuple[int, ...]:
-    return (cut.scaled.width, cut.scaled.height, cut.left, cut.top, cut.target.width, cut.target.height)
-
-
-def _key(*parts: object) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+def text_key(*, caption: str, encoder: str, unpadded: bool) -> bytes:
+    """Key of a caption's embeddings, 16 bytes."""
+    return xxh3_128_digest(f"text\0{encoder}\0{int(unpadded)}\0{caption}".encode())
