@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     ORDER = 1
     SCHEDULE = 2
     SAMPLE = 3
+    MIXTURE = 4
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

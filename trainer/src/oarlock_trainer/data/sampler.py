@@ -5,8 +5,9 @@ of its own. A step takes the next E (effective batch) entries of one bucket's st
 is topped up: what an epoch's last step of a bucket leaves over, the next epoch starts with. Epoch e ends for a bucket
 after floor((e + 1) x samples / E) steps; the buckets' turns within an epoch are shuffled.
 
-Nothing here knows ranks. With E unchanged a resume is one integer; with another E the stream positions carry over
-(`Origin`), so the cover stays disjoint and complete.
+Nothing here knows ranks, and no pass is stored (data.permutation): memory and time do not grow with the pictures. With E
+unchanged a resume is one integer; with another E the stream positions carry over (`Origin`), so the cover stays disjoint
+and complete.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oarlock_trainer.data.draws import Purpose, generator
+from oarlock_trainer.data.permutation import round_keys, shuffled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,10 +34,15 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the present cut into steps begins: after `step` steps, with `consumed` entries of each stream used up."""
+    """Where the present cut into steps begins: after `step` steps, with `consumed` entries of each stream used up.
+
+    `epochs` is how many epochs each stream has behind it. Streams of one order can differ: one that joins late is covered
+    as often as the others from then on, and does not catch up. Empty tuples are zeros.
+    """
 
     step: int = 0
     consumed: tuple[int, ...] = ()
+    epochs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +57,27 @@ class StepDraw:
 class Order:
     """The order of all optimizer steps of a run."""
 
-    def __init__(self, streams: Sequence[Stream], *, seed: int, effective: int, origin: Origin | None = None) -> None:
-        """Every stream needs at least `effective` samples an epoch (plan.batches sees to that)."""
+    def __init__(
+        self,
+        streams: Sequence[Stream],
+        *,
+        seed: int,
+        effective: int,
+        origin: Origin | None = None,
+        names: Sequence[int] | None = None,
+    ) -> None:
+        """Every stream needs at least `effective` samples an epoch (plan.batches sees to that).
+
+        `names` are the streams' numbers among all of the run, which keep their orders apart; by default 0, 1, ...
+        """
         self._streams = tuple(streams)
         self._seed = seed
         self._effective = effective
         self.origin = origin or Origin()
         self._offsets = self.origin.consumed or (0,) * len(self._streams)
+        self._behind = self.origin.epochs or (0,) * len(self._streams)
         self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None
-        self._passes: dict[int, tuple[int, np.ndarray]] = {}
+        self._keys = [round_keys(seed, Purpose.ORDER, bucket) for bucket in names or range(len(self._streams))]
 
     def at(self, step: int) -> StepDraw:
         """What step `step` (counted from 0 over the whole run) takes."""
@@ -66,11 +85,11 @@ class Order:
         buckets, turns = self._turns(epoch)
         bucket, turn = int(buckets[position]), int(turns[position])
         start = self._offsets[bucket] + turn * self._effective
-        return StepDraw(epoch, bucket, self._stream(bucket, start))
+        return StepDraw(self._behind[bucket] + epoch, bucket, self._stream(bucket, start))
 
     def steps_in(self, epochs: int) -> int:
-        """Steps of the whole run when it ends after `epochs` epochs."""
-        return self.origin.step + self._steps_by(epochs)
+        """Steps of the whole run when it ends after `epochs` epochs of the first stream."""
+        return self.origin.step + self._steps_by(max(epochs - self._behind[0], 0))
 
     def consumed(self, step: int) -> tuple[int, ...]:
         """Entries of each stream that the steps before `step` used up: the data position of a checkpoint."""
@@ -82,8 +101,13 @@ class Order:
             for index in range(len(self._streams))
         )
 
+    def epochs(self, step: int) -> tuple[int, ...]:
+        """Epochs that each stream has behind it before `step`."""
+        epoch, _ = self._locate(step)
+        return tuple(behind + epoch for behind in self._behind)
+
     def _bucket_steps_by(self, bucket: int, epochs: int) -> int:
-        left = epochs * self._streams[bucket].samples - self._offsets[bucket]
+        left = (self._behind[bucket] + epochs) * self._streams[bucket].samples - self._offsets[bucket]
         return max(left // self._effective, 0)
 
     def _steps_by(self, epochs: int) -> int:
@@ -107,27 +131,17 @@ class Order:
             counts = [self._bucket_steps_by(bucket, epoch + 1) - before[bucket] for bucket in range(len(self._streams))]
             buckets = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
             generator(self._seed, Purpose.SCHEDULE, epoch).shuffle(buckets)
+            # A bucket's steps in the order of their turns: the k-th time that it stands there is its k-th step.
+            by_bucket = np.argsort(buckets, kind="stable")
             turns = np.empty(len(buckets), dtype=np.int64)
-            for bucket, first in enumerate(before):
-                mine = buckets == bucket
-                turns[mine] = first + np.arange(int(mine.sum()))
+            turns[by_bucket] = np.concatenate(
+                [first + np.arange(count) for first, count in zip(before, counts, strict=True)]
+            )
             self._epoch = (epoch, buckets, turns)
         return self._epoch[1], self._epoch[2]
 
     def _stream(self, bucket: int, start: int) -> np.ndarray:
         """Entries start .. start + E of a bucket's stream."""
         pictures = self._streams[bucket].pictures
-        parts, missing = [], self._effective
-        while missing:
-            turn, offset = divmod(start, pictures)
-            part = self._permutation(bucket, turn)[offset : offset + missing]
-            parts.append(part)
-            start, missing = start + len(part), missing - len(part)
-        return np.concatenate(parts)
-
-    def _permutation(self, bucket: int, turn: int) -> np.ndarray:
-        kept = self._passes.get(bucket)
-        if kept is None or kept[0] != turn:
-            order = generator(self._seed, Purpose.ORDER, bucket, turn).permutation(self._streams[bucket].pictures)
-            kept = self._passes[bucket] = (turn, order.astype(np.uint32))
-        return kept[1]
+        passes, entries = np.divmod(np.arange(start, start + self._effective), pictures)
+        return shuffled(entries, passes, length=pictures, keys=self._keys[bucket])
