@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,10 @@ from oarlock_trainer.checkpoint.format import TAG, Checkpoint, DataPosition
 from oarlock_trainer.checkpoint.interval import Interval
 from oarlock_trainer.checkpoint.reader import check_fits, resume_words, take_over
 from oarlock_trainer.checkpoint.writer import Writer
-from oarlock_trainer.data.batches import Loader, Prefetcher, make_buckets, make_order
-from oarlock_trainer.data.sampler import Order, Origin
+from oarlock_trainer.data.batches import Loader
+from oarlock_trainer.data.grouping import make_buckets, make_timeline
+from oarlock_trainer.data.prefetch import Prefetcher
+from oarlock_trainer.data.sampler import Origin
 from oarlock_trainer.engine import collective
 from oarlock_trainer.engine.deepspeed import Engine, initialize
 from oarlock_trainer.metrics import Metrics
@@ -36,7 +39,9 @@ from oarlock_trainer.preprocess.pipeline import prepare
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oarlock_trainer.data.metadata.table import Picture
+    from oarlock_trainer.data.grouping import Bucket
+    from oarlock_trainer.data.metadata.table import Table
+    from oarlock_trainer.data.timeline import Timeline
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.transformer import Shape
@@ -64,7 +69,7 @@ class Session:
     fence: Fence
     batch: Batch
     shape: Shape
-    order: Order
+    order: Timeline
     data_fingerprint: str
     engine: Engine
     writer: Writer
@@ -84,9 +89,9 @@ class Session:
         """Where the data stand after `step` steps."""
         return DataPosition(
             fingerprint=self.data_fingerprint,
-            effective=self.batch.effective,
+            order=self.order.digest,
             origin=self.order.origin,
-            consumed=self.order.consumed(step),
+            reached=self.order.reached(step),
         )
 
 
@@ -120,9 +125,10 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
         folder.check_transformer(weights, field="training.initFrom.path")
     batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
 
-    def check(pictures: Sequence[Picture]) -> None:
+    def check(table: Table) -> None:
         if training.task is Task.TRAIN:
-            make_buckets(pictures, training, batch)
+            buckets = make_buckets(table, training, batch)
+            make_timeline(buckets, training, effective=batch.effective).check(training.steps or 0)
 
     prepared = prepare(job, ranks, check=check, go_on=go_on)
     return Claim(job=job, ranks=ranks, fence=fence, resumed=resumed, batch=batch, prepared=prepared)
@@ -132,9 +138,8 @@ def assemble(claim: Claim) -> Session:
     """Load the model, resume, and start reading the first batch."""
     job, ranks, batch, training = claim.job, claim.ranks, claim.batch, claim.job.training
     shape = transformer.read_shape(model_folder(job))
-    buckets = make_buckets(claim.prepared.pictures, training, batch)
-    origin = _origin(claim, len(buckets))
-    order = make_order(buckets, seed=training.seed, effective=batch.effective, origin=origin)
+    buckets = make_buckets(claim.prepared.table, training, batch)
+    order = _order(claim, buckets)
     first = claim.resumed.step if claim.resumed else 0
     total = training.steps or order.steps_in(training.epochs or 1)
     if claim.resumed and job.place.is_leader:
@@ -142,7 +147,16 @@ def assemble(claim: Claim) -> Session:
         channel.send(channel.Event.NOTE, message=words)
         sys.stderr.write(f"{words}\n")
     engine = _engine(job, ranks, claim.resumed)
-    prefetch = Prefetcher(Loader(claim.prepared, buckets, order, training, job.place), first, total)
+    loader = Loader(
+        claim.prepared,
+        buckets,
+        order,
+        training=training,
+        place=job.place,
+        encoding=encoding(job, ranks),
+        pin=ranks.device.type == "cuda",
+    )
+    prefetch = Prefetcher(loader, first, total)
     return Session(
         job=job,
         ranks=ranks,
@@ -177,14 +191,14 @@ def _engine(job: Job, ranks: Ranks, resumed: Checkpoint | None) -> Engine:
     return engine
 
 
-def _origin(claim: Claim, buckets: int) -> Origin | None:
-    """Where the order of samples goes on: unchanged, cut anew for another batch, or begun anew for other data."""
+def _order(claim: Claim, buckets: Sequence[Bucket]) -> Timeline:
+    """The order of samples: the checkpoint's, cut anew where the batch or the datasets' turns changed, or a new one."""
+    make = partial(make_timeline, buckets, claim.job.training, effective=claim.batch.effective)
     if claim.resumed is None:
-        return None
+        return make()
     step, position = claim.resumed.step, claim.resumed.manifest.data
-    if position.fingerprint != claim.prepared.fingerprint or len(position.consumed) != buckets:
+    if position.fingerprint != claim.prepared.fingerprint or len(position.reached.consumed) != len(buckets):
         channel.send(channel.Event.NOTE, message=f"the data changed: their order begins anew at step {step}")
-        return Origin(step, (0,) * buckets)
-    if position.effective != claim.batch.effective:
-        return Origin(step, position.consumed)
-    return position.origin
+        return make(origin=Origin(step))
+    same = make(origin=position.origin)
+    return same if same.digest == position.order else make(origin=position.reached)

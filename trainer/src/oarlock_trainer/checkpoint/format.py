@@ -20,6 +20,7 @@ from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
 from oarlock_trainer.data.sampler import Origin
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -39,12 +40,16 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataPosition:
-    """Where the order of samples stands: enough to go on with the same effective batch, or with another."""
+    """Where the order of samples stands: enough to go on in the same order, or to cut what is left anew.
+
+    `fingerprint` is that of the data, `order` the digest of the order over them, which began at `origin` and has `reached`
+    this place.
+    """
 
     fingerprint: str
-    effective: int
+    order: str
     origin: Origin
-    consumed: tuple[int, ...]
+    reached: Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +78,20 @@ def parse_manifest(body: str) -> Manifest:
     if raw.pop("version") != VERSION:
         raise ValueError("a manifest of another version")
     position = raw.pop("data")
-    origin = position.pop("origin")
     return Manifest(
         **{key: value for key, value in raw.items() if key != "files"},
         files=tuple(FileFacts(**file) for file in raw["files"]),
         data=DataPosition(
             fingerprint=position["fingerprint"],
-            effective=position["effective"],
-            origin=Origin(origin["step"], tuple(origin["consumed"])),
-            consumed=tuple(position["consumed"]),
+            order=position["order"],
+            origin=_origin(position["origin"]),
+            reached=_origin(position["reached"]),
         ),
     )
+
+
+def _origin(raw: Mapping[str, Any]) -> Origin:
+    return Origin(raw["step"], tuple(raw["consumed"]), tuple(raw["epochs"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,15 @@ class SampleDraws:
     """The random numbers of one sample of one optimizer step.
 
     `normal` ~ N(0, 1) and `uniform` ~ U(0, 1) choose the noise level, `guidance` ~ U(0, 1) the guidance value,
-    `dropout` ~ U(0, 1) whether the caption is left out; `noise` (channels, height, width) float32 ~ N(0, 1).
+    `dropout` ~ U(0, 1) whether the caption is left out, `caption` ~ U(0, 1) which of several it is; `noise` (channels,
+    height, width) float32 ~ N(0, 1).
     """
 
     normal: float
     uniform: float
     guidance: float
     dropout: float
+    caption: float
     noise: np.ndarray
 
 
@@ -50,7 +52,8 @@ def sample_draws(seed: int, index: int, shape: tuple[int, ...]) -> SampleDraws:
     source = generator(seed, Purpose.SAMPLE, index)
     normal = float(source.standard_normal())
     uniform, guidance, dropout = (float(value) for value in source.random(3))
-    return SampleDraws(normal, uniform, guidance, dropout, source.standard_normal(shape, dtype=np.float32))
+    noise = source.standard_normal(shape, dtype=np.float32)
+    return SampleDraws(normal, uniform, guidance, dropout, float(source.random()), noise)
 
 
 def content_draws(content: str, count: int) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ diffusers' FLUX scripts and SimpleTuner compute. The model is told sigma itself 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +15,8 @@ from torch.nn import functional
 from oarlock_api.objective import Loss
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor, nn
 
 _THRESHOLD = 0.1
@@ -39,15 +41,15 @@ class MicroBatch:
 
     def to(self, device: torch.device) -> MicroBatch:
         """The same batch on a device."""
-        return MicroBatch(
-            latents=self.latents.to(device, non_blocking=True),
-            noise=self.noise.to(device, non_blocking=True),
-            text=self.text.to(device, non_blocking=True),
-            pooled=self.pooled.to(device, non_blocking=True),
-            sigmas=self.sigmas.to(device, non_blocking=True),
-            guidance=self.guidance.to(device, non_blocking=True),
-            text_mask=None if self.text_mask is None else self.text_mask.to(device, non_blocking=True),
-        )
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> MicroBatch:
+        """The same batch in memory that a GPU copies from by itself, while the CPU goes on."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> MicroBatch:
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        return MicroBatch(**{name: None if tensor is None else change(tensor) for name, tensor in tensors.items()})
 
 
 def pack(latents: Tensor) -> Tensor:
