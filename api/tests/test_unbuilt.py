@@ -28,15 +28,6 @@ CONNECTION = {"s3Connections": [{"name": "default"}]}
 DATASET = BASE["training"]["data"]["datasets"][0]
 
 
-def data(**fields: Any) -> dict[str, Any]:
-    with_s3 = CONNECTION if "s3'" in str(fields) else {}
-    return {"training": {"data": fields, **with_s3}}
-
-
-def dataset(**fields: Any) -> dict[str, Any]:
-    return data(datasets=[{**DATASET, **fields}])
-
-
 # One job per entry of UNBUILT: what is merged over a job that is accepted.
 USES: dict[str, dict[str, Any]] = {
     "training.task": {"training": {"task": "Evaluate"}},
@@ -56,7 +47,6 @@ USES: dict[str, dict[str, Any]] = {
     },
     "training.tracking": {"training": {"tracking": [{"name": "board"}]}},
     "training.publish": {"training": {"publish": [{"name": "bucket", "s3": S3}], **CONNECTION}},
-    "training.s3Connections": {"training": CONNECTION},
     "training.attention": {"training": {"attention": "Flash3"}},
     "training.optimizer.name": {"training": {"optimizer": {"name": "Lion"}}},
     "training.gradientClipping.method": {"training": {"gradientClipping": {"method": "Value"}}},
@@ -64,24 +54,9 @@ USES: dict[str, dict[str, Any]] = {
     "training.engine.zeroStage": {"training": {"engine": {"strategy": "DeepSpeed", "zeroStage": 3}}},
     "training.engine.offloadOptimizer": {"training": {"engine": {"offloadOptimizer": "CPU"}}},
     "training.checkpoint.upload": {"training": {"checkpoint": {"upload": S3}, **CONNECTION}},
-    "training.data.textEmbeds.s3": data(textEmbeds={"s3": S3}),
-    "training.data.imageEmbeds.s3": data(imageEmbeds={"s3": S3}),
-    "training.data.compression": data(compression="Zstd"),
-    "training.data.tuning.workers": data(tuning={"workers": 2}),
-    "training.data.tuning.s3MaxConnections": data(tuning={"s3MaxConnections": 9}),
-    "training.data.datasets.role": data(datasets=[DATASET, {**DATASET, "name": "b", "role": "Evaluation"}]),
-    "training.data.datasets.source.s3": dataset(source={"s3": S3}),
-    "training.data.datasets.metadata.parquet": dataset(metadata={"parquet": {"location": {"path": "/output/p"}}}),
-    "training.data.datasets.captions.strategy": dataset(
-        captions={"strategy": "Parquet"}, metadata={"parquet": {"location": {"path": "/output/p"}}}
-    ),
-    "training.data.datasets.imageEmbeds.mode": dataset(imageEmbeds={"mode": "OnTheFly"}),
-    "training.data.datasets.imageEmbeds.location.s3": dataset(imageEmbeds={"location": {"s3": S3}}),
-    "training.data.datasets.size.maximum": dataset(size={"maximum": 2048, "downsampleTo": 1024}),
-    "training.data.datasets.size.downsampleTo": dataset(size={"maximum": 2048, "downsampleTo": 1024}),
-    "training.data.datasets.probability": dataset(probability=0.5),
-    "training.data.datasets.startStep": dataset(startStep=5),
-    "training.data.datasets.endStep": dataset(endStep=5),
+    "training.data.datasets.role": {
+        "training": {"data": {"datasets": [DATASET, {**DATASET, "name": "b", "role": "Evaluation"}]}}
+    },
     "scheduling.gang": {"scheduling": {"gang": "Volcano"}},
     "scheduling.queue": {"scheduling": {"queue": "team"}},
     "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},
@@ -133,15 +108,11 @@ def test_a_job_that_uses_the_field_is_told_its_name(path: str) -> None:
 @pytest.mark.parametrize("path", [path for path, over in USES.items() if len(over) == 1])
 def test_nothing_but_what_was_used_is_named(path: str) -> None:
     named = {name.removeprefix("spec.") for name in unbuilt_fields(using(USES[path]))}
-    size = {"training.data.datasets.size.maximum", "training.data.datasets.size.downsampleTo"}
     needed = {
         "training.lora": {"training.method"},
         "scheduling.queuePriorityClassName": {"scheduling.queue"},
-        "training.data.datasets.captions.strategy": {"training.data.datasets.metadata.parquet"},
-        **dict.fromkeys(size, size),
     }
-    with_it = {"training.s3Connections"} if "s3Connections" in str(USES[path]) else set()
-    assert named == {path} | needed.get(path, set()) | with_it
+    assert named == {path} | needed.get(path, set())
 
 
 @pytest.mark.parametrize("path", [path for path, values in UNBUILT.items() if values])
@@ -151,8 +122,6 @@ def test_a_value_that_asks_for_nothing_is_never_named(path: str) -> None:
         uses: dict[str, Any] = {name: value}
         for group in reversed(groups):
             uses = {group: uses}
-        if "datasets" in groups:
-            uses = dataset(captions={"strategy": value, **({"text": "x"} if value == "Fixed" else {})})
         if name == "task":
             uses["training"]["steps"] = None
         if name == "zeroStage":

@@ -107,6 +107,7 @@ def test_preprocessing_succeeds_without_a_model() -> None:
     assert world.job.status.phase == "Succeeded"
     assert world.job.status.output is not None
     assert world.job.status.output.model is None
+    assert world.job.status.output.data_manifest == "/output/flux/reports/data.json"
 
 
 def test_a_crashed_rank_restarts_the_gang_under_a_new_attempt() -> None:

@@ -13,6 +13,8 @@ OWNER = f"{PRIVATE}/owner"
 REPORTS = f"{PRIVATE}/reports"
 CHECKPOINTS = "checkpoints"
 MODEL = "model"
+DATA_MANIFEST = "reports/data.json"
+"""Which embeddings a job used, where they lie, how many and how large."""
 
 _CHECKPOINT = re.compile(r"step-([0-9]{1,12})-a([0-9]{1,9})")
 

@@ -6,7 +6,7 @@ operator that starts in between ends the job the same way.
 
 from __future__ import annotations
 
-from oarlock_api.contract.layout import MODEL
+from oarlock_api.contract.layout import DATA_MANIFEST, MODEL
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import OutputStatus
 from oarlock_api.spec import TrainingJobSpec
@@ -84,7 +84,9 @@ def succeed(o: Observation, draft: Draft) -> bool:
         reason=Reason.ALL_RANKS_SUCCEEDED,
         message=message,
         completion_time=o.now,
-        output=OutputStatus(path=path, relative_path=directory, model=model),
+        output=OutputStatus(
+            path=path, relative_path=directory, model=model, data_manifest=_data_manifest(o.spec, path)
+        ),
     )
     draft.tell(Reason.SUCCEEDED, message)
     return True
@@ -95,5 +97,9 @@ def _made(spec: TrainingJobSpec, path: str) -> tuple[str | None, str]:
     if spec.training is None:
         return None, f"what the trainer made is where it put it; the job's output directory is {path}"
     if spec.training.task == Task.PREPROCESS:
-        return None, f"the embeddings are published below {path}"
+        return None, f"the embeddings are cached, {path}/{DATA_MANIFEST} tells where"
     return f"{path}/{MODEL}", f"the model is in {path}/{MODEL}"
+
+
+def _data_manifest(spec: TrainingJobSpec, path: str) -> str | None:
+    return None if spec.training is None else f"{path}/{DATA_MANIFEST}"
