@@ -55,7 +55,7 @@ USES: dict[str, dict[str, Any]] = {
     "training.engine.offloadOptimizer": {"training": {"engine": {"offloadOptimizer": "CPU"}}},
     "training.checkpoint.upload": {"training": {"checkpoint": {"upload": S3}, **CONNECTION}},
     "training.data.datasets.role": {
-        "training": {"data": {"datasets": [DATASET, {**DATASET, "name": "b", "role": "Evaluation"}]}}
+        "training": {"data": {"datasets": [DATASET, {**DATASET, "name": "b", "role": "Regularization"}]}}
     },
     "scheduling.gang": {"scheduling": {"gang": "Volcano"}},
     "scheduling.queue": {"scheduling": {"queue": "team"}},
@@ -122,6 +122,8 @@ def test_a_value_that_asks_for_nothing_is_never_named(path: str) -> None:
         uses: dict[str, Any] = {name: value}
         for group in reversed(groups):
             uses = {group: uses}
+        if "datasets" in groups:
+            uses = {"training": {"data": {"datasets": [DATASET, {**DATASET, "name": "b", name: value}]}}}
         if name == "task":
             uses["training"]["steps"] = None
         if name == "zeroStage":

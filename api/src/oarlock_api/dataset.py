@@ -193,7 +193,8 @@ class SizeLimits(Group):
     )
     maximum: Size | None = Field(
         default=None,
-        description="Larger pictures are first scaled down to downsampleTo. SimpleTuner: maximum_image_size.",
+        description="Larger pictures are first scaled down to downsampleTo, and the crop is cut from that. SimpleTuner: "
+        "maximum_image_size.",
     )
     downsample_to: Size | None = Field(default=None, description="SimpleTuner: target_downsample_size.")
     maximum_upscale_percent: Annotated[StrictInt, Field(ge=0, le=1000)] | None = Field(
@@ -228,8 +229,8 @@ class Dataset(Group):
     )
     role: Role = Field(
         default=Role.TRAIN,
-        description="Train, Evaluation (loss on unseen data) or Regularization. SimpleTuner: dataset_type eval, "
-        "is_regularisation_data.",
+        description="Train, Evaluation (its loss is told after each checkpoint, it is never trained on) or Regularization. "
+        "SimpleTuner: dataset_type eval, is_regularisation_data.",
     )
     source: Location = Field(description="The pictures. SimpleTuner: type, instance_data_dir, aws_data_prefix.")
     metadata: Metadata | None = Field(
@@ -252,13 +253,15 @@ class Dataset(Group):
     )
     probability: Probability | None = Field(
         default=None,
-        description="Share of the steps that draw from this data set; absent = by size. SimpleTuner: probability.",
+        description="Share of the steps that draw from this data set; absent = by size, within what the others leave. Where "
+        "all have one, they are taken in proportion. SimpleTuner: probability.",
     )
     max_samples: Annotated[StrictInt, Field(ge=1, le=10_000_000_000)] | None = Field(
         default=None, description="Take at most so many samples, chosen by the seed. SimpleTuner: max_num_samples."
     )
     start_step: Step | None = Field(
-        default=None, description="First optimizer step that may draw from it. SimpleTuner: start_step."
+        default=None,
+        description="First optimizer step that may draw from it, counted from 1. SimpleTuner: start_step.",
     )
     end_step: Step | None = Field(
         default=None, description="Last optimizer step that may draw from it. SimpleTuner: end_step."

@@ -34,7 +34,7 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "training.validation": (),
     "training.tracking": (),
     "training.publish": (),
-    "training.data.datasets.role": (),
+    "training.data.datasets.role": ("Evaluation",),
     "scheduling.gang": ("None",),
     "scheduling.queue": (),
     "scheduling.queuePriorityClassName": (),

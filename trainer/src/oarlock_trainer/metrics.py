@@ -17,6 +17,7 @@ from oarlock_trainer import channel
 from oarlock_trainer.errors import storage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -65,6 +66,13 @@ class Metrics:
         }
         channel.send(channel.Event.STEP, **fields)
         self._write({"attempt": self._attempt, **fields, "gradientNorm": _rounded(facts.gradient_norm)})
+
+    def evaluation(self, step: int, losses: Mapping[str, float]) -> None:
+        """Report the losses on datasets that are not trained on, by their names."""
+        rounded = {name: _rounded(loss) for name, loss in losses.items()}
+        words = ", ".join(f"{name} {loss}" for name, loss in rounded.items())
+        channel.send(channel.Event.NOTE, message=f"loss on unseen data after step {step}: {words}")
+        self._write({"attempt": self._attempt, "step": step, "evaluationLoss": rounded})
 
     def close(self) -> None:
         """Close the file."""

@@ -74,6 +74,7 @@ class Session:
     engine: Engine
     writer: Writer
     interval: Interval
+    loader: Loader
     prefetch: Prefetcher
     metrics: Metrics | None
     peak: float | None
@@ -168,6 +169,7 @@ def assemble(claim: Claim) -> Session:
         engine=engine,
         writer=Writer(job.output, claim.fence, ranks, keep=training.checkpoint.keep),
         interval=Interval(training.checkpoint, now=time.monotonic()),
+        loader=loader,
         prefetch=prefetch,
         metrics=Metrics(job.output, job.file.attempt) if job.place.is_leader else None,
         peak=peak_flops(torch.cuda.get_device_name()) if ranks.device.type == "cuda" else None,

@@ -18,6 +18,7 @@ from oarlock_trainer.checkpoint.export import export
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.errors import LeftOnRequest, PeerLostError, StorageError, TrainingEnd, lost_a_peer, lost_storage
+from oarlock_trainer.evaluation import evaluate
 from oarlock_trainer.job import read_job
 from oarlock_trainer.metrics import StepFacts
 from oarlock_trainer.models.flux.loss import flow_matching_loss
@@ -115,6 +116,8 @@ def loop(session: Session, stop: StopRequest) -> None:
             raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")
         if saving or leaving or done == session.total:
             _save(session, done)
+            if not leaving:
+                _evaluate(session, done)
         if leaving:
             raise LeftOnRequest(f"saved step {done} and left on request")
     session.prefetch.close()
@@ -162,6 +165,12 @@ def _save(session: Session, step: int) -> None:
     )
     if step < session.total:
         channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
+
+
+def _evaluate(session: Session, step: int) -> None:
+    losses = evaluate(session)
+    if losses and session.metrics:
+        session.metrics.evaluation(step, losses)
 
 
 def _finish(claimed: Claim, *, step: int) -> None:

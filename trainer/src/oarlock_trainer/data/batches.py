@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import torch
 
-from oarlock_api.dataset import EmbedMode
-from oarlock_trainer.data.draws import SampleDraws, sample_draws
+from oarlock_api.dataset import EmbedMode, Role
+from oarlock_trainer.data.draws import Purpose, SampleDraws, sample_draws
+from oarlock_trainer.data.grouping import group
 from oarlock_trainer.models.flux import schedule
 from oarlock_trainer.models.flux.loss import MicroBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from oarlock_api.training import Training
     from oarlock_trainer.data.grouping import Bucket
@@ -100,36 +101,49 @@ class Loader:
         for micro in range(self._training.gradient_accumulation):
             first = (micro * ranks + self._place.rank) * size
             rows = bucket.rows[drawn.pictures[first : first + size]]
-            index = step * len(drawn.pictures) + first
-            micro_batches.append(self._micro_batch(bucket, rows, index))
+            indices = range(index := step * len(drawn.pictures) + first, index + size)
+            micro_batches.append(self._micro_batch(bucket.dataset, rows, indices, Purpose.SAMPLE))
         one = micro_batches[0]
         tokens = one.latents.shape[-1] * one.latents.shape[-2] // 4 + one.text.shape[1]
         return StepBatch(drawn.epoch, micro_batches, tokens)
 
-    def _micro_batch(self, bucket: Bucket, rows: np.ndarray, first: int) -> MicroBatch:
+    def evaluation(self) -> Iterator[tuple[int, MicroBatch]]:
+        """(dataset, micro-batch): this rank's share of the datasets with role Evaluation.
+
+        A picture gets the same noise every time, so that losses at different steps compare.
+        """
+        size = self._training.batch_size
+        for dataset, _, rows in group(self._prepared.table, self._training, Role.EVALUATION):
+            mine = rows[self._place.rank :: self._place.world_size]
+            for start in range(0, len(mine), size):
+                some = mine[start : start + size]
+                yield dataset, self._micro_batch(dataset, some, [int(row) for row in some], Purpose.EVALUATION)
+
+    def _micro_batch(self, dataset: int, rows: np.ndarray, indices: Sequence[int], purpose: Purpose) -> MicroBatch:
         objective = self._training.objective
-        latents = self._latents(bucket, rows)
+        latents = self._latents(dataset, rows)
         shape = tuple(latents[0].shape)
-        samples = list(
-            self._pool.map(lambda slot: self._sample(int(rows[slot]), first + slot, shape), range(len(rows)))
-        )
+        draws = list(self._pool.map(lambda index: sample_draws(self._training.seed, index, shape, purpose), indices))
+        dropout = objective.caption_dropout if purpose is Purpose.SAMPLE else 0.0
+        captions = [self._caption(int(row), draw, dropout) for row, draw in zip(rows, draws, strict=True)]
+        texts = list(self._pool.map(self._text, captions))
         tokens = shape[-1] * shape[-2] // 4
         batch = MicroBatch(
             latents=torch.stack(latents),
-            noise=torch.from_numpy(np.stack([draw.noise for draw, _, _ in samples])),
-            text=torch.nn.utils.rnn.pad_sequence([sequence for _, _, sequence in samples], batch_first=True),
-            pooled=torch.stack([pooled for _, pooled, _ in samples]),
-            sigmas=_floats(schedule.noise_level(objective, draw, image_tokens=tokens) for draw, _, _ in samples),
-            guidance=_floats(schedule.guidance(objective, draw) for draw, _, _ in samples),
-            text_mask=_mask([len(sequence) for _, _, sequence in samples]) if objective.attention_mask else None,
+            noise=torch.from_numpy(np.stack([draw.noise for draw in draws])),
+            text=torch.nn.utils.rnn.pad_sequence([sequence for _, sequence in texts], batch_first=True),
+            pooled=torch.stack([pooled for pooled, _ in texts]),
+            sigmas=_floats(schedule.noise_level(objective, draw, image_tokens=tokens) for draw in draws),
+            guidance=_floats(schedule.guidance(objective, draw) for draw in draws),
+            text_mask=_mask([len(sequence) for _, sequence in texts]) if objective.attention_mask else None,
         )
         return batch.pinned() if self._pin else batch
 
-    def _latents(self, bucket: Bucket, rows: np.ndarray) -> list[torch.Tensor]:
+    def _latents(self, dataset: int, rows: np.ndarray) -> list[torch.Tensor]:
         """Latents of a micro-batch: from the cache, or encoded now where the dataset's are not encoded beforehand."""
         places = self._prepared.latents
-        live = self._modes[bucket.dataset] is EmbedMode.ON_THE_FLY
-        absent = [int(row) for row in rows if live or not places.has(int(row))]
+        live = self._modes[dataset] is EmbedMode.ON_THE_FLY
+        absent = [row for row in dict.fromkeys(int(row) for row in rows) if live or not places.has(row)]
         made: dict[int, Record] = {}
         if absent:
             pictures = [self._prepared.table.picture(row) for row in absent]
@@ -137,16 +151,15 @@ class Loader:
         read = self._pool.map(lambda row: made[row] if row in made else places.read(row), (int(row) for row in rows))
         return [_bfloat16(values).reshape(shape) for values, shape in read]
 
-    def _sample(self, row: int, index: int, shape: tuple[int, ...]) -> tuple[SampleDraws, torch.Tensor, torch.Tensor]:
-        """(what is drawn for a sample, CLIP vector, T5 sequence of its caption)."""
-        draws = sample_draws(self._training.seed, index, shape)
-        values, (tokens, width, pooled_width) = self._prepared.texts.read(self._caption(row, draws))
+    def _text(self, caption: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(CLIP vector, T5 sequence) of a caption by its place."""
+        values, (tokens, width, pooled_width) = self._prepared.texts.read(caption)
         record = _bfloat16(values)
-        return draws, record[:pooled_width], record[pooled_width:].reshape(tokens, width)
+        return record[:pooled_width], record[pooled_width:].reshape(tokens, width)
 
-    def _caption(self, row: int, draws: SampleDraws) -> int:
+    def _caption(self, row: int, draws: SampleDraws, dropout: float) -> int:
         """Place of the caption that a sample gets: one of the picture's, or the empty one where it is left out."""
-        if draws.dropout < self._training.objective.caption_dropout:
+        if draws.dropout < dropout:
             return self._prepared.empty_text
         if self._counts is None or self._firsts is None:
             return row

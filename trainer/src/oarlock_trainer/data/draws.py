@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     SCHEDULE = 2
     SAMPLE = 3
     MIXTURE = 4
+    EVALUATION = 5
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
@@ -47,9 +48,9 @@ class SampleDraws:
     noise: np.ndarray
 
 
-def sample_draws(seed: int, index: int, shape: tuple[int, ...]) -> SampleDraws:
-    """Draw for the global sample index `index` = step x effective batch + slot."""
-    source = generator(seed, Purpose.SAMPLE, index)
+def sample_draws(seed: int, index: int, shape: tuple[int, ...], purpose: Purpose = Purpose.SAMPLE) -> SampleDraws:
+    """Draw for the global sample index `index` = step x effective batch + slot; in evaluation it is the table's row."""
+    source = generator(seed, purpose, index)
     normal = float(source.standard_normal())
     uniform, guidance, dropout = (float(value) for value in source.random(3))
     noise = source.standard_normal(shape, dtype=np.float32)

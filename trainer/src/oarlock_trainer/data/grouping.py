@@ -39,11 +39,11 @@ class Bucket:
         return len(self.rows) * (self.repeats + 1)
 
 
-def group(table: Table, training: Training) -> list[tuple[int, Size, np.ndarray]]:
-    """(dataset, size, rows) of every bucket that is trained on, by dataset and size; rows in the table's order."""
-    trained = np.array([dataset.role is Role.TRAIN for dataset in training.data.datasets])
+def group(table: Table, training: Training, role: Role = Role.TRAIN) -> list[tuple[int, Size, np.ndarray]]:
+    """(dataset, size, rows) of every bucket of the datasets with a role, in this order; rows in the table's order."""
+    meant = np.array([dataset.role is role for dataset in training.data.datasets])
     datasets = table.datasets()
-    rows = np.flatnonzero(table.kept & trained[datasets])
+    rows = np.flatnonzero(table.kept & meant[datasets])
     codes = datasets[rows].astype(np.uint64) << np.uint64(32)
     codes |= table.numbers("target_width")[rows].astype(np.uint64) << np.uint64(16)
     codes |= table.numbers("target_height")[rows]
