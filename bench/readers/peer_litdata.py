@@ -1,6 +1,6 @@
 """litdata: chunks of 64 MB, shuffled by chunk and within.
 
-Its caches default to /tmp/data and /tmp/chunks, which it empties: they are put below a folder of the benchmark's own.
+It empties folders with common names (data, chunks) in the machine's temporary folder: it is given one of its own.
 """
 
 import os
@@ -9,11 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-_CACHES = tempfile.mkdtemp(prefix="litdata-")
-for _name in ("DATA_OPTIMIZER_CACHE_FOLDER", "DATA_OPTIMIZER_DATA_CACHE_FOLDER"):
-    os.environ[_name] = f"{_CACHES}/{_name.lower()}"
+tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="litdata-")
 
-import litdata  # noqa: E402 - it reads the environment
+import litdata  # noqa: E402 - it takes the temporary folder at once
 import samples  # noqa: E402
 
 _source = samples.make(1 << 30)
