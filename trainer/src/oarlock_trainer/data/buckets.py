@@ -1,7 +1,8 @@
-"""Which size a picture is trained at, and which part of it.
+"""Which size a picture is trained at, and which part of it: for one picture, and for millions at once.
 
 A picture is scaled until it covers its bucket's size, and what stands over is cropped. Sizes follow SimpleTuner: the
-aspect (width / height) is rounded to two decimals, both sides to a multiple of the alignment.
+aspect (width / height) is rounded to two decimals, both sides to a multiple of the alignment. All functions take numbers
+or numpy arrays of one length, in pixels, and compute the same for either.
 """
 
 from __future__ import annotations
@@ -10,10 +11,19 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from oarlock_api.dataset import CropAspect, CropStyle, ResolutionType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from oarlock_api.dataset import SizeLimits
+
+_LEAST_ASPECT = 0.01
+"""What rounding leaves of a strip a hundred times higher than wide: it gets a bucket of its own, not a division by 0."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,6 +49,29 @@ class Cut:
     target: Size
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cuts:
+    """The cuts of n pictures, as int64 arrays (n,)."""
+
+    scaled_width: np.ndarray
+    scaled_height: np.ndarray
+    left: np.ndarray
+    top: np.ndarray
+    target_width: np.ndarray
+    target_height: np.ndarray
+
+    def one(self, number: int) -> Cut:
+        """One of them."""
+        scaled = Size(int(self.scaled_width[number]), int(self.scaled_height[number]))
+        target = Size(int(self.target_width[number]), int(self.target_height[number]))
+        return Cut(scaled, int(self.left[number]), int(self.top[number]), target)
+
+    def numbers(self) -> np.ndarray:
+        """(n, 6) uint32, little-endian: what a cut says, as a part of content keys."""
+        sides = (self.scaled_width, self.scaled_height, self.left, self.top, self.target_width, self.target_height)
+        return np.stack(sides, axis=1).astype("<u4")
+
+
 def edge_length(resolution: float, kind: ResolutionType) -> float:
     """Edge in pixels of the square with a resolution's area; for Pixel the shorter edge itself."""
     return math.sqrt(resolution * 1e6) if kind is ResolutionType.AREA else float(resolution)
@@ -53,49 +86,92 @@ def alignment(edge: float) -> int:
     return 64 if edge >= 512 else 16
 
 
-def target_size(aspect: float, *, resolution: float, kind: ResolutionType) -> Size:
-    """Size of the bucket of an aspect."""
+def target_sizes(aspects: ArrayLike, *, resolution: float, kind: ResolutionType) -> tuple[np.ndarray, np.ndarray]:
+    """Widths and heights of the buckets of aspects."""
     edge = edge_length(resolution, kind)
     step = alignment(edge)
-    aspect = round(aspect, 2)
+    rounded = np.maximum(np.round(np.asarray(aspects, dtype=np.float64), 2), _LEAST_ASPECT)
     if kind is ResolutionType.PIXEL:
-        width, height = (edge * aspect, edge) if aspect >= 1 else (edge, edge / aspect)
+        wide, high = edge * np.maximum(rounded, 1.0), edge / np.minimum(rounded, 1.0)
     else:
-        width, height = edge * math.sqrt(aspect), edge / math.sqrt(aspect)
-    return Size(*(max(math.floor(side / step + 0.5), 1) * step for side in (width, height)))
+        wide, high = edge * np.sqrt(rounded), edge / np.sqrt(rounded)
+    width, height = (np.maximum(np.floor(side / step + 0.5), 1).astype(np.int64) * step for side in (wide, high))
+    return width, height
 
 
-def crop_aspect(original: Size, *, aspect: CropAspect, choices: Sequence[float], draw: float) -> float:
-    """Aspect that a picture is cut to; `draw` in [0, 1) decides where the choice is random."""
+def crop_aspects(
+    width: ArrayLike, height: ArrayLike, *, aspect: CropAspect, choices: Sequence[float], draws: ArrayLike
+) -> np.ndarray:
+    """Aspects that pictures are cut to; `draws` in [0, 1) decide where the choice is random."""
+    own = np.asarray(width, dtype=np.float64) / height
+    listed = np.asarray(choices, dtype=np.float64)
     if aspect is CropAspect.SQUARE:
-        return 1.0
+        return np.ones_like(own)
     if aspect is CropAspect.CLOSEST:
-        return min(choices, key=lambda choice: abs(math.log(choice) - math.log(original.width / original.height)))
+        # The last axis holds the choices, at most 64: 32 MiB for a part of the table.
+        apart = np.abs(np.log(own)[..., None] - np.log(listed))
+        return np.asarray(listed[np.argmin(apart, axis=-1)])
     if aspect is CropAspect.RANDOM:
-        return choices[int(draw * len(choices))]
-    return original.width / original.height
+        return np.asarray(listed[(np.asarray(draws) * len(choices)).astype(np.int64)])
+    return own
 
 
-def cut(original: Size, target: Size, *, style: CropStyle, draws: tuple[float, float]) -> Cut:
-    """Scale and crop for one picture; `draws` in [0, 1) place a random crop."""
-    scale = max(target.width / original.width, target.height / original.height)
-    scaled = Size(max(target.width, round(original.width * scale)), max(target.height, round(original.height * scale)))
-    spare = (scaled.width - target.width, scaled.height - target.height)
-    shares = {CropStyle.CENTER: (0.5, 0.5), CropStyle.CORNER: (0.0, 0.0)}.get(style, draws)
-    left, top = (min(int(share * (free + 1)), free) for share, free in zip(shares, spare, strict=True))
+def cuts(
+    size: tuple[ArrayLike, ArrayLike],
+    target: tuple[np.ndarray, np.ndarray],
+    *,
+    style: CropStyle,
+    draws: tuple[ArrayLike, ArrayLike],
+    limits: SizeLimits,
+    kind: ResolutionType,
+) -> Cuts:
+    """Scale and crop of pictures; `draws` in [0, 1) place a random crop.
+
+    A picture is scaled to just cover its target. One above `limits.maximum` is scaled to `limits.downsample_to` instead,
+    so that the crop shows a part of it; it still covers its target.
+    """
+    width, height = (np.asarray(side, dtype=np.int64) for side in size)
+    scale = np.maximum(target[0] / width, target[1] / height)
+    if limits.maximum is not None and limits.downsample_to is not None:
+        measured = measure(width, height, kind)
+        larger = edge_length(limits.downsample_to, kind) / measured
+        scale = np.where(measured > edge_length(limits.maximum, kind), np.maximum(scale, larger), scale)
+    scaled = [
+        np.maximum(least, np.rint(side * scale).astype(np.int64))
+        for least, side in zip(target, (width, height), strict=True)
+    ]
+    places = [_place(whole - kept, style, draw) for whole, kept, draw in zip(scaled, target, draws, strict=True)]
+    return Cuts(
+        scaled_width=scaled[0],
+        scaled_height=scaled[1],
+        left=places[0],
+        top=places[1],
+        target_width=target[0],
+        target_height=target[1],
+    )
+
+
+def upscale_percent(size: tuple[ArrayLike, ArrayLike], target: tuple[ArrayLike, ArrayLike]) -> np.ndarray:
+    """By how many percent pictures have to grow to cover their bucket; 0 where they have to shrink."""
+    (width, height), (wide, high) = ([np.asarray(side, dtype=np.float64) for side in sides] for sides in (size, target))
+    return np.asarray(np.maximum(np.maximum(wide / width, high / height) - 1.0, 0.0) * 100.0)
+
+
+def is_below(width: ArrayLike, height: ArrayLike, *, minimum: float, kind: ResolutionType) -> np.ndarray:
+    """Tell which pictures are smaller than a minimum in the unit of the resolution."""
+    return np.asarray(measure(width, height, kind) < edge_length(minimum, kind))
+
+
+def measure(width: ArrayLike, height: ArrayLike, kind: ResolutionType) -> np.ndarray:
+    """The edge that a resolution is compared with: the shorter one, or that of the square with a picture's area."""
+    wide, high = np.asarray(width, dtype=np.float64), np.asarray(height, dtype=np.float64)
+    return np.asarray(np.minimum(wide, high) if kind is ResolutionType.PIXEL else np.sqrt(wide * high))
+
+
+def _place(spare: np.ndarray, style: CropStyle, draw: ArrayLike) -> np.ndarray:
+    """Where a crop begins, in 0 .. `spare`."""
     if style is CropStyle.CENTER:
-        left, top = spare[0] // 2, spare[1] // 2
-    return Cut(scaled, left, top, target)
-
-
-def upscale_percent(original: Size, target: Size) -> float:
-    """By how many percent a picture has to grow to cover its bucket; 0 where it has to shrink."""
-    return max(max(target.width / original.width, target.height / original.height) - 1.0, 0.0) * 100.0
-
-
-def is_below(original: Size, minimum: float, kind: ResolutionType) -> bool:
-    """Tell whether a picture is smaller than a minimum in the unit of the resolution."""
-    if kind is ResolutionType.PIXEL:
-        return min(original.width, original.height) < minimum
-    edge = edge_length(minimum, kind)
-    return original.width * original.height < edge * edge
+        return spare // 2
+    if style is CropStyle.CORNER:
+        return np.zeros_like(spare)
+    return np.minimum((np.asarray(draw) * (spare + 1)).astype(np.int64), spare)

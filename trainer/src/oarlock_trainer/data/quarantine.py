@@ -18,8 +18,10 @@ from oarlock_trainer.durable import write_bytes
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+QUARANTINE = "quarantine.jsonl"
 
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 """What Pillow and a caption's decoding raise for files that are not what they should be.
@@ -29,6 +31,8 @@ A header that claims more than Pillow's 179 million pixels is refused with them:
 _ALWAYS_ALLOWED = 5
 _ALLOWED_SHARE = 0.01
 """A few bad files in a hundred thousand are life; one in ten is a wrong path or a broken copy."""
+MOST = 100_000
+"""However many pictures there are, nobody looks through more bad ones; and all ranks hold their names."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,23 +45,36 @@ class Rejected:
     reason: str
 
 
-def write(path: Path, rejected: Sequence[Rejected]) -> None:
-    """Replace the list for people."""
+def kinds(rejected: Sequence[Rejected]) -> Counter[str]:
+    """How many there are of each kind."""
+    return Counter(item.kind for item in rejected)
+
+
+def write(path: Path, rejected: Sequence[Rejected], *, count: int | None = None) -> None:
+    """Replace the list for people. Where there are more than are named, `count` in all, its last line says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(asdict(item), ensure_ascii=False) + "\n" for item in sorted(rejected)]
+    if count is not None and count > len(rejected):
+        lines.append(json.dumps({"moreThatAreNotNamed": count - len(rejected)}) + "\n")
     write_bytes(path, "".join(lines).encode())
 
 
-def check_bound(rejected: Sequence[Rejected], *, pictures: int, listed_in: Path) -> None:
-    """Raise ConfigurationError where more pictures are bad than can be by accident: 5, or 1 % of `pictures`."""
-    allowed = max(_ALWAYS_ALLOWED, int(pictures * _ALLOWED_SHARE))
-    if len(rejected) <= allowed:
+def check_bound(
+    rejected: Sequence[Rejected], *, pictures: int, listed_in: Path, counts: Mapping[str, int] | None = None
+) -> None:
+    """Raise ConfigurationError where more pictures are bad than can be by accident: 5, or 1 % of `pictures`, or MOST.
+
+    `counts` by kind counts those too that are not named in `rejected`.
+    """
+    counted = Counter(counts) if counts is not None else kinds(rejected)
+    allowed = min(max(_ALWAYS_ALLOWED, int(pictures * _ALLOWED_SHARE)), MOST)
+    if counted.total() <= allowed:
         return
-    counts = ", ".join(f"{count} {kind}" for kind, count in Counter(item.kind for item in rejected).most_common())
+    each = ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
     first = "\n".join(f"  {item.dataset}: {item.name}: {item.reason}" for item in sorted(rejected)[:5])
     raise ConfigurationError(
-        f"{len(rejected)} of {pictures} pictures cannot be used ({counts}), at most {allowed} may be:\n{first}\n"
-        f"All are listed in {listed_in}. Mend or remove them, or correct the source and captions of the dataset."
+        f"{counted.total()} of {pictures} pictures cannot be used ({each}), at most {allowed} may be:\n{first}\n"
+        f"They are listed in {listed_in}. Mend or remove them, or correct the source and captions of the dataset."
     )
 
 

@@ -29,6 +29,7 @@ PART_ROWS = 65536
 MANIFEST = "table.json"
 PARTS = "parts"
 _VERSION = 1
+_NOTES = b"notes"
 
 KEY_BYTES = 16
 SCHEMA = pa.schema(
@@ -97,7 +98,7 @@ class Table:
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         """Maps all parts; raises OSError or ValueError where one is not there or not what it was."""
         self.manifest = manifest
-        self._batches = [_map(folder / PARTS / part.file) for part in manifest.parts]
+        self._batches = [open_part(folder, part.file) for part in manifest.parts]
         for part, batch in zip(manifest.parts, self._batches, strict=True):
             if len(batch) != part.rows:
                 raise ValueError(f"{folder / PARTS / part.file} has {len(batch)} rows instead of {part.rows}")
@@ -145,23 +146,34 @@ class Table:
         return Picture(dataset=self.manifest.datasets[self.manifest.parts[number].dataset], **values)
 
 
-def write_part(folder: Path, name: str, columns: Mapping[str, Any]) -> None:
-    """Publish one part of the table below `folder`. `columns` has those of SCHEMA."""
-    batch = pa.record_batch([pa.array(columns[field.name], type=field.type) for field in SCHEMA], schema=SCHEMA)
+def write_part(folder: Path, name: str, columns: Mapping[str, Any], *, notes: str = "") -> None:
+    """Publish one part of the table below `folder`. `columns` has those of SCHEMA, `notes` come back by part_notes."""
+    schema = SCHEMA.with_metadata({_NOTES: notes})
+    batch = pa.record_batch([pa.array(columns[field.name], type=field.type) for field in SCHEMA], schema=schema)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, SCHEMA) as writer:
+    with pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(batch)
     path = folder / PARTS / name
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, memoryview(sink.getvalue()))
 
 
-def part_rows(folder: Path, name: str) -> int | None:
-    """Rows of a part that was published before, or None where there is none."""
+def part_notes(folder: Path, name: str) -> tuple[int, str] | None:
+    """Rows and notes of a part that was published before, or None where there is none."""
     try:
-        return len(_map(folder / PARTS / name))
+        rows = open_part(folder, name)
+        return len(rows), rows.schema.metadata[_NOTES].decode()
     except (OSError, ValueError):
         return None
+
+
+def open_part(folder: Path, name: str) -> pa.RecordBatch:
+    """The rows of a part, mapped. Raises OSError or ValueError where it is not there or no part of a table."""
+    path = folder / PARTS / name
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    if reader.num_record_batches != 1 or not reader.schema.equals(SCHEMA):
+        raise ValueError(f"{path} is no part of a table")
+    return reader.get_batch(0)
 
 
 def publish(folder: Path, manifest: Manifest) -> None:
@@ -199,13 +211,6 @@ def open_table(folder: Path) -> Table | None:
         return Table(folder, manifest)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _map(path: Path) -> pa.RecordBatch:
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
-    if reader.num_record_batches != 1 or not reader.schema.equals(SCHEMA):
-        raise ValueError(f"{path} is no part of a table")
-    return reader.get_batch(0)
 
 
 def _keys(column: pa.FixedSizeBinaryArray) -> np.ndarray:

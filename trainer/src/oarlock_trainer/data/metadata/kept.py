@@ -1,0 +1,45 @@
+"""Parts of the published table that a new scan takes over: those of data sets with preserveScan and the same settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.data.metadata.making import facts_of
+from oarlock_trainer.data.metadata.table import Part, open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from oarlock_trainer.data.metadata.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One data set of an earlier table: files and rows of its parts, and its rows that were left out, from 0 on."""
+
+    files: tuple[tuple[str, int], ...]
+    left_out: tuple[int, ...]
+
+    def parts(self, dataset: int) -> tuple[Part, ...]:
+        """The parts, as those of a data set of this job."""
+        return tuple(Part(file=file, dataset=dataset, rows=rows) for file, rows in self.files)
+
+
+def kept_parts(folder: Path, recipes: Sequence[Recipe]) -> dict[int, Kept]:
+    """What is taken over, by the data set's place in this job."""
+    wanted = {recipe.fingerprint(): number for number, recipe in enumerate(recipes) if recipe.dataset.preserve_scan}
+    table = open_table(folder) if wanted else None
+    kept: dict[int, Kept] = {}
+    first = 0
+    for dataset in range(len(table.manifest.datasets)) if table else ():
+        manifest = table.manifest
+        parts = [part for part in manifest.parts if part.dataset == dataset]
+        rows = sum(part.rows for part in parts)
+        number = wanted.get(facts_of(folder, parts[0].file).recipe) if parts else None
+        if number is not None:
+            left_out = tuple(row - first for row in manifest.left_out if first <= row < first + rows)
+            kept[number] = Kept(files=tuple((part.file, part.rows) for part in parts), left_out=left_out)
+        first += rows
+    return kept

@@ -1,0 +1,67 @@
+"""At most so many pictures of a data set, chosen by seed and name: adding pictures changes few choices.
+
+Every name draws a lot, and the lowest ones are taken. Each rank knows the lots of its own parts alone, so the highest lot
+that is taken is found in two rounds: first how many there are in each of 65,536 bins, then the lots of one bin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.data.metadata.facts import parse_facts
+from oarlock_trainer.data.metadata.making import Made, part_file
+from oarlock_trainer.data.metadata.table import SCHEMA, open_part, part_notes, write_part
+from oarlock_trainer.errors import storage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BINS = 1 << 16
+_SHIFT = np.uint64(48)
+
+
+def lots_of(folder: Path, made: Made, seed: int) -> np.ndarray:
+    """(rows,) uint64: the lots that the pictures of a part draw."""
+    return keys.lots(open_part(folder, made.file)["name"], seed=seed, purpose="take")
+
+
+def binned(lots: Sequence[np.ndarray]) -> np.ndarray:
+    """(BINS,) int64: how many lots there are in each bin."""
+    bins = np.zeros(BINS, dtype=np.int64)
+    for some in lots:
+        bins += np.bincount((some >> _SHIFT).astype(np.int64), minlength=BINS)
+    return bins
+
+
+def bin_of(bins: np.ndarray, maximum: int) -> tuple[int, int]:
+    """The bin that the `maximum`-th lowest lot lies in, and its place among those of the bin, from 1 on."""
+    ends = np.cumsum(bins)
+    number = int(np.searchsorted(ends, maximum))
+    return number, maximum - int(ends[number] - bins[number])
+
+
+def within(lots: Sequence[np.ndarray], number: int) -> np.ndarray:
+    """The lots of one bin, sorted."""
+    empty = np.empty(0, dtype=np.uint64)
+    return np.sort(np.concatenate([empty, *(some[(some >> _SHIFT) == np.uint64(number)] for some in lots)]))
+
+
+def limited(folder: Path, made: Made, lots: np.ndarray, highest: int) -> Made:
+    """The part with those of its pictures alone whose lot is not above `highest`."""
+    file = part_file(made.file, f"lots up to {highest}")
+    notes = part_notes(folder, file)
+    if notes is not None:
+        return replace(made, file=file, rows=notes[0])
+    taken = lots <= np.uint64(highest)
+    rows, left = open_part(folder, made.file).filter(pa.array(taken)), int((~taken).sum())
+    facts = parse_facts(part_notes(folder, made.file)[1])  # type: ignore[index]
+    facts = replace(facts, left_out={**facts.left_out, "maxSamples": left})
+    with storage("writing the metadata table"):
+        write_part(folder, file, {name: rows[name] for name in SCHEMA.names}, notes=facts.to_json())
+    return replace(made, file=file, rows=len(rows))

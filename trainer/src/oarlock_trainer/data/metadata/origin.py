@@ -1,0 +1,94 @@
+"""Where a data set's pictures are found: in its table if the job names one, else by listing its source."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, TypeVar
+
+from oarlock_api.dataset import CaptionStrategy
+from oarlock_trainer import channel
+from oarlock_trainer.beat import Beat
+from oarlock_trainer.data.metadata.captions import Wording
+from oarlock_trainer.data.metadata.discovery import Discovered
+from oarlock_trainer.data.metadata.given import Given
+from oarlock_trainer.data.metadata.jsonl import JsonPieces
+from oarlock_trainer.data.metadata.listing import write_listing
+from oarlock_trainer.data.metadata.opened import source_of, table_of
+from oarlock_trainer.data.metadata.parquet import ParquetPieces
+from oarlock_trainer.data.metadata.stems import Stems, write_stems
+from oarlock_trainer.errors import ConfigurationError, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from oarlock_api.dataset import Dataset, Parquet
+    from oarlock_trainer.data.metadata.pieces import Pieces
+    from oarlock_trainer.data.metadata.recipe import Recipe
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+
+_THREADS = 16
+"""Reading headers waits for the storage; more threads than this only wait for Python."""
+_LOOK_SECONDS = 0.5
+
+Result = TypeVar("Result")
+
+
+def find_pieces(job: Job, ranks: Ranks, recipe: Recipe, folder: Path, go_on: Callable[[], None]) -> Pieces:
+    """The pieces of a data set, the same on all ranks; rank 0 alone lists.
+
+    Raises ConfigurationError where the source or the table cannot be read as the job says.
+    """
+    dataset = recipe.dataset
+    files = source_of(dataset, job)
+    threads = max((job.training.data.tuning.workers or _THREADS) // job.place.local_world_size, 1)
+    settings = dataset.metadata.parquet if dataset.metadata else None
+    ranks.all_or_none(lambda: Wording(dataset))
+    if settings is None:
+        with_captions = dataset.captions.strategy is CaptionStrategy.TEXT_FILE
+        pieces = _listed(ranks, lambda: write_listing(files, folder, with_captions=with_captions), go_on)
+        return Discovered(dataset, files, folder, pieces, threads=threads)
+    stems = None
+    if not settings.filename_has_extension:
+        stems = Stems(folder, _listed(ranks, lambda: write_stems(files, folder), go_on))
+    given = Given(
+        dataset=dataset, settings=settings, files=files, wording=Wording(dataset), stems=stems, threads=threads
+    )
+    return ranks.all_or_none(lambda: open_table_file(given, dataset, settings, job))
+
+
+def open_table_file(given: Given, dataset: Dataset, settings: Parquet, job: Job) -> Pieces:
+    """A table by its extension."""
+    files, name = table_of(dataset, settings, job)
+    entry = files.find(name)
+    if entry is None:
+        raise ConfigurationError(
+            f'dataset "{dataset.name}": metadata.parquet.location: there is no {files.where}/{name}: correct it, or '
+            "mount its volume with pod.volumes"
+        )
+    suffix = PurePosixPath(name).suffix.lower()
+    if suffix == ".parquet":
+        return ParquetPieces(given, files, entry)
+    if suffix in {".jsonl", ".ndjson"}:
+        return JsonPieces(given, files, entry)
+    raise ConfigurationError(
+        f'dataset "{dataset.name}": metadata.parquet.location: {name} is neither .parquet nor .jsonl: no other is read'
+    )
+
+
+def _listed(ranks: Ranks, work: Callable[[], Result], go_on: Callable[[], None]) -> Result:
+    """What rank 0 finds by listing, which may take minutes: it is seen to work, and the others to wait."""
+
+    def listed() -> Result:
+        with storage("listing a source"), ThreadPoolExecutor(1, thread_name_prefix="listing") as pool:
+            beat, listing = Beat(), pool.submit(work)
+            while not wait([listing], timeout=_LOOK_SECONDS).done:
+                go_on()
+                beat()
+            return listing.result()
+
+    if not ranks.place.is_leader:
+        channel.send(channel.Event.WAITING)
+    return ranks.decide(listed)

@@ -1,0 +1,66 @@
+"""Everything that decides about the rows of a data set, but for the pictures themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oarlock_api.dataset import CropAspect, CropStyle, ResolutionType
+from oarlock_trainer.data import buckets
+from oarlock_trainer.data.metadata import keys
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from oarlock_api.dataset import Dataset
+    from oarlock_api.training import Training
+    from oarlock_trainer.preprocess.keys import Encoders
+
+_PASSING = {"name", "role", "repeats", "probability", "preserve_scan", "start_step", "end_step", "image_embeds"}
+"""Fields of a data set that change no row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """The settings of one data set. `source` is the place that its names are relative to (Files.where)."""
+
+    training: Training
+    dataset: Dataset
+    source: str
+    encoders: Encoders
+
+    @property
+    def kind(self) -> ResolutionType:
+        """What the data set's resolution measures."""
+        return self.dataset.resolution_type or self.training.resolution_type
+
+    def fingerprint(self) -> str:
+        """Tells these settings from others.
+
+        Fields that are not set are left out: a later version's new field that is absent changes no fingerprint.
+        """
+        return keys.digest(
+            self.dataset.model_dump(mode="json", exclude=_PASSING, exclude_none=True),
+            self.source,
+            [self.encoders.vae, self.encoders.text],
+            [self.training.resolution, self.training.resolution_type, self.training.aspect_buckets],
+            self.training.objective.attention_mask,
+            self.training.seed,
+        )
+
+
+def cuts(training: Training, dataset: Dataset, names: pa.Array, size: tuple[np.ndarray, np.ndarray]) -> buckets.Cuts:
+    """Scale and crop of pictures: a function of the settings, name and size alone, so that it can be told again."""
+    crop, kind = dataset.crop, dataset.resolution_type or training.resolution_type
+    draws = np.zeros((len(names), 3))
+    if crop.aspect is CropAspect.RANDOM or crop.style is CropStyle.RANDOM:
+        draws = keys.draws(names, seed=training.seed, purpose="crop")
+    aspects = np.ones(len(names))
+    if training.aspect_buckets:
+        aspects = buckets.crop_aspects(*size, aspect=crop.aspect, choices=crop.aspects, draws=draws[:, 0])
+    target = buckets.target_sizes(aspects, resolution=dataset.resolution or training.resolution, kind=kind)
+    return buckets.cuts(
+        size, target, style=crop.style, draws=(draws[:, 1], draws[:, 2]), limits=dataset.size, kind=kind
+    )

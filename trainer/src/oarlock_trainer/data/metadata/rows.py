@@ -1,0 +1,106 @@
+"""From pictures that were found to rows of the table: sizes checked, cut, keyed; what is no row is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from oarlock_trainer.data import buckets
+from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.data.metadata.facts import LISTED, Bad, Facts, total
+from oarlock_trainer.data.metadata.recipe import cuts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oarlock_trainer.data.metadata.recipe import Recipe
+
+_LARGEST = 1 << 24
+"""Pixels of a side that no picture has: a table that says more is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Pictures of one piece of a data set, in its order, and those of it that could not be read.
+
+    names, versions (n,) strings; width, height (n,) int64, 0 where no size is known; captions (n,) lists of strings.
+    """
+
+    names: pa.Array
+    versions: pa.Array
+    width: np.ndarray
+    height: np.ndarray
+    captions: pa.Array
+    bad: tuple[Bad, ...] = ()
+
+    def taken(self, kept: np.ndarray) -> Found:
+        """Those pictures alone for which `kept` (n,) is true."""
+        if kept.all():
+            return self
+        mask = pa.array(kept)
+        return Found(
+            names=self.names.filter(mask),
+            versions=self.versions.filter(mask),
+            width=self.width[kept],
+            height=self.height[kept],
+            captions=self.captions.filter(mask),
+        )
+
+
+def make_rows(found: Found, recipe: Recipe) -> tuple[dict[str, Any], Facts]:
+    """Columns of a part, and what became of all pictures."""
+    sides = np.minimum(found.width, found.height), np.maximum(found.width, found.height)
+    without_size = (sides[0] <= 0) | (sides[1] > _LARGEST)
+    without_caption = ~without_size & (np.diff(found.captions.offsets.to_numpy()) == 0)
+    bad = {"without size": int(without_size.sum()), "without caption": int(without_caption.sum())}
+    fine = found.taken(~(without_size | without_caption))
+    limits, left_out = recipe.dataset.size, {}
+    if limits.minimum is not None:
+        small = buckets.is_below(fine.width, fine.height, minimum=limits.minimum, kind=recipe.kind)
+        left_out["size.minimum"] = int(small.sum())
+        fine = fine.taken(~small)
+    cut = cuts(recipe.training, recipe.dataset, fine.names, (fine.width, fine.height))
+    if limits.maximum_upscale_percent is not None:
+        growth = buckets.upscale_percent((fine.width, fine.height), (cut.target_width, cut.target_height))
+        grown = growth > limits.maximum_upscale_percent
+        left_out["size.maximumUpscalePercent"] = int(grown.sum())
+        fine = fine.taken(~grown)
+        cut = cuts(recipe.training, recipe.dataset, fine.names, (fine.width, fine.height))
+    listed = [*found.bad, *_named(found, without_size, without_caption, recipe)]
+    facts = Facts(
+        recipe=recipe.fingerprint(),
+        found=len(found.names) + len(found.bad),
+        bad=total([Counter(one.kind for one in found.bad), bad]),
+        left_out=total([left_out]),
+        listed=tuple(listed[:LISTED]),
+    )
+    return _columns(fine, cut, recipe), facts
+
+
+def _columns(fine: Found, cut: buckets.Cuts, recipe: Recipe) -> dict[str, Any]:
+    masked, encoders = recipe.training.objective.attention_mask, recipe.encoders
+    texts = keys.text_keys(fine.captions.flatten(), encoder=encoders.text, unpadded=masked)
+    offsets = fine.captions.offsets.to_numpy()
+    return {
+        "name": fine.names,
+        "width": fine.width.astype(np.uint32),
+        "height": fine.height.astype(np.uint32),
+        "target_width": cut.target_width.astype(np.uint32),
+        "target_height": cut.target_height.astype(np.uint32),
+        "captions": fine.captions,
+        "image_key": keys.image_keys(fine.names, fine.versions, cut, source=recipe.source, encoder=encoders.vae),
+        "text_keys": pa.ListArray.from_arrays(pa.array(offsets - offsets[0]), texts),
+    }
+
+
+def _named(found: Found, without_size: np.ndarray, without_caption: np.ndarray, recipe: Recipe) -> Iterator[Bad]:
+    for row in np.flatnonzero(without_size | without_caption)[:LISTED].tolist():
+        name = found.names[row].as_py()
+        if without_size[row]:
+            yield Bad(name, "without size", f"no size that a picture has: {found.width[row]} x {found.height[row]}")
+        else:
+            yield Bad(name, "without caption", f"no caption (captions.strategy: {recipe.dataset.captions.strategy})")

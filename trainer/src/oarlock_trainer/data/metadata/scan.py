@@ -1,0 +1,163 @@
+"""From the data sets' sources to the parts of the table: all ranks together, each its share, every part once.
+
+Rank 0 lists a source once and cuts it into pieces; a rank makes the parts of its pieces, and the manifest puts them in the
+order of the pieces. So the table is the same for any number of ranks, and a scan that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from oarlock_api.contract.layout import PRIVATE
+from oarlock_trainer import channel
+from oarlock_trainer.data import quarantine
+from oarlock_trainer.data.metadata import limit
+from oarlock_trainer.data.metadata.facts import total
+from oarlock_trainer.data.metadata.kept import kept_parts
+from oarlock_trainer.data.metadata.listing import remove_listing
+from oarlock_trainer.data.metadata.making import Made, make_parts
+from oarlock_trainer.data.metadata.opened import source_of
+from oarlock_trainer.data.metadata.origin import find_pieces
+from oarlock_trainer.data.metadata.recipe import Recipe, cuts
+from oarlock_trainer.data.metadata.table import Manifest, Part
+from oarlock_trainer.data.metadata.told import counts_of, rejected_in
+from oarlock_trainer.data.quarantine import QUARANTINE, Rejected
+from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.preprocess.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from oarlock_api.dataset import Dataset
+    from oarlock_api.training import Training
+    from oarlock_trainer.data.buckets import Cut, Size
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.preprocess.keys import Encoders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scanned:
+    """The parts that make the table once it is published, and the pictures that cannot be used."""
+
+    manifest: Manifest
+    rejected: tuple[Rejected, ...]
+
+
+def scan(job: Job, ranks: Ranks, encoders: Encoders, *, fingerprint: str, go_on: Callable[[], None]) -> Scanned:
+    """Make the parts of all data sets below the job's output; all ranks return the same. `go_on` may raise to stop.
+
+    Raises ConfigurationError where a data set is empty, may not be read, or has too many bad pictures.
+    """
+    ranks.bound_waiting(PREPROCESS_TIMEOUT)
+    folder = table_folder(job.output)
+    recipes = ranks.all_or_none(lambda: _recipes(job, encoders))
+    kept = ranks.decide(lambda: kept_parts(folder, recipes))
+    parts: list[Part] = []
+    left_out: list[int] = []
+    for number, recipe in enumerate(recipes):
+        if number in kept:
+            own = kept[number].parts(number)
+            left_out += [sum(part.rows for part in parts) + row for row in kept[number].left_out]
+        else:
+            made = _make(job, ranks, recipe, go_on)
+            own = tuple(Part(file=one.file, dataset=number, rows=one.rows) for one in made)
+        parts += own
+    names = tuple(recipe.dataset.name for recipe in recipes)
+    manifest = Manifest(
+        fingerprint=fingerprint, job_uid=job.file.job_uid, datasets=names, parts=tuple(parts), left_out=tuple(left_out)
+    )
+    rejected = ranks.decide(lambda: _judged(job, manifest, recipes))
+    if ranks.place.is_leader:
+        remove_listing(folder)
+    ranks.bound_waiting(START_TIMEOUT)
+    return Scanned(manifest=manifest, rejected=rejected)
+
+
+def table_folder(output: Path) -> Path:
+    """Where the table of a job lies."""
+    return output / PRIVATE / "data"
+
+
+def picture_cut(training: Training, dataset: Dataset, name: str, size: Size) -> Cut:
+    """Scale and crop of one picture, as the scan took it to be."""
+    sides = (np.array([size.width]), np.array([size.height]))
+    return cuts(training, dataset, pa.array([name]), sides).one(0)
+
+
+def _recipes(job: Job, encoders: Encoders) -> list[Recipe]:
+    return [
+        Recipe(training=job.training, dataset=dataset, source=source_of(dataset, job).where, encoders=encoders)
+        for dataset in job.training.data.datasets
+    ]
+
+
+def _make(job: Job, ranks: Ranks, recipe: Recipe, go_on: Callable[[], None]) -> list[Made]:
+    """Make a data set's parts; all ranks return all of them, in order."""
+    folder, place = table_folder(job.output), ranks.place
+    pieces = find_pieces(job, ranks, recipe, folder, go_on)
+    own = range(place.rank, len(pieces.groups), place.world_size)
+    mine = sum(pieces.pieces[number].pictures for group in own for number in pieces.groups[group])
+    everything = sum(piece.pictures for piece in pieces.pieces)
+    progress = Progress(f"scanning {recipe.dataset.name}", own=mine, total=everything, speaks=place.is_leader)
+
+    def on(pictures: int) -> None:
+        go_on()
+        progress.advance(pictures)
+
+    made = ranks.all_or_none(lambda: _then_wait(partial(make_parts, pieces, own, recipe, folder, on=on)))
+    maximum = recipe.dataset.max_samples
+    if maximum is not None and ranks.sum([sum(one.rows for one in made)])[0] > maximum:
+        made = _limit(ranks, made, folder, maximum, recipe.training.seed)
+    return sorted(one for some in ranks.gather(made) for one in some)
+
+
+def _limit(ranks: Ranks, made: Sequence[Made], folder: Path, maximum: int, seed: int) -> list[Made]:
+    lots = [limit.lots_of(folder, one, seed) for one in made]
+    bins = np.array(ranks.sum(limit.binned(lots).tolist())).astype(np.int64)
+    number, place = limit.bin_of(bins, maximum)
+    highest = int(np.sort(np.concatenate(ranks.gather(limit.within(lots, number))))[place - 1])
+    return ranks.all_or_none(
+        lambda: [limit.limited(folder, one, some, highest) for one, some in zip(made, lots, strict=True)]
+    )
+
+
+def _judged(job: Job, manifest: Manifest, recipes: Sequence[Recipe]) -> tuple[Rejected, ...]:
+    """Rank 0: tell of pictures that cannot be used.
+
+    Raises ConfigurationError where there are too many of them, or no others.
+    """
+    folder = table_folder(job.output)
+    counts = counts_of(folder, manifest)
+    bad = total(one.bad for one in counts)
+    rejected = rejected_in(folder, manifest, most=quarantine.MOST)
+    if rejected:
+        path = job.output / PRIVATE / QUARANTINE
+        quarantine.write(path, rejected, count=sum(bad.values()))
+        channel.send(channel.Event.NOTE, message=quarantine.summary(rejected))
+        found = sum(one.found for one in counts)
+        quarantine.check_bound(rejected, pictures=found, listed_in=path, counts=bad)
+    for one, recipe in zip(counts, recipes, strict=True):
+        if not one.rows:
+            left = ", ".join(f"{count} by {field}" for field, count in one.left_out.items() if count) or "none"
+            raise ConfigurationError(
+                f'dataset "{one.dataset}": no picture is left of {one.found} below {recipe.source} ({left} left out): '
+                "correct source.path, or loosen size.minimum and size.maximumUpscalePercent"
+            )
+    return rejected
+
+
+def _then_wait(work: Callable[[], list[Made]]) -> list[Made]:
+    """Do this rank's share; how long the others need for theirs is none of its own slowness."""
+    channel.send(channel.Event.WORKING)
+    try:
+        return work()
+    finally:
+        channel.send(channel.Event.WAITING)
