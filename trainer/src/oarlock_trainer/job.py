@@ -5,7 +5,7 @@ The environment is read here and nowhere else in the training program.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,15 @@ from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.rank_host import COLLECTIVE_SECONDS
+from oarlock_trainer.storage import place
+from oarlock_trainer.storage.credentials import read_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from oarlock_api.location import Location
+    from oarlock_trainer.storage.files import Files
+    from oarlock_trainer.storage.keys import Keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +58,24 @@ class Job:
     node: str = ""
     rendezvous: tuple[str, int] = ("", 0)
     collective_seconds: float | None = None
+    credentials: Mapping[str, Keys] = field(default_factory=dict)
 
     @property
     def output(self) -> Path:
         """Directory that everything of the job lies below."""
         return Path(self.file.output_directory)
+
+    def files_at(self, location: Location, field: str) -> Files:
+        """The files at a location that `field` of the job names."""
+        connections, pool = self.training.s3_connections, self.training.data.tuning.s3_max_connections
+        # s3MaxConnections counts a node's, of which each rank has its share.
+        share = {} if pool is None else {"pool_size": max(pool // self.place.local_world_size, 1)}
+        return place.files_at(location, connections=connections, credentials=self.credentials, field=field, **share)
+
+    def file_at(self, location: Location, field: str) -> tuple[Files, str]:
+        """The place of the one file that a location names, and its name there."""
+        connections = self.training.s3_connections
+        return place.file_at(location, connections=connections, credentials=self.credentials, field=field)
 
 
 def read_job(environment: Mapping[str, str]) -> Job:
@@ -69,9 +88,11 @@ def read_job(environment: Mapping[str, str]) -> Job:
         file = parse_job_file(path.read_text(encoding="utf-8"))
     except (OSError, WireError) as error:
         raise ConfigurationError(f"cannot read the job file {path}: {error}") from error
+    training = parse_training(file)
     return Job(
         file=file,
-        training=parse_training(file),
+        training=training,
+        credentials=read_credentials(training.s3_connections, environment),
         place=read_place(environment),
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
         node=environment.get(Variable.NODE, ""),
