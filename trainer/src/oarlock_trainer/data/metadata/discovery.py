@@ -1,66 +1,99 @@
-"""Metadata by looking: list the source, read the header and caption of every picture.
+"""Metadata by looking: read the header and the caption of every picture of a listed source.
 
 Only headers are read here; a picture whose header is fine and whose pixels are not is found when it is encoded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 from PIL import Image
 
+from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer.data.buckets import Size
-from oarlock_trainer.data.metadata.captions import caption
-from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
+from oarlock_trainer.data.metadata.captions import Wording, from_name, one_each
+from oarlock_trainer.data.metadata.facts import Bad
+from oarlock_trainer.data.metadata.listing import caption_file, read_chunk
+from oarlock_trainer.data.metadata.rows import Found
+from oarlock_trainer.data.metadata.threads import in_threads
+from oarlock_trainer.data.quarantine import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from oarlock_api.dataset import Dataset
-    from oarlock_trainer.data.sources.local import LocalSource
+    from oarlock_trainer.data.metadata.pieces import Piece
+    from oarlock_trainer.storage.files import Files
 
 _ORIENTATION = 0x0112
 _TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations that swap width and height."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A picture with a readable header and a caption."""
+class Discovered:
+    """A listed source; the listing's chunks lie below `folder`."""
 
-    name: str
-    size: Size
-    version: str
-    caption: str
+    def __init__(self, dataset: Dataset, files: Files, folder: Path, pieces: Sequence[Piece], *, threads: int) -> None:
+        self.pieces = pieces
+        self.groups = [range(number, number + 1) for number in range(len(pieces))]
+        self._captions = dataset.captions
+        self._wording = Wording(dataset)
+        self._files = files
+        self._folder = folder
+        self._threads = threads
 
+    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
+        """Raises ConfigurationError at the first picture that may not be read: it is not damaged, and seldom the only one."""
+        del group  # each holds one piece
+        for number in wanted:
+            chunk = read_chunk(self._folder, self.pieces[number])
+            items = list(zip(chunk["name"].to_pylist(), chunk["caption"].is_valid().to_pylist(), strict=True))
+            looks = in_threads(self._look, items, threads=self._threads, on=on)
+            seen = [look for look in looks if not isinstance(look, Bad)]
+            fine = pa.array([not isinstance(look, Bad) for look in looks], pa.bool_())
+            yield (
+                number,
+                Found(
+                    names=chunk["name"].filter(fine).combine_chunks(),
+                    versions=chunk["version"].filter(fine).combine_chunks(),
+                    width=np.array([size.width for size, _ in seen], dtype=np.int64),
+                    height=np.array([size.height for size, _ in seen], dtype=np.int64),
+                    captions=one_each(pa.array([text for _, text in seen], pa.string()), self._wording),
+                    bad=tuple(look for look in looks if isinstance(look, Bad)),
+                ),
+            )
 
-def scan(dataset: Dataset, source: LocalSource, names: Iterable[str]) -> tuple[list[Found], list[Rejected]]:
-    """Read headers and captions of some pictures of a dataset.
-
-    Raises ConfigurationError at the first that may not be read: it is not damaged, and is seldom the only one.
-    """
-    found: list[Found] = []
-    rejected: list[Rejected] = []
-    for name in names:
+    def _look(self, item: tuple[str, bool]) -> tuple[Size, str | None] | Bad:
+        name, with_text = item
         try:
-            with source.readable():
-                size, version = _header(source, name), source.version(name)
-                text = caption(dataset.captions, source, name)
+            return header(self._files, name), self._text(name, with_text=with_text)
         except UNREADABLE as error:
-            rejected.append(Rejected(dataset.name, name, "unreadable", f"unreadable: {error}"))
-            continue
-        if text is None:
-            reason = f"no caption (captions.strategy: {dataset.captions.strategy})"
-            rejected.append(Rejected(dataset.name, name, "without caption", reason))
-            continue
-        found.append(Found(name, size, version, text))
-    return found, rejected
+            return Bad(name, "unreadable", f"unreadable: {error}")
+
+    def _text(self, name: str, *, with_text: bool) -> str | None:
+        if self._captions.strategy is CaptionStrategy.FIXED:
+            return self._captions.text
+        if self._captions.strategy is CaptionStrategy.FILENAME:
+            return from_name(name)
+        return text_beside(self._files, name) if with_text else None
 
 
-def _header(source: LocalSource, name: str) -> Size:
-    with Image.open(source.path(name)) as picture:
+def header(files: Files, name: str) -> Size:
+    """Size of a picture as it is shown. Raises what UNREADABLE lists where it is none."""
+    with files.open(name) as file, Image.open(file) as picture:
         width, height = picture.size
-        if picture.getexif().get(_ORIENTATION) in _TURNED:
+        # PNG's own getexif() would decode the whole picture to look behind it too.
+        if Image.Image.getexif(picture).get(_ORIENTATION) in _TURNED:
             width, height = height, width
     return Size(width, height)
+
+
+def text_beside(files: Files, name: str) -> str | None:
+    """Content of the text file beside a picture, or None where there is none. Raises UnicodeDecodeError."""
+    try:
+        return files.read(caption_file(name)).decode("utf-8-sig")
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,87 @@
+"""Metadata from a .jsonl file: one object a line, with the same names as a Parquet table's columns.
+
+A piece is the lines that begin within some bytes of the file, so that ranks need not read what others do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.json
+
+from oarlock_trainer.data.metadata.pieces import Piece
+from oarlock_trainer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from oarlock_trainer.data.metadata.given import Given
+    from oarlock_trainer.data.metadata.rows import Found
+    from oarlock_trainer.storage.files import Entry, Files
+
+PIECE_BYTES = 2 << 20
+"""Of a piece: at most PART_ROWS lines of 32 bytes, and a line that names three columns is longer."""
+_LOOK_AHEAD = 64 << 10
+_GUESSED_LINE = 128
+
+
+class JsonPieces:
+    """The lines of one file of JSON objects."""
+
+    def __init__(self, given: Given, files: Files, entry: Entry) -> None:
+        """Raises ConfigurationError where the first lines are none, or lack columns."""
+        self._given, self._files, self._entry = given, files, entry
+        self._table = f"{files.where}/{entry.name}"
+        starts = range(0, entry.size, PIECE_BYTES)
+        self.pieces = [
+            Piece(
+                given.identity(self._table, entry.version, start),
+                -(-min(PIECE_BYTES, entry.size - start) // _GUESSED_LINE),
+            )
+            for start in starts
+        ]
+        self.groups = [range(number, number + 1) for number in range(len(starts))]
+        first = self._parse(self._lines(0), None).schema if starts else pa.schema([])
+        given.check(first.names, table=self._table)
+        self._types = pa.schema([self._typed(first.field(column)) for column in given.columns])
+
+    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
+        """Row numbers in messages count from the piece's beginning: how many lines came before, nobody knows."""
+        del group  # each holds one piece
+        for number in wanted:
+            start = number * PIECE_BYTES
+            lines = self._lines(start)
+            rows = self._parse(lines, self._types) if lines.strip() else self._types.empty_table()
+            yield number, self._given.found(rows, first=0, table=f"{self._table} from byte {start}", on=on)
+
+    def _lines(self, start: int) -> bytes:
+        """The lines that begin in the piece at `start`."""
+        before = 1 if start else 0
+        content = self._files.read(self._entry.name, start - before, PIECE_BYTES + before)
+        if before:
+            # A line begins at `start` itself if one ends just before; otherwise this is the rest of an earlier one.
+            content = content.partition(b"\n")[2]
+        end = start + PIECE_BYTES
+        while content and not content.endswith(b"\n") and end < self._entry.size:
+            more = self._files.read(self._entry.name, end, _LOOK_AHEAD)
+            head, newline, _ = more.partition(b"\n")
+            content, end = content + head + newline, end + len(more)
+        return content
+
+    def _parse(self, lines: bytes, types: pa.Schema | None) -> pa.Table:
+        options = pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior="ignore" if types else "infer")
+        reading = pa.json.ReadOptions(block_size=max(len(lines), 1))
+        try:
+            return pa.json.read_json(pa.BufferReader(lines), read_options=reading, parse_options=options)
+        except pa.ArrowInvalid as error:
+            raise ConfigurationError(
+                f"metadata.parquet.location: {self._table} is no file of JSON objects, one a line, with one type for each "
+                f"name: {error}"
+            ) from error
+
+    def _typed(self, field: pa.Field) -> pa.Field:
+        """What a column holds in all pieces: numbers are numbers, and what is null in the first lines is text."""
+        if field.name in {self._given.settings.width_column, self._given.settings.height_column}:
+            return pa.field(field.name, pa.float64())
+        return pa.field(field.name, pa.string()) if pa.types.is_null(field.type) else field

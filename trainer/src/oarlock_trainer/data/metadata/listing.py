@@ -1,0 +1,93 @@
+"""What a source holds, listed once: pictures with their versions and those of their caption files, in chunks.
+
+    listing/<digest>.arrow    up to PART_ROWS pictures, sorted by name
+
+Rank 0 lists and writes the chunks; the others read those that they work on, so that no rank holds ten million names.
+"""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.data.metadata.pieces import Piece
+from oarlock_trainer.data.metadata.table import PART_ROWS
+from oarlock_trainer.durable import write_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from oarlock_trainer.storage.files import Entry, Files
+
+EXTENSIONS = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"})
+_LISTING = "listing"
+
+_CHUNKS = 512
+_FEWEST = 1024
+"""A source is cut into about so many chunks of at least so many pictures: enough for every rank to have work, few enough
+to open all parts in no time. The number of ranks is no part of it: the same source gives the same parts."""
+
+_COLUMNS = ("name", "version", "caption")
+"""All text; `caption` is the version of the caption file beside the picture, null where there is none."""
+
+
+def caption_file(name: str) -> str:
+    """The text file beside a picture: photo.txt for photo.png."""
+    return PurePosixPath(name).with_suffix(".txt").as_posix()
+
+
+def pictures(entries: Sequence[Entry]) -> list[Entry]:
+    """Those that are pictures, by their extension."""
+    return [entry for entry in entries if PurePosixPath(entry.name).suffix.lower() in EXTENSIONS]
+
+
+def write_listing(files: Files, folder: Path, *, with_captions: bool) -> list[Piece]:
+    """List a source and write its chunks below `folder`. To be called by one rank."""
+    entries = files.list()
+    texts = {entry.name: entry.version for entry in entries if with_captions and entry.name.endswith(".txt")}
+    found = pictures(entries)
+    size = min(max(-(-len(found) // _CHUNKS), _FEWEST), PART_ROWS)
+    return [_write_chunk(found[start : start + size], texts, folder) for start in range(0, len(found), size)]
+
+
+def read_chunk(folder: Path, piece: Piece) -> pa.Table:
+    """name, version and caption of a chunk's pictures."""
+    return open_listed(folder, piece.identity)
+
+
+def write_listed(folder: Path, identity: str, table: pa.Table) -> None:
+    """Publish a file of the listing."""
+    path = _path(folder, identity)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    write_bytes(path, memoryview(sink.getvalue()))
+
+
+def open_listed(folder: Path, identity: str) -> pa.Table:
+    """A file of the listing, mapped."""
+    return pa.ipc.open_file(pa.memory_map(str(_path(folder, identity)))).read_all()
+
+
+def remove_listing(folder: Path) -> None:
+    """Remove all files of the listing: with the parts written, nobody reads them again."""
+    for path in (folder / _LISTING).glob("*"):
+        path.unlink(missing_ok=True)
+
+
+def _write_chunk(entries: Sequence[Entry], texts: dict[str, str], folder: Path) -> Piece:
+    captions = [texts.get(caption_file(entry.name)) for entry in entries]
+    columns = [[entry.name for entry in entries], [entry.version for entry in entries], captions]
+    piece = Piece(keys.digest(*columns), len(entries))
+    if not _path(folder, piece.identity).exists():
+        write_listed(folder, piece.identity, pa.table([pa.array(column, pa.string()) for column in columns], _COLUMNS))
+    return piece
+
+
+def _path(folder: Path, identity: str) -> Path:
+    return folder / _LISTING / f"{identity}.arrow"

@@ -1,0 +1,71 @@
+"""Metadata from a .parquet file: only the wanted columns are read, row group by row group, in batches.
+
+A piece is up to PART_ROWS rows of one row group; a row group is read by one rank.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from oarlock_trainer.data.metadata.pieces import Piece
+from oarlock_trainer.data.metadata.table import PART_ROWS
+from oarlock_trainer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from oarlock_trainer.data.metadata.given import Given
+    from oarlock_trainer.data.metadata.rows import Found
+    from oarlock_trainer.storage.files import Entry, Files
+
+_BUFFER = 8 << 20
+"""Bytes that are read ahead of a column. A row group as a whole may have any size, and would be held in memory."""
+
+
+class ParquetPieces:
+    """The rows of one Parquet file."""
+
+    def __init__(self, given: Given, files: Files, entry: Entry) -> None:
+        """Raises ConfigurationError where it is no Parquet file or lacks columns."""
+        self._given = given
+        self._table = f"{files.where}/{entry.name}"
+        try:
+            self._file = pq.ParquetFile(files.open(entry.name), pre_buffer=False, buffer_size=_BUFFER)
+        except pa.ArrowInvalid as error:
+            raise ConfigurationError(f"metadata.parquet.location: {self._table} is no Parquet file: {error}") from error
+        given.check(self._file.schema_arrow.names, table=self._table)
+        sizes = [self._file.metadata.row_group(group).num_rows for group in range(self._file.num_row_groups)]
+        self._first_rows = list(accumulate(sizes, initial=0))
+        self.pieces: list[Piece] = []
+        self.groups: list[range] = []
+        for group, rows in enumerate(sizes):
+            first = len(self.pieces)
+            for start in range(0, rows, PART_ROWS):
+                identity = given.identity(self._table, entry.version, group, start)
+                self.pieces.append(Piece(identity, min(PART_ROWS, rows - start)))
+            self.groups.append(range(first, len(self.pieces)))
+
+    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
+        """Decodes the whole row group, which has no other beginning, and hands out what is wanted of it."""
+        batches = self._file.iter_batches(PART_ROWS, row_groups=[group], columns=self._given.columns)
+        for place, rows in enumerate(_even(batches)):
+            if (number := self.groups[group][place]) in wanted:
+                first = self._first_rows[group] + place * PART_ROWS
+                yield number, self._given.found(rows, first=first, table=self._table, on=on)
+
+
+def _even(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The same rows in tables of PART_ROWS, the last one shorter: the reader may end a batch earlier than asked to."""
+    pending: list[pa.RecordBatch] = []
+    for batch in batches:
+        pending.append(batch)
+        while sum(map(len, pending)) >= PART_ROWS:
+            rows = pa.Table.from_batches(pending)
+            yield rows.slice(0, PART_ROWS)
+            pending = rows.slice(PART_ROWS).to_batches()
+    if pending:
+        yield pa.Table.from_batches(pending)
