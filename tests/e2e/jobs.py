@@ -106,7 +106,7 @@ class Jobs:
         # Of a job that runs, the last line may be half written.
         whole = (self.output / name / "metrics.jsonl").read_text().rpartition("\n")[0]
         lines = map(json.loads, whole.splitlines())
-        return {(line["attempt"], line["step"]): line["loss"] for line in lines}
+        return {(line["attempt"], line["step"]): line["loss"] for line in lines if "loss" in line}
 
     def checkpoints(self, name: str) -> set[tuple[int, int]]:
         """(step, attempt) of the checkpoints in the output."""
