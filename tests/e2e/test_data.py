@@ -67,14 +67,14 @@ def upload_photographs(jobs: Jobs, server: S3Server) -> int:
     return len(rows)
 
 
-def training(server: S3Server, *, secret: str = "r2", **data: Any) -> dict[str, Any]:
+def training(server: S3Server, *, keys_in: str = "r2", **data: Any) -> dict[str, Any]:
     dataset = {
         "name": "photos",
         "source": {"s3": {"bucket": "photos", "prefix": "set/"}},
         "metadata": {"parquet": {"location": {"s3": {"bucket": "photos", "prefix": "table.parquet"}}}},
         "captions": {"strategy": "Parquet"},
     }
-    connection = {"name": "default", "endpoint": server.endpoint, "credentialsSecretRef": {"name": secret}}
+    connection = {"name": "default", "endpoint": server.endpoint, "credentialsSecretRef": {"name": keys_in}}
     return {"s3Connections": [connection], "data": {"datasets": [dataset], **CACHED, **data}}
 
 
@@ -102,7 +102,7 @@ def test_wrong_keys_end_the_job_with_the_name_of_what_to_correct(jobs: Jobs, ser
         "create", "secret", "generic", "wrong",
         "--from-literal=AWS_ACCESS_KEY_ID=nobody", "--from-literal=AWS_SECRET_ACCESS_KEY=nothing",
     )  # fmt: skip
-    jobs.apply("denied", training=training(service, secret="wrong"))
+    jobs.apply("denied", training=training(service, keys_in="wrong"))
     status = jobs.wait_for_end("denied")
     assert (status["phase"], status["reason"], status["attempt"]) == ("Failed", "ConfigurationError", 1), status
     assert "wrong" in status["message"], status["message"]
