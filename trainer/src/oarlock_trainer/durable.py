@@ -44,7 +44,7 @@ def sync_tree(path: Path) -> None:
         sync_folder(path.__class__(folder))
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
     """Create or replace a file in one piece. Two writers of one file never mix: each has its own temporary name."""
     temporary = path.parent / f"{TEMPORARY}{path.name}-{secrets.token_hex(8)}"
     with temporary.open("wb") as file:

@@ -103,7 +103,7 @@ def crop_aspects(
     width: ArrayLike, height: ArrayLike, *, aspect: CropAspect, choices: Sequence[float], draws: ArrayLike
 ) -> np.ndarray:
     """Aspects that pictures are cut to; `draws` in [0, 1) decide where the choice is random."""
-    own = np.asarray(width, dtype=np.float64) / height
+    own = np.asarray(width, dtype=np.float64) / np.asarray(height, dtype=np.float64)
     listed = np.asarray(choices, dtype=np.float64)
     if aspect is CropAspect.SQUARE:
         return np.ones_like(own)
@@ -174,4 +174,4 @@ def _place(spare: np.ndarray, style: CropStyle, draw: ArrayLike) -> np.ndarray:
         return spare // 2
     if style is CropStyle.CORNER:
         return np.zeros_like(spare)
-    return np.minimum((np.asarray(draw) * (spare + 1)).astype(np.int64), spare)
+    return np.asarray(np.minimum((np.asarray(draw) * (spare + 1)).astype(np.int64), spare))

@@ -26,6 +26,11 @@ class Background(Generic[Result]):
         """Whether it has a result or has failed."""
         return not self._thread.is_alive()
 
+    def wait(self, seconds: float) -> bool:
+        """Wait that long for its end; whether it has come."""
+        self._thread.join(seconds)
+        return self.ended
+
     def result(self) -> Result:
         """What the ended work returned. Raises what it raised."""
         if self._error is not None:

@@ -34,7 +34,9 @@ class Wording:
     def clean(self, texts: pa.Array) -> pa.Array:
         """(n,) strings from (n,) strings or nulls: null where nothing is left."""
         if self._filters:
-            texts = pa.array([None if text is None else self._filtered(text) for text in texts.to_pylist()], pa.string())
+            texts = pa.array(
+                [None if text is None else self._filtered(text) for text in texts.to_pylist()], pa.string()
+            )
         untidy = pc.fill_null(pc.match_substring_regex(texts, _UNTIDY), fill_value=False)
         if pc.any(untidy).as_py():
             tidy = [" ".join(text.split()) for text in texts.filter(untidy).to_pylist()]

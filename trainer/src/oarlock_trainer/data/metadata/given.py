@@ -119,7 +119,7 @@ class Given:
         fallback = self.settings.fallback_caption_column
         return gathered(cells, _texts(_column(rows, fallback)) if fallback else None, self.wording)
 
-    def _look(self, name: str) -> str | None | Bad:
+    def _look(self, name: str) -> str | Bad | None:
         try:
             return text_beside(self.files, name)
         except UNREADABLE as error:
@@ -146,7 +146,7 @@ def _texts(column: pa.Array) -> pa.Array:
 def _sizes(column: pa.Array) -> np.ndarray:
     """(n,) int64; 0 where there is none."""
     numbers = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
-    return np.nan_to_num(numbers, nan=0.0).clip(0, _LARGEST).astype(np.int64)
+    return np.asarray(np.nan_to_num(numbers, nan=0.0).clip(0, _LARGEST).astype(np.int64))
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from oarlock_trainer.data.metadata import keys
-from oarlock_trainer.data.metadata.facts import parse_facts
-from oarlock_trainer.data.metadata.making import Made, part_file
+from oarlock_trainer.data.metadata.facts import total
+from oarlock_trainer.data.metadata.making import Made, facts_of, part_file
 from oarlock_trainer.data.metadata.table import SCHEMA, open_part, part_notes, write_part
 from oarlock_trainer.errors import storage
 
@@ -60,8 +60,8 @@ def limited(folder: Path, made: Made, lots: np.ndarray, highest: int) -> Made:
         return replace(made, file=file, rows=notes[0])
     taken = lots <= np.uint64(highest)
     rows, left = open_part(folder, made.file).filter(pa.array(taken)), int((~taken).sum())
-    facts = parse_facts(part_notes(folder, made.file)[1])  # type: ignore[index]
-    facts = replace(facts, left_out={**facts.left_out, "maxSamples": left})
+    facts = facts_of(folder, made.file)
+    facts = replace(facts, left_out=total([facts.left_out, {"maxSamples": left}]))
     with storage("writing the metadata table"):
         write_part(folder, file, {name: rows[name] for name in SCHEMA.names}, notes=facts.to_json())
     return replace(made, file=file, rows=len(rows))

@@ -77,7 +77,9 @@ def facts_of(folder: Path, file: str) -> Facts:
     """What the maker of a part noted. Raises StorageError where the part is not there any more."""
     notes = part_notes(folder, file)
     if notes is None:
-        raise StorageError(f"the metadata table's part {file} below {folder} is gone or torn: do all nodes mount one storage?")
+        raise StorageError(
+            f"the metadata table's part {file} below {folder} is gone or torn: do all nodes mount one storage?"
+        )
     return parse_facts(notes[1])
 
 

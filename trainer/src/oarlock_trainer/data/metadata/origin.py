@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +16,7 @@ from oarlock_trainer.data.metadata.listing import write_listing
 from oarlock_trainer.data.metadata.opened import source_of, table_of
 from oarlock_trainer.data.metadata.parquet import ParquetPieces
 from oarlock_trainer.data.metadata.stems import Stems, write_stems
+from oarlock_trainer.engine.background import Background
 from oarlock_trainer.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def _listed(ranks: Ranks, work: Callable[[], Result], go_on: Callable[[], None])
     """What rank 0 finds by listing, which may take minutes: it is seen to work, and the others to wait."""
 
     def listed() -> Result:
-        with storage("listing a source"), ThreadPoolExecutor(1, thread_name_prefix="listing") as pool:
-            beat, listing = Beat(), pool.submit(work)
-            while not wait([listing], timeout=_LOOK_SECONDS).done:
-                go_on()
-                beat()
+        listing, beat = Background(work), Beat()
+        while not listing.wait(_LOOK_SECONDS):
+            go_on()
+            beat()
+        with storage("listing a source"):
             return listing.result()
 
     if not ranks.place.is_leader:

@@ -1,0 +1,35 @@
+"""Where a data set's pictures lie, and its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.errors import ConfigurationError, readable
+
+if TYPE_CHECKING:
+    from oarlock_api.dataset import Dataset, Parquet
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.storage.files import Files
+
+
+def source_of(dataset: Dataset, job: Job) -> Files:
+    """The data set's pictures.
+
+    Raises ConfigurationError where a folder is none, or may not be read: an empty data set would say less.
+    """
+    field = f'source of dataset "{dataset.name}"'
+    if dataset.source.path is not None:
+        folder = Path(dataset.source.path)
+        with readable(field, folder):
+            there = folder.is_dir()
+        if not there:
+            raise ConfigurationError(
+                f"{field}: {folder} is no folder in the pod: mount it with pod.volumes, or correct source.path"
+            )
+    return job.files_at(dataset.source, field)
+
+
+def table_of(dataset: Dataset, settings: Parquet, job: Job) -> tuple[Files, str]:
+    """The place of the data set's table, and its name there."""
+    return job.file_at(settings.location, f'metadata.parquet.location of dataset "{dataset.name}"')
