@@ -1,0 +1,64 @@
+"""How many bytes the cached embeddings of a job take: a model, from the sizes of its buckets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from oarlock_trainer.data.buckets import Size
+
+_BFLOAT16 = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """What the frozen encoders make: `channels` x 1/`factor` of each side, `tokens` x `width` and `pooled` of a caption."""
+
+    channels: int = 16
+    factor: int = 8
+    tokens: int = 512
+    width: int = 4096
+    pooled: int = 768
+
+    def latents(self, size: Size) -> int:
+        """Bytes of the latents of a picture."""
+        return self.channels * (size.width // self.factor) * (size.height // self.factor) * _BFLOAT16
+
+    @property
+    def caption(self) -> int:
+        """Bytes of a caption's embeddings, padding included: what is kept without it is known only once it is encoded."""
+        return (self.tokens * self.width + self.pooled) * _BFLOAT16
+
+
+def read_encoded(model: Path) -> Encoded:
+    """What a model's own encoders make; FLUX.1's where its directory is not here."""
+    published = Encoded()
+    vae = _config(model / "vae")
+    blocks = vae.get("block_out_channels")
+    return Encoded(
+        channels=vae.get("latent_channels", published.channels),
+        factor=2 ** (len(blocks) - 1) if blocks else published.factor,
+        tokens=min(
+            published.tokens, _config(model / "tokenizer_2", "tokenizer_config.json").get("model_max_length", 512)
+        ),
+        width=_config(model / "text_encoder_2").get("d_model", published.width),
+        pooled=_config(model / "text_encoder").get("hidden_size", published.pooled),
+    )
+
+
+def total(pictures: Iterable[tuple[Size, int]], captions: int, encoded: Encoded) -> tuple[int, int]:
+    """(latents, text) in bytes, of pictures by size and distinct captions."""
+    return sum(encoded.latents(size) * count for size, count in pictures), captions * encoded.caption
+
+
+def _config(folder: Path, name: str = "config.json") -> dict[str, int]:
+    try:
+        found: dict[str, int] = json.loads((folder / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
