@@ -31,10 +31,12 @@ def kept_parts(folder: Path, recipes: Sequence[Recipe]) -> dict[int, Kept]:
     """What is taken over, by the data set's place in this job."""
     wanted = {recipe.fingerprint(): number for number, recipe in enumerate(recipes) if recipe.dataset.preserve_scan}
     table = open_table(folder) if wanted else None
+    if table is None:
+        return {}
+    manifest = table.manifest
     kept: dict[int, Kept] = {}
     first = 0
-    for dataset in range(len(table.manifest.datasets)) if table else ():
-        manifest = table.manifest
+    for dataset in range(len(manifest.datasets)):
         parts = [part for part in manifest.parts if part.dataset == dataset]
         rows = sum(part.rows for part in parts)
         number = wanted.get(facts_of(folder, parts[0].file).recipe) if parts else None

@@ -13,11 +13,12 @@ from oarlock_trainer.data.metadata.table import part_notes, write_part
 from oarlock_trainer.errors import StorageError, storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from oarlock_trainer.data.metadata.pieces import Pieces
     from oarlock_trainer.data.metadata.recipe import Recipe
+    from oarlock_trainer.data.metadata.rows import Found
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,18 +52,18 @@ def make_parts(
                 made.append(Made(number, file, notes[0]))
                 on(pieces.pieces[number].pictures)
         if missing:
-            made += _make_missing(pieces, group, missing, recipe, folder, on)
+            made += _make_missing(pieces.read(group, list(missing), on), missing, recipe, folder)
     return made
 
 
 def _make_missing(
-    pieces: Pieces, group: int, files: Mapping[int, str], recipe: Recipe, folder: Path, on: Callable[[int], None]
+    pieces: Iterable[tuple[int, Found]], files: Mapping[int, str], recipe: Recipe, folder: Path
 ) -> list[Made]:
     """One part is written while the next one is read: waiting for the storage takes as long as the work."""
     made = []
     with ThreadPoolExecutor(1, thread_name_prefix="parts") as writer:
         writing: Future[None] | None = None
-        for number, found in pieces.read(group, list(files), on):
+        for number, found in pieces:
             columns, facts = make_rows(found, recipe)
             made.append(Made(number, files[number], len(columns["name"])))
             if writing:

@@ -14,6 +14,7 @@ from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.listing import open_listed, pictures, write_listed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from oarlock_trainer.storage.files import Files
@@ -26,7 +27,7 @@ def write_stems(files: Files, folder: Path) -> str:
     """
     found = pictures(files.list())
     stems = [entry.name.removesuffix(PurePosixPath(entry.name).suffix) for entry in found]
-    hashes = np.fromiter(map(xxh3_64_intdigest, stems), np.uint64, len(stems))
+    hashes = _hashes(stems)
     order = np.argsort(hashes, kind="stable")
     columns = {
         "hash": pa.array(hashes[order]),
@@ -49,10 +50,14 @@ class Stems:
 
     def complete(self, stems: pa.Array) -> tuple[pa.Array, pa.Array]:
         """(n,) names and versions of pictures; null where the source has none of that stem."""
-        wanted = np.fromiter(map(xxh3_64_intdigest, stems.to_pylist()), np.uint64, len(stems))
+        wanted = _hashes(stems.to_pylist())
         places = np.searchsorted(self._hashes, wanted)
         found = self._rows.take(pa.array(places, mask=places >= len(self._hashes))).combine_chunks()
         same = pc.fill_null(pc.equal(found["stem"].combine_chunks(), stems), fill_value=False)
         nothing = pa.scalar(None, pa.string())
         names, versions = (pc.if_else(same, found[name].combine_chunks(), nothing) for name in ("name", "version"))
         return names, versions
+
+
+def _hashes(stems: Sequence[str]) -> np.ndarray:
+    return np.fromiter((xxh3_64_intdigest(stem.encode()) for stem in stems), np.uint64, len(stems))

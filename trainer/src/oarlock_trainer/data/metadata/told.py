@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Of `found` pictures `rows` are in the table; the others are `bad`, by kind, or `left_out`, by the field that says so."""
+    """Of `found` pictures `rows` are in the table; the others are `bad`, by kind, or `left_out`, by the field that did it."""
 
     dataset: str
     found: int
