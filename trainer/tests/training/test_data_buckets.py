@@ -1,71 +1,132 @@
-"""Sizes and crops."""
+"""Sizes and crops, of one picture and of many."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_api.dataset import CropAspect, CropStyle, ResolutionType
+from oarlock_api.dataset import CropAspect, CropStyle, ResolutionType, SizeLimits
 from oarlock_trainer.data.buckets import (
+    Cut,
     Size,
     alignment,
-    crop_aspect,
-    cut,
+    crop_aspects,
+    cuts,
     is_below,
-    target_size,
+    target_sizes,
     upscale_percent,
 )
+
+KINDS = st.sampled_from(list(ResolutionType))
+SIDES = st.tuples(st.integers(1, 5000), st.integers(1, 5000))
+DRAWS = st.floats(0, 1, exclude_max=True)
+
+
+def target_of(aspect: float, resolution: float, kind: ResolutionType) -> tuple[np.ndarray, np.ndarray]:
+    return target_sizes([aspect], resolution=resolution, kind=kind)
+
+
+def cut(
+    sides: tuple[int, int],
+    target: tuple[int, int],
+    style: CropStyle = CropStyle.CENTER,
+    draws: tuple[float, float] = (0.0, 0.0),
+    limits: SizeLimits | None = None,
+    kind: ResolutionType = ResolutionType.PIXEL_AREA,
+) -> Cut:
+    many = cuts(
+        (np.array([sides[0]]), np.array([sides[1]])), (np.array([target[0]]), np.array([target[1]])), style=style,
+        draws=draws, limits=limits or SizeLimits(), kind=kind,
+    )  # fmt: skip
+    return many.one(0)
 
 
 @pytest.mark.parametrize(
     ("aspect", "resolution", "kind", "expected"),
     [
-        (1.0, 1024, ResolutionType.PIXEL_AREA, Size(1024, 1024)),
-        (1.78, 1024, ResolutionType.PIXEL_AREA, Size(1344, 768)),
-        (0.56, 1024, ResolutionType.PIXEL_AREA, Size(768, 1344)),
-        (1.0, 1.0, ResolutionType.AREA, Size(1024, 1024)),
-        (1.5, 512, ResolutionType.PIXEL, Size(768, 512)),
-        (0.67, 512, ResolutionType.PIXEL, Size(512, 768)),
-        (1.5, 64, ResolutionType.PIXEL_AREA, Size(80, 48)),
+        (1.0, 1024, ResolutionType.PIXEL_AREA, (1024, 1024)),
+        (1.78, 1024, ResolutionType.PIXEL_AREA, (1344, 768)),
+        (0.56, 1024, ResolutionType.PIXEL_AREA, (768, 1344)),
+        (1.0, 1.0, ResolutionType.AREA, (1024, 1024)),
+        (1.5, 512, ResolutionType.PIXEL, (768, 512)),
+        (0.67, 512, ResolutionType.PIXEL, (512, 768)),
+        (1.5, 64, ResolutionType.PIXEL_AREA, (80, 48)),
+        (0.0002, 64, ResolutionType.PIXEL_AREA, (16, 640)),
     ],
 )
-def test_the_bucket_of_an_aspect(aspect: float, resolution: float, kind: ResolutionType, expected: Size) -> None:
-    assert target_size(aspect, resolution=resolution, kind=kind) == expected
-
-
-@given(
-    st.tuples(st.integers(1, 5000), st.integers(1, 5000)),
-    st.floats(64, 2048),
-    st.sampled_from(list(CropStyle)),
-    st.tuples(st.floats(0, 1, exclude_max=True), st.floats(0, 1, exclude_max=True)),
-)
-def test_a_cut_lies_within_the_scaled_picture_and_has_the_buckets_size(
-    sides: tuple[int, int], edge: float, style: CropStyle, draws: tuple[float, float]
+def test_the_bucket_of_an_aspect(
+    aspect: float, resolution: float, kind: ResolutionType, expected: tuple[int, int]
 ) -> None:
-    aspect = min(max(sides[0] / sides[1], 0.05), 20.0)
-    target = target_size(aspect, resolution=edge, kind=ResolutionType.PIXEL)
-    found = cut(Size(*sides), target, style=style, draws=draws)
-    assert 0 <= found.left <= found.scaled.width - target.width
-    assert 0 <= found.top <= found.scaled.height - target.height
-    assert target.width % alignment(edge) == target.height % alignment(edge) == 0
+    width, height = target_of(aspect, resolution, kind)
+    assert (width[0], height[0]) == expected
+
+
+@given(SIDES, st.floats(64, 2048), st.sampled_from(list(CropStyle)), st.tuples(DRAWS, DRAWS), KINDS, st.booleans())
+def test_a_cut_lies_within_the_scaled_picture_and_has_the_buckets_size(
+    sides: tuple[int, int], edge: float, style: CropStyle, draws: tuple[float, float], kind: ResolutionType, large: bool
+) -> None:
+    limits = SizeLimits(maximum=300.0, downsample_to=200.0) if large else SizeLimits()
+    width, height = target_of(sides[0] / sides[1], edge, ResolutionType.PIXEL)
+    found = cut(sides, (width[0], height[0]), style, draws, limits, kind)
+    assert 0 <= found.left <= found.scaled.width - found.target.width
+    assert 0 <= found.top <= found.scaled.height - found.target.height
+    assert found.target.width % alignment(edge) == found.target.height % alignment(edge) == 0
+
+
+@given(st.lists(st.tuples(SIDES, DRAWS, DRAWS, DRAWS), min_size=1, max_size=20), KINDS, st.sampled_from(list(CropStyle)))
+def test_many_pictures_are_cut_as_each_of_them_alone(
+    pictures: list[tuple[tuple[int, int], float, float, float]], kind: ResolutionType, style: CropStyle
+) -> None:
+    limits = SizeLimits(maximum=900.0, downsample_to=700.0)
+
+    def made(some: list[tuple[tuple[int, int], float, float, float]]) -> list[Cut]:
+        size = np.array([sides[0] for sides, *_ in some]), np.array([sides[1] for sides, *_ in some])
+        draws = np.array([rest for _, *rest in some])
+        choices = (0.5, 1.0, 1.78)
+        aspects = crop_aspects(*size, aspect=CropAspect.RANDOM, choices=choices, draws=draws[:, 0])
+        target = target_sizes(aspects, resolution=640.0, kind=kind)
+        many = cuts(size, target, style=style, draws=(draws[:, 1], draws[:, 2]), limits=limits, kind=kind)
+        return [many.one(number) for number in range(len(some))]
+
+    assert made(pictures) == [made([one])[0] for one in pictures]
 
 
 def test_a_center_crop_leaves_as_much_on_both_sides() -> None:
-    found = cut(Size(200, 100), Size(64, 64), style=CropStyle.CENTER, draws=(0.0, 0.0))
+    found = cut((200, 100), (64, 64))
     assert (found.scaled, found.left, found.top) == (Size(128, 64), 32, 0)
 
 
+def test_a_picture_above_the_maximum_is_scaled_to_the_smaller_size_and_cropped_from_it() -> None:
+    limits = SizeLimits(maximum=2048.0, downsample_to=1536.0)
+    assert cut((3000, 3000), (1024, 1024), limits=limits).scaled == Size(1536, 1536)
+    assert cut((2048, 2048), (1024, 1024), limits=limits).scaled == Size(1024, 1024)
+
+
+def test_a_picture_above_the_maximum_still_covers_its_target() -> None:
+    limits = SizeLimits(maximum=600.0, downsample_to=512.0)
+    assert cut((3000, 3000), (1024, 1024), limits=limits).scaled == Size(1024, 1024)
+
+
+def test_the_maximum_of_a_shorter_edge_is_one_of_the_shorter_edge() -> None:
+    limits = SizeLimits(maximum=1000.0, downsample_to=500.0)
+    assert cut((4000, 1001), (256, 64), limits=limits, kind=ResolutionType.PIXEL).scaled == Size(1998, 500)
+    assert cut((4000, 1000), (256, 64), limits=limits, kind=ResolutionType.PIXEL).scaled == Size(256, 64)
+
+
 def test_closest_chooses_by_ratio_not_by_difference() -> None:
-    assert crop_aspect(Size(100, 210), aspect=CropAspect.CLOSEST, choices=(1.0, 0.5, 2.0), draw=0.0) == 0.5
+    found = crop_aspects([100, 300], [137, 150], aspect=CropAspect.CLOSEST, choices=(1.0, 0.5, 2.0), draws=0.0)
+    assert found.tolist() == [1.0, 2.0]
 
 
 def test_limits_are_in_the_unit_of_the_resolution() -> None:
-    assert is_below(Size(500, 2000), 512, ResolutionType.PIXEL)
-    assert not is_below(Size(500, 2000), 512, ResolutionType.PIXEL_AREA)
-    assert is_below(Size(500, 500), 1.0, ResolutionType.AREA)
+    sizes = [500, 500, 1000], [2000, 500, 1000]
+    assert is_below(*sizes, minimum=512, kind=ResolutionType.PIXEL).tolist() == [True, True, False]
+    assert is_below(*sizes, minimum=512, kind=ResolutionType.PIXEL_AREA).tolist() == [False, True, False]
+    assert is_below(*sizes, minimum=1.0, kind=ResolutionType.AREA).tolist() == [False, True, False]
 
 
 def test_a_picture_that_has_to_shrink_is_not_upscaled() -> None:
-    assert upscale_percent(Size(2000, 2000), Size(1024, 1024)) == 0.0
-    assert upscale_percent(Size(512, 512), Size(1024, 1024)) == pytest.approx(100.0)
+    assert upscale_percent((2000, 2000), (1024, 1024)) == 0.0
+    assert upscale_percent((512, 512), (1024, 1024)) == pytest.approx(100.0)
