@@ -75,7 +75,9 @@ def test_a_cut_lies_within_the_scaled_picture_and_has_the_buckets_size(
     assert found.target.width % alignment(edge) == found.target.height % alignment(edge) == 0
 
 
-@given(st.lists(st.tuples(SIDES, DRAWS, DRAWS, DRAWS), min_size=1, max_size=20), KINDS, st.sampled_from(list(CropStyle)))
+@given(
+    st.lists(st.tuples(SIDES, DRAWS, DRAWS, DRAWS), min_size=1, max_size=20), KINDS, st.sampled_from(list(CropStyle))
+)
 def test_many_pictures_are_cut_as_each_of_them_alone(
     pictures: list[tuple[tuple[int, int], float, float, float]], kind: ResolutionType, style: CropStyle
 ) -> None:

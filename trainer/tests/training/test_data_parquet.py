@@ -1,0 +1,206 @@
+"""Tables of pictures: Parquet and JSON lines, their columns, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from oarlock_api.training import Training
+from oarlock_trainer.data.metadata import jsonl, parquet
+from oarlock_trainer.data.metadata.captions import Wording
+from oarlock_trainer.data.metadata.given import Given
+from oarlock_trainer.data.metadata.jsonl import JsonPieces
+from oarlock_trainer.data.metadata.making import facts_of, make_parts
+from oarlock_trainer.data.metadata.parquet import ParquetPieces
+from oarlock_trainer.data.metadata.pieces import Pieces
+from oarlock_trainer.data.metadata.recipe import Recipe
+from oarlock_trainer.data.metadata.stems import Stems, write_stems
+from oarlock_trainer.data.metadata.table import open_part
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.preprocess.keys import Encoders
+from oarlock_trainer.storage.local import LocalFiles
+
+CATS = {"filename": ["a.png", "b.png"], "width": [64, 96], "height": [64, 64], "caption": ["a cat", "a  dog\n"]}
+
+
+def look(_pictures: int) -> None:
+    pass
+
+
+class Set:
+    """A data set over a table in a folder."""
+
+    def __init__(self, folder: Path, table: str, captions: dict[str, Any] | None = None, **fields: Any) -> None:
+        dataset = {
+            "name": "photos", "source": {"path": str(folder)}, "captions": captions or {"strategy": "Parquet"},
+            "metadata": {"parquet": {"location": {"path": str(folder / table)}} | fields},
+        }  # fmt: skip
+        training = Training.model_validate(
+            {"model": {"family": "Flux1", "path": "/m"}, "steps": 1, "resolution": 64, "data": {"datasets": [dataset]}}
+        )
+        self.dataset = training.data.datasets[0]
+        self.files = LocalFiles(folder, field="source")
+        self.folder, self.table = folder / "out", table
+        self.recipe = Recipe(
+            training=training, dataset=self.dataset, source=self.files.where, encoders=Encoders(vae="v", text="t")
+        )
+        assert self.dataset.metadata is not None
+        assert self.dataset.metadata.parquet is not None
+        self.settings = self.dataset.metadata.parquet
+
+    def pieces(self) -> Pieces:
+        stems = None
+        if not self.settings.filename_has_extension:
+            stems = Stems(self.folder, write_stems(self.files, self.folder))
+        given = Given(
+            dataset=self.dataset, settings=self.settings, files=self.files, wording=Wording(self.dataset), stems=stems,
+            threads=2,
+        )  # fmt: skip
+        entry = self.files.find(self.table)
+        assert entry is not None
+        return (ParquetPieces if self.table.endswith(".parquet") else JsonPieces)(given, self.files, entry)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows of the parts, made anew."""
+        pieces = self.pieces()
+        made = sorted(make_parts(pieces, range(len(pieces.groups)), self.recipe, self.folder, on=look))
+        return [row for one in made for row in open_part(self.folder, one.file).to_pylist()]
+
+    def bad(self) -> list[tuple[str, str]]:
+        pieces = self.pieces()
+        made = make_parts(pieces, range(len(pieces.groups)), self.recipe, self.folder, on=look)
+        return sorted((bad.name, bad.kind) for one in made for bad in facts_of(self.folder, one.file).listed)
+
+
+def write(folder: Path, table: str, columns: dict[str, Any], **options: Any) -> None:
+    if table.endswith(".parquet"):
+        pq.write_table(pa.table(columns), folder / table, **options)
+    else:
+        rows = zip(*columns.values(), strict=True)
+        (folder / table).write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+
+
+@pytest.fixture(params=["t.parquet", "t.jsonl"])
+def table(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_the_table_alone_says_which_pictures_there_are_and_what_is_known_of_them(tmp_path: Path, table: str) -> None:
+    write(tmp_path, table, CATS | {"score": [0.5, 0.7]})
+    found = [(row["name"], row["width"], row["target_width"], row["captions"]) for row in Set(tmp_path, table).rows()]
+    assert found == [("a.png", 64, 64, ["a cat"]), ("b.png", 96, 80, ["a dog"])]
+
+
+def test_columns_may_have_any_name_and_several_may_hold_captions(tmp_path: Path, table: str) -> None:
+    columns = {
+        "file": ["a.png", "b.png", "c.png"], "w": [64.0, 64.0, 64.0], "h": [64, 64, 64], "short": ["s", None, ""],
+        "long": [["l1", "l2"], [], ["l"]], "alt": ["x", "y", "z"],
+    }  # fmt: skip
+    write(tmp_path, table, columns)
+    names = {"filenameColumn": "file", "widthColumn": "w", "heightColumn": "h", "fallbackCaptionColumn": "alt"}
+    rows = Set(tmp_path, table, captionColumns=["short", "long"], **names).rows()
+    assert [row["captions"] for row in rows] == [["s", "l1", "l2"], ["y"], ["l"]]
+    assert [len(row["text_keys"]) for row in rows] == [3, 1, 1]
+
+
+def test_missing_columns_are_named_with_those_that_are_there(tmp_path: Path, table: str) -> None:
+    write(tmp_path, table, {"path": ["a.png"], "width": [1], "text": ["a"]})
+    with pytest.raises(
+        ConfigurationError, match='no column "filename", "height", "caption"; it has "path", "width", "te'
+    ):
+        Set(tmp_path, table).pieces()
+
+
+def test_rows_that_lack_something_are_quarantined_by_their_reason(tmp_path: Path, table: str) -> None:
+    columns = {
+        "filename": ["a.png", "b.png", "c.png", None, "e.png"], "width": [64, None, 64, 64, 64],
+        "height": [64, 64, 64, 64, -1], "caption": ["a", "b", " ", "d", "e"],
+    }  # fmt: skip
+    write(tmp_path, table, columns)
+    photos = Set(tmp_path, table)
+    assert [row["name"] for row in photos.rows()] == ["a.png"]
+    assert photos.bad() == [
+        ("b.png", "without size"), ("c.png", "without caption"), ("e.png", "without size"), ("row 3", "without name"),
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_none_is_the_jobs_fault(tmp_path: Path, table: str) -> None:
+    (tmp_path / table).write_text("neither one nor the other\n")
+    with pytest.raises(ConfigurationError, match=table):
+        Set(tmp_path, table).pieces()
+
+
+def test_a_column_of_another_kind_is_the_jobs_fault(tmp_path: Path) -> None:
+    write(tmp_path, "t.parquet", CATS | {"width": ["wide", "wider"]})
+    with pytest.raises(ConfigurationError, match=r"a column is not what metadata\.parquet takes it for.*width: string"):
+        Set(tmp_path, "t.parquet").rows()
+
+
+def test_names_without_extension_are_completed_by_one_listing(tmp_path: Path, table: str) -> None:
+    (tmp_path / "sub").mkdir()
+    for name in ("sub/a.webp", "b.png", "b.txt", "other.jpg"):
+        (tmp_path / name).write_bytes(b"")
+    write(tmp_path, table, CATS | {"filename": ["sub/a", "c"]})
+    photos = Set(tmp_path, table, filenameHasExtension=False)
+    assert [row["name"] for row in photos.rows()] == ["sub/a.webp"]
+    assert photos.bad() == [("c", "not there")]
+
+
+@pytest.mark.parametrize(
+    ("captions", "expected"),
+    [
+        ({"strategy": "Filename"}, [["a"], ["b"]]),
+        ({"strategy": "Fixed", "text": "sks"}, [["sks"], ["sks"]]),
+        ({"strategy": "TextFile"}, [["from a file"]]),
+    ],
+)
+def test_captions_may_come_from_elsewhere(
+    tmp_path: Path, table: str, captions: dict[str, Any], expected: list[list[str]]
+) -> None:
+    (tmp_path / "a.txt").write_text("from a file")
+    columns = {name: CATS[name] for name in ("filename", "width", "height")}
+    write(tmp_path, table, columns)
+    assert [row["captions"] for row in Set(tmp_path, table, captions).rows()] == expected
+
+
+@pytest.mark.parametrize("groups", [7, 1000])
+def test_parts_are_cut_within_row_groups_and_keep_the_tables_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
+    monkeypatch.setattr(parquet, "PART_ROWS", 5)
+    names = [f"{number}.png" for number in range(23)]
+    columns = {"filename": names, "width": [64] * 23, "height": [64] * 23, "caption": names}
+    write(tmp_path, "t.parquet", columns, row_group_size=groups)
+    photos = Set(tmp_path, "t.parquet")
+    assert [row["name"] for row in photos.rows()] == names
+    sizes = [piece.pictures for piece in photos.pieces().pieces]
+    assert sizes == ([5, 2] * 3 + [2] if groups == 7 else [5, 5, 5, 5, 3])
+
+
+@hypothesis_given(
+    st.lists(st.text("ab\u00e9\u6f22", min_size=1, max_size=40), max_size=40), st.integers(8, 200), st.booleans()
+)
+@hypothesis_settings(deadline=None)
+def test_every_line_of_a_jsonl_file_is_read_once_wherever_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], size: int, ends: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("lines")
+    lines = [{"filename": name, "width": 64, "height": 64, "caption": "c"} for name in names]
+    body = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + ("\n" if lines and ends else "")
+    (folder / "t.jsonl").write_text(body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jsonl, "PIECE_BYTES", size)
+        patch.setattr(jsonl, "_LOOK_AHEAD", 16)
+        if not lines:
+            with pytest.raises(ConfigurationError, match="it has none"):
+                Set(folder, "t.jsonl").pieces()
+            return
+        assert [row["name"] for row in Set(folder, "t.jsonl").rows()] == names
