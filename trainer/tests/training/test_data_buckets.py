@@ -21,6 +21,7 @@ from oarlock_trainer.data.buckets import (
 
 KINDS = st.sampled_from(list(ResolutionType))
 SIDES = st.tuples(st.integers(1, 5000), st.integers(1, 5000))
+LIMITS = st.sampled_from([SizeLimits(), SizeLimits(maximum=300.0, downsample_to=200.0)])
 DRAWS = st.floats(0, 1, exclude_max=True)
 
 
@@ -31,6 +32,7 @@ def target_of(aspect: float, resolution: float, kind: ResolutionType) -> tuple[n
 def cut(
     sides: tuple[int, int],
     target: tuple[int, int],
+    *,
     style: CropStyle = CropStyle.CENTER,
     draws: tuple[float, float] = (0.0, 0.0),
     limits: SizeLimits | None = None,
@@ -63,13 +65,12 @@ def test_the_bucket_of_an_aspect(
     assert (width[0], height[0]) == expected
 
 
-@given(SIDES, st.floats(64, 2048), st.sampled_from(list(CropStyle)), st.tuples(DRAWS, DRAWS), KINDS, st.booleans())
+@given(SIDES, st.floats(64, 2048), st.sampled_from(list(CropStyle)), st.tuples(DRAWS, DRAWS), LIMITS)
 def test_a_cut_lies_within_the_scaled_picture_and_has_the_buckets_size(
-    sides: tuple[int, int], edge: float, style: CropStyle, draws: tuple[float, float], kind: ResolutionType, large: bool
+    sides: tuple[int, int], edge: float, style: CropStyle, draws: tuple[float, float], limits: SizeLimits
 ) -> None:
-    limits = SizeLimits(maximum=300.0, downsample_to=200.0) if large else SizeLimits()
     width, height = target_of(sides[0] / sides[1], edge, ResolutionType.PIXEL)
-    found = cut(sides, (width[0], height[0]), style, draws, limits, kind)
+    found = cut(sides, (width[0], height[0]), style=style, draws=draws, limits=limits)
     assert 0 <= found.left <= found.scaled.width - found.target.width
     assert 0 <= found.top <= found.scaled.height - found.target.height
     assert found.target.width % alignment(edge) == found.target.height % alignment(edge) == 0

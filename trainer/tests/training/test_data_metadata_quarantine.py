@@ -42,6 +42,6 @@ def test_too_many_bad_pictures_stop_the_run(tmp_path: Path) -> None:
 
 
 def test_those_that_are_not_named_count_as_well(tmp_path: Path) -> None:
+    counts = {"unreadable": 10, "without caption": 190}
     with pytest.raises(ConfigurationError, match=r"200 of 10000 .* \(190 without caption, 10 unreadable\)"):
-        counts = {"unreadable": 10, "without caption": 190}
         quarantine.check_bound(rejected(1), pictures=10_000, listed_in=tmp_path, counts=counts)

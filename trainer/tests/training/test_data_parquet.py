@@ -186,15 +186,17 @@ def test_parts_are_cut_within_row_groups_and_keep_the_tables_order(
 
 
 @hypothesis_given(
-    st.lists(st.text("ab\u00e9\u6f22", min_size=1, max_size=40), max_size=40), st.integers(8, 200), st.booleans()
+    st.lists(st.text("ab\u00e9\u6f22", min_size=1, max_size=40), max_size=40),
+    st.integers(8, 200),
+    st.sampled_from(["", "\n"]),
 )
 @hypothesis_settings(deadline=None)
 def test_every_line_of_a_jsonl_file_is_read_once_wherever_it_is_cut(
-    tmp_path_factory: pytest.TempPathFactory, names: list[str], size: int, ends: bool
+    tmp_path_factory: pytest.TempPathFactory, names: list[str], size: int, end: str
 ) -> None:
     folder = tmp_path_factory.mktemp("lines")
     lines = [{"filename": name, "width": 64, "height": 64, "caption": "c"} for name in names]
-    body = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + ("\n" if lines and ends else "")
+    body = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + (end if lines else "")
     (folder / "t.jsonl").write_text(body)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonl, "PIECE_BYTES", size)
