@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 from PIL import Image
 
-from oarlock_api.dataset import Dataset
 from oarlock_trainer.checkpoint.format import valid_checkpoints
-from oarlock_trainer.data.metadata import discovery
-from oarlock_trainer.data.sources.local import LocalSource
-from oarlock_trainer.errors import ConfigurationError, StorageError, storage
+from oarlock_trainer.data.metadata.discovery import header
+from oarlock_trainer.data.metadata.opened import check_folder
+from oarlock_trainer.errors import ConfigurationError, StorageError, readable, storage
 from oarlock_trainer.models.flux import folder
+from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +75,7 @@ def test_a_closed_folder_on_the_way_is_named_and_its_owner_as_a_way_out(shared: 
     picture(shared / "home" / "photos" / "1.png")
     os.chown(shared / "home", 1234, 1234)
     (shared / "home").chmod(0o700)
-    said = told_to(SOMEBODY, lambda: LocalSource(shared / "home" / "photos"))
+    said = told_to(SOMEBODY, lambda: check_folder(shared / "home" / "photos", field="source.path"))
     assert f"ConfigurationError: source.path: this pod runs as 1000:1000 and may not read {shared}/home/photos" in said
     assert f"{shared}/home belongs to 1234:1234, mode 0700" in said
     assert f"chmod a+rX {shared}/home, or set spec.pod.securityContext.runAsUser to 1234" in said
@@ -84,8 +84,7 @@ def test_a_closed_folder_on_the_way_is_named_and_its_owner_as_a_way_out(shared: 
 def test_pictures_that_may_not_be_read_are_no_damaged_ones(shared: Path) -> None:
     picture(shared / "1.png")
     (shared / "1.png").chmod(0o600)
-    dataset = Dataset.model_validate({"name": "photos", "source": {"path": str(shared)}})
-    said = told_to(SOMEBODY, lambda: discovery.scan(dataset, LocalSource(shared), ["1.png"]))
+    said = told_to(SOMEBODY, lambda: header(LocalFiles(shared, field="source.path"), "1.png"))
     assert f"ConfigurationError: source.path: this pod runs as 1000:1000 and may not read {shared}/1.png" in said
 
 
@@ -93,7 +92,7 @@ def test_a_folder_of_pictures_that_may_not_be_listed_is_not_left_out_in_silence(
     picture(shared / "open" / "1.png")
     picture(shared / "closed" / "2.png")
     (shared / "closed").chmod(0o700)
-    said = told_to(SOMEBODY, lambda: LocalSource(shared).pictures())
+    said = told_to(SOMEBODY, lambda: LocalFiles(shared, field="source.path").list())
     assert f"may not read {shared}/closed: it belongs to 0:0, mode 0700" in said
 
 
@@ -130,5 +129,5 @@ def test_an_error_that_names_no_file_is_told_with_who_asked() -> None:
 
 
 def test_where_the_mode_would_allow_it_other_barriers_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="SELinux"), LocalSource(tmp_path).readable():
+    with pytest.raises(ConfigurationError, match="SELinux"), readable("source.path", tmp_path):
         raise PermissionError(13, "Permission denied", str(tmp_path))

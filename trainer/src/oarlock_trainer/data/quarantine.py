@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
+from oarlock_api.contract.layout import PRIVATE
+from oarlock_trainer import channel
 from oarlock_trainer.durable import write_bytes
 from oarlock_trainer.errors import ConfigurationError
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-QUARANTINE = "quarantine.jsonl"
+_QUARANTINE = "quarantine.jsonl"
 
 UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 """What Pillow and a caption's decoding raise for files that are not what they should be.
@@ -48,6 +50,22 @@ class Rejected:
 def kinds(rejected: Sequence[Rejected]) -> Counter[str]:
     """How many there are of each kind."""
     return Counter(item.kind for item in rejected)
+
+
+def report(
+    output: Path, rejected: Sequence[Rejected], *, pictures: int, counts: Mapping[str, int] | None = None
+) -> None:
+    """List bad pictures below the job's output and tell of them; rank 0 does it for all.
+
+    `counts` by kind counts those too that are not named. Raises ConfigurationError where too many of `pictures` are bad.
+    """
+    if not rejected:
+        return
+    path = output / PRIVATE / _QUARANTINE
+    counted = Counter(counts) if counts is not None else kinds(rejected)
+    write(path, rejected, count=counted.total())
+    channel.send(channel.Event.NOTE, message=summary(rejected, count=counted.total()))
+    check_bound(rejected, pictures=pictures, listed_in=path, counts=counted)
 
 
 def write(path: Path, rejected: Sequence[Rejected], *, count: int | None = None) -> None:
@@ -78,7 +96,7 @@ def check_bound(
     )
 
 
-def summary(rejected: Sequence[Rejected]) -> str:
-    """One sentence for /status."""
+def summary(rejected: Sequence[Rejected], *, count: int) -> str:
+    """One sentence for /status; there are `count` in all."""
     first = min(rejected)
-    return f"{len(rejected)} pictures left out, such as {first.dataset}: {first.name}: {first.reason}"
+    return f"{count} pictures left out, such as {first.dataset}: {first.name}: {first.reason}"

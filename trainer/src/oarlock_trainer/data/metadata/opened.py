@@ -18,18 +18,20 @@ def source_of(dataset: Dataset, job: Job) -> Files:
 
     Raises ConfigurationError where a folder is none, or may not be read: an empty data set would say less.
     """
-    field = f'source of dataset "{dataset.name}"'
+    field = f'training.data.datasets["{dataset.name}"].source'
     if dataset.source.path is not None:
-        folder = Path(dataset.source.path)
-        with readable(field, folder):
-            there = folder.is_dir()
-        if not there:
-            raise ConfigurationError(
-                f"{field}: {folder} is no folder in the pod: mount it with pod.volumes, or correct source.path"
-            )
+        check_folder(Path(dataset.source.path), field=f"{field}.path")
     return job.files_at(dataset.source, field)
+
+
+def check_folder(folder: Path, *, field: str) -> None:
+    """Raise ConfigurationError where `field` of the job names no folder, or one that may not be read."""
+    with readable(field, folder):
+        there = folder.is_dir()
+    if not there:
+        raise ConfigurationError(f"{field}: {folder} is no folder in the pod: mount it with pod.volumes, or correct it")
 
 
 def table_of(dataset: Dataset, settings: Parquet, job: Job) -> tuple[Files, str]:
     """The place of the data set's table, and its name there."""
-    return job.file_at(settings.location, f'metadata.parquet.location of dataset "{dataset.name}"')
+    return job.file_at(settings.location, f'training.data.datasets["{dataset.name}"].metadata.parquet.location')

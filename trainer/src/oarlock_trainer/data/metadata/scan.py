@@ -26,7 +26,6 @@ from oarlock_trainer.data.metadata.origin import find_pieces
 from oarlock_trainer.data.metadata.recipe import Recipe, cuts
 from oarlock_trainer.data.metadata.table import Manifest, Part
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
-from oarlock_trainer.data.quarantine import QUARANTINE, Rejected
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.preprocess.progress import Progress
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from oarlock_api.dataset import Dataset
     from oarlock_api.training import Training
     from oarlock_trainer.data.buckets import Cut, Size
+    from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.preprocess.keys import Encoders
@@ -138,12 +138,7 @@ def _judged(job: Job, manifest: Manifest, recipes: Sequence[Recipe]) -> tuple[Re
     counts = counts_of(folder, manifest)
     bad = total(one.bad for one in counts)
     rejected = rejected_in(folder, manifest, most=quarantine.MOST)
-    if rejected:
-        path = job.output / PRIVATE / QUARANTINE
-        quarantine.write(path, rejected, count=sum(bad.values()))
-        channel.send(channel.Event.NOTE, message=quarantine.summary(rejected))
-        found = sum(one.found for one in counts)
-        quarantine.check_bound(rejected, pictures=found, listed_in=path, counts=bad)
+    quarantine.report(job.output, rejected, pictures=sum(one.found for one in counts), counts=bad)
     for one, recipe in zip(counts, recipes, strict=True):
         if not one.rows:
             left = ", ".join(f"{count} by {field}" for field, count in one.left_out.items() if count) or "none"

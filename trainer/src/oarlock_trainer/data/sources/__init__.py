@@ -1,1 +1,0 @@
-"""Where pictures come from."""
