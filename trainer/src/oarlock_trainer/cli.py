@@ -31,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_agent(commands)
     _add_train(commands)
+    _add_plan(commands)
     _add_check_storage(commands)
     _add_check_gpus(commands)
     _add_export_agent(commands)
@@ -84,6 +85,42 @@ def _train(options: argparse.Namespace) -> int:
     from oarlock_trainer import foreground, rank_host  # noqa: PLC0415
 
     return foreground.run(options.job, options.program or rank_host.PROGRAM)
+
+
+def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "plan",
+        help="tell what a job would do with its data, without GPUs",
+        description="Read the metadata of a TrainingJob's data, sort the pictures into buckets for the job's number of "
+        "ranks, and print the effective batch, the buckets, the steps and the bytes of the embeddings. Ends as the run "
+        f"would: with 0, or {ExitCode.CONFIGURATION} and what to change.",
+    )
+    parser.add_argument("-f", "--filename", type=Path, required=True, metavar="JOB.YAML", help="the TrainingJob")
+    parser.add_argument(
+        "--path",
+        action="append",
+        default=[],
+        metavar="POD=HERE",
+        help="where a path of the job lies on this machine, such as /output=/mnt/nfs; may be given more than once",
+    )
+    parser.set_defaults(run=_plan)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from oarlock_trainer import warm  # noqa: PLC0415
+
+    warm.settle_environment()
+    from oarlock_trainer import rehearsal  # noqa: PLC0415
+    from oarlock_trainer.errors import TrainingEnd  # noqa: PLC0415
+    from oarlock_trainer.plan.words import describe  # noqa: PLC0415
+
+    try:
+        paths = rehearsal.read_paths(options.path)
+        sys.stdout.write(describe(rehearsal.rehearse(*rehearsal.read_manifest(options.filename), paths)))
+    except TrainingEnd as end:
+        sys.stderr.write(f"{end}\n")
+        return end.code
+    return ExitCode.DONE
 
 
 def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

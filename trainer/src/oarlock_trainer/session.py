@@ -31,6 +31,7 @@ from oarlock_trainer.engine import collective
 from oarlock_trainer.engine.deepspeed import Engine, initialize
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux import folder, transformer
+from oarlock_trainer.plan import bucket_report
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
 from oarlock_trainer.plan.support import refuse_unsupported
@@ -140,6 +141,8 @@ def assemble(claim: Claim) -> Session:
     job, ranks, batch, training = claim.job, claim.ranks, claim.batch, claim.job.training
     shape = transformer.read_shape(model_folder(job))
     buckets = make_buckets(claim.prepared.table, training, batch)
+    if job.place.is_leader:
+        bucket_report.write(job, claim.prepared.table, buckets, batch)
     order = _order(claim, buckets)
     first = claim.resumed.step if claim.resumed else 0
     total = training.steps or order.steps_in(training.epochs or 1)

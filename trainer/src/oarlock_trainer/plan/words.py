@@ -1,0 +1,99 @@
+"""What a planned job would do, in words and one table: what `oarlock-trainer plan` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.plan import embeds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oarlock_trainer.data.buckets import Size
+    from oarlock_trainer.plan.batches import Batch
+    from oarlock_trainer.plan.embeds import Encoded
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBucket:
+    """One bucket: `pictures` of one dataset and size, seen `repeats` + 1 times an epoch."""
+
+    dataset: str
+    size: Size
+    pictures: int
+    repeats: int
+
+    @property
+    def samples(self) -> int:
+        """Samples that one epoch offers."""
+        return self.pictures * (self.repeats + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`steps` of the whole run; `epoch_steps` of its first epoch, None where an epoch has no length."""
+
+    batch: Batch
+    buckets: Sequence[PlannedBucket]
+    captions: int
+    steps: int
+    epoch_steps: int | None
+    encoded: Encoded
+
+
+def describe(plan: Plan) -> str:
+    """Several lines."""
+    columns = ("dataset", "size", "aspect", "pictures", "passes", "samples", "steps an epoch")
+    rows = [
+        (
+            bucket.dataset,
+            f"{bucket.size.width}x{bucket.size.height}",
+            f"{bucket.size.aspect:.2f}",
+            f"{bucket.pictures}",
+            f"{bucket.repeats + 1}",
+            f"{bucket.samples}",
+            f"{bucket.samples / plan.batch.effective:.1f}",
+        )
+        for bucket in plan.buckets
+    ]
+    latents, text = embeds.total(
+        ((bucket.size, bucket.pictures) for bucket in plan.buckets), plan.captions, plan.encoded
+    )
+    epochs = (
+        f"{plan.epoch_steps} steps an epoch, {plan.steps / plan.epoch_steps:.1f} epochs" if plan.epoch_steps else ""
+    )
+    lines = [
+        str(plan.batch),
+        "",
+        *_table([columns, *rows]),
+        "",
+        f"steps         {plan.steps}{f' ({epochs})' if epochs else ''}",
+        f"pictures      {sum(bucket.pictures for bucket in plan.buckets)}, captions {plan.captions}",
+        f"embeddings    latents {bytes_of(latents)}, text {bytes_of(text)} with padding (a model: nothing is encoded here)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def bytes_of(size: int) -> str:
+    """A size with three figures and its unit."""
+    value, unit = float(size), _UNITS[0]
+    for larger in _UNITS[1:]:
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.3g} {unit}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as their widest cell, numbers to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]

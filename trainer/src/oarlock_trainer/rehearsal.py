@@ -1,0 +1,169 @@
+"""`oarlock-trainer plan`: what a job would do with its data, told here and now, without GPUs and without the cluster.
+
+It goes the way of a run, with the same code, up to the first picture that would be encoded: so it fails where the run
+would fail, with the same words. What it finds out is thrown away; nothing is written to the job's places.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import yaml
+from pydantic import ValidationError
+
+from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.names import KIND
+from oarlock_api.manifest import load_all
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.training import Training
+from oarlock_trainer.data.grouping import make_buckets, make_timeline
+from oarlock_trainer.data.metadata.scan import scan, table_folder
+from oarlock_trainer.data.metadata.table import Table
+from oarlock_trainer.engine import process_group
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.job import Job, Place
+from oarlock_trainer.plan.batches import Batch
+from oarlock_trainer.plan.embeds import read_encoded
+from oarlock_trainer.plan.support import refuse_unsupported
+from oarlock_trainer.plan.words import Plan, PlannedBucket
+from oarlock_trainer.preprocess.keys import fingerprints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from oarlock_api.dataset import Dataset
+
+
+def read_manifest(path: Path) -> tuple[str, TrainingJobSpec]:
+    """Name and spec of the TrainingJob in a YAML file.
+
+    Raises ConfigurationError where there is none, or not one, or it is not what the API takes.
+    """
+    try:
+        documents = load_all(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+    jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
+    if len(jobs) != 1:
+        raise ConfigurationError(f"{path} holds {len(jobs)} objects of kind {KIND}: one is planned at a time")
+    try:
+        spec = TrainingJobSpec.model_validate(jobs[0].get("spec") or {})
+    except ValidationError as error:
+        wrong = "\n".join(f"  spec.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise ConfigurationError(f"{path} is no TrainingJob that the API takes:\n{wrong}") from error
+    return str((jobs[0].get("metadata") or {}).get("name") or "job"), spec
+
+
+def read_paths(pairs: Sequence[str]) -> dict[str, str]:
+    """POD=HERE, given as words. Raises ConfigurationError where one is no such pair."""
+    found = {}
+    for pair in pairs:
+        pod, separator, here = pair.partition("=")
+        if not separator or not pod.startswith("/") or not here:
+            raise ConfigurationError(f"--path {pair}: say POD=HERE, such as --path /output=/mnt/nfs")
+        found[pod] = here
+    return found
+
+
+def moved(training: Training, paths: Mapping[str, str]) -> Training:
+    """The same training with its paths in the pod replaced by paths here, prefix by prefix.
+
+    Connections lose their Secrets, which are the cluster's: this machine's own AWS credentials are used.
+    """
+    raw = training.model_dump(by_alias=True, mode="json", exclude_none=True, exclude_defaults=True)
+    for connection in raw.get("s3Connections", ()):
+        connection.pop("credentialsSecretRef", None)
+    return Training.model_validate(_moved(raw, paths))
+
+
+def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan:
+    """Scan the data and cut them into steps for the job's number of ranks, below a temporary folder.
+
+    Raises TrainingEnd as the run would.
+    """
+    if spec.training is None:
+        raise ConfigurationError("the job has a trainer of its own (spec.custom): only spec.training can be planned")
+    training = moved(spec.training, paths)
+    refuse_unsupported(training)
+    world_size = spec.nodes * max(spec.gpus_per_node, 1)
+    with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as folder, _alone() as ranks:
+        file = JobFile(
+            job=name,
+            namespace="default",
+            job_uid="plan",
+            attempt=1,
+            nodes=spec.nodes,
+            gpus_per_node=spec.gpus_per_node,
+            output_directory=folder,
+            training=training.model_dump(by_alias=True, mode="json", exclude_none=True),
+        )
+        place = Place(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
+        job = Job(file=file, training=training, place=place, simulate_gpus=True)
+        encoders = fingerprints(Path(training.model.path or ""))
+        scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
+        table = Table(table_folder(job.output), scanned.manifest)
+        batch = Batch(per_rank=training.batch_size, ranks=world_size, accumulation=training.gradient_accumulation)
+        buckets = make_buckets(table, training, batch)
+        order = make_timeline(buckets, training, effective=batch.effective)
+        steps = training.steps or order.steps_in(training.epochs or 1)
+        order.check(steps)
+        return Plan(
+            batch=batch,
+            buckets=[
+                PlannedBucket(
+                    dataset=training.data.datasets[bucket.dataset].name,
+                    size=bucket.size,
+                    pictures=len(bucket.rows),
+                    repeats=bucket.repeats,
+                )
+                for bucket in buckets
+            ],
+            captions=len(np.unique(table.text_keys(), axis=0)),
+            steps=steps,
+            epoch_steps=None if any(_comes_and_goes(one) for one in training.data.datasets) else order.steps_in(1),
+            encoded=read_encoded(Path(training.model.path or "")),
+        )
+
+
+def _comes_and_goes(dataset: Dataset) -> bool:
+    return bool(dataset.start_step or dataset.end_step)
+
+
+@contextmanager
+def _alone() -> Iterator[process_group.Ranks]:
+    """This process as the only rank of a group."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield process_group.Ranks(
+            Place(rank=0, local_rank=0, world_size=1, local_world_size=1), torch.device("cpu"), control=None
+        )
+    finally:
+        process_group.leave()
+
+
+def _moved(value: Any, paths: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _here(below, paths) if key == "path" and isinstance(below, str) else _moved(below, paths)
+            for key, below in value.items()
+        }
+    return [_moved(one, paths) for one in value] if isinstance(value, list) else value
+
+
+def _here(path: str, paths: Mapping[str, str]) -> str:
+    for prefix, here in paths.items():
+        if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
+            return str(Path(here).absolute()) + path.removeprefix(prefix.rstrip("/"))
+    return path
+
+
+def _nothing() -> None:
+    """Nobody asks a plan to leave but by Ctrl-C."""
