@@ -41,7 +41,9 @@ class Wording:
         if pc.any(untidy).as_py():
             tidy = [" ".join(text.split()) for text in texts.filter(untidy).to_pylist()]
             texts = pc.replace_with_mask(texts, untidy, pa.array(tidy, pa.string()))
-        texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+        empty = pc.equal(texts, "")
+        if pc.any(empty).as_py():
+            texts = pc.if_else(empty, pa.scalar(None, pa.string()), texts)
         return pc.binary_join_element_wise(self._prepend, texts, " ") if self._prepend else texts
 
     def _filtered(self, text: str) -> str:
@@ -85,7 +87,7 @@ def _together(columns: Sequence[pa.Array], wording: Wording) -> tuple[np.ndarray
     """The row and the cleaned text of every caption of some columns."""
     cells = [_cells(column) for column in columns]
     rows = np.concatenate([some for some, _ in cells])
-    texts = wording.clean(pa.concat_arrays([some for _, some in cells]))
+    texts = wording.clean(pa.concat_arrays([some for _, some in cells]) if len(cells) > 1 else cells[0][1])
     if not texts.null_count:
         return rows, texts
     valid = texts.is_valid()

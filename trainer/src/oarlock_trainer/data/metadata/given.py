@@ -82,7 +82,8 @@ class Given:
         named = pc.not_equal(names, "")
         numbers = np.flatnonzero(~named.to_numpy(zero_copy_only=False)) + first
         bad = [Bad(f"row {number}", "without name", "no file name in this row of the table") for number in numbers]
-        rows, names = rows.filter(named), names.filter(named)
+        if bad:
+            rows, names = rows.filter(named), names.filter(named)
         versions = pa.repeat("", len(names))
         if self.stems:
             given, (names, versions) = names, self.stems.complete(names)
