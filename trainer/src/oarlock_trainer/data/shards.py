@@ -1,153 +1,130 @@
-"""Embeddings on disk: many records in one shard file, found through an index of key, place, shape and checksum.
+"""Embeddings in a place for files: many records in one shard, found through an index of key, position and checksum.
 
-    shard-<name>.bin   records end to end: bfloat16 values, little-endian
+    shard-<name>.bin   records end to end
     shard-<name>.npy   the index, one row per record
 
-A shard is published by renaming first the data, then the index; a reader looks at indices only, so half-written shards
-do not exist for it. Keys say what a record was made from (preprocess.keys), so several jobs and ranks may write into one
-folder at once: the worst case is one record twice.
+The data are written first, then the index; readers look at indices only, so half-written shards do not exist for them. A
+shard's name is the digest of its index, which holds the keys, lengths and checksums of all its records: the same work
+done again gives the same files, and two jobs whose GPUs disagree in the last bit never mix theirs. The worst that writers
+into one place can do to one another is to store a record twice.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import os
-import zlib
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
+from oarlock_trainer.data.records import Coding, checksum, unpack
 from oarlock_trainer.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
-INDEX = np.dtype([("key", "<u8", 2), ("offset", "<u8"), ("length", "<u4"), ("checksum", "<u4"), ("shape", "<u4", 3)])
-"""One record: a 128-bit key, the place in the shard in bytes, CRC-32 of the bytes, and what `shape` means to its user."""
+    from oarlock_trainer.data.records import Record
+    from oarlock_trainer.storage.files import Entry, Files
 
-SHARD_BYTES = 1 << 30
-"""A shard is closed at this size: large enough for sequential storage, small enough to lose one."""
+POSITION = np.dtype(
+    [("offset", "<u8"), ("length", "<u4"), ("size", "<u4"), ("checksum", "<u4"), ("shape", "<u4", 3), ("coding", "u1")]
+)
+"""Where a record is in its shard, in bytes; its bytes before compression; CRC-32 of the stored ones; what they are."""
+
+INDEX = np.dtype([("key", "<u8", 2), *((name, POSITION[name]) for name in POSITION.names or ())])
+
+SHARD_BYTES = 256 << 20
+"""Large enough for sequential storage and for few requests, small enough to be held in memory, and to be lost."""
+
+_DATA, _INDEX, _PREFIX = ".bin", ".npy", "shard-"
 
 
-class ShardWriter:
-    """Collects records into shards and publishes each when it is full, and the last one on `close`."""
+@dataclass(frozen=True, slots=True, order=True)
+class ShardFile:
+    """A published shard as a listing shows it: its name, the index's version and the bytes of its data."""
 
-    def __init__(self, folder: Path, *, owner: str, shard_bytes: int = SHARD_BYTES) -> None:
-        """`owner` makes temporary names unique: no two processes may share one."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._temporary = folder / f"{TEMPORARY}{owner}.bin"
-        self._shard_bytes = shard_bytes
-        self._rows: list[tuple[tuple[int, int], int, int, int, tuple[int, int, int]]] = []
-        self._file: io.BufferedWriter | None = None
-        self._size = 0
+    name: str
+    version: str
+    size: int
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        """Publish what is complete, also when the work is cut short: it need not be done again."""
-        self.close()
+class Shard:
+    """A shard that is being made, in memory."""
 
-    def append(self, key: str, values: np.ndarray, shape: tuple[int, int, int]) -> None:
-        """Add one record: `values` as uint16 (the bits of bfloat16), any shape."""
-        data = np.ascontiguousarray(values, dtype="<u2").tobytes()
-        if self._file is None:
-            self._file = self._temporary.open("wb")
-        self._file.write(data)
-        self._rows.append((_halves(key), self._size, len(data), zlib.crc32(data), shape))
-        self._size += len(data)
-        if self._size >= self._shard_bytes:
-            self.close()
+    def __init__(self) -> None:
+        self._records: list[tuple[bytes, tuple[int, int, int, int, tuple[int, int, int], int]]] = []
+        self._data: list[bytes] = []
+        self.size = 0
 
-    def close(self) -> None:
-        """Publish what was appended since the last shard."""
-        if self._file is None:
-            return
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        index = np.array(self._rows, dtype=INDEX)
-        name = f"shard-{hashlib.sha256(index.tobytes()).hexdigest()[:32]}"
-        self._temporary.rename(self._folder / f"{name}.bin")
-        sync_folder(self._folder)
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def append(self, record: Record) -> None:
+        """Add one record."""
+        position = (self.size, len(record.data), record.size, record.checksum, record.shape, int(record.coding))
+        self._records.append((record.key, position))
+        self._data.append(record.data)
+        self.size += len(record.data)
+
+    def publish(self, files: Files) -> str:
+        """Store all records; returns the shard's name. There must be one at least."""
+        index = self._index()
+        name = _PREFIX + hashlib.sha256(index.tobytes()).hexdigest()[:32]
+        files.write(name + _DATA, b"".join(self._data))
         body = io.BytesIO()
         np.save(body, index, allow_pickle=False)
-        write_bytes(self._folder / f"{name}.npy", body.getvalue())
-        self._file, self._rows, self._size = None, [], 0
+        files.write(name + _INDEX, body.getvalue())
+        return name
+
+    def _index(self) -> np.ndarray:
+        index = np.zeros(len(self), dtype=INDEX)
+        index["key"] = np.frombuffer(b"".join(key for key, _ in self._records), dtype="<u8").reshape(-1, 2)
+        for number, name in enumerate(POSITION.names or ()):
+            index[name] = [position[number] for _, position in self._records]
+        return index
 
 
-class ShardReader:
-    """All published records of a folder. About 40 bytes a record."""
-
-    def __init__(self, folder: Path) -> None:
-        """Reads the indices that are there now. A shard without its full data counts as not there."""
-        self._folder = folder
-        self._names: list[str] = []
-        self._files: dict[int, int] = {}
-        parts: list[np.ndarray] = []
-        shards: list[np.ndarray] = []
-        for path in sorted(folder.glob("shard-*.npy")) if folder.is_dir() else []:
-            index = _read_index(path)
-            if index is not None:
-                shards.append(np.full(len(index), len(self._names), dtype=np.uint32))
-                parts.append(index)
-                self._names.append(path.stem)
-        index = np.concatenate(parts) if parts else np.empty(0, dtype=INDEX)
-        owner = np.concatenate(shards) if shards else np.empty(0, dtype=np.uint32)
-        order = np.lexsort((index["key"][:, 1], index["key"][:, 0]))
-        self._index, self._owner = index[order], owner[order]
-
-    def find(self, keys: Iterable[str]) -> np.ndarray:
-        """Row of each key, -1 where there is none."""
-        wanted = np.array([_halves(key) for key in keys], dtype=np.uint64).reshape(-1, 2)
-        rows = np.full(len(wanted), -1, dtype=np.int64)
-        if not len(self._index):
-            return rows
-        high, low = self._index["key"][:, 0], self._index["key"][:, 1]
-        place = np.searchsorted(high, wanted[:, 0])
-        for number, row in enumerate(place):
-            # Two keys with one 64-bit half in common are rare enough for a loop.
-            while row < len(high) and high[row] == wanted[number, 0]:
-                if low[row] == wanted[number, 1]:
-                    rows[number] = row
-                    break
-                row += 1  # noqa: PLW2901
-        return rows
-
-    def read(self, row: int) -> tuple[np.ndarray, tuple[int, int, int]]:
-        """Record of a row: values as uint16 (flat, the bits of bfloat16), and its shape.
-
-        Raises StorageError where the bytes are not those that were published.
-        """
-        entry, shard = self._index[row], int(self._owner[row])
-        if shard not in self._files:
-            self._files[shard] = os.open(self._folder / f"{self._names[shard]}.bin", os.O_RDONLY | os.O_CLOEXEC)
-        data = os.pread(self._files[shard], int(entry["length"]), int(entry["offset"]))
-        if zlib.crc32(data) != entry["checksum"]:
-            name = self._folder / self._names[shard]
-            raise StorageError(
-                f"{name}.bin is damaged at byte {entry['offset']}: delete {name}.npy and {name}.bin, "
-                "the records are then made anew"
-            )
-        first, second, third = (int(side) for side in entry["shape"])
-        return np.frombuffer(data, dtype="<u2"), (first, second, third)
+def published(entries: Iterable[Entry]) -> list[ShardFile]:
+    """The shards of a listing, sorted by name: those with data and index."""
+    entries = list(entries)
+    sizes = {entry.name.removesuffix(_DATA): entry.size for entry in entries if entry.name.endswith(_DATA)}
+    indices = {entry.name.removesuffix(_INDEX): entry.version for entry in entries if entry.name.endswith(_INDEX)}
+    return [
+        ShardFile(name, version, sizes[name])
+        for name, version in sorted(indices.items())
+        if name.startswith(_PREFIX) and name in sizes
+    ]
 
 
-def _halves(key: str) -> tuple[int, int]:
-    return int(key[:16], 16), int(key[16:32], 16)
-
-
-def _read_index(path: Path) -> np.ndarray | None:
+def read_index(files: Files, shard: ShardFile) -> np.ndarray | None:
+    """A shard's index, or None where it or its data are not whole, or of a kind that this version does not read."""
     try:
-        index = np.load(path, allow_pickle=False)
-        size = path.with_suffix(".bin").stat().st_size
-    except (OSError, ValueError, EOFError):
+        index: np.ndarray = np.load(io.BytesIO(files.read(shard.name + _INDEX)), allow_pickle=False)
+    except (FileNotFoundError, ValueError, EOFError):
         return None
-    if index.dtype != INDEX or not len(index):
+    if index.dtype != INDEX or not len(index) or int(index["coding"].max()) > max(Coding):
         return None
-    needed = int((index["offset"] + index["length"]).max())
-    return index if size >= needed else None
+    return index if shard.size >= int((index["offset"] + index["length"]).max()) else None
+
+
+def read_record(files: Files, shard: str, position: np.void) -> tuple[np.ndarray, tuple[int, int, int]]:
+    """A record's values as flat uint16 (the bits of bfloat16), and its shape. `position` has POSITION's fields.
+
+    Raises StorageError where the bytes are not those that were published.
+    """
+    first, second, third = (int(side) for side in position["shape"])
+    offset, length = int(position["offset"]), int(position["length"])
+    try:
+        data = files.read(shard + _DATA, offset, length)
+    except FileNotFoundError as error:
+        raise StorageError(
+            f"{shard}{_DATA} is gone from {files.where} while it is in use: start again, its records are then made anew"
+        ) from error
+    if len(data) != length or checksum(data) != int(position["checksum"]):
+        raise StorageError(
+            f"{shard}{_DATA} in {files.where} is damaged at byte {offset}: delete {shard}{_INDEX} and {shard}{_DATA} "
+            "there, their records are then made anew"
+        )
+    values = unpack(data, size=int(position["size"]), coding=Coding(int(position["coding"])))
+    return values, (first, second, third)
