@@ -1,8 +1,10 @@
-"""Pictures -> latents, in batches of one size."""
+"""Pictures -> latents, in batches of one size: read, decode and encode at the same time."""
 
 from __future__ import annotations
 
-from itertools import groupby
+import io
+from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,23 +12,44 @@ import torch
 from PIL import Image, ImageOps
 
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
+from oarlock_trainer.data.shards import Shard
+from oarlock_trainer.errors import StorageError, lost_storage
+from oarlock_trainer.preprocess.stages import Stage, Stages, ahead, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Future
 
     from oarlock_trainer.data.buckets import Cut
     from oarlock_trainer.data.metadata.table import Picture
-    from oarlock_trainer.data.shards import ShardWriter
+    from oarlock_trainer.data.records import Record
     from oarlock_trainer.models.flux.encode import PictureEncoder
+    from oarlock_trainer.preprocess.progress import Progress
+    from oarlock_trainer.preprocess.storing import Storing
+    from oarlock_trainer.storage.files import Files
+
+_READS = 4
+"""Reading mostly waits, so even a rank with one thread for decoding has several for it."""
 
 
-def decode(path: Path, cut: Cut) -> np.ndarray:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One picture to encode: its row, where it lies, how it is cut, its unit, and where its latents go."""
+
+    row: int
+    picture: Picture
+    source: Files
+    cut: Cut
+    unit: int
+    store: Files
+
+
+def decode(content: bytes, cut: Cut) -> np.ndarray:
     """A picture's pixels as they are trained: (H, W, 3) uint8 of the cut's target.
 
     Raises OSError and its kin where the file is damaged.
     """
-    with Image.open(path) as opened:
+    with Image.open(io.BytesIO(content)) as opened:
         picture = ImageOps.exif_transpose(opened)
         if picture.mode in {"RGBA", "LA", "P"}:
             # Transparent parts become white: what lies under them was never meant to be seen.
@@ -40,46 +63,92 @@ def decode(path: Path, cut: Cut) -> np.ndarray:
 
 
 def encode_pictures(
-    work: Sequence[tuple[Picture, Path, Cut]],
+    tasks: Iterable[Task],
     encoder: PictureEncoder,
-    writer: ShardWriter,
+    out: Storing,
     *,
     batch_size: int,
+    threads: int,
+    progress: Progress,
     go_on: Callable[[], None],
-) -> list[Rejected]:
-    """Encode pictures and append them to `writer`; returns those whose pixels cannot be read.
+) -> list[tuple[int, Rejected]]:
+    """Encode pictures, each unit into a shard of its own; returns rows whose pixels cannot be used, with the reason.
 
-    `go_on` is called before each batch and may raise to stop.
+    `tasks` come in the order of their units. `threads` decode. `go_on` is called often, and may raise to stop: complete
+    units are published, the one that is not is dropped.
     """
-    rejected: list[Rejected] = []
-    ordered = sorted(work, key=lambda item: (item[0].target, item[0].name))
-    for _, group in groupby(ordered, key=lambda item: item[0].target):
-        members = list(group)
-        for start in range(0, len(members), batch_size):
-            go_on()
-            readable: list[tuple[Picture, np.ndarray]] = []
-            for picture, path, cut in members[start : start + batch_size]:
-                try:
-                    readable.append((picture, decode(path, cut)))
-                except UNREADABLE as error:
-                    reason = f"unreadable: {error}"
-                    rejected.append(Rejected(picture.dataset, picture.name, "unreadable", reason))
-            if not readable:
-                continue
-            seeds = [int(picture.image_key[:15], 16) for picture, _ in readable]
-            latents = encoder.encode(np.stack([pixels for _, pixels in readable]), seeds)
-            for (picture, _), latent in zip(readable, latents, strict=True):
-                if not bool(torch.isfinite(latent.float()).all()):
-                    rejected.append(
-                        Rejected(picture.dataset, picture.name, "not encodable", "the VAE gave non-finite latents")
-                    )
-                    continue
-                channels, height, width = latent.shape
-                writer.append(picture.image_key, bits(latent), (channels, height, width))
-    return rejected
+    reading, decoding, encoding = Stage("read", max(threads, _READS)), Stage("decode", threads), Stage("encode", 1)
+    rejected: list[tuple[int, Rejected]] = []
+
+    def start(task: Task) -> Future[np.ndarray]:
+        content = reading.submit(task.source.read, task.picture.name)
+        return decoding.submit(decode, task.cut, after=[content])
+
+    stages = (reading, decoding, encoding, *out.stages)
+    with progress.over(stages), Stages(stages, making=3):
+        started = ahead(tasks, start, limit=2 * (threads + batch_size))
+        for _, members in groupby(started, key=lambda one: one[0].unit):
+            shard = Shard()
+            while batch := list(islice(members, batch_size)):
+                go_on()
+                store = batch[0][0].store
+                readable = _readable(batch, rejected, go_on)
+                if readable:
+                    with encoding.working():
+                        pictures, pixels = zip(*((task.picture, found) for task, found in readable), strict=True)
+                        latents = encode(pictures, pixels, encoder)
+                    made = zip(readable, latents, strict=True)
+                    out.put(shard, [_pack(task, latent, out, rejected) for (task, _), latent in made])
+                progress.advance(len(batch))
+            out.publish(shard, store)
+        out.drain()
+    return sorted(rejected)
+
+
+def encode(pictures: Sequence[Picture], pixels: Sequence[np.ndarray], encoder: PictureEncoder) -> torch.Tensor:
+    """Latents of pictures of one size: (B, C, H/8, W/8) bfloat16. The seed of each is that of its key."""
+    seeds = [int.from_bytes(picture.image_key[:7], "little") for picture in pictures]
+    return encoder.encode(np.stack(pixels), seeds)
 
 
 def bits(tensor: torch.Tensor) -> np.ndarray:
     """The bits of a bfloat16 tensor as uint16: numpy knows no bfloat16."""
     array: np.ndarray = tensor.contiguous().view(torch.int16).numpy().view(np.uint16)
     return array
+
+
+def is_finite(latent: torch.Tensor) -> bool:
+    """Whether the VAE could encode a picture."""
+    return bool(torch.isfinite(latent).all())
+
+
+def _readable(
+    batch: Sequence[tuple[Task, Future[np.ndarray]]], rejected: list[tuple[int, Rejected]], go_on: Callable[[], None]
+) -> list[tuple[Task, np.ndarray]]:
+    found = []
+    for task, future in batch:
+        try:
+            found.append((task, wait_for(future, go_on)))
+        except UNREADABLE as error:
+            if lost_storage(error):
+                raise StorageError(f"reading {task.picture.name} in {task.source.where}: {error}") from error
+            rejected.append((task.row, _rejected(task, "unreadable", f"unreadable: {error}")))
+    return found
+
+
+def _pack(
+    task: Task, latent: torch.Tensor, out: Storing, rejected: list[tuple[int, Rejected]]
+) -> Future[Record | None]:
+    channels, height, width = latent.shape
+
+    def values() -> np.ndarray | None:
+        if is_finite(latent):
+            return bits(latent)
+        rejected.append((task.row, _rejected(task, "not encodable", "the VAE gave non-finite latents")))
+        return None
+
+    return out.pack(task.picture.image_key, (channels, height, width), values)
+
+
+def _rejected(task: Task, kind: str, reason: str) -> Rejected:
+    return Rejected(task.picture.dataset, task.picture.name, kind, reason)

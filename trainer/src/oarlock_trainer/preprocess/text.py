@@ -7,34 +7,61 @@ positions that are no padding are.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
 import torch
 
+from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.preprocess.latents import bits
+from oarlock_trainer.preprocess.stages import Stage, Stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable
 
-    from oarlock_trainer.data.shards import ShardWriter
+    import numpy as np
+
     from oarlock_trainer.models.flux.encode import CaptionEncoder
+    from oarlock_trainer.preprocess.progress import Progress
+    from oarlock_trainer.preprocess.storing import Storing
+    from oarlock_trainer.storage.files import Files
 
 
 def encode_captions(
-    work: Sequence[tuple[str, str]],
+    tasks: Iterable[tuple[int, bytes, str]],
     encoder: CaptionEncoder,
-    writer: ShardWriter,
+    out: Storing,
     *,
+    store: Files,
     batch_size: int,
     unpadded: bool,
+    progress: Progress,
     go_on: Callable[[], None],
 ) -> None:
-    """Encode (key, caption) pairs; a record's shape is (tokens kept, T5 width, CLIP width)."""
-    for start in range(0, len(work), batch_size):
-        go_on()
-        batch = work[start : start + batch_size]
-        sequences, pooled, lengths = encoder.encode([caption for _, caption in batch])
-        for (key, _), sequence, vector, length in zip(batch, sequences, pooled, lengths, strict=True):
-            kept = sequence[:length] if unpadded else sequence
-            record = torch.cat([vector, kept.reshape(-1)])
-            writer.append(key, bits(record), (len(kept), kept.shape[1], len(vector)))
+    """Encode (unit, key, caption), each unit into a shard of its own; a record's shape is (tokens, T5 width, CLIP width).
+
+    `go_on` as in encode_pictures.
+    """
+    encoding = Stage("encode", 1)
+    stages = (encoding, *out.stages)
+    with progress.over(stages), Stages(stages, making=1):
+        for _, members in groupby(tasks, key=lambda task: task[0]):
+            shard = Shard()
+            while batch := list(islice(members, batch_size)):
+                go_on()
+                with encoding.working():
+                    sequences, pooled, lengths = encoder.encode([caption for _, _, caption in batch])
+                records = []
+                for (_, key, _), sequence, vector, length in zip(batch, sequences, pooled, lengths, strict=True):
+                    kept = sequence[:length] if unpadded else sequence
+                    shape = (len(kept), kept.shape[1], len(vector))
+                    records.append(out.pack(key, shape, partial(_values, vector, kept)))
+                out.put(shard, records)
+                progress.advance(len(batch))
+            out.publish(shard, store)
+        out.drain()
+
+
+def _values(vector: torch.Tensor, sequence: torch.Tensor) -> np.ndarray:
+    return bits(torch.cat([vector, sequence.reshape(-1)]))

@@ -1,0 +1,112 @@
+"""Cutting the work of encoding into units: one unit becomes one shard, made by one rank.
+
+Units follow from the table alone: consecutive rows of one bucket of one data set, or consecutive distinct captions. What
+is stored already is left out of its unit, it moves no border. So after a kill the units that were published have nothing
+left in them, and the others are made again as they would have been made before: the same records, the same shards, for
+any number of ranks. A key that several rows share is encoded for the first of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oarlock_trainer.data.matching import firsts
+from oarlock_trainer.data.shards import SHARD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oarlock_trainer.data.metadata.table import Table
+
+WORK = np.dtype([("row", "<i8"), ("caption", "<u4"), ("unit", "<u4")])
+"""One embedding to make: a row of the table (EMPTY = the empty caption), the number of the caption in it, its unit."""
+
+EMPTY = -1
+
+_UNITS = 512
+"""A small data set is cut into so many units rather than into full shards, so that every rank gets its share."""
+_STEP = 16
+"""The number of records in a unit is a multiple of this, so that the batches of the encoders are full."""
+_PADDED_BYTES, _UNPADDED_BYTES = 512 * 4096 * 2, 128 * 4096 * 2
+"""A caption's T5 sequence: all 512 tokens, or those of a long caption."""
+
+
+def latent_bytes(width: np.ndarray, height: np.ndarray) -> np.ndarray:
+    """Bytes of pictures' latents: 16 channels of an eighth of each side, two bytes a value."""
+    return (16 * (width // 8) * (height // 8) * 2).astype(np.int64)
+
+
+def latent_work(table: Table, *, missing: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """WORK for rows `missing` latents, (rows,) bool; `stored`, (data sets,) bool: whose are encoded beforehand.
+
+    Units are numbered from the largest to the smallest.
+    """
+    rows = np.flatnonzero(table.kept & stored[table.datasets()])
+    width, height = (table.numbers(f"target_{side}")[rows].astype(np.uint64) for side in ("width", "height"))
+    buckets = table.datasets()[rows].astype(np.uint64) << np.uint64(48) | width << np.uint64(24) | height
+    _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
+    each = latent_bytes(width[one_of], height[one_of])
+    length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
+    units = -(-counts // length)
+    order = np.argsort(bucket, kind="stable")
+    rows, bucket = rows[order], bucket[order]
+    place = np.arange(len(rows)) - (np.cumsum(counts) - counts)[bucket]
+    unit = (np.cumsum(units) - units)[bucket] + place // length[bucket]
+    wanted = missing[rows]
+    rows, unit, sizes = rows[wanted], unit[wanted], each[bucket[wanted]]
+    first = _firsts_in_table(table.image_keys(), rows)
+    return _by_size(rows[first], np.zeros(int(first.sum()), dtype=np.uint32), unit[first], sizes[first])
+
+
+def text_work(table: Table, *, missing: np.ndarray, unpadded: bool) -> np.ndarray:
+    """WORK for captions without embeddings: `missing` is (captions + 1,) bool, the last one is the empty caption's."""
+    counts = table.caption_counts()
+    captions = np.flatnonzero(np.repeat(table.kept, counts))
+    captions = captions[firsts(table.text_keys()[captions])]
+    most = SHARD_BYTES // (_UNPADDED_BYTES if unpadded else _PADDED_BYTES)
+    unit = np.arange(len(captions)) // min(int(_in_steps(len(captions) // _UNITS)), most)
+    wanted = missing[captions]
+    captions, unit = captions[wanted], unit[wanted]
+    ends = np.cumsum(counts)
+    rows = np.searchsorted(ends, captions, side="right")
+    places = captions - (ends - counts)[rows]
+    if missing[-1]:
+        rows, places = np.append(rows, EMPTY), np.append(places, 0)
+        unit = np.append(unit, unit[-1] if len(unit) else 0)
+    return _by_size(rows, places, unit, np.ones(len(rows), dtype=np.int64))
+
+
+def share(work: np.ndarray, *, rank: int, world_size: int) -> Iterator[np.ndarray]:
+    """The units of one rank, each as a part of `work`.
+
+    They are dealt out from the largest to the smallest, so that ranks end at about the same time.
+    """
+    borders = np.flatnonzero(np.diff(work["unit"].astype(np.int64), prepend=-1, append=-1))
+    for number in range(rank, len(borders) - 1, world_size):
+        yield work[borders[number] : borders[number + 1]]
+
+
+def _in_steps(count: np.ndarray | int) -> np.ndarray:
+    return np.maximum(-(-np.asarray(count) // _STEP), 1) * _STEP
+
+
+def _firsts_in_table(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Which of `rows`, in whatever order, is the first of the table with its key."""
+    ascending = np.argsort(rows)
+    first = np.empty(len(rows), dtype=bool)
+    first[ascending] = firsts(keys[rows[ascending]])
+    return first
+
+
+def _by_size(rows: np.ndarray, captions: np.ndarray, units: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """WORK in the order of units, the largest first; within a unit the order stays."""
+    present, place = np.unique(units, return_inverse=True)
+    weight = np.bincount(place, weights=sizes, minlength=len(present))
+    number = np.empty(len(present), dtype=np.int64)
+    number[np.argsort(-weight, kind="stable")] = np.arange(len(present))
+    order = np.argsort(number[place], kind="stable")
+    work = np.empty(len(rows), dtype=WORK)
+    work["row"], work["caption"], work["unit"] = rows[order], captions[order], number[place][order]
+    return work
