@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -19,13 +20,13 @@ from PIL import Image
 from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.metadata import listing, opened
-from oarlock_trainer.data.metadata.discovery import header
+from oarlock_trainer.data.metadata.discovery import header, unreadable
 from oarlock_trainer.data.metadata.listing import read_chunk, write_listing
 from oarlock_trainer.data.metadata.scan import Scanned, picture_cut, scan, table_folder
 from oarlock_trainer.data.metadata.table import PARTS, Table, publish
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
-from oarlock_trainer.errors import ConfigurationError, TrainingEnd
+from oarlock_trainer.errors import ConfigurationError, StorageError, TrainingEnd
 from oarlock_trainer.job import Job, Place, parse_training
 from oarlock_trainer.preprocess.keys import Encoders
 from oarlock_trainer.storage.local import LocalFiles
@@ -265,6 +266,12 @@ def test_a_turned_photograph_counts_as_it_is_seen(tmp_path: Path, suffix: str) -
     exif[0x0112] = 6
     save(tmp_path / f"turned.{suffix}", (30, 20), exif=exif)
     assert header(LocalFiles(tmp_path, field="source"), f"turned.{suffix}") == Size(20, 30)
+
+
+def test_a_storage_that_fails_is_no_damaged_picture() -> None:
+    with pytest.raises(StorageError, match=r"reading 1\.png: .*Stale file handle"):
+        unreadable("1.png", OSError(errno.ESTALE, "Stale file handle"))
+    assert unreadable("1.png", FileNotFoundError(errno.ENOENT, "gone")).kind == "unreadable"
 
 
 def test_only_headers_are_read(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from oarlock_trainer.data.metadata.listing import caption_file, read_chunk
 from oarlock_trainer.data.metadata.rows import Found
 from oarlock_trainer.data.metadata.threads import in_threads
 from oarlock_trainer.data.quarantine import UNREADABLE
+from oarlock_trainer.errors import StorageError, lost_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +72,7 @@ class Discovered:
         try:
             return header(self._files, name), self._text(name, with_text=with_text)
         except UNREADABLE as error:
-            return Bad(name, "unreadable", f"unreadable: {error}")
+            return unreadable(name, error)
 
     def _text(self, name: str, *, with_text: bool) -> str | None:
         if self._captions.strategy is CaptionStrategy.FIXED:
@@ -89,6 +90,13 @@ def header(files: Files, name: str) -> Size:
         if Image.Image.getexif(picture).get(_ORIENTATION) in _TURNED:
             width, height = height, width
     return Size(width, height)
+
+
+def unreadable(name: str, error: Exception) -> Bad:
+    """What a file is that cannot be read. Raises StorageError where it is the storage that fails, and not the file."""
+    if lost_storage(error):
+        raise StorageError(f"reading {name}: {error}") from error
+    return Bad(name, "unreadable", f"unreadable: {error}")
 
 
 def text_beside(files: Files, name: str) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-LISTED = 10_000
+LISTED = 2_000
 """Bad pictures that a part lists by name; the counts go on. Far above what a run tolerates of one part."""
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.captions import Wording, from_name, gathered, one_each
-from oarlock_trainer.data.metadata.discovery import text_beside
+from oarlock_trainer.data.metadata.discovery import text_beside, unreadable
 from oarlock_trainer.data.metadata.facts import Bad
 from oarlock_trainer.data.metadata.rows import Found
 from oarlock_trainer.data.metadata.threads import in_threads
@@ -124,7 +124,7 @@ class Given:
         try:
             return text_beside(self.files, name)
         except UNREADABLE as error:
-            return Bad(name, "unreadable", f"unreadable caption: {error}")
+            return unreadable(name, error)
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:

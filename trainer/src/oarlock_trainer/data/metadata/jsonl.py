@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PIECE_BYTES = 2 << 20
 """Of a piece: at most PART_ROWS lines of 32 bytes, and a line that names three columns is longer."""
 _LOOK_AHEAD = 64 << 10
-_GUESSED_LINE = 128
 
 
 class JsonPieces:
@@ -33,18 +32,19 @@ class JsonPieces:
         """Raises ConfigurationError where the first lines are none, or lack columns."""
         self._given, self._files, self._entry = given, files, entry
         self._table = f"{files.where}/{entry.name}"
+        lines = self._lines(0)
+        first = self._parse(lines, None) if lines.strip() else pa.table({})
+        given.check(first.column_names, table=self._table)
+        self._types = pa.schema([self._typed(first.schema.field(column)) for column in given.columns])
         starts = range(0, entry.size, PIECE_BYTES)
+        a_line = len(lines) / len(first)
         self.pieces = [
             Piece(
-                given.identity(self._table, entry.version, start),
-                -(-min(PIECE_BYTES, entry.size - start) // _GUESSED_LINE),
+                given.identity(self._table, entry.version, start), round(min(PIECE_BYTES, entry.size - start) / a_line)
             )
             for start in starts
         ]
         self.groups = [range(number, number + 1) for number in range(len(starts))]
-        first = self._parse(self._lines(0), None).schema if starts else pa.schema([])
-        given.check(first.names, table=self._table)
-        self._types = pa.schema([self._typed(first.field(column)) for column in given.columns])
 
     def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
         """Row numbers in messages count from the piece's beginning: how many lines came before, nobody knows."""

@@ -78,6 +78,7 @@ def scan(job: Job, ranks: Ranks, encoders: Encoders, *, fingerprint: str, go_on:
     if ranks.place.is_leader:
         remove_listing(folder)
     ranks.bound_waiting(START_TIMEOUT)
+    channel.send(channel.Event.WORKING)
     return Scanned(manifest=manifest, rejected=rejected)
 
 
@@ -108,9 +109,14 @@ def _make(job: Job, ranks: Ranks, recipe: Recipe, go_on: Callable[[], None]) -> 
     everything = sum(piece.pictures for piece in pieces.pieces)
     progress = Progress(f"scanning {recipe.dataset.name}", own=mine, total=everything, speaks=place.is_leader)
 
+    left = mine
+
     def on(pictures: int) -> None:
+        nonlocal left
         go_on()
-        progress.advance(pictures)
+        # How many pictures a piece has is a guess where nobody has counted the lines of a file.
+        progress.advance(min(pictures, left))
+        left -= min(pictures, left)
 
     made = ranks.all_or_none(lambda: _then_wait(partial(make_parts, pieces, own, recipe, folder, on=on)))
     maximum = recipe.dataset.max_samples
