@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.secrets import secret_variable
 from oarlock_trainer.agent import accelerate_config, rank_environment
 from oarlock_trainer.agent.assignment import Assignment, Pod
 
@@ -120,3 +121,12 @@ def test_what_the_job_sets_itself_stays_as_it_is() -> None:
     launch = accelerate_config.plan_launch(assignment({}))
     variables = rank_environment.shared(launch, {"OMP_NUM_THREADS": "7", "WORLD_SIZE": "1"})
     assert (variables["OMP_NUM_THREADS"], variables["WORLD_SIZE"]) == ("7", "32")
+
+
+def test_ranks_get_the_keys_of_s3_connections_and_no_other_secret() -> None:
+    key, hook = secret_variable("r2", "AWS_SECRET_ACCESS_KEY"), secret_variable("hooks", "url")
+    given = {key: "a", hook: "b", "HOME": "/"}
+    job = assignment({"s3Connections": [{"name": "default", "credentialsSecretRef": {"name": "r2"}}, {"name": "aws"}]})
+    assert rank_environment.without_secrets(given) == {"HOME": "/"}
+    assert rank_environment.credentials(job, given) == {key: "a"}
+    assert rank_environment.credentials(assignment({}), given) == {}

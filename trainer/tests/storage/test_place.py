@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_api.contract.secrets import secret_variable
+from oarlock_api.contract.secrets import s3_variables, secret_variable
 from oarlock_api.location import Location, S3Connection
 from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.storage.credentials import read_credentials, variables
+from oarlock_trainer.storage.credentials import read_credentials
 from oarlock_trainer.storage.keys import Keys
 from oarlock_trainer.storage.place import file_at, files_at
 from oarlock_trainer.storage.service import Service, client
@@ -105,8 +105,9 @@ def test_a_session_token_is_taken_where_there_is_one(environment: dict[str, str]
 def test_a_connection_without_a_secret_has_no_keys_and_no_variables(environment: dict[str, str]) -> None:
     keyless = S3Connection(name="chain")
     assert read_credentials([keyless, connection()], environment).keys() == {"default"}
-    assert variables([keyless]) == frozenset()
-    assert set(environment) < variables([keyless, connection()])
+    both = {"s3Connections": [keyless.to_manifest(), connection().to_manifest()]}
+    assert s3_variables({"s3Connections": [keyless.to_manifest()]}) == frozenset()
+    assert set(environment) < s3_variables(both)
 
 
 def test_keys_are_in_no_text(keys: Keys) -> None:

@@ -1,19 +1,25 @@
 """Names of the variables that carry secret values into a pod.
 
-The operator maps each reference of the job by secretKeyRef, job.json tells the names, the agent reads the values: no
-value passes through the operator or a ConfigMap. Pure: one key of one Secret always has one name, and no other has it.
+The operator maps each reference of the job by secretKeyRef, job.json tells the names, the agent and the ranks read the
+values: no value passes through the operator or a ConfigMap. Pure: one key of one Secret always has one name, and no other
+has it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
+from typing import Any
 
 PREFIX = "OARLOCK_SECRET_"
 _PATTERN = re.compile(PREFIX + r"[A-Z0-9_]{1,64}", re.ASCII)
 _READABLE = 40
 _DIGITS = 16
 """64 bits of a hash keep apart what reads alike: a-b/c and a/b-c, or two names that differ after 40 characters."""
+
+S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
+"""Keys of the Secret of an S3 connection; the token may be missing."""
 
 
 def secret_variable(secret: str, key: str) -> str:
@@ -26,3 +32,14 @@ def secret_variable(secret: str, key: str) -> str:
 def is_secret_variable(name: str) -> bool:
     """Tell whether a name can be one of them: job.json may point at no other variable of the pod."""
     return _PATTERN.fullmatch(name) is not None
+
+
+def s3_variables(training: Mapping[str, Any]) -> frozenset[str]:
+    """Variables with the keys of a job's S3 connections: ranks need these, and no other secret. `training` as in job.json."""
+    references = [connection.get("credentialsSecretRef") for connection in training.get("s3Connections") or ()]
+    return frozenset(
+        secret_variable(reference["name"], key)
+        for reference in references
+        if reference
+        for key in (S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN)
+    )

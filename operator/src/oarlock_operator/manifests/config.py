@@ -7,19 +7,15 @@ from typing import Any
 
 from oarlock_api.contract.job_file import CustomProgram, JobFile, Webhook
 from oarlock_api.contract.names import Label, config_map_name
-from oarlock_api.contract.secrets import secret_variable
+from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, secret_variable
 from oarlock_api.quantity import whole_bytes
 from oarlock_api.secret_refs import SecretKeyRef
 from oarlock_api.spec import Custom, TrainingJobSpec
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.observation import Job
 
-_S3_KEYS: dict[str, dict[str, Any]] = {
-    "AWS_ACCESS_KEY_ID": {},
-    "AWS_SECRET_ACCESS_KEY": {},
-    "AWS_SESSION_TOKEN": {"optional": True},
-}
-"""Keys of the Secret of an S3 connection, and how each is referred to."""
+_S3_KEYS: dict[str, dict[str, Any]] = {S3_KEY_ID: {}, S3_SECRET_KEY: {}, S3_TOKEN: {"optional": True}}
+"""How each key of the Secret of an S3 connection is referred to."""
 
 
 def output_directory(job: Job, spec: TrainingJobSpec) -> str:

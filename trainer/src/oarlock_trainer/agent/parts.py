@@ -90,7 +90,7 @@ def start(
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     guard = HangGuard(assignment, environment, program=options.program, run_directory=options.run_directory, now=now)
     hearsay = _hearsay(assignment, inbox) if inbox else None
-    ranks = _ranks(launch, options, environment, guard, hearsay)
+    ranks = _ranks(launch, options, environment | rank_environment.credentials(assignment, given), guard, hearsay)
     webhooks = Webhooks.of(assignment, given)
     outcome = Outcome(assignment, board, options.termination_log, output=lambda: ranks.last_output)
     gpus = GpuGuard(

@@ -3,7 +3,7 @@
 `shared` must stand before the heavy imports (thread pools and DeepSpeed read it while they load), so the rank host
 gets it; `of_rank` is what differs from rank to rank. A command of the job's own numbers its ranks by itself: it gets what
 the contract sets in the pod, and a few defaults (`of_command`). The webhooks' secrets are the agent's: no process that it
-starts gets them (`without_secrets`).
+starts gets them (`without_secrets`). The keys of S3 connections are the ranks' alone (`credentials`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import POD_IP, Variable
-from oarlock_api.contract.secrets import is_secret_variable
+from oarlock_api.contract.secrets import is_secret_variable, s3_variables
 from oarlock_trainer import circuit
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.cgroup import cpu_limit
@@ -30,6 +30,11 @@ _MOST_THREADS = 8
 def without_secrets(inherited: Mapping[str, str]) -> dict[str, str]:
     """The container's environment as far as it is anybody's but the agent's own."""
     return {name: value for name, value in inherited.items() if not is_secret_variable(name)}
+
+
+def credentials(assignment: Assignment, given: Mapping[str, str]) -> dict[str, str]:
+    """Of the container's environment, the keys of the job's S3 connections."""
+    return {name: given[name] for name in s3_variables(assignment.job.training) if name in given}
 
 
 def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
