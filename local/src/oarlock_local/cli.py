@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from oarlock_local import cluster as clusters
 from oarlock_local import fault_command
-from oarlock_local.build import binaries, helm
+from oarlock_local.build import binaries, helm, versitygw
 from oarlock_local.errors import LocalError
 from oarlock_local.folders import state_folder
 from oarlock_local.launch import default_shares
@@ -133,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 def _build(_given: argparse.Namespace) -> int:
     print(binaries(nodes=True))
     print(helm())
+    print(versitygw())
     return 0
 
 
