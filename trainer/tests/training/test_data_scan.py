@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,23 @@ def test_a_storage_that_fails_is_no_damaged_picture() -> None:
     with pytest.raises(StorageError, match=r"reading 1\.png: .*Stale file handle"):
         unreadable("1.png", OSError(errno.ESTALE, "Stale file handle"))
     assert unreadable("1.png", FileNotFoundError(errno.ENOENT, "gone")).kind == "unreadable"
+
+
+def test_a_header_that_claims_more_than_any_picture_has_is_damaged(photos: Path) -> None:
+    path = photos / "photos" / "3.png"
+    body = bytearray(path.read_bytes())
+    body[16:24] = (60000).to_bytes(4, "big") * 2
+    body[29:33] = zlib.crc32(body[12:29]).to_bytes(4, "big")
+    path.write_bytes(body)
+    assert [(bad.name, bad.kind) for bad in scanned(photos).rejected] == [("3.png", "unreadable")]
+
+
+def test_a_header_may_be_longer_than_most(tmp_path: Path) -> None:
+    save(tmp_path / "long.jpg", (500, 400), icc_profile=b"0" * 200_000)
+    save(tmp_path / "late.tiff", (500, 400))
+    assert (tmp_path / "late.tiff").stat().st_size > 100_000
+    files = LocalFiles(tmp_path, field="source")
+    assert header(files, "long.jpg") == header(files, "late.tiff") == Size(500, 400)
 
 
 def test_only_headers_are_read(tmp_path: Path) -> None:

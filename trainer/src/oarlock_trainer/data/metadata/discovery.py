@@ -5,7 +5,8 @@ Only headers are read here; a picture whose header is fine and whose pixels are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.pieces import Piece
     from oarlock_trainer.storage.files import Files
 
+_HEAD = 64 << 10
+"""Bytes that hold the header of nearly every picture: one request. The others are opened, which takes one more and what
+their format asks for."""
 _ORIENTATION = 0x0112
 _TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations that swap width and height."""
@@ -84,12 +88,11 @@ class Discovered:
 
 def header(files: Files, name: str) -> Size:
     """Size of a picture as it is shown. Raises what UNREADABLE lists where it is none."""
-    with files.open(name) as file, Image.open(file) as picture:
-        width, height = picture.size
-        # PNG's own getexif() would decode the whole picture to look behind it too.
-        if Image.Image.getexif(picture).get(_ORIENTATION) in _TURNED:
-            width, height = height, width
-    return Size(width, height)
+    try:
+        return _shown(io.BytesIO(files.read(name, 0, _HEAD)))
+    except UNREADABLE:
+        with files.open(name) as file:
+            return _shown(file)
 
 
 def unreadable(name: str, error: Exception) -> Bad:
@@ -105,3 +108,12 @@ def text_beside(files: Files, name: str) -> str | None:
         return files.read(caption_file(name)).decode("utf-8-sig")
     except FileNotFoundError:
         return None
+
+
+def _shown(file: BinaryIO) -> Size:
+    with Image.open(file) as picture:
+        width, height = picture.size
+        # PNG's own getexif() would decode the whole picture to look behind it too.
+        if Image.Image.getexif(picture).get(_ORIENTATION) in _TURNED:
+            width, height = height, width
+    return Size(width, height)
