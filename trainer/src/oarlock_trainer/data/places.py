@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.data.matching import match
+from oarlock_trainer.data.matching import SortedKeys
 from oarlock_trainer.data.shards import POSITION, published, read_index, read_record
 from oarlock_trainer.durable import TEMPORARY, sync_folder, sync_tree, write_json
 
@@ -113,7 +113,7 @@ def _write(
     temporary = answer.parent / f"{TEMPORARY}{answer.name}-{secrets.token_hex(8)}"
     temporary.mkdir(parents=True)
     stored, shards = _gather(temporary / _RECORDS, stores, listings)
-    np.save(temporary / _ROWS, match(keys(), stored), allow_pickle=False)
+    np.save(temporary / _ROWS, SortedKeys(stored).find(keys()), allow_pickle=False)
     write_json(temporary / _SHARDS, shards)
     sync_tree(temporary)
     if answer.exists():  # half of it: somebody was cut off while removing it

@@ -1,40 +1,49 @@
-"""From the datasets of a job to everything a training step reads: scan -> buckets -> encode -> publish.
+"""From the data sets of a job to everything that a training step reads: scan -> find -> encode -> publish.
 
-All ranks work together: each reads the headers and encodes the embeddings of its share. What is published already is
-skipped, and a table that an earlier attempt of the same job published is taken as it is, without looking at the source.
+All ranks work together, each on its share. What is stored already is skipped, and a table that an earlier attempt of the
+same job published is taken as it is, without looking at the source. The table is published once all its rows have their
+embeddings; what was encoded until a kill is published already, shard by shard.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
 import torch
 
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.data import OnMissingEmbeds
 from oarlock_trainer import channel
-from oarlock_trainer.beat import Beat
-from oarlock_trainer.data.buckets import Size
-from oarlock_trainer.data.metadata.table import Picture, Table, read_table, write_table
-from oarlock_trainer.data.shards import ShardWriter
+from oarlock_trainer.data import quarantine
+from oarlock_trainer.data.matching import SortedKeys
+from oarlock_trainer.data.metadata.facts import total
+from oarlock_trainer.data.metadata.scan import scan, table_folder
+from oarlock_trainer.data.metadata.table import MANIFEST, Manifest, Table, open_table, publish
+from oarlock_trainer.data.metadata.told import counts_of, rejected_in
+from oarlock_trainer.data.places import Places, forget
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.errors import ConfigurationError, storage
-from oarlock_trainer.preprocess.keys import encoder_fingerprint, text_key
-from oarlock_trainer.preprocess.rows import Encoders, picture_cut, report, scan, source_of
+from oarlock_trainer.preprocess import data_report
+from oarlock_trainer.preprocess.keys import Encoders, fingerprints
+from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
 from oarlock_trainer.preprocess.stores import (
-    Missing,
+    Found,
     Stores,
-    find_missing,
-    latent_folder,
+    beforehand,
+    empty_text_key,
+    find,
+    missing_latents,
+    missing_texts,
     open_stores,
-    remove_unpublished,
-    text_folder,
+    places_folder,
 )
+from oarlock_trainer.preprocess.units import latent_work, text_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -44,97 +53,146 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
 
-_VAE_BATCH, _TEXT_BATCH = 4, 16
-
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """Everything that training reads: the table, where its embeddings are, and what both were made from."""
+    """Everything that training reads: the table, where its embeddings are, and what all was made from.
 
-    pictures: tuple[Picture, ...]
-    stores: Stores
-    empty_text_key: str
+    `latents` has an entry for each row of the table, `texts` for each caption in the order of Table.text_keys, and last
+    the empty caption's, whose number is `empty_text`.
+    """
+
+    table: Table
+    latents: Places
+    texts: Places
+    empty_text: int
     fingerprint: str
 
 
 def table_path(output: Path) -> Path:
-    """Where the published table lies. Where it is, preprocessing was done once."""
-    return output / PRIVATE / "data" / "table.parquet"
+    """What makes the table of a job published. Where it is, preprocessing was done once."""
+    return table_folder(output) / MANIFEST
 
 
-def prepare(
-    job: Job, ranks: Ranks, *, check: Callable[[Sequence[Picture]], None], go_on: Callable[[], None]
-) -> Prepared:
-    """Make sure that every picture of the table has its embeddings.
+def prepare(job: Job, ranks: Ranks, *, check: Callable[[Table], None], go_on: Callable[[], None]) -> Prepared:
+    """Make sure that every row of the table has its embeddings.
 
     `check` judges the rows before anything is encoded, and again afterwards. `go_on` may raise to stop.
     """
-    encoders = _fingerprints(Path(job.training.model.path or ""))
+    encoders = fingerprints(Path(job.training.model.path or ""))
     fingerprint = _fingerprint(job.training, encoders)
-    empty = text_key(caption="", encoder=encoders.text, unpadded=job.training.objective.attention_mask)
-    published = _published(job, ranks, fingerprint)
-    pictures = scan(job, ranks, encoders) if published is None else published
-    check(pictures)
-    missing = ranks.decide(lambda: find_missing(job, pictures, empty))
-    if missing:
-        pictures = _encode(job, ranks, pictures, missing, go_on)
-        check(pictures)
-        if ranks.decide(lambda: bool(find_missing(job, pictures, empty))):
+    folder, empty_key = table_folder(job.output), empty_text_key(job, encoders)
+    stores = ranks.all_or_none(lambda: open_stores(job))
+    published = ranks.decide(lambda: _published(job, folder, fingerprint))
+    manifest = published or scan(job, ranks, encoders, fingerprint=fingerprint, go_on=go_on).manifest
+    table = Table(folder, manifest)
+    check(table)
+    ranks.decide(lambda: forget(places_folder(job)))
+    found = ranks.decide(lambda: _find(job, table, stores, empty_key))
+    if not found.complete:
+        table = Table(folder, _encode(job, ranks, table, stores, found=found, empty_key=empty_key, go_on=go_on))
+        check(table)
+        found = ranks.decide(lambda: _find(job, table, stores, empty_key))
+        if not found.complete:
             raise RuntimeError("embeddings that were just written cannot be found: do all nodes mount one storage?")
-    if (published is None or missing) and ranks.place.is_leader:
-        with storage("publishing the metadata table"):
-            table = Table(pictures=tuple(pictures), fingerprint=fingerprint, job_uid=job.file.job_uid)
-            write_table(table_path(job.output), table)
-    return Prepared(tuple(pictures), open_stores(job), empty, fingerprint)
+    latents, texts = Places(found.latents, stores.latents), Places(found.texts, [stores.texts])
+    if table.manifest != published:
+        ranks.decide(lambda: _publish(folder, table.manifest))
+    if ranks.place.is_leader:
+        with storage("writing the data manifest"):
+            data_report.write(job, table, stores, latents=latents, texts=texts, encoders=encoders)
+    return Prepared(table=table, latents=latents, texts=texts, empty_text=len(texts) - 1, fingerprint=fingerprint)
 
 
-def _published(job: Job, ranks: Ranks, fingerprint: str) -> Sequence[Picture] | None:
-    """Rows of the published table, where it may be used without a scan; rank 0 decides for all."""
+def _published(job: Job, folder: Path, fingerprint: str) -> Manifest | None:
+    """The published table, where it may be used without a scan."""
+    table = open_table(folder)
     trusted = all(dataset.preserve_scan for dataset in job.training.data.datasets)
+    if table is None or table.manifest.fingerprint != fingerprint:
+        return None
+    return table.manifest if trusted or table.manifest.job_uid == job.file.job_uid else None
 
-    def usable() -> bool:
-        table = read_table(table_path(job.output))
-        return table is not None and table.fingerprint == fingerprint and (trusted or table.job_uid == job.file.job_uid)
 
-    table = read_table(table_path(job.output)) if ranks.decide(usable) else None
-    return None if table is None else table.pictures
+def _find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
+    with storage("finding the embeddings"):
+        return find(job, table, stores, empty_key)
+
+
+def _publish(folder: Path, manifest: Manifest) -> None:
+    with storage("publishing the metadata table"):
+        publish(folder, manifest)
 
 
 def _encode(
-    job: Job, ranks: Ranks, pictures: Sequence[Picture], missing: Missing, go_on: Callable[[], None]
-) -> list[Picture]:
-    """Encode what is missing, each rank its share; returns the pictures that could be."""
+    job: Job,
+    ranks: Ranks,
+    table: Table,
+    stores: Stores,
+    *,
+    found: Found,
+    empty_key: bytes,
+    go_on: Callable[[], None],
+) -> Manifest:
+    """Encode what is missing, each rank its share; returns the table without the pictures that cannot be."""
     if job.training.data.on_missing_embeds is OnMissingEmbeds.FAIL:
         raise ConfigurationError(
-            f"{len(missing.latents)} latents and {len(missing.captions)} text embeddings are not cached, and "
+            f"{found.missing_latents} latents and {found.missing_texts} text embeddings are not cached, and "
             "data.onMissingEmbeds is Fail: correct data.imageEmbeds and data.textEmbeds, run a job with task: "
             "Preprocess first, or set onMissingEmbeds: Encode"
         )
     channel.send(channel.Event.PHASE, name=PodPhase.PREPROCESSING)
-    if ranks.place.is_leader:
-        remove_unpublished(job)
-    ranks.barrier()
+    files = ranks.decide(lambda: _work(job, table, stores, found))
     ranks.bound_waiting(PREPROCESS_TIMEOUT)
-    place, beat = ranks.place, Beat()
 
-    def on() -> None:
-        go_on()
-        beat()
+    def captions() -> None:
+        encode_own_captions(job, ranks, table, files["text"], stores=stores, empty_key=empty_key, go_on=go_on)
 
-    captions = sorted(missing.captions.items())[place.rank :: place.world_size]
-    mine = [pictures[row] for row in missing.latents][place.rank :: place.world_size]
-    ranks.all_or_none(lambda: _then_wait(lambda: _encode_captions(job, ranks, captions, on)))
-    gathered = ranks.gather(ranks.all_or_none(lambda: _then_wait(lambda: _encode_pictures(job, ranks, mine, on))))
+    def pictures() -> list[tuple[int, Rejected]]:
+        return encode_own_pictures(job, ranks, table, files["latents"], stores=stores, go_on=go_on)
+
+    ranks.all_or_none(lambda: _then_wait(captions))
+    gathered = ranks.gather(ranks.all_or_none(lambda: _then_wait(pictures)))
     ranks.bound_waiting(START_TIMEOUT)
     channel.send(channel.Event.PHASE, name=PodPhase.STARTING)
     if ranks.device.type == "cuda":
         torch.cuda.empty_cache()  # the encoders are gone; what they held is wanted for the transformer
     rejected = [item for some in gathered for item in some]
-    report(job, ranks, rejected, len(pictures))
-    bad = {(item.dataset, item.name) for item in rejected}
-    return [picture for picture in pictures if (picture.dataset, picture.name) not in bad]
+    if not rejected:
+        return table.manifest
+    return ranks.decide(lambda: _without(job, table, stores, rejected, empty_key))
+
+
+def _work(job: Job, table: Table, stores: Stores, found: Found) -> dict[str, Path]:
+    latents, texts = Places(found.latents, stores.latents), Places(found.texts, [stores.texts])
+    with storage("sharing out the work"):
+        return publish_work(
+            job,
+            latents=latent_work(table, missing=missing_latents(job, table, latents), stored=beforehand(job)),
+            text=text_work(table, missing=missing_texts(table, texts), unpadded=job.training.objective.attention_mask),
+        )
+
+
+def _without(
+    job: Job, table: Table, stores: Stores, rejected: Sequence[tuple[int, Rejected]], empty_key: bytes
+) -> Manifest:
+    """The table without rows whose pictures cannot be used, and without others that share their keys.
+
+    Raises ConfigurationError where there are too many.
+    """
+    folder, path = table_folder(job.output), job.output / PRIVATE / quarantine.QUARANTINE
+    everything = [*rejected_in(folder, table.manifest, most=quarantine.MOST), *(item for _, item in rejected)]
+    counts = counts_of(folder, table.manifest)
+    bad = total([*(one.bad for one in counts), quarantine.kinds([item for _, item in rejected])])
+    quarantine.write(path, everything, count=sum(bad.values()))
+    channel.send(channel.Event.NOTE, message=quarantine.summary(everything))
+    quarantine.check_bound(everything, pictures=sum(one.found for one in counts), listed_in=path, counts=bad)
+    found = _find(job, table, stores, empty_key)
+    missing = np.flatnonzero(missing_latents(job, table, Places(found.latents, stores.latents)))
+    keys = table.image_keys()
+    unusable = missing[SortedKeys(keys[[row for row, _ in rejected]]).find(keys[missing]) >= 0]
+    return replace(table.manifest, left_out=tuple(sorted({*table.manifest.left_out, *unusable.tolist()})))
 
 
 def _then_wait(work: Callable[[], Result]) -> Result:
@@ -144,61 +202,6 @@ def _then_wait(work: Callable[[], Result]) -> Result:
         return work()
     finally:
         channel.send(channel.Event.WAITING)
-
-
-def _encode_captions(job: Job, ranks: Ranks, work: Sequence[tuple[str, str]], go_on: Callable[[], None]) -> None:
-    if not work:
-        return
-    from oarlock_trainer.models.flux.encode import CaptionEncoder  # noqa: PLC0415 - only where something is missing
-    from oarlock_trainer.preprocess.text import encode_captions  # noqa: PLC0415
-
-    training = job.training
-    encoder = CaptionEncoder(Path(training.model.path or ""), training.model.flavor, ranks.device)
-    with storage("writing text embeddings"), ShardWriter(text_folder(job), owner=_owner(job)) as writer:
-        encode_captions(
-            work,
-            encoder,
-            writer,
-            batch_size=training.data.tuning.text_batch_size or _TEXT_BATCH,
-            unpadded=training.objective.attention_mask,
-            go_on=go_on,
-        )
-
-
-def _encode_pictures(job: Job, ranks: Ranks, mine: Sequence[Picture], go_on: Callable[[], None]) -> list[Rejected]:
-    if not mine:
-        return []
-    from oarlock_trainer.models.flux.encode import PictureEncoder  # noqa: PLC0415 - only where something is missing
-    from oarlock_trainer.preprocess.latents import encode_pictures  # noqa: PLC0415
-
-    training = job.training
-    encoder = PictureEncoder(Path(training.model.path or ""), ranks.device)
-    rejected: list[Rejected] = []
-    for dataset in training.data.datasets:
-        source = source_of(dataset)
-        work = [
-            (picture, source.path(picture.name), picture_cut(training, dataset, picture.name, _size(picture)))
-            for picture in mine
-            if picture.dataset == dataset.name
-        ]
-        with storage("writing latents"), ShardWriter(latent_folder(job, dataset), owner=_owner(job)) as writer:
-            rejected += encode_pictures(
-                work, encoder, writer, batch_size=training.data.tuning.vae_batch_size or _VAE_BATCH, go_on=go_on
-            )
-    return rejected
-
-
-def _size(picture: Picture) -> Size:
-    return Size(picture.width, picture.height)
-
-
-def _owner(job: Job) -> str:
-    return f"{job.file.job_uid}-a{job.file.attempt}-r{job.place.rank}"
-
-
-def _fingerprints(model: Path) -> Encoders:
-    text = [model / part for part in ("text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")]
-    return Encoders(vae=encoder_fingerprint([model / "vae"]), text=encoder_fingerprint(text))
 
 
 def _fingerprint(training: Training, encoders: Encoders) -> str:

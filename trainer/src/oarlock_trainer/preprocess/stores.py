@@ -1,77 +1,123 @@
-"""Where the embeddings of a job are cached, and which are missing."""
+"""Where the embeddings of a job are cached, and which rows of the table have theirs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.data.shards import ShardReader
-from oarlock_trainer.durable import TEMPORARY
+import numpy as np
+import pyarrow as pa
+
+from oarlock_api.dataset import EmbedMode
+from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.data.metadata.scan import table_folder
+from oarlock_trainer.data.places import Places, resolve
+from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
     from oarlock_api.dataset import Dataset
-    from oarlock_trainer.data.metadata.table import Picture
+    from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.job import Job
+    from oarlock_trainer.preprocess.keys import Encoders
+    from oarlock_trainer.storage.files import Files
+
+_PLACES = "places"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """What is published now: latents by dataset, and text embeddings."""
+    """The places of a job's embeddings: of each data set that keeps its latents, all of these once, and of captions."""
 
-    latents: dict[str, ShardReader]
-    texts: ShardReader
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Rows of the table without latents, and captions without embeddings by their key."""
-
-    latents: tuple[int, ...]
-    captions: dict[str, str]
-
-    def __bool__(self) -> bool:
-        return bool(self.latents or self.captions)
+    of_dataset: dict[str, Files]
+    latents: tuple[Files, ...]
+    texts: Files
 
 
-def latent_folder(job: Job, dataset: Dataset) -> Path:
-    """Where the latents of a dataset are cached."""
-    place = dataset.image_embeds.location or job.training.data.image_embeds
-    return Path(place.path) if place and place.path else job.output / "embeds" / "latents"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Where rank 0 has resolved the rows to, and how many that are needed have no embedding."""
+
+    latents: Path
+    texts: Path
+    missing_latents: int
+    missing_texts: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return not (self.missing_latents or self.missing_texts)
 
 
-def text_folder(job: Job) -> Path:
+def latents_at(job: Job, dataset: Dataset) -> Files:
+    """Where the latents of a data set are cached."""
+    if dataset.image_embeds.location:
+        return job.files_at(dataset.image_embeds.location, f'imageEmbeds.location of dataset "{dataset.name}"')
+    if job.training.data.image_embeds:
+        return job.files_at(job.training.data.image_embeds, "training.data.imageEmbeds")
+    return LocalFiles(job.output / "embeds" / "latents", field="output.directory")
+
+
+def texts_at(job: Job) -> Files:
     """Where text embeddings are cached."""
-    place = job.training.data.text_embeds
-    return Path(place.path) if place and place.path else job.output / "embeds" / "text"
+    if job.training.data.text_embeds:
+        return job.files_at(job.training.data.text_embeds, "training.data.textEmbeds")
+    return LocalFiles(job.output / "embeds" / "text", field="output.directory")
 
 
 def open_stores(job: Job) -> Stores:
-    """Read the indices of everything that is published now."""
-    folders = {dataset.name: latent_folder(job, dataset) for dataset in job.training.data.datasets}
-    readers = {folder: ShardReader(folder) for folder in set(folders.values())}
-    return Stores({name: readers[folder] for name, folder in folders.items()}, ShardReader(text_folder(job)))
+    """All places. Nothing is asked for yet.
+
+    Raises ConfigurationError where a location names none.
+    """
+    kept = [one for one in job.training.data.datasets if one.image_embeds.mode is not EmbedMode.ON_THE_FLY]
+    of_dataset = {dataset.name: latents_at(job, dataset) for dataset in kept}
+    distinct = {store.where: store for store in of_dataset.values()}
+    return Stores(of_dataset=of_dataset, latents=tuple(distinct.values()), texts=texts_at(job))
 
 
-def find_missing(job: Job, pictures: Sequence[Picture], empty_text_key: str) -> Missing:
-    """Compare the table with what is published. The empty caption is needed for caption dropout."""
-    stores = open_stores(job)
-    without_latents: list[int] = []
-    for name, reader in stores.latents.items():
-        rows = [row for row, picture in enumerate(pictures) if picture.dataset == name]
-        places = reader.find(pictures[row].image_key for row in rows)
-        without_latents += [row for row, place in zip(rows, places, strict=True) if place < 0]
-    captions = {empty_text_key: ""} | {picture.text_key: picture.caption for picture in pictures}
-    places = stores.texts.find(captions)
-    missing = {key: caption for (key, caption), place in zip(captions.items(), places, strict=True) if place < 0}
-    return Missing(tuple(sorted(without_latents)), missing)
+def empty_text_key(job: Job, encoders: Encoders) -> bytes:
+    """Key of the empty caption, which caption dropout needs."""
+    masked = job.training.objective.attention_mask
+    key: bytes = keys.text_keys(pa.array([""]), encoder=encoders.text, unpadded=masked)[0].as_py()
+    return key
 
 
-def remove_unpublished(job: Job) -> None:
-    """Remove what earlier attempts of this job began to write and never published. Rank 0 only."""
-    folders = {latent_folder(job, dataset) for dataset in job.training.data.datasets} | {text_folder(job)}
-    for folder in folders:
-        for path in folder.glob(f"{TEMPORARY}{job.file.job_uid}-a*"):
-            path.unlink(missing_ok=True)
+def beforehand(job: Job) -> np.ndarray:
+    """(data sets,) bool: whose latents are all made before training."""
+    return np.array([dataset.image_embeds.mode is EmbedMode.CACHE for dataset in job.training.data.datasets])
+
+
+def find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
+    """Find the embeddings of all rows in the stores. Rank 0 only; all others map what it found (Places)."""
+    folder = places_folder(job)
+    parts = [part.file for part in table.manifest.parts]
+
+    def text_keys() -> np.ndarray:
+        return np.concatenate([table.text_keys(), np.frombuffer(empty_key, dtype="<u8").reshape(1, 2)])
+
+    latents = resolve(folder, "latents", asked=",".join(parts), keys=table.image_keys, stores=stores.latents)
+    asked = ",".join([*parts, empty_key.hex()])
+    texts = resolve(folder, "texts", asked=asked, keys=text_keys, stores=[stores.texts])
+    return Found(
+        latents=latents,
+        texts=texts,
+        missing_latents=int(missing_latents(job, table, Places(latents, stores.latents)).sum()),
+        missing_texts=int(missing_texts(table, Places(texts, [stores.texts])).sum()),
+    )
+
+
+def places_folder(job: Job) -> Path:
+    """Where answers of `find` lie."""
+    return table_folder(job.output) / _PLACES
+
+
+def missing_latents(job: Job, table: Table, latents: Places) -> np.ndarray:
+    """(rows,) bool: which rows need latents before training, and have none."""
+    return (latents.records < 0) & table.kept & beforehand(job)[table.datasets()]
+
+
+def missing_texts(table: Table, texts: Places) -> np.ndarray:
+    """(captions + 1,) bool: which captions have no embedding, with the empty one as the last."""
+    return (texts.records < 0) & np.append(np.repeat(table.kept, table.caption_counts()), True)

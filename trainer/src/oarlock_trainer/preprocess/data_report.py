@@ -1,0 +1,57 @@
+"""The data manifest, `<output>/reports/data.json`: which data sets, how many rows, and where their embeddings lie.
+
+For people and for the job's status; nothing is read back from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oarlock_api.contract.layout import DATA_MANIFEST
+from oarlock_api.dataset import EmbedMode
+from oarlock_trainer.durable import write_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oarlock_trainer.data.metadata.table import Table
+    from oarlock_trainer.data.places import Places
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.preprocess.keys import Encoders
+    from oarlock_trainer.preprocess.stores import Stores
+
+
+def write(job: Job, table: Table, stores: Stores, *, latents: Places, texts: Places, encoders: Encoders) -> Path:
+    """Write it; returns its path. Rank 0 only."""
+    path = job.output / DATA_MANIFEST
+    datasets = table.datasets()
+    counts = table.caption_counts()
+    stored = np.array([one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in job.training.data.datasets])
+    captions = np.append(np.repeat(table.kept, counts), True)
+    body = {
+        "version": 1,
+        "fingerprint": table.manifest.fingerprint,
+        "encoders": {"vae": encoders.vae, "text": encoders.text},
+        "datasets": [
+            {
+                "name": dataset.name,
+                "rows": int((datasets == number).sum()),
+                "leftOut": int(((datasets == number) & ~table.kept).sum()),
+                "imageEmbeds": dataset.image_embeds.mode,
+                "where": stores.of_dataset[dataset.name].where if dataset.name in stores.of_dataset else None,
+            }
+            for number, dataset in enumerate(job.training.data.datasets)
+        ],
+        "latents": _extent(latents, table.kept & stored[datasets]),
+        "textEmbeds": _extent(texts, captions) | {"where": stores.texts.where},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, body)
+    return path
+
+
+def _extent(places: Places, rows: np.ndarray) -> dict[str, Any]:
+    shards, records, size = places.extent(rows)
+    return {"shards": shards, "records": records, "bytes": size}

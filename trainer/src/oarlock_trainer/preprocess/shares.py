@@ -1,0 +1,129 @@
+"""Each rank's share of the encoding: its units, its encoders on its device, its shards."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from oarlock_trainer.agent.cgroup import cpu_limit
+from oarlock_trainer.data.metadata.opened import source_of
+from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
+from oarlock_trainer.preprocess.progress import Progress
+from oarlock_trainer.preprocess.units import EMPTY, share
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from oarlock_trainer.data.metadata.table import Table
+    from oarlock_trainer.data.quarantine import Rejected
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.preprocess.latents import Task
+    from oarlock_trainer.preprocess.stores import Stores
+
+VAE_BATCH, TEXT_BATCH = 4, 16
+_WORK = "work"
+_MOST_THREADS = 32
+
+
+def publish_work(job: Job, **work: np.ndarray) -> dict[str, Path]:
+    """Write the work of all ranks below the output, where each maps it; returns its files. Rank 0 only."""
+    folder = table_folder(job.output) / _WORK
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # Never a name that was there before: another node's file system may remember what it held.
+    files = {name: folder / f"{name}-{secrets.token_hex(8)}.npy" for name in work}
+    for name, file in files.items():
+        np.save(file, work[name], allow_pickle=False)
+    return files
+
+
+def threads_of(job: Job) -> int:
+    """Threads of one rank that decode: its share of data.tuning.workers, or of the processors that the pod may use."""
+    node = job.training.data.tuning.workers or int(min(len(os.sched_getaffinity(0)), cpu_limit() or _MOST_THREADS * 64))
+    return min(max(node // job.place.local_world_size, 1), _MOST_THREADS)
+
+
+def encode_own_captions(
+    job: Job, ranks: Ranks, table: Table, file: Path, *, stores: Stores, empty_key: bytes, go_on: Callable[[], None]
+) -> None:
+    """Encode and publish this rank's share of the captions."""
+    work = np.load(file, mmap_mode="r")
+    units = _own(ranks, work)
+    if not units:
+        return
+    from oarlock_trainer.models.flux.encode import CaptionEncoder  # noqa: PLC0415 - only where something is missing
+    from oarlock_trainer.preprocess.storing import Storing  # noqa: PLC0415
+    from oarlock_trainer.preprocess.text import encode_captions  # noqa: PLC0415
+
+    def tasks() -> Iterator[tuple[int, bytes, str]]:
+        for unit in units:
+            for row, caption, number in unit.tolist():
+                if row == EMPTY:
+                    yield number, empty_key, ""
+                else:
+                    picture = table.picture(row)
+                    yield number, picture.text_keys[caption], picture.captions[caption]
+
+    training = job.training
+    encode_captions(
+        tasks(),
+        CaptionEncoder(Path(training.model.path or ""), training.model.flavor, ranks.device),
+        Storing(training.data.compression, threads=threads_of(job), go_on=go_on),
+        store=stores.texts,
+        batch_size=training.data.tuning.text_batch_size or TEXT_BATCH,
+        unpadded=training.objective.attention_mask,
+        progress=_progress("text embeddings", ranks, units, work),
+        go_on=go_on,
+    )
+
+
+def encode_own_pictures(
+    job: Job, ranks: Ranks, table: Table, file: Path, *, stores: Stores, go_on: Callable[[], None]
+) -> list[tuple[int, Rejected]]:
+    """Encode and publish this rank's share of the pictures; returns rows whose pictures cannot be used."""
+    work = np.load(file, mmap_mode="r")
+    units = _own(ranks, work)
+    if not units:
+        return []
+    from oarlock_trainer.models.flux.encode import PictureEncoder  # noqa: PLC0415 - only where something is missing
+    from oarlock_trainer.preprocess.latents import encode_pictures  # noqa: PLC0415
+    from oarlock_trainer.preprocess.storing import Storing  # noqa: PLC0415
+
+    training, threads = job.training, threads_of(job)
+    return encode_pictures(
+        _tasks(job, table, units, stores),
+        PictureEncoder(Path(training.model.path or ""), ranks.device),
+        Storing(training.data.compression, threads=threads, go_on=go_on),
+        batch_size=training.data.tuning.vae_batch_size or VAE_BATCH,
+        threads=threads,
+        progress=_progress("latents", ranks, units, work),
+        go_on=go_on,
+    )
+
+
+def _tasks(job: Job, table: Table, units: Sequence[np.ndarray], stores: Stores) -> Iterator[Task]:
+    from oarlock_trainer.preprocess.latents import Task  # noqa: PLC0415
+
+    datasets = {dataset.name: (dataset, source_of(dataset, job)) for dataset in job.training.data.datasets}
+    for unit in units:
+        for row, _, number in unit.tolist():
+            picture = table.picture(row)
+            dataset, source = datasets[picture.dataset]
+            cut = picture_cut(job.training, dataset, picture.name, picture.size)
+            store = stores.of_dataset[dataset.name]
+            yield Task(row=row, picture=picture, source=source, cut=cut, unit=number, store=store)
+
+
+def _own(ranks: Ranks, work: np.ndarray) -> list[np.ndarray]:
+    return list(share(work, rank=ranks.place.rank, world_size=ranks.place.world_size))
+
+
+def _progress(what: str, ranks: Ranks, units: Sequence[np.ndarray], work: np.ndarray) -> Progress:
+    own = sum(len(unit) for unit in units)
+    return Progress(what, own=own, total=len(work), speaks=ranks.place.is_leader)
