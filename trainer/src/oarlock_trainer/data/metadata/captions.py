@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePosixPath
+from posixpath import basename, splitext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,7 +54,7 @@ class Wording:
 
 def from_name(name: str) -> str:
     """The text that a file's name says."""
-    return re.sub(r"[_\-]+", " ", PurePosixPath(name).stem)
+    return re.sub(r"[_\-]+", " ", splitext(basename(name))[0])
 
 
 def gathered(columns: Sequence[pa.Array], fallback: pa.Array | None, wording: Wording) -> pa.Array:

@@ -7,7 +7,7 @@ Rank 0 lists and writes the chunks; the others read those that they work on, so 
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from posixpath import splitext
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -37,12 +37,12 @@ _COLUMNS = ("name", "version", "caption")
 
 def caption_file(name: str) -> str:
     """The text file beside a picture: photo.txt for photo.png."""
-    return PurePosixPath(name).with_suffix(".txt").as_posix()
+    return f"{splitext(name)[0]}.txt"
 
 
 def pictures(entries: Sequence[Entry]) -> list[Entry]:
     """Those that are pictures, by their extension."""
-    return [entry for entry in entries if PurePosixPath(entry.name).suffix.lower() in EXTENSIONS]
+    return [entry for entry in entries if splitext(entry.name)[1].lower() in EXTENSIONS]
 
 
 def write_listing(files: Files, folder: Path, *, with_captions: bool) -> list[Piece]:

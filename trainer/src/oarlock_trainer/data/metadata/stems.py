@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+from posixpath import splitext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +26,7 @@ def write_stems(files: Files, folder: Path) -> str:
     Of two pictures that differ in their extension alone, the first by name counts.
     """
     found = pictures(files.list())
-    stems = [entry.name.removesuffix(PurePosixPath(entry.name).suffix) for entry in found]
+    stems = [splitext(entry.name)[0] for entry in found]
     hashes = _hashes(stems)
     order = np.argsort(hashes, kind="stable")
     columns = {
