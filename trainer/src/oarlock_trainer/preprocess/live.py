@@ -160,11 +160,6 @@ class LiveEncoding:
         return self._kept[files.where]
 
 
-def encoding(job: Job, ranks: Ranks) -> LiveEncoding:
-    """What the loader of a rank encodes with. Costs nothing where it is never used."""
-    return LiveEncoding(job, ranks)
-
-
 def _unusable(picture: Picture, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"{picture.name} of dataset {picture.dataset} cannot be used: {reason}. Mend or remove it; with imageEmbeds.mode: "

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import torch
 
-from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.data import OnMissingEmbeds
 from oarlock_trainer import channel
@@ -181,13 +180,11 @@ def _without(
 
     Raises ConfigurationError where there are too many.
     """
-    folder, path = table_folder(job.output), job.output / PRIVATE / quarantine.QUARANTINE
-    everything = [*rejected_in(folder, table.manifest, most=quarantine.MOST), *(item for _, item in rejected)]
+    folder, own = table_folder(job.output), [item for _, item in rejected]
+    everything = [*rejected_in(folder, table.manifest, most=quarantine.MOST), *own]
     counts = counts_of(folder, table.manifest)
-    bad = total([*(one.bad for one in counts), quarantine.kinds([item for _, item in rejected])])
-    quarantine.write(path, everything, count=sum(bad.values()))
-    channel.send(channel.Event.NOTE, message=quarantine.summary(everything))
-    quarantine.check_bound(everything, pictures=sum(one.found for one in counts), listed_in=path, counts=bad)
+    bad = total([*(one.bad for one in counts), quarantine.kinds(own)])
+    quarantine.report(job.output, everything, pictures=sum(one.found for one in counts), counts=bad)
     found = _find(job, table, stores, empty_key)
     missing = np.flatnonzero(missing_latents(job, table, Places(found.latents, stores.latents)))
     keys = table.image_keys()

@@ -115,9 +115,10 @@ def places_folder(job: Job) -> Path:
 
 def missing_latents(job: Job, table: Table, latents: Places) -> np.ndarray:
     """(rows,) bool: which rows need latents before training, and have none."""
-    return (latents.records < 0) & table.kept & beforehand(job)[table.datasets()]
+    return np.asarray((latents.records < 0) & table.kept & beforehand(job)[table.datasets()])
 
 
 def missing_texts(table: Table, texts: Places) -> np.ndarray:
     """(captions + 1,) bool: which captions have no embedding, with the empty one as the last."""
-    return (texts.records < 0) & np.append(np.repeat(table.kept, table.caption_counts()), True)
+    kept = np.repeat(table.kept, table.caption_counts())
+    return np.asarray((texts.records < 0) & np.append(kept, True))

@@ -35,7 +35,7 @@ _PADDED_BYTES, _UNPADDED_BYTES = 512 * 4096 * 2, 128 * 4096 * 2
 
 def latent_bytes(width: np.ndarray, height: np.ndarray) -> np.ndarray:
     """Bytes of pictures' latents: 16 channels of an eighth of each side, two bytes a value."""
-    return (16 * (width // 8) * (height // 8) * 2).astype(np.int64)
+    return np.asarray(16 * (width // 8) * (height // 8) * 2, dtype=np.int64)
 
 
 def latent_work(table: Table, *, missing: np.ndarray, stored: np.ndarray) -> np.ndarray:
@@ -89,7 +89,7 @@ def share(work: np.ndarray, *, rank: int, world_size: int) -> Iterator[np.ndarra
 
 
 def _in_steps(count: np.ndarray | int) -> np.ndarray:
-    return np.maximum(-(-np.asarray(count) // _STEP), 1) * _STEP
+    return np.asarray(np.maximum(-(-np.asarray(count) // _STEP), 1) * _STEP)
 
 
 def _firsts_in_table(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
