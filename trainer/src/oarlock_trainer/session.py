@@ -35,6 +35,7 @@ from oarlock_trainer.plan import bucket_report
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
 from oarlock_trainer.plan.support import refuse_unsupported
+from oarlock_trainer.preprocess.live import LiveEncoding
 from oarlock_trainer.preprocess.pipeline import prepare
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def assemble(claim: Claim) -> Session:
         order,
         training=training,
         place=job.place,
-        encoding=encoding(job, ranks),
+        encoding=LiveEncoding(job, ranks),
         pin=ranks.device.type == "cuda",
     )
     prefetch = Prefetcher(loader, first, total)
