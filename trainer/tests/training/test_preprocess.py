@@ -215,7 +215,8 @@ def test_with_fail_what_is_missing_ends_the_job_before_anything_is_encoded(
 def test_compressed_embeddings_are_read_by_a_job_that_compresses_nothing(
     preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, compression: str
 ) -> None:
-    preprocess(tmp_path / "one", preprocess.training({"compression": compression}))
+    (answer,) = preprocess(tmp_path / "one", preprocess.training({"compression": compression}))
+    assert answer["code"] == 0, answer["said"]
     shutil.copytree(tmp_path / "one" / "embeds", tmp_path / "two" / "embeds")
     before = shards(tmp_path / "two")
     assert all(np.load(path)["coding"].all() for path in (tmp_path / "two").rglob("shard-*.npy"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +65,9 @@ def checksum(data: bytes) -> int:
     return zlib.crc32(data)
 
 
-@cache
 def _codec(coding: Coding) -> pa.Codec:
-    # The fastest levels: what is left after the parting is noise, on which higher ones only spend time.
+    """A codec of its own for each call: threads that share one of Gzip's crash.
+
+    The fastest level, because what is left after the parting is noise, on which higher ones only spend time.
+    """
     return pa.Codec(coding.name.lower(), compression_level=1)
