@@ -31,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_agent(commands)
     _add_train(commands)
+    _add_preprocess(commands)
     _add_plan(commands)
     _add_check_storage(commands)
     _add_check_gpus(commands)
@@ -85,6 +86,23 @@ def _train(options: argparse.Namespace) -> int:
     from oarlock_trainer import foreground, rank_host  # noqa: PLC0415
 
     return foreground.run(options.job, options.program or rank_host.PROGRAM)
+
+
+def _add_preprocess(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "preprocess",
+        help="encode a job's pictures and captions on this machine",
+        description="Run max(gpusPerNode, 1) ranks of a job of one node here, in the foreground, as with task: Preprocess: "
+        "scan the data, encode what is not cached, and end. A run that was stopped goes on where it was.",
+    )
+    parser.add_argument("job", type=Path, metavar="JOB.JSON", help="the job file, as the operator writes it")
+    parser.set_defaults(run=_preprocess)
+
+
+def _preprocess(options: argparse.Namespace) -> int:
+    from oarlock_trainer import foreground  # noqa: PLC0415
+
+    return foreground.preprocess(options.job)
 
 
 def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,22 +1,36 @@
-"""`oarlock-trainer train`: a job's ranks on this machine, without agent, report and preflight. For debugging."""
+"""`oarlock-trainer train` and `preprocess`: a job's ranks on this machine, without agent, report and preflight."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 from oarlock_api.contract.environment import Variable
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.training import Task
 from oarlock_trainer import rank_host
 from oarlock_trainer.agent import accelerate_config, rank_environment
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment
 from oarlock_trainer.agent.verdict import exit_code
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+def preprocess(job: Path) -> int:
+    """Fill the caches of a job with all its ranks, whatever its task; returns an exit code as `run`."""
+    try:
+        body = json.loads(job.read_text(encoding="utf-8"))
+        body["training"]["task"] = Task.PREPROCESS
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"{job} is no job file with spec.training, as the operator writes it: {error!r}\n")
+        return ExitCode.CONFIGURATION
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, job.name)
+        path.write_text(json.dumps(body), encoding="utf-8")
+        return run(path, rank_host.PROGRAM)
 
 
 def run(job: Path, program: str) -> int:
