@@ -42,8 +42,9 @@ class Places:
     """The stored embeddings of all rows. Safe to read from several threads."""
 
     def __init__(self, folder: Path, stores: Sequence[Files]) -> None:
-        """`folder` as `resolve` returned it, for the same `stores`."""
+        """`folder` as `resolve` returned it, for the same `stores`. `digest` tells one answer from another."""
         self._stores = stores
+        self.digest = folder.name
         self._shards: list[tuple[int, str]] = [
             (int(store), str(name)) for store, name in json.loads((folder / _SHARDS).read_bytes())
         ]
@@ -76,8 +77,8 @@ class Places:
         used = np.zeros(len(self._places), dtype=bool)
         numbers = self.records[rows]
         used[numbers[numbers >= 0]] = True
-        places = self._places[used]
-        return len(np.unique(places["shard"])), len(places), int(places["length"].sum(dtype=np.int64))
+        shards, lengths = self._places["shard"][used], self._places["length"][used]
+        return len(np.unique(shards)), len(shards), int(lengths.sum(dtype=np.int64))
 
 
 def resolve(folder: Path, kind: str, *, asked: str, keys: Callable[[], np.ndarray], stores: Sequence[Files]) -> Path:

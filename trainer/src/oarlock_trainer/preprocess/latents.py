@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.preprocess.storing import Storing
     from oarlock_trainer.storage.files import Files
 
-_READS = 4
+_READS = 8
 """Reading mostly waits, so even a rank with one thread for decoding has several for it."""
 
 
