@@ -80,9 +80,10 @@ class Loader:
         self._encoding = encoding
         self._pin = pin
         self._modes = [dataset.image_embeds.mode for dataset in training.data.datasets]
-        counts = prepared.table.caption_counts()
-        self._counts = counts if counts.max(initial=1) > 1 else None
-        self._firsts = np.cumsum(counts) - counts if self._counts is not None else None
+        # Most tables have one caption a picture: the caption's number is then the row's.
+        many = prepared.empty_text > len(prepared.table)
+        self._counts = prepared.table.caption_counts() if many else None
+        self._firsts = np.cumsum(self._counts) - self._counts if self._counts is not None else None
         workers = training.data.tuning.workers
         threads = max(workers // place.local_world_size, 1) if workers else _THREADS
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="samples")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from oarlock_api.dataset import Role
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.sampler import Stream
 from oarlock_trainer.data.timeline import Timeline, Turn
+from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.batches import Batch, BucketSize, fit
 
 if TYPE_CHECKING:
@@ -40,30 +42,36 @@ class Bucket:
 
 
 def group(table: Table, training: Training, role: Role = Role.TRAIN) -> list[tuple[int, Size, np.ndarray]]:
-    """(dataset, size, rows) of every bucket of the datasets with a role, in this order; rows in the table's order."""
-    meant = np.array([dataset.role is role for dataset in training.data.datasets])
-    datasets = table.datasets()
-    rows = np.flatnonzero(table.kept & meant[datasets])
-    codes = datasets[rows].astype(np.uint64) << np.uint64(32)
-    codes |= table.numbers("target_width")[rows].astype(np.uint64) << np.uint64(16)
-    codes |= table.numbers("target_height")[rows]
-    found = np.unique(codes)
-    # Few buckets, many rows: of 16 bits a row the stable sort is a radix sort.
-    which = np.searchsorted(found, codes).astype(np.uint16)
-    ordered = rows[np.argsort(which, kind="stable")].astype(np.uint32)
-    ends = np.cumsum(np.bincount(which, minlength=len(found)))
-    return [
-        (int(code) >> 32, Size(int(code) >> 16 & 0xFFFF, int(code) & 0xFFFF), ordered[end - count : end])
-        for code, end, count in zip(found, ends, np.diff(ends, prepend=0), strict=True)
-    ]
+    """(dataset, size, rows) of every bucket of the datasets with a role, in this order; rows in the table's order.
+
+    Part by part: beside the result, 4 bytes a row, nothing grows with the table.
+    """
+    found: dict[tuple[int, Size], list[np.ndarray]] = defaultdict(list)
+    for dataset, first, sizes in table.buckets():
+        if training.data.datasets[dataset].role is not role:
+            continue
+        rows = np.flatnonzero(table.kept[first : first + len(sizes)])
+        codes = sizes[rows, 0].astype(np.uint64) << np.uint64(32) | sizes[rows, 1]
+        different, which = np.unique(codes, return_inverse=True)
+        ordered = np.argsort(which, kind="stable")
+        for code, part in zip(different.tolist(), _cut(rows[ordered] + first, which), strict=True):
+            found[dataset, Size(code >> 32, code & 0xFFFFFFFF)].append(part.astype(np.uint32))
+    return [(dataset, size, np.concatenate(found[dataset, size])) for dataset, size in sorted(found)]
+
+
+def _cut(ordered: np.ndarray, which: np.ndarray) -> list[np.ndarray]:
+    """Rows that stand in the order of their groups, group by group."""
+    return np.split(ordered, np.cumsum(np.bincount(which))[:-1])
 
 
 def make_buckets(table: Table, training: Training, batch: Batch) -> list[Bucket]:
     """Group the table, and give every bucket its passes.
 
-    Raises ConfigurationError that lists all buckets that cannot fill a step.
+    Raises ConfigurationError that lists all buckets that cannot fill a step, or where there is nothing to train on.
     """
     found = group(table, training)
+    if not found:
+        raise ConfigurationError("no dataset has role: Train, so there is nothing to train on: give one that role")
     datasets = training.data.datasets
     sizes = [
         BucketSize(

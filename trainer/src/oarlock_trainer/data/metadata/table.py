@@ -22,7 +22,7 @@ from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.durable import write_bytes, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 PART_ROWS = 65536
@@ -113,6 +113,13 @@ class Table:
         kept = np.ones(len(self), dtype=bool)
         kept[list(self.manifest.left_out)] = False
         return kept
+
+    def buckets(self) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Part by part, so that no array is as long as the table: (dataset, first row, (n, 2) uint32 of target sizes)."""
+        firsts = self._ends - [part.rows for part in self.manifest.parts]
+        for part, first, batch in zip(self.manifest.parts, firsts.tolist(), self._batches, strict=True):
+            sides = [batch.column(name).to_numpy() for name in ("target_width", "target_height")]
+            yield part.dataset, first, np.stack(sides, axis=1)
 
     def datasets(self) -> np.ndarray:
         """(rows,) uint16: the place of each row's dataset in the job."""
