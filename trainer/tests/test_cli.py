@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMANDS = (
-    "agent", "train", "check-storage", "check-gpus", "import-simpletuner", "export-agent", "make-tiny-flux",
-    "make-photographs",
+    "agent", "train", "check-storage", "check-gpus", "plan", "preprocess", "import-simpletuner", "export-agent",
+    "make-tiny-flux", "make-photographs",
 )  # fmt: skip
 
 

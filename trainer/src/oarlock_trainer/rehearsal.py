@@ -159,7 +159,7 @@ def _moved(value: Any, paths: Mapping[str, str]) -> Any:
 
 
 def _here(path: str, paths: Mapping[str, str]) -> str:
-    for prefix, here in paths.items():
+    for prefix, here in sorted(paths.items(), key=lambda pair: -len(pair[0])):  # the longest that fits
         if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
             return str(Path(here).absolute()) + path.removeprefix(prefix.rstrip("/"))
     return path

@@ -37,7 +37,8 @@ def pipeline(tiny_flux: Path) -> Any:
 
 
 def draws(**values: float) -> SampleDraws:
-    return SampleDraws(**{"normal": 0.0, "uniform": 0.5, "guidance": 0.5, "dropout": 0.5, "caption": 0.0} | values, noise=np.zeros(1))
+    middling = {"normal": 0.0, "uniform": 0.5, "guidance": 0.5, "dropout": 0.5, "caption": 0.0}
+    return SampleDraws(**middling | values, noise=np.zeros(1))
 
 
 def test_the_tiny_model_is_the_same_every_time(tiny_flux: Path, tmp_path: Path) -> None:

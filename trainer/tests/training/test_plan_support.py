@@ -35,7 +35,6 @@ def test_the_plain_job_is_accepted() -> None:
         ({"engine": {"strategy": "DDP"}}, "training.engine.strategy"),
         ({"gradientClipping": {"method": "Value"}}, "training.gradientClipping.method"),
         ({"compile": {"mode": "Default"}}, "training.compile"),
-        ({"data": {"compression": "Zstd"} | training().to_manifest()["data"] | {"compression": "Zstd"}}, "compression"),
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], named: str) -> None:
@@ -44,6 +43,5 @@ def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[s
 
 
 def test_all_refused_settings_are_named_at_once() -> None:
-    data = {"datasets": [{"name": "a", "source": {"path": "/a"}, "probability": 0.5}]}
-    with pytest.raises(ConfigurationError, match=r"method.*probability"):
-        refuse_unsupported(training(method="LoRA", data=data))
+    with pytest.raises(ConfigurationError, match=r"method.*precision"):
+        refuse_unsupported(training(method="LoRA", precision="FP8"))
