@@ -19,6 +19,7 @@ import pytest
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.layout import DATA_MANIFEST, PRIVATE
+from oarlock_local.s3 import serving
 from oarlock_trainer.data import photographs
 from oarlock_trainer.data.shards import INDEX
 
@@ -155,6 +156,42 @@ def test_killed_at_any_moment_the_next_attempt_makes_what_is_missing_and_nothing
     assert dealt_out(tmp_path) == 2 * _PICTURES + 1 - left
     assert shards(tmp_path) == whole
     assert answers[0]["facts"] == undisturbed[1]["facts"]
+
+
+@pytest.mark.timeout(func_only=True)
+def test_with_pictures_and_embeddings_in_buckets_a_killed_attempt_is_taken_up_all_the_same(
+    preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed: it builds the S3 server")
+    with serving(tmp_path / "s3", buckets=["photos", "embeds"]) as server:
+        shutil.copytree(preprocess.pictures, tmp_path / "s3" / "photos", dirs_exist_ok=True)
+        training = preprocess.training(
+            {place: {"s3": {"bucket": "embeds", "prefix": place}} for place in ("imageEmbeds", "textEmbeds")},
+            source={"s3": {"bucket": "photos"}},
+        ) | {"s3Connections": [{"name": "default", "endpoint": server.endpoint, "region": server.region}]}
+        environment = {"AWS_ACCESS_KEY_ID": server.access_key_id, "AWS_SECRET_ACCESS_KEY": server.secret_access_key}
+
+        def indices() -> list[Path]:
+            return list((tmp_path / "s3" / "embeds").rglob("shard-*.npy"))
+
+        def kill(pids: list[int]) -> None:
+            end = time.monotonic() + _DEADLINE
+            while len(indices()) < 6:
+                assert time.monotonic() < end
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+
+        killed = preprocess(tmp_path / "out", training, ranks=2, meanwhile=kill, environment=environment)
+        assert {answer["code"] for answer in killed} == {-signal.SIGKILL}
+        left = sum(len(np.load(path)) for path in indices())
+        answers = preprocess(tmp_path / "out", training, ranks=2, attempt=2, environment=environment)
+        assert [answer["code"] for answer in answers] == [0, 0], answers
+        assert dealt_out(tmp_path / "out") == 2 * _PICTURES + 1 - left
+        assert sum(len(np.load(path)) for path in indices()) == 2 * _PICTURES + 1
+        facts = undisturbed[1]["facts"]
+        assert answers[1]["facts"]["texts"] == facts["texts"]
+        assert answers[1]["facts"]["latents"] == facts["latents"]
 
 
 def test_asked_to_leave_complete_shards_stay_and_the_next_attempt_goes_on(

@@ -1,6 +1,6 @@
 """Ranks for tests of preprocessing: one process imports torch and the encoders once and forks every rank from itself.
 
-Reads one order a line, {"training": ..., "output": "/o", "ranks": 2, "attempt": 1}, answers with the pids of the ranks, and
+Reads one order a line, {"training": ..., "output": "/o", "ranks": 2, "attempt": 1, "environment": {}}, answers with the pids of the ranks, and
 when all have ended with a line that has for each rank, in order: its code (minus the signal that killed it), what it said,
 what it told its agent, and the facts of what was prepared.
 """
@@ -87,7 +87,7 @@ def run(order: dict[str, Any], scratch: Path) -> None:
     for rank in range(ranks):
         if (pid := os.fork()) == 0:
             told = os.open(scratch / f"told-{rank}", os.O_WRONLY | os.O_CREAT)
-            os.environ |= {"OARLOCK_AGENT_FD": str(told), "RANK": str(rank)}
+            os.environ |= {"OARLOCK_AGENT_FD": str(told), "RANK": str(rank)} | order.get("environment", {})
             place = Place(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
             job = Job(file=file, training=parse_training(file), place=place, simulate_gpus=False)
             result = run_rank(job, order, scratch / "meeting")
