@@ -11,13 +11,14 @@ from pathlib import Path
 
 tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="litdata-")
 
-import litdata  # noqa: E402 - it takes the temporary folder at once
-import samples  # noqa: E402
+import litdata
+import samples
 
 _source = samples.make(1 << 30)
 
 
 def write(folder: Path, count: int) -> None:
+    """Chunks of 64 MB."""
     litdata.optimize(fn=_made, inputs=list(range(count)), output_dir=str(folder), chunk_bytes="64MB", num_workers=1)
 
 
@@ -31,6 +32,7 @@ def _collate(some: list[dict[str, bytes]]) -> object:
 
 
 def read(folder: Path) -> None:
+    """One epoch in shuffled order."""
     began = time.monotonic()
     dataset = litdata.StreamingDataset(str(folder), shuffle=True)
     loader = litdata.StreamingDataLoader(

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 
 def write(folder: Path, count: int) -> None:
+    """Shards of 64 MB."""
     with MDSWriter(out=str(folder), columns={"latents": "bytes", "text": "bytes"}, size_limit=64 << 20) as sink:
         for latents, text in samples.make(count):
             sink.write({"latents": latents.tobytes(), "text": text.tobytes()})
@@ -21,6 +22,7 @@ def _collate(some: list[dict[str, bytes]]) -> object:
 
 
 def read(folder: Path) -> None:
+    """One epoch in shuffled order."""
     clean_stale_shared_memory()
     began = time.monotonic()
     dataset = StreamingDataset(local=str(folder), shuffle=True, batch_size=samples.BATCH, num_canonical_nodes=1)

@@ -9,12 +9,14 @@ import webdataset
 
 
 def write(folder: Path, count: int) -> None:
+    """Shards of 256 MB."""
     with webdataset.ShardWriter(str(folder / "shard-%05d.tar"), maxsize=256 << 20, verbose=0) as sink:
         for number, (latents, text) in enumerate(samples.make(count)):
             sink.write({"__key__": f"{number:08d}", "latents": latents.tobytes(), "text": text.tobytes()})
 
 
 def read(folder: Path) -> None:
+    """One epoch, shuffled in a buffer."""
     began = time.monotonic()
     urls = sorted(str(path) for path in folder.glob("*.tar"))
     dataset = (

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import yaml
 from pydantic import ValidationError
+from torch._C._distributed_c10d import HashStore
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.names import KIND
@@ -140,7 +141,7 @@ def _comes_and_goes(dataset: Dataset) -> bool:
 def _alone() -> Iterator[process_group.Ranks]:
     """This process as the only rank of a group."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
         yield process_group.Ranks(
             Place(rank=0, local_rank=0, world_size=1, local_world_size=1), torch.device("cpu"), control=None

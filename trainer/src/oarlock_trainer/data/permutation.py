@@ -50,7 +50,8 @@ def _sorted(entries: np.ndarray, passes: np.ndarray, length: int, keys: np.ndarr
     with np.errstate(over="ignore"):
         salts = _mixed(turns.astype(np.uint64) * _GOLDEN + keys[0])
         draws = _mixed(salts[:, None] + np.arange(1, length + 1, dtype=np.uint64) * _GOLDEN)
-    return np.argsort(draws, axis=1, kind="stable")[mine, entries]
+    found: np.ndarray = np.argsort(draws, axis=1, kind="stable")[mine, entries]
+    return found
 
 
 def _network(values: np.ndarray, turns: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
@@ -72,4 +73,5 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     """Every bit of a number influences every bit of the result: the finalizer of MurmurHash3."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return values ^ (values >> np.uint64(33))
+    mixed: np.ndarray = values ^ (values >> np.uint64(33))
+    return mixed

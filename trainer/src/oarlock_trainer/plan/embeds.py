@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,9 +56,9 @@ def total(pictures: Iterable[tuple[Size, int]], captions: int, encoded: Encoded)
     return sum(encoded.latents(size) * count for size, count in pictures), captions * encoded.caption
 
 
-def _config(folder: Path, name: str = "config.json") -> dict[str, int]:
+def _config(folder: Path, name: str = "config.json") -> dict[str, Any]:
     try:
-        found: dict[str, int] = json.loads((folder / name).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((folder / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found

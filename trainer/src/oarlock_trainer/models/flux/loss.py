@@ -7,7 +7,7 @@ diffusers' FLUX scripts and SimpleTuner compute. The model is told sigma itself 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional
@@ -49,7 +49,8 @@ class MicroBatch:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> MicroBatch:
         tensors = {field.name: getattr(self, field.name) for field in fields(self)}
-        return MicroBatch(**{name: None if tensor is None else change(tensor) for name, tensor in tensors.items()})
+        changed: dict[str, Any] = {name: None if tensor is None else change(tensor) for name, tensor in tensors.items()}
+        return MicroBatch(**changed)
 
 
 def pack(latents: Tensor) -> Tensor:
