@@ -67,8 +67,9 @@ class Jobs:
         """The status as soon as a condition on it holds."""
         deadline = time.monotonic() + seconds
         while not until(status := self.status(name)):
-            assert "completionTime" not in status, f"{name} ended before {what}: {json.dumps(status)[:3000]}"
-            assert time.monotonic() < deadline, f"{name}: {what} did not come: {json.dumps(status)[:3000]}"
+            words = f"{status.get('message')}\n{json.dumps(status)[:3000]}"
+            assert "completionTime" not in status, f"{name} ended before {what}: {words}"
+            assert time.monotonic() < deadline, f"{name}: {what} did not come: {words}"
             time.sleep(0.2)
         return status
 

@@ -80,7 +80,8 @@ def training(server: S3Server, *, keys_in: str = "r2", **data: Any) -> dict[str,
 
 def test_one_job_encodes_into_a_bucket_and_the_next_trains_from_it(jobs: Jobs, service: S3Server) -> None:
     upload_photographs(jobs, service)
-    jobs.apply("encode", training={**training(service), "task": "Preprocess"})
+    once = {"maxInfrastructureRestarts": 0, "maxApplicationRestarts": 0}
+    jobs.apply("encode", training={**training(service), "task": "Preprocess"}, recovery=once)
     encoded = jobs.wait_for_end("encode")
     assert (encoded["phase"], encoded["attempt"]) == ("Succeeded", 1), encoded
     assert encoded["output"]["dataManifest"] == "/output/encode/reports/data.json"
