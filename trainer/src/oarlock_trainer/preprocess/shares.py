@@ -45,7 +45,8 @@ def publish_work(job: Job, **work: np.ndarray) -> dict[str, Path]:
 
 def threads_of(job: Job) -> int:
     """Threads of one rank that decode: its share of data.tuning.workers, or of the processors that the pod may use."""
-    node = job.training.data.tuning.workers or int(min(len(os.sched_getaffinity(0)), cpu_limit() or _MOST_THREADS * 64))
+    there = len(os.sched_getaffinity(0))
+    node = job.training.data.tuning.workers or int(min(there, cpu_limit() or there))
     return min(max(node // job.place.local_world_size, 1), _MOST_THREADS)
 
 
