@@ -74,8 +74,11 @@ def training(server: S3Server, *, keys_in: str = "r2", **data: Any) -> dict[str,
         "metadata": {"parquet": {"location": {"s3": {"bucket": "photos", "prefix": "table.parquet"}}}},
         "captions": {"strategy": "Parquet"},
     }
-    connection = {"name": "default", "endpoint": server.endpoint, "credentialsSecretRef": {"name": keys_in}}
-    return {"s3Connections": [connection], "data": {"datasets": [dataset], **CACHED, **data}}
+    connection = {"name": "default", "endpoint": server.endpoint, "region": server.region}
+    return {
+        "s3Connections": [{**connection, "credentialsSecretRef": {"name": keys_in}}],
+        "data": {"datasets": [dataset], **CACHED, **data},
+    }
 
 
 def test_one_job_encodes_into_a_bucket_and_the_next_trains_from_it(jobs: Jobs, service: S3Server) -> None:
@@ -83,7 +86,7 @@ def test_one_job_encodes_into_a_bucket_and_the_next_trains_from_it(jobs: Jobs, s
     once = {"maxInfrastructureRestarts": 0, "maxApplicationRestarts": 0}
     jobs.apply("encode", training={**training(service), "task": "Preprocess"}, recovery=once)
     encoded = jobs.wait_for_end("encode")
-    assert (encoded["phase"], encoded["attempt"]) == ("Succeeded", 1), encoded
+    assert (encoded["phase"], encoded["attempt"]) == ("Succeeded", 1), encoded["message"]
     assert encoded["output"]["dataManifest"] == "/output/encode/reports/data.json"
     assert (jobs.output / "encode/reports/data.json").is_file()
     keys = [one["Key"] for one in client(service).list_objects_v2(Bucket="embeds")["Contents"]]
@@ -92,7 +95,7 @@ def test_one_job_encodes_into_a_bucket_and_the_next_trains_from_it(jobs: Jobs, s
 
     jobs.apply("cached", steps=6, every=3, training=training(service, onMissingEmbeds="Fail"))
     trained = jobs.wait_for_end("cached")
-    assert (trained["phase"], trained["attempt"]) == ("Succeeded", 1), trained
+    assert (trained["phase"], trained["attempt"]) == ("Succeeded", 1), trained["message"]
     assert sorted(step for _, step in jobs.losses("cached")) == list(range(1, 7))
     after = [one["Key"] for one in client(service).list_objects_v2(Bucket="embeds")["Contents"]]
     assert after == keys, "nothing was encoded twice"

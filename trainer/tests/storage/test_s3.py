@@ -139,6 +139,10 @@ def test_the_server_s_own_refusals_say_what_to_do(service: Service) -> None:
         S3Files(wrong, BUCKET, field=FIELD).list()
     with pytest.raises(ConfigurationError, match="AWS_SECRET_ACCESS_KEY in the Secret r2-keys"):
         S3Files(wrong, BUCKET, field=FIELD).find("a")
+    for ask in ("list", "find"):
+        elsewhere = S3Files(replace(service, region="auto"), BUCKET, field=FIELD)
+        with pytest.raises(ConfigurationError, match="the region of"):
+            elsewhere.find("a") if ask == "find" else elsewhere.list()
 
 
 def test_no_credentials_at_all_is_said(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
