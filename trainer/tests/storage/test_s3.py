@@ -139,10 +139,16 @@ def test_the_server_s_own_refusals_say_what_to_do(service: Service) -> None:
         S3Files(wrong, BUCKET, field=FIELD).list()
     with pytest.raises(ConfigurationError, match="AWS_SECRET_ACCESS_KEY in the Secret r2-keys"):
         S3Files(wrong, BUCKET, field=FIELD).find("a")
-    for ask in ("list", "find"):
-        elsewhere = S3Files(replace(service, region="auto"), BUCKET, field=FIELD)
-        with pytest.raises(ConfigurationError, match="the region of"):
-            elsewhere.find("a") if ask == "find" else elsewhere.list()
+
+
+def test_the_region_of_a_bucket_is_found_whatever_is_asked_first(
+    s3_files: S3Files, service: Service, folder: str
+) -> None:
+    s3_files.write("a", b"1")
+    for number, ask in enumerate((S3Files.find, S3Files.read)):
+        # A client of its own, which knows nothing yet.
+        elsewhere = replace(service, region="auto", pool_size=10 + number)
+        assert ask(S3Files(elsewhere, BUCKET, prefix=folder, field=FIELD), "a")
 
 
 def test_no_credentials_at_all_is_said(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,10 +154,12 @@ class S3Files:
         try:
             return s3.head_object(Bucket=self._bucket.name, Key=key)
         except ClientError as error:
-            if 400 <= status_of(error) < 500:
-                # An answer to HEAD has no body that tells a missing bucket or an expired token: the same as a GET has.
-                self._get(s3, key, 0, 1)
-            raise
+            if not 400 <= status_of(error) < 500:
+                raise
+            # An answer to HEAD has no body that tells a missing bucket, an expired token, or the region to sign for: the
+            # same as a GET has, and botocore then follows to the region.
+            self._get(s3, key, 0, 1)
+            return s3.head_object(Bucket=self._bucket.name, Key=key)
 
 
 def _is_whole(told: re.Match[str], got: int, start: int, length: int | None) -> bool:

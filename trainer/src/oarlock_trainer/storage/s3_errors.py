@@ -124,12 +124,6 @@ _REMEDIES: tuple[tuple[Callable[[Exception], bool], type[TrainingEnd], str], ...
         ),
     ),
     (
-        # The answer to a HEAD has no body, so the word for it is lost.
-        lambda error: code_of(error) == "400",
-        ConfigurationError,
-        "A service says so of requests signed for another region: set the region of {connection} to the bucket's",
-    ),
-    (
         _distrusted,
         ConfigurationError,
         "Give the pods the certificate of the authority that signed the service's (AWS_CA_BUNDLE in spec.pod.env)",

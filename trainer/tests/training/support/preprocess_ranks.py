@@ -1,8 +1,8 @@
 """Ranks for tests of preprocessing: one process imports torch and the encoders once and forks every rank from itself.
 
-Reads one order a line, {"training": ..., "output": "/o", "ranks": 2, "attempt": 1, "environment": {}}, answers with the pids of the ranks, and
-when all have ended with a line that has for each rank, in order: its code (minus the signal that killed it), what it said,
-what it told its agent, and the facts of what was prepared.
+Reads one order a line, {"training": ..., "output": "/o", "ranks": 2, "attempt": 1, "environment": {}}, answers with the pids
+of the ranks, and when all have ended with a line that has for each rank, in order: its code (minus the signal that killed
+it), what it said, what it told its agent, and the facts of what was prepared.
 """
 
 from __future__ import annotations
