@@ -8,6 +8,7 @@ from pydantic import Field, StrictInt
 from oarlock_api.dataset import Dataset
 from oarlock_api.group import Group
 from oarlock_api.location import Location
+from oarlock_api.primitives import Quantity
 from oarlock_api.rules import ListMap, Rule
 
 
@@ -47,6 +48,11 @@ class DataTuning(Group):
     )
     s3_max_connections: Annotated[StrictInt, Field(ge=1, le=4096)] | None = Field(
         default=None, description="Open connections per node to an S3 service. SimpleTuner: aws_max_pool_connections."
+    )
+    s3_cache: Quantity | None = Field(
+        default=None,
+        description="Room on each node's own disk (the pod's /tmp) for embeddings that lie in S3, such as 500Gi; absent = "
+        "none. Worth it where all of them fit: only the first epoch then reads from S3.",
     )
 
 

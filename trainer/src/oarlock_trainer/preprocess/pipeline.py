@@ -41,6 +41,7 @@ from oarlock_trainer.preprocess.stores import (
     missing_texts,
     open_stores,
     places_folder,
+    read_through,
 )
 from oarlock_trainer.preprocess.units import latent_work, text_work
 
@@ -96,7 +97,8 @@ def prepare(job: Job, ranks: Ranks, *, check: Callable[[Table], None], go_on: Ca
         found = ranks.decide(lambda: _find(job, table, stores, empty_key))
         if not found.complete:
             raise RuntimeError("embeddings that were just written cannot be found: do all nodes mount one storage?")
-    latents, texts = Places(found.latents, stores.latents), Places(found.texts, [stores.texts])
+    *latent_stores, text_store = read_through(job, [*stores.latents, stores.texts])
+    latents, texts = Places(found.latents, latent_stores), Places(found.texts, [text_store])
     if table.manifest != published:
         ranks.decide(lambda: _publish(folder, table.manifest))
     if ranks.place.is_leader:
@@ -164,7 +166,8 @@ def _encode(
 
 
 def _work(job: Job, table: Table, stores: Stores, found: Found) -> dict[str, Path]:
-    latents, texts = Places(found.latents, stores.latents), Places(found.texts, [stores.texts])
+    *latent_stores, text_store = read_through(job, [*stores.latents, stores.texts])
+    latents, texts = Places(found.latents, latent_stores), Places(found.texts, [text_store])
     with storage("sharing out the work"):
         return publish_work(
             job,

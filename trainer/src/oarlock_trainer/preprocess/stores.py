@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from oarlock_api.dataset import EmbedMode
+from oarlock_api.quantity import whole_bytes
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.scan import table_folder
 from oarlock_trainer.data.places import Places, resolve
+from oarlock_trainer.storage.cache import CachedFiles
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from oarlock_api.dataset import Dataset
     from oarlock_trainer.data.metadata.table import Table
@@ -75,6 +79,21 @@ def open_stores(job: Job) -> Stores:
     of_dataset = {dataset.name: latents_at(job, dataset) for dataset in kept}
     distinct = {store.where: store for store in of_dataset.values()}
     return Stores(of_dataset=of_dataset, latents=tuple(distinct.values()), texts=texts_at(job))
+
+
+def read_through(job: Job, stores: Sequence[Files]) -> list[Files]:
+    """The same places, those that are far away behind a cache on the node's disk where the job gives it room."""
+    room = job.training.data.tuning.s3_cache
+    if room is None:
+        return list(stores)
+    far = [store for store in stores if not isinstance(store, LocalFiles)]
+    # Each process has a cache for each place in one folder, and all together are to fit.
+    writers = job.place.local_world_size * max(len(far), 1)
+    folder = Path(tempfile.gettempdir()) / "oarlock-cache"
+    return [
+        CachedFiles(store, folder, capacity=whole_bytes(room), processes=writers) if store in far else store
+        for store in stores
+    ]
 
 
 def empty_text_key(job: Job, encoders: Encoders) -> bytes:
