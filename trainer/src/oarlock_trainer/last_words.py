@@ -9,7 +9,7 @@ _NATIVE_STACK = re.compile(
 )
 _SOURCE = re.compile(r"^\[[^\]]*\.(cc|cpp|cu|h|hpp):\d+\]\s*|^NCCL error in: \S+,\s*")
 """Where in gloo's or torch's own source it was raised."""
-_GLOO_ADVICE = re.compile(r"\.?\s*This is typically caused by a remote worker crashing.*", re.DOTALL)
+_GLOO_ADVICE = re.compile(r"\.?\s*This is typically caused by .*", re.DOTALL)
 _NCCL_REASON = re.compile(r"^Last error:\s*(\S.*)", re.MULTILINE)
 _LONGEST_REASON = 300
 _EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?((?:\w+\.)*(\w+(?:Error|Exception|Interrupt|Exit|Warning))(?::\s.*)?)$")

@@ -84,7 +84,7 @@ def monitors() -> list[int]:
             command = (path / "cmdline").read_bytes()  # empty where it has ended
         except OSError:
             continue
-        if parent == os.getpid() and command:
+        if parent == os.getpid() and b"monitor" in command:
             found.append(int(path.name))
     return found
 

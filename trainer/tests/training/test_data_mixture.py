@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oarlock_trainer.data.mixture import BLOCK, Group, Mixture
@@ -37,6 +37,9 @@ def test_what_was_consumed_is_what_was_drawn(share: float, steps: int) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.floats(0.05, 0.95), st.integers(0, 300), st.integers(1, 9))
+@example(
+    share=0.5, switch=284, effective=1
+)  # what an epoch left over of the larger batch is several steps of the smaller
 def test_the_cover_goes_on_over_a_change_of_shares_and_batch(share: float, switch: int, effective: int) -> None:
     first = mixture(1 - share, share)
     second = mixture(share, 1 - share, effective=effective, origin=first.reached(switch))

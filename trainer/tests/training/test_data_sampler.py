@@ -55,7 +55,9 @@ def test_the_cover_stays_disjoint_and_complete_over_a_change_of_the_batch(
     buckets = data.draw(streams(max(before, after)))
     first = Order(buckets, seed=3, effective=before)
     switch = data.draw(st.integers(0, first.steps_in(2)))
-    second = Order(buckets, seed=3, effective=after, origin=Origin(switch, first.consumed(switch)))
+    second = Order(
+        buckets, seed=3, effective=after, origin=Origin(switch, first.consumed(switch), first.epochs(switch))
+    )
     end = max(second.steps_in(3), switch)
     for bucket, stream in enumerate(buckets):
         pictures = taken(first, bucket, range(switch)) + taken(second, bucket, range(switch, end))

@@ -86,7 +86,7 @@ def test_killed_at_any_moment_the_next_attempt_repeats_the_undisturbed_losses_ex
 
     crashed = gang.run(tmp_path, gang.training(steps=8), on_event=kill)
     assert crashed.codes == {0: ExitCode.PEER_LOST, 1: -9}, gang.log()
-    assert re.fullmatch(r"lost connection to a peer \(gloo: [^.\n]+( \[[\d.]+\]:\d+)?\)", crashed.failure)
+    assert re.fullmatch(r"lost connection to a peer \(gloo: [^.\n]+( \[[\d.]+\]:\d+)?(: [^.\n]+)?\)", crashed.failure)
     resumed = gang.run(tmp_path, gang.training(steps=8), attempt=2)
     assert resumed.codes == {0: 0, 1: 0}, gang.log()
     assert {event["step"] for event in resumed.of("resumed")} == {4}

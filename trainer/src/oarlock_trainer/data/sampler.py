@@ -107,6 +107,9 @@ class Order:
         return tuple(behind + epoch for behind in self._behind)
 
     def _bucket_steps_by(self, bucket: int, epochs: int) -> int:
+        """Steps of a bucket from the origin until `epochs` epochs later; what the last cut left over is of the first one."""
+        if epochs <= 0:
+            return 0
         left = (self._behind[bucket] + epochs) * self._streams[bucket].samples - self._offsets[bucket]
         return max(left // self._effective, 0)
 
