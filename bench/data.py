@@ -18,7 +18,7 @@ import importlib
 import tempfile
 from pathlib import Path
 
-COUNTS = {"rows": 10_000_000, "discovery": 100_000, "preprocess": 384, "readers": 1000}
+COUNTS = {"rows": 10_000_000, "discovery": 100_000, "preprocess": 256, "readers": 1000}
 """What is measured, and over how many rows, pictures or samples."""
 
 

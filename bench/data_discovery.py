@@ -25,7 +25,7 @@ from oarlock_trainer.data.metadata.scan import scan
 from oarlock_trainer.preprocess.keys import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
@@ -98,10 +98,10 @@ def write_pictures(folder: Path, count: int) -> None:
     unfinished.rename(folder)
 
 
-def jpegs(count: int, *, side: int) -> Iterator[bytes]:
+def jpegs(count: int, *, side: int, aspects: Sequence[float] = photographs.ASPECTS) -> Iterator[bytes]:
     """Photographs as JPEG, the shorter side of `side` pixels."""
     with tempfile.TemporaryDirectory() as folder:
-        for name in photographs.write(Path(folder), count=count, shorter_side=side):
+        for name in photographs.write(Path(folder), count=count, shorter_side=side, aspects=aspects):
             body = io.BytesIO()
             with Image.open(Path(folder) / name) as picture:
                 picture.save(body, "JPEG", quality=90)
