@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -69,3 +71,58 @@ def test_decisions_are_shared_and_a_silent_peer_is_lost_in_every_group_after_the
         [sys.executable, "-c", _PROGRAM, str(tmp_path / "store")], capture_output=True, text=True, check=False
     )
     assert done.stdout == "bounded\n", done.stderr
+
+
+_SHARES = """
+import os, sys
+from oarlock_trainer import warm
+warm.settle_environment()
+import torch.distributed as dist
+from oarlock_trainer.engine.process_group import Ranks
+from oarlock_trainer.errors import LeftOnRequest, StorageError, TrainingEnd, lost_a_peer
+from oarlock_trainer.job import Place
+import torch
+
+def nothing(): pass
+
+def fail():
+    raise StorageError("the disk is full")
+
+def leave():
+    raise LeftOnRequest("asked to leave")
+
+def run(rank, work, go_on):
+    place = Place(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
+    store = dist.FileStore(sys.argv[1], 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    ranks = Ranks(place, torch.device("cpu"), None)
+    ranks.bound_waiting(20.0)
+    assert ranks.shares(lambda: rank, nothing) == [0, 1]
+    try:
+        ranks.shares(work, go_on)
+    except TrainingEnd as end:
+        return end.code
+    except RuntimeError as error:
+        return 82 if lost_a_peer(error) else 1
+    return 0
+
+share, go_on = {"fails": (fail, nothing), "is asked to leave while it waits": (nothing, leave)}[sys.argv[2]]
+reading, writing = os.pipe()
+first = os.fork()
+if first == 0:
+    os._exit(run(0, share, go_on))
+os.close(writing)
+code = run(1, lambda: os.read(reading, 1), nothing)  # its share takes until the other process is gone
+print(os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]), code, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(("what", "code"), [("fails", 84), ("is asked to leave while it waits", 86)])
+def test_a_rank_that_ends_in_a_long_share_waits_for_nobody_and_the_others_lose_it(
+    tmp_path: Path, what: str, code: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SHARES, str(tmp_path / "store"), what], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{code} 82\n", done.stderr

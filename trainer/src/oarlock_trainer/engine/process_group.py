@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from oarlock_trainer import channel
+from oarlock_trainer.engine.background import Background
 from oarlock_trainer.errors import ConfigurationError, TrainingEnd
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ PREPROCESS_TIMEOUT = 7 * 86400.0
 STEP_TIMEOUT = 2000.0
 """Seconds, from the first step on. Dead peers are noticed long before, and silent ones by the agent (agent/hang.py), which
 can say who is stuck and where: so its allowances, the export's being the longest, must end first."""
+_LOOK_SECONDS = 0.5
 
 Result = TypeVar("Result")
 
@@ -65,7 +68,7 @@ class Ranks:
         return result
 
     def all_or_none(self, work: Callable[[], Result]) -> Result:
-        """Do something on every rank; if it ends on one of them, all raise that end (the lowest rank's)."""
+        """Do something short on every rank; if it ends on one of them, all raise that end (the lowest rank's)."""
         result, ended = None, None
         try:
             result = work()
@@ -75,6 +78,22 @@ class Ranks:
             if other is not None:
                 raise other
         return result  # type: ignore[return-value]
+
+    def shares(self, work: Callable[[], Result], go_on: Callable[[], None]) -> list[Result]:
+        """Do a long share of some work on every rank; all get what each returned, in the order of ranks.
+
+        Unlike in `all_or_none`, what ends one rank is raised there at once, and the others lose it: they may be hours from
+        their end. How long they need is none of this rank's own slowness. `go_on` is called meanwhile, and may raise to stop.
+        """
+        channel.send(channel.Event.WORKING)
+        own = work()
+        channel.send(channel.Event.WAITING)
+        gathering = Background(lambda: self.gather(own))
+        while not gathering.wait(_LOOK_SECONDS):
+            go_on()
+        gathered = gathering.result()
+        channel.send(channel.Event.WORKING)
+        return gathered
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Sums over all ranks."""

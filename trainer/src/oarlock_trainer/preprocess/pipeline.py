@@ -11,7 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +151,8 @@ def _encode(
     def pictures() -> list[tuple[int, Rejected]]:
         return encode_own_pictures(job, ranks, table, files["latents"], stores=stores, go_on=go_on)
 
-    ranks.all_or_none(lambda: _then_wait(captions))
-    gathered = ranks.gather(ranks.all_or_none(lambda: _then_wait(pictures)))
+    ranks.shares(captions, go_on)
+    gathered = ranks.shares(pictures, go_on)
     ranks.bound_waiting(START_TIMEOUT)
     channel.send(channel.Event.PHASE, name=PodPhase.STARTING)
     if ranks.device.type == "cuda":
@@ -193,15 +191,6 @@ def _without(
     keys = table.image_keys()
     unusable = missing[SortedKeys(keys[[row for row, _ in rejected]]).find(keys[missing]) >= 0]
     return replace(table.manifest, left_out=tuple(sorted({*table.manifest.left_out, *unusable.tolist()})))
-
-
-def _then_wait(work: Callable[[], Result]) -> Result:
-    """Do this rank's share; how long the others need for theirs is none of its own slowness."""
-    channel.send(channel.Event.WORKING)
-    try:
-        return work()
-    finally:
-        channel.send(channel.Event.WAITING)
 
 
 def _fingerprint(training: Training, encoders: Encoders) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from oarlock_api.contract.layout import PRIVATE
-from oarlock_trainer import channel
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.metadata import limit
 from oarlock_trainer.data.metadata.facts import total
@@ -78,7 +77,6 @@ def scan(job: Job, ranks: Ranks, encoders: Encoders, *, fingerprint: str, go_on:
     if ranks.place.is_leader:
         remove_listing(folder)
     ranks.bound_waiting(START_TIMEOUT)
-    channel.send(channel.Event.WORKING)
     return Scanned(manifest=manifest, rejected=rejected)
 
 
@@ -118,11 +116,11 @@ def _make(job: Job, ranks: Ranks, recipe: Recipe, go_on: Callable[[], None]) -> 
         progress.advance(min(pictures, left))
         left -= min(pictures, left)
 
-    made = ranks.all_or_none(lambda: _then_wait(partial(make_parts, pieces, own, recipe, folder, on=on)))
+    made = ranks.shares(partial(make_parts, pieces, own, recipe, folder, on=on), go_on)
     maximum = recipe.dataset.max_samples
-    if maximum is not None and ranks.sum([sum(one.rows for one in made)])[0] > maximum:
-        made = _limit(ranks, made, folder, maximum, recipe.training.seed)
-    return sorted(one for some in ranks.gather(made) for one in some)
+    if maximum is not None and sum(one.rows for some in made for one in some) > maximum:
+        made = ranks.gather(_limit(ranks, made[place.rank], folder, maximum, recipe.training.seed))
+    return sorted(one for some in made for one in some)
 
 
 def _limit(ranks: Ranks, made: Sequence[Made], folder: Path, maximum: int, seed: int) -> list[Made]:
@@ -153,12 +151,3 @@ def _judged(job: Job, manifest: Manifest, recipes: Sequence[Recipe]) -> tuple[Re
                 "correct source.path, or loosen size.minimum and size.maximumUpscalePercent"
             )
     return rejected
-
-
-def _then_wait(work: Callable[[], list[Made]]) -> list[Made]:
-    """Do this rank's share; how long the others need for theirs is none of its own slowness."""
-    channel.send(channel.Event.WORKING)
-    try:
-        return work()
-    finally:
-        channel.send(channel.Event.WAITING)
