@@ -104,6 +104,18 @@ def lost_storage(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _STORAGE
 
 
+_OF_THE_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL})
+"""What a name that leads to no file says, and a damaged header that sends its reader before the file's beginning."""
+
+
+def failed_reading(error: BaseException) -> bool:
+    """Tell whether the storage failed while a file was read. If not, the file itself is not there, or damaged.
+
+    What Pillow and Arrow say of a file's content has no errno.
+    """
+    return isinstance(error, OSError) and error.errno is not None and error.errno not in _OF_THE_FILE
+
+
 @contextmanager
 def storage(doing: str) -> Iterator[None]:
     """Turn what the storage does to us into StorageError; `doing` says what we were about."""

@@ -1,10 +1,19 @@
-"""Which ending is a lost peer."""
+"""Which ending is a lost peer, and which the storage's fault."""
 
 from __future__ import annotations
 
-import pytest
+import errno
+import io
+import os
+from typing import TYPE_CHECKING
 
-from oarlock_trainer.errors import StorageError, lost_a_peer, lost_storage, storage
+import pytest
+from PIL import Image
+
+from oarlock_trainer.errors import StorageError, failed_reading, lost_a_peer, lost_storage, storage
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class DistBackendError(RuntimeError):
@@ -50,3 +59,34 @@ def test_torchs_words_for_a_full_disk_are_known() -> None:
 def test_a_full_disk_that_nobody_expected_is_the_storages_fault_and_a_missing_file_is_not() -> None:
     assert lost_storage(OSError(28, "No space left on device"))
     assert not lost_storage(FileNotFoundError(2, "No such file or directory"))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        errno.ETIMEDOUT, errno.EREMOTEIO, errno.EHOSTDOWN, errno.ECONNRESET, errno.EMFILE, errno.ENOMEM, errno.EAGAIN,
+        errno.EIO, errno.ESTALE, errno.EACCES,
+    ],
+)  # fmt: skip
+def test_what_fails_while_a_file_is_read_is_the_storages_fault(number: int) -> None:
+    assert failed_reading(OSError(number, os.strerror(number)))
+
+
+@pytest.mark.parametrize("name", ["gone.png", "file/below.png", "folder", "n" * 300, "loop"])
+def test_a_name_that_leads_to_no_file_is_not(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match=name[:5]) as failed:
+        (tmp_path / name).read_bytes()
+    assert not failed_reading(failed.value)
+
+
+def test_a_damaged_file_is_not(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="cannot identify") as failed:
+        Image.open(io.BytesIO(b"no picture"))
+    assert not failed_reading(failed.value)
+    (tmp_path / "file").touch()
+    with (tmp_path / "file").open("rb") as file, pytest.raises(OSError, match="Invalid argument") as failed:
+        file.seek(-1)
+    assert not failed_reading(failed.value)

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.errors import StorageError, lost_storage
+from oarlock_trainer.errors import StorageError, failed_reading
 from oarlock_trainer.preprocess.stages import Stage, Stages, ahead, wait_for
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _readable(
         try:
             found.append((task, wait_for(future, go_on)))
         except UNREADABLE as error:
-            if lost_storage(error):
+            if failed_reading(error):
                 raise StorageError(f"reading {task.picture.name} in {task.source.where}: {error}") from error
             rejected.append((task.row, _rejected(task, "unreadable", f"unreadable: {error}")))
     return found

@@ -20,7 +20,7 @@ from oarlock_trainer.data.metadata.listing import caption_file, read_chunk
 from oarlock_trainer.data.metadata.rows import Found
 from oarlock_trainer.data.metadata.threads import in_threads
 from oarlock_trainer.data.quarantine import UNREADABLE
-from oarlock_trainer.errors import StorageError, lost_storage
+from oarlock_trainer.errors import StorageError, failed_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -97,7 +97,7 @@ def header(files: Files, name: str) -> Size:
 
 def unreadable(name: str, error: Exception) -> Bad:
     """What a file is that cannot be read. Raises StorageError where it is the storage that fails, and not the file."""
-    if lost_storage(error):
+    if failed_reading(error):
         raise StorageError(f"reading {name}: {error}") from error
     return Bad(name, "unreadable", f"unreadable: {error}")
 
