@@ -261,7 +261,7 @@ def test_pictures_are_known_by_their_extension_and_captions_from_the_same_listin
     assert [version is None for version in chunk["caption"].to_pylist()] == [True, False]
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tiff"])
 def test_a_turned_photograph_counts_as_it_is_seen(tmp_path: Path, suffix: str) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6

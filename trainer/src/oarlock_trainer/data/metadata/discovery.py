@@ -113,7 +113,7 @@ def text_beside(files: Files, name: str) -> str | None:
 def _shown(file: BinaryIO) -> Size:
     with Image.open(file) as picture:
         width, height = picture.size
-        # PNG's own getexif() would decode the whole picture to look behind it too.
-        if Image.Image.getexif(picture).get(_ORIENTATION) in _TURNED:
+        # Pillow has turned the size of a TIFF. PNG's own getexif() would decode the whole picture to look behind it too.
+        if picture.format != "TIFF" and Image.Image.getexif(picture).get(_ORIENTATION) in _TURNED:
             width, height = height, width
     return Size(width, height)
