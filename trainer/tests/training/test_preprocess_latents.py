@@ -7,12 +7,14 @@ import os
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from PIL import Image
 
 from oarlock_api.data import Compression
 from oarlock_trainer.data.buckets import Cut, Size
+from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.metadata.table import Picture
 from oarlock_trainer.errors import StorageError
-from oarlock_trainer.preprocess.latents import Task, encode_pictures
+from oarlock_trainer.preprocess.latents import Task, decode, encode_pictures
 from oarlock_trainer.preprocess.progress import Progress
 from oarlock_trainer.preprocess.storing import Storing
 from oarlock_trainer.storage.local import LocalFiles
@@ -38,11 +40,11 @@ def nothing() -> None:
     """Go on."""
 
 
-def rejected(source: LocalFiles) -> list[Rejected]:
+def rejected(source: LocalFiles, size: Size = CUT.scaled) -> list[Rejected]:
     """What becomes of a.png. No picture here reaches the encoder."""
     picture = Picture(
-        dataset="photos", name="a.png", width=64, height=64, target_width=64, target_height=64, captions=("a",),
-        image_key=b"k" * 16, text_keys=(b"t" * 16,),
+        dataset="photos", name="a.png", width=size.width, height=size.height, target_width=64, target_height=64,
+        captions=("a",), image_key=b"k" * 16, text_keys=(b"t" * 16,),
     )  # fmt: skip
     found = encode_pictures(
         [Task(row=0, picture=picture, source=source, cut=CUT, unit=0, store=source)],
@@ -60,6 +62,25 @@ def test_a_damaged_picture_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"no picture")
     (one,) = rejected(LocalFiles(tmp_path, field="source"))
     assert (one.name, one.kind) == ("a.png", "unreadable")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tiff"])
+def test_a_turned_picture_has_the_size_that_discovery_saw(tmp_path: Path, suffix: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.new("RGB", (30, 20), "teal").save(tmp_path / f"a.{suffix}", exif=exif)
+    files = LocalFiles(tmp_path, field="source")
+    assert decode(files.read(f"a.{suffix}"), CUT, header(files, f"a.{suffix}")).shape == (64, 64, 3)
+
+
+def test_a_picture_that_a_table_gives_its_stored_size_is_rejected_and_not_stretched(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (400, 200), "teal").save(tmp_path / "a.png", exif=exif)
+    (one,) = rejected(LocalFiles(tmp_path, field="source"), Size(400, 200))
+    assert one.kind == "of another size"
+    assert one.reason == "not the size that the table says: 200 x 400 as it is shown, there 400 x 200"
 
 
 def test_a_mount_that_times_out_rejects_no_picture_but_ends_the_attempt(tmp_path: Path) -> None:

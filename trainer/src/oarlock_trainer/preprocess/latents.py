@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Future
 
-    from oarlock_trainer.data.buckets import Cut
+    from oarlock_trainer.data.buckets import Cut, Size
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.data.records import Record
     from oarlock_trainer.models.flux.encode import PictureEncoder
@@ -44,13 +44,23 @@ class Task:
     store: Files
 
 
-def decode(content: bytes, cut: Cut) -> np.ndarray:
+class OtherSizeError(ValueError):
+    """A picture is not the size that the table says: its cut would not fit it."""
+
+
+def decode(content: bytes, cut: Cut, size: Size | None = None) -> np.ndarray:
     """A picture's pixels as they are trained: (H, W, 3) uint8 of the cut's target.
 
-    Raises OSError and its kin where the file is damaged.
+    `size` is the one that the cut was made for, as shown; without it nothing is compared. Raises OSError and its kin
+    where the file is damaged, OtherSizeError where the picture has another size.
     """
     with Image.open(io.BytesIO(content)) as opened:
         picture = ImageOps.exif_transpose(opened)
+        if size is not None and picture.size != (size.width, size.height):
+            raise OtherSizeError(
+                f"not the size that the table says: {picture.width} x {picture.height} as it is shown, there "
+                f"{size.width} x {size.height}"
+            )
         if picture.mode in {"RGBA", "LA", "P"}:
             # Transparent parts become white: what lies under them was never meant to be seen.
             layer = picture.convert("RGBA")
@@ -82,7 +92,7 @@ def encode_pictures(
 
     def start(task: Task) -> Future[np.ndarray]:
         content = reading.submit(task.source.read, task.picture.name)
-        return decoding.submit(decode, task.cut, after=[content])
+        return decoding.submit(decode, task.cut, task.picture.size, after=[content])
 
     stages = (reading, decoding, encoding, *out.stages)
     with progress.over(stages), Stages(stages, making=3):
@@ -132,7 +142,10 @@ def _readable(
         except UNREADABLE as error:
             if failed_reading(error):
                 raise StorageError(f"reading {task.picture.name} in {task.source.where}: {error}") from error
-            rejected.append((task.row, _rejected(task, "unreadable", f"unreadable: {error}")))
+            if isinstance(error, OtherSizeError):
+                rejected.append((task.row, _rejected(task, "of another size", str(error))))
+            else:
+                rejected.append((task.row, _rejected(task, "unreadable", f"unreadable: {error}")))
     return found
 
 
