@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +27,7 @@ from oarlock_trainer.data.metadata.pieces import Pieces
 from oarlock_trainer.data.metadata.recipe import Recipe
 from oarlock_trainer.data.metadata.stems import Stems, write_stems
 from oarlock_trainer.data.metadata.table import open_part
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.errors import ConfigurationError, StorageError
 from oarlock_trainer.preprocess.keys import Encoders
 from oarlock_trainer.storage.local import LocalFiles
 
@@ -33,6 +36,20 @@ CATS = {"filename": ["a.png", "b.png"], "width": [64, 96], "height": [64, 64], "
 
 def look(_pictures: int) -> None:
     pass
+
+
+class Failing(LocalFiles):
+    """A mount that times out once the last 8 KiB of a file were read, where Parquet says what is in it."""
+
+    def open(self, name: str) -> BinaryIO:
+        class File(io.BytesIO):
+            def read(self, size: int | None = -1) -> bytes:
+                if self.tell() < len(self.getbuffer()) - (8 << 10):
+                    raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                return super().read(size)
+
+        with super().open(name) as file:
+            return File(file.read())
 
 
 class Set:
@@ -136,6 +153,30 @@ def test_a_file_that_is_none_is_the_jobs_fault(tmp_path: Path, table: str) -> No
     (tmp_path / table).write_text("neither one nor the other\n")
     with pytest.raises(ConfigurationError, match=table):
         Set(tmp_path, table).pieces()
+
+
+def many(folder: Path) -> Path:
+    """A table whose columns take 20 KB each."""
+    names = [f"{number}.png" for number in range(2000)]
+    write(folder, "t.parquet", {"filename": names, "width": [64] * 2000, "height": [64] * 2000, "caption": names})
+    return folder / "t.parquet"
+
+
+def test_a_damaged_row_group_is_the_jobs_fault_and_its_table_is_named(tmp_path: Path) -> None:
+    table = many(tmp_path)
+    body = bytearray(table.read_bytes())
+    body[100:200] = bytes(100)
+    table.write_bytes(body)
+    with pytest.raises(ConfigurationError, match=f"{table} is no Parquet file, or a damaged one"):
+        Set(tmp_path, "t.parquet").rows()
+
+
+def test_a_mount_that_times_out_under_a_table_is_the_storages_fault(tmp_path: Path) -> None:
+    table = many(tmp_path)
+    photos = Set(tmp_path, "t.parquet")
+    photos.files = Failing(tmp_path, field="source")
+    with pytest.raises(StorageError, match=f"reading {table}: .*timed out"):
+        photos.rows()
 
 
 def test_a_column_of_another_kind_is_the_jobs_fault(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A piece is up to PART_ROWS rows of one row group; a row group is read by one ran
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 
 from oarlock_trainer.data.metadata.pieces import Piece
 from oarlock_trainer.data.metadata.table import PART_ROWS
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.errors import ConfigurationError, StorageError, failed_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,10 +34,8 @@ class ParquetPieces:
         """Raises ConfigurationError where it is no Parquet file or lacks columns."""
         self._given = given
         self._table = f"{files.where}/{entry.name}"
-        try:
+        with _sound(self._table):
             self._file = pq.ParquetFile(files.open(entry.name), pre_buffer=False, buffer_size=_BUFFER)
-        except pa.ArrowInvalid as error:
-            raise ConfigurationError(f"metadata.parquet.location: {self._table} is no Parquet file: {error}") from error
         given.check(self._file.schema_arrow.names, table=self._table)
         sizes = [self._file.metadata.row_group(group).num_rows for group in range(self._file.num_row_groups)]
         self._first_rows = list(accumulate(sizes, initial=0))
@@ -50,12 +49,31 @@ class ParquetPieces:
             self.groups.append(range(first, len(self.pieces)))
 
     def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
-        """Decodes the whole row group, which has no other beginning, and hands out what is wanted of it."""
-        batches = self._file.iter_batches(PART_ROWS, row_groups=[group], columns=self._given.columns)
-        for place, rows in enumerate(_even(batches)):
+        """Decodes the whole row group, which has no other beginning, and hands out what is wanted of it.
+
+        Raises ConfigurationError where it is damaged.
+        """
+        for place, rows in enumerate(_even(self._batches(group))):
             if (number := self.groups[group][place]) in wanted:
                 first = self._first_rows[group] + place * PART_ROWS
                 yield number, self._given.found(rows, first=first, table=self._table, on=on)
+
+    def _batches(self, group: int) -> Iterator[pa.RecordBatch]:
+        with _sound(self._table):
+            yield from self._file.iter_batches(PART_ROWS, row_groups=[group], columns=self._given.columns)
+
+
+@contextmanager
+def _sound(table: str) -> Iterator[None]:
+    """Turn what Arrow says of a file that is none, or damaged, into ConfigurationError: no restart changes it."""
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if failed_reading(error):
+            raise StorageError(f"reading {table}: {error}") from error
+        raise ConfigurationError(
+            f"metadata.parquet.location: {table} is no Parquet file, or a damaged one: write it anew ({error})"
+        ) from error
 
 
 def _even(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
