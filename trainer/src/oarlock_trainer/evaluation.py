@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from oarlock_api.dataset import Role
+from oarlock_trainer import channel
 from oarlock_trainer.beat import Beat, told
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 
@@ -21,6 +23,9 @@ def evaluate(session: Session) -> dict[str, float]:
     Every picture counts once, with the same noise each time, and without caption dropout.
     """
     datasets = session.job.training.data.datasets
+    places = [place for place, dataset in enumerate(datasets) if dataset.role is Role.EVALUATION]
+    if not places:
+        return {}
     losses: defaultdict[int, float] = defaultdict(float)
     counts: defaultdict[int, int] = defaultdict(int)
     model = session.engine.weights
@@ -35,8 +40,9 @@ def evaluate(session: Session) -> dict[str, float]:
         losses[dataset] += float(loss) * len(batch.sigmas)
         counts[dataset] += len(batch.sigmas)
     model.train()
-    places = [place for place, dataset in enumerate(datasets) if dataset.role == "Evaluation"]
-    sums = session.ranks.sum([value for place in places for value in (losses[place], counts[place])]) if places else []
+    channel.send(channel.Event.WAITING)  # for ranks whose share takes longer
+    sums = session.ranks.sum([value for place in places for value in (losses[place], counts[place])])
+    channel.send(channel.Event.WORKING)
     return {
         datasets[place].name: total / count
         for place, total, count in zip(places, sums[::2], sums[1::2], strict=True)

@@ -21,10 +21,11 @@ from torch._C._distributed_c10d import HashStore
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.names import KIND
+from oarlock_api.dataset import Role
 from oarlock_api.manifest import load_all
 from oarlock_api.spec import TrainingJobSpec
-from oarlock_api.training import Training
-from oarlock_trainer.data.grouping import make_buckets, make_timeline
+from oarlock_api.training import Task, Training
+from oarlock_trainer.data.grouping import group, make_buckets, make_timeline
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.engine import process_group
@@ -111,26 +112,35 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
         scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
         table = Table(table_folder(job.output), scanned.manifest)
         batch = Batch(per_rank=training.batch_size, ranks=world_size, accumulation=training.gradient_accumulation)
-        buckets = make_buckets(table, training, batch)
-        order = make_timeline(buckets, training, effective=batch.effective)
-        steps = training.steps or order.steps_in(training.epochs or 1)
-        order.check(steps)
+        buckets, steps, epoch_steps = _cut(table, training, batch)
         return Plan(
             batch=batch,
-            buckets=[
-                PlannedBucket(
-                    dataset=training.data.datasets[bucket.dataset].name,
-                    size=bucket.size,
-                    pictures=len(bucket.rows),
-                    repeats=bucket.repeats,
-                )
-                for bucket in buckets
-            ],
+            buckets=buckets,
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
-            epoch_steps=None if any(_comes_and_goes(one) for one in training.data.datasets) else order.steps_in(1),
+            epoch_steps=epoch_steps,
             encoded=read_encoded(Path(training.model.path or "")),
         )
+
+
+def _cut(table: Table, training: Training, batch: Batch) -> tuple[list[PlannedBucket], int, int | None]:
+    """(buckets, steps, steps of an epoch). A job that only fills caches takes pictures of any number and has no steps."""
+    names = [dataset.name for dataset in training.data.datasets]
+    if training.task is not Task.TRAIN:
+        found = [one for role in Role for one in group(table, training, role)]
+        whole = [
+            PlannedBucket(dataset=names[place], size=size, pictures=len(rows), repeats=0) for place, size, rows in found
+        ]
+        return whole, 0, None
+    buckets = make_buckets(table, training, batch)
+    order = make_timeline(buckets, training, effective=batch.effective)
+    steps = training.steps or order.steps_in(training.epochs or 1)
+    order.check(steps)
+    planned = [
+        PlannedBucket(dataset=names[one.dataset], size=one.size, pictures=len(one.rows), repeats=one.repeats)
+        for one in buckets
+    ]
+    return planned, steps, None if any(map(_comes_and_goes, training.data.datasets)) else order.steps_in(1)
 
 
 def _comes_and_goes(dataset: Dataset) -> bool:

@@ -24,9 +24,9 @@ from oarlock_trainer.checkpoint.interval import Interval
 from oarlock_trainer.checkpoint.reader import check_fits, resume_words, take_over
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.data.batches import Loader
-from oarlock_trainer.data.grouping import make_buckets, make_timeline
+from oarlock_trainer.data.grouping import make_buckets, make_timeline, streams_of
 from oarlock_trainer.data.prefetch import Prefetcher
-from oarlock_trainer.data.sampler import Origin
+from oarlock_trainer.data.sampler import Origin, carried_over
 from oarlock_trainer.engine import collective
 from oarlock_trainer.engine.deepspeed import Engine, initialize
 from oarlock_trainer.metrics import Metrics
@@ -72,6 +72,7 @@ class Session:
     batch: Batch
     shape: Shape
     order: Timeline
+    streams: tuple[tuple[str, int], ...]
     data_fingerprint: str
     engine: Engine
     writer: Writer
@@ -95,6 +96,7 @@ class Session:
             order=self.order.digest,
             origin=self.order.origin,
             reached=self.order.reached(step),
+            streams=self.streams,
         )
 
 
@@ -155,7 +157,7 @@ def assemble(claim: Claim) -> Session:
     loader = Loader(
         claim.prepared,
         buckets,
-        order,
+        _order(claim, buckets),  # one of its own: it is asked from another thread
         training=training,
         place=job.place,
         encoding=LiveEncoding(job, ranks),
@@ -169,6 +171,7 @@ def assemble(claim: Claim) -> Session:
         batch=batch,
         shape=shape,
         order=order,
+        streams=streams_of(buckets, training),
         data_fingerprint=claim.prepared.fingerprint,
         engine=engine,
         writer=Writer(job.output, claim.fence, ranks, keep=training.checkpoint.keep),
@@ -203,8 +206,12 @@ def _order(claim: Claim, buckets: Sequence[Bucket]) -> Timeline:
     if claim.resumed is None:
         return make()
     step, position = claim.resumed.step, claim.resumed.manifest.data
-    if position.fingerprint != claim.prepared.fingerprint or len(position.reached.consumed) != len(buckets):
+    if position.fingerprint != claim.prepared.fingerprint:
         channel.send(channel.Event.NOTE, message=f"the data changed: their order begins anew at step {step}")
         return make(origin=Origin(step))
     same = make(origin=position.origin)
-    return same if same.digest == position.order else make(origin=position.reached)
+    if same.digest == position.order:
+        return same
+    return make(
+        origin=carried_over(position.reached, was=position.streams, now=streams_of(buckets, claim.job.training))
+    )

@@ -119,6 +119,7 @@ def loop(session: Session, stop: StopRequest) -> None:
             if not leaving:
                 _evaluate(session, done)
         if leaving:
+            session.prefetch.close()  # publishes what was encoded on the way
             raise LeftOnRequest(f"saved step {done} and left on request")
     session.prefetch.close()
 

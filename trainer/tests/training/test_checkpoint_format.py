@@ -24,7 +24,13 @@ from oarlock_trainer.job import Place
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-POSITION = DataPosition(fingerprint="f", order="o", origin=Origin(2, (3, 4)), reached=Origin(5, (11, 12), (1, 0)))
+POSITION = DataPosition(
+    fingerprint="f",
+    order="o",
+    origin=Origin(2, (3, 4)),
+    reached=Origin(5, (11, 12), (1, 0)),
+    streams=(("a", 9), ("b", 3)),
+)
 
 
 @dataclass

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.checkpoint.format import Checkpoint
 
-POSITION = DataPosition(fingerprint="f", order="o", origin=Origin(), reached=Origin(2, (8,), (0,)))
+POSITION = DataPosition(fingerprint="f", order="o", origin=Origin(), reached=Origin(2, (8,), (0,)), streams=(("a", 9),))
 PLACE = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -209,6 +212,39 @@ def test_with_nothing_to_train_on_the_job_ends_with_what_to_change(tmp_path: Pat
     settings = training(data={"datasets": [{"name": "photos", "source": {"path": "/a"}, "role": "Evaluation"}]})
     with pytest.raises(ConfigurationError, match="role: Train"):
         loader(data, settings)
+
+
+def test_many_small_buckets_are_dealt_on_over_all_ranks(tmp_path: Path) -> None:
+    data = prepared(tmp_path, ("photos", "unseen"))
+    sets = [
+        {"name": "photos", "source": {"path": "/a"}},
+        {"name": "unseen", "source": {"path": "/b"}, "role": "Evaluation"},
+    ]
+    settings = training(data={"datasets": sets})
+    each = [sum(1 for _ in loader(data, settings, rank=rank, ranks=8).evaluation()) for rank in range(8)]
+    assert sum(each) == ROWS
+    assert max(each) - min(each) <= 1
+
+
+def take_all(prefetch: Prefetcher) -> None:
+    while True:
+        prefetch.take()
+
+
+def test_a_storage_that_answers_no_more_is_the_cause_before_anybody_calls_it_a_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, stuck = prepared(tmp_path), threading.Event()
+    ahead = loader(data, training(batchSize=EFFECTIVE))
+    began, looks = time.monotonic(), itertools.count()
+    # Every look at the clock is twenty seconds later.
+    prefetch = Prefetcher(ahead, 0, 20, clock=lambda: began + 20.0 * next(looks))
+    prefetch.take()
+    monkeypatch.setattr(Places, "read", lambda _places, _index: stuck.wait())
+    with pytest.raises(StorageError, match=r"data of step \d do not come: nothing was read for \d+ s"):
+        take_all(prefetch)
+    stuck.set()
+    prefetch.close()
 
 
 def test_steps_are_handed_out_in_order_and_only_to_the_last(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oarlock_trainer.data.sampler import Order, Origin, Stream
+from oarlock_trainer.data.sampler import Order, Origin, Stream, carried_over
 
 
 @st.composite
@@ -90,3 +91,27 @@ def test_passes_differ_from_each_other() -> None:
 def test_a_step_far_out_is_found_without_walking_there() -> None:
     order = Order([Stream(1000, 1000), Stream(333, 999)], seed=1, effective=7)
     assert order.at(10**9).epoch > 10**6
+
+
+@pytest.mark.parametrize(("before", "after"), [(10, 3), (1, 10), (7, 2)])
+def test_a_stream_whose_repeats_changed_neither_floods_nor_starves(before: int, after: int) -> None:
+    was = [("changed", 40 * before), ("same", 60)]
+    now = [("changed", 40 * after), ("same", 60)]
+    first = Order([Stream(40, 40 * before), Stream(60, 60)], seed=1, effective=4)
+    reached = Origin(500, first.consumed(500), first.epochs(500))
+    second = Order(
+        [Stream(40, 40 * after), Stream(60, 60)], seed=1, effective=4, origin=carried_over(reached, was=was, now=now)
+    )
+    share = 40 * after / (40 * after + 60)
+    drawn = [second.at(step).bucket for step in range(500, 1300)]
+    assert drawn.count(0) / len(drawn) == pytest.approx(share, abs=0.12)
+    again = taken(first, 0, range(500)) + [
+        int(p) for s in range(500, 1300) if (d := second.at(s)).bucket == 0 for p in d.pictures
+    ]
+    assert set(Counter(again[: len(again) // 40 * 40]).values()) == {len(again) // 40}
+
+
+def test_streams_are_known_again_by_their_names() -> None:
+    reached = Origin(9, (30, 20), (1, 2))
+    carried = carried_over(reached, was=[("a", 20), ("b", 10)], now=[("b", 10), ("new", 5), ("a", 20)])
+    assert carried == Origin(9, (20, 0, 30), (2, 0, 1))

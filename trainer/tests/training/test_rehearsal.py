@@ -90,3 +90,10 @@ def test_pairs_of_paths_are_explained(tmp_path: Path) -> None:
     code, _, complaints = plan(manifest(tmp_path), "output")
     assert code == 85
     assert "--path output: say POD=HERE" in complaints
+
+
+def test_a_job_that_only_fills_caches_needs_no_whole_steps(tmp_path: Path, pictures: Path) -> None:
+    code, said, _ = plan(manifest(tmp_path, gpus=8, task="Preprocess"), f"/output/photos={pictures}")
+    assert code == 0
+    assert "steps         none" in said
+    assert "pictures      24, captions 24" in said

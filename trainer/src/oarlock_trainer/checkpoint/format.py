@@ -43,13 +43,14 @@ class DataPosition:
     """Where the order of samples stands: enough to go on in the same order, or to cut what is left anew.
 
     `fingerprint` is that of the data, `order` the digest of the order over them, which began at `origin` and has `reached`
-    this place.
+    this place. Both tell of streams in the order of `streams`: each one's name, and the samples that it gave an epoch.
     """
 
     fingerprint: str
     order: str
     origin: Origin
     reached: Origin
+    streams: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,7 @@ def parse_manifest(body: str) -> Manifest:
             order=position["order"],
             origin=_origin(position["origin"]),
             reached=_origin(position["reached"]),
+            streams=tuple((name, samples) for name, samples in position["streams"]),
         ),
     )
 

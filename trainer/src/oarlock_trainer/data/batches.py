@@ -6,6 +6,7 @@ drawn for a sample depends on its global index alone (data.draws), never on the 
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -58,7 +59,7 @@ class StepBatch:
 
 
 class Loader:
-    """Reads and draws a rank's part of each optimizer step."""
+    """Reads and draws a rank's part of each optimizer step. `moved`: when something was last read, on the monotonic clock."""
 
     def __init__(
         self,
@@ -82,8 +83,8 @@ class Loader:
         self._modes = [dataset.image_embeds.mode for dataset in training.data.datasets]
         # Most tables have one caption a picture: the caption's number is then the row's.
         many = prepared.empty_text > len(prepared.table)
-        self._counts = prepared.table.caption_counts() if many else None
-        self._firsts = np.cumsum(self._counts) - self._counts if self._counts is not None else None
+        self._ends = np.cumsum(prepared.table.caption_counts()).astype(np.uint32) if many else None
+        self.moved = 0.0
         workers = training.data.tuning.workers
         threads = max(workers // place.local_world_size, 1) if workers else _THREADS
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="samples")
@@ -113,9 +114,11 @@ class Loader:
 
         A picture gets the same noise every time, so that losses at different steps compare.
         """
-        size = self._training.batch_size
+        size, ranks, dealt = self._training.batch_size, self._place.world_size, 0
         for dataset, _, rows in group(self._prepared.table, self._training, Role.EVALUATION):
-            mine = rows[self._place.rank :: self._place.world_size]
+            # Dealt on from bucket to bucket: many small ones would else all fall to the first ranks.
+            mine = rows[(self._place.rank - dealt) % ranks :: ranks]
+            dealt += len(rows)
             for start in range(0, len(mine), size):
                 some = mine[start : start + size]
                 yield dataset, self._micro_batch(dataset, some, [int(row) for row in some], Purpose.EVALUATION)
@@ -149,12 +152,14 @@ class Loader:
         if absent:
             pictures = [self._prepared.table.picture(row) for row in absent]
             made = dict(zip(absent, self._encoding.encode(pictures), strict=True))
+            self.moved = time.monotonic()
         read = self._pool.map(lambda row: made[row] if row in made else places.read(row), (int(row) for row in rows))
         return [_bfloat16(values).reshape(shape) for values, shape in read]
 
     def _text(self, caption: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(CLIP vector, T5 sequence) of a caption by its place."""
         values, (tokens, width, pooled_width) = self._prepared.texts.read(caption)
+        self.moved = time.monotonic()
         record = _bfloat16(values)
         return record[:pooled_width], record[pooled_width:].reshape(tokens, width)
 
@@ -162,9 +167,10 @@ class Loader:
         """Place of the caption that a sample gets: one of the picture's, or the empty one where it is left out."""
         if draws.dropout < dropout:
             return self._prepared.empty_text
-        if self._counts is None or self._firsts is None:
+        if self._ends is None:
             return row
-        return int(self._firsts[row]) + int(draws.caption * int(self._counts[row]))
+        first, end = int(self._ends[row - 1]) if row else 0, int(self._ends[row])
+        return first + int(draws.caption * (end - first))
 
 
 def _bfloat16(values: np.ndarray) -> torch.Tensor:

@@ -86,6 +86,15 @@ def make_buckets(table: Table, training: Training, batch: Batch) -> list[Bucket]
     ]
 
 
+def streams_of(buckets: Sequence[Bucket], training: Training) -> tuple[tuple[str, int], ...]:
+    """(name, samples an epoch) of each bucket's stream, by which a checkpoint knows it again."""
+    names = [training.data.datasets[bucket.dataset].name for bucket in buckets]
+    return tuple(
+        (f"{name}/{bucket.size.width}x{bucket.size.height}", bucket.samples)
+        for name, bucket in zip(names, buckets, strict=True)
+    )
+
+
 def make_timeline(
     buckets: Sequence[Bucket], training: Training, *, effective: int, origin: Origin | None = None
 ) -> Timeline:

@@ -1,38 +1,55 @@
-"""Batches made ahead of the step that needs them, so that a slow read is waited for by nobody."""
+"""Batches made ahead of the step that needs them, so that a slow read is waited for by nobody.
+
+A storage that answers no more would look like a hang of all ranks, who wait for this one in a collective. So a batch in
+which nothing moves is given up before anybody calls that a hang, with the storage as the cause.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.beat import Beat
+from oarlock_trainer.errors import StorageError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from oarlock_trainer.data.batches import Loader, StepBatch
 
 _AHEAD = 3
 """Steps that are ready or being read: with steps of seconds, longer than storage stalls for."""
+_STUCK_SECONDS = 45.0
+"""The agents take a minute of silence for a hang (agent/hang.py)."""
+_LOADING_SECONDS = 600.0
+"""Before the first batch: indices are read, and an encoder may have to be loaded."""
+_LOOK_SECONDS = 1.0
 
 
 class Prefetcher:
     """Hands out steps in order. One step is made at a time, by many threads; see data.batches."""
 
-    def __init__(self, loader: Loader, first: int, last: int) -> None:
+    def __init__(self, loader: Loader, first: int, last: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Steps first .. last - 1. Threads start here: after any fork."""
         self._loader = loader
         self._last = last
         self._step = first
         self._asked = first
+        self._clock = clock
+        self._patience = _LOADING_SECONDS
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._coming: deque[Future[StepBatch]] = deque()
         self._ask()
 
     def take(self) -> StepBatch:
-        """The next step's batch; raises what reading it raised."""
+        """The next step's batch; raises what reading it raised, and StorageError where nothing is read any more."""
         if not self._coming:
             raise IndexError(f"step {self._step} is beyond the last one, {self._last - 1}")
-        batch = self._coming.popleft().result()
+        batch = self._await(self._coming.popleft())
+        self._patience = _STUCK_SECONDS
         self._step += 1
         self._ask()
         return batch
@@ -41,6 +58,22 @@ class Prefetcher:
         """Stop reading."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._loader.close()
+
+    def _await(self, batch: Future[StepBatch]) -> StepBatch:
+        beat, began = Beat(self._clock), self._clock()
+        while True:
+            try:
+                return batch.result(timeout=_LOOK_SECONDS)
+            except TimeoutError:
+                if batch.done():
+                    raise
+            still = self._clock() - max(began, self._loader.moved)
+            if still > self._patience:
+                raise StorageError(
+                    f"the data of step {self._step + 1} do not come: nothing was read for {still:.0f} s. See to the storage "
+                    "of the embeddings (data.imageEmbeds, data.textEmbeds) and of the sources, and to the network to them"
+                )
+            beat()
 
     def _ask(self) -> None:
         while self._asked < min(self._step + _AHEAD, self._last):

@@ -45,6 +45,23 @@ class Origin:
     epochs: tuple[int, ...] = ()
 
 
+def carried_over(reached: Origin, *, was: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]]) -> Origin:
+    """The place that some streams have reached, for those that there are now: (name, samples an epoch) of each.
+
+    A stream goes on with its next entry. Where its epochs got another length, it has as many behind it as that makes,
+    so that it is drawn from as often as the settings now say, and neither floods nor starves.
+    """
+    before = {
+        name: (samples, consumed, epochs)
+        for (name, samples), consumed, epochs in zip(was, reached.consumed, reached.epochs, strict=True)
+    }
+    found = []
+    for name, samples in now:
+        length, consumed, epochs = before.get(name, (samples, 0, 0))
+        found.append((consumed, epochs if length == samples else round(consumed / samples)))
+    return Origin(reached.step, tuple(consumed for consumed, _ in found), tuple(epochs for _, epochs in found))
+
+
 @dataclass(frozen=True, slots=True)
 class StepDraw:
     """What one optimizer step takes: `pictures` (E,) are indices within the bucket."""

@@ -34,7 +34,7 @@ class PlannedBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`steps` of the whole run; `epoch_steps` of its first epoch, None where an epoch has no length."""
+    """`steps` of the whole run, 0 where nothing is trained; `epoch_steps` of an epoch, None where it has no length."""
 
     batch: Batch
     buckets: Sequence[PlannedBucket]
@@ -66,11 +66,12 @@ def describe(plan: Plan) -> str:
         f"{plan.epoch_steps} steps an epoch, {plan.steps / plan.epoch_steps:.1f} epochs" if plan.epoch_steps else ""
     )
     lines = [
-        str(plan.batch),
-        "",
+        *([str(plan.batch), ""] if plan.steps else []),
         *_table([columns, *rows]),
         "",
-        f"steps         {plan.steps}{f' ({epochs})' if epochs else ''}",
+        f"steps         {plan.steps}{f' ({epochs})' if epochs else ''}"
+        if plan.steps
+        else "steps         none: task: Preprocess",
         f"pictures      {sum(bucket.pictures for bucket in plan.buckets)}, captions {plan.captions}",
         f"embeddings    latents {bytes_of(latents)}, text {bytes_of(text)} with padding (a model: nothing is encoded here)",
     ]
