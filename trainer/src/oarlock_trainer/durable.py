@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 TEMPORARY = ".tmp-"
@@ -44,15 +46,29 @@ def sync_tree(path: Path) -> None:
         sync_folder(path.__class__(folder))
 
 
-def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Create or replace a file in one piece. Two writers of one file never mix: each has its own temporary name."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path`, whose file takes its place at the end; after an error nothing stays of it.
+
+    Two writers of one file never mix: each has its own temporary name.
+    """
     temporary = path.parent / f"{TEMPORARY}{path.name}-{secrets.token_hex(8)}"
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
+    try:
+        yield temporary
+        sync_file(temporary)
+        temporary.rename(path)
+    except BaseException:
+        # A full disk stays full where each attempt leaves what it could not end. The error is worth more than this one's.
+        with suppress(OSError):
+            temporary.unlink()
+        raise
     sync_folder(path.parent)
+
+
+def write_bytes(path: Path, content: bytes | memoryview) -> None:
+    """Create or replace a file in one piece."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import stat
 from typing import TYPE_CHECKING, BinaryIO
 
-from oarlock_trainer.durable import TEMPORARY, sync_file, sync_folder, write_bytes
+from oarlock_trainer.durable import replacing, sync_file, sync_folder, write_bytes
 from oarlock_trainer.errors import readable, storage
 from oarlock_trainer.storage.files import Entry
 
@@ -68,10 +67,10 @@ class LocalFiles:
         with storage(f"writing {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             if file.stat().st_dev != path.parent.stat().st_dev:
-                temporary = path.parent / f"{TEMPORARY}{path.name}-{secrets.token_hex(8)}"
-                shutil.copyfile(file, temporary)
+                with replacing(path) as temporary:
+                    shutil.copyfile(file, temporary)
                 file.unlink()
-                file = temporary
+                return
             sync_file(file)
             file.rename(path)
             sync_folder(path.parent)
