@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,18 @@ def test_records_of_several_shards_and_compressions_are_read_side_by_side(tmp_pa
     for number, compression in enumerate(Compression):
         write(tmp_path, range(number * 20, number * 20 + 20), compression)
     assert read_all(tmp_path) == expected(range(60))
+
+
+def test_a_shard_is_in_memory_once_also_while_it_is_published(tmp_path: Path) -> None:
+    shard, size = Shard(), 1 << 18
+    tracemalloc.start()
+    for number in range(64):
+        shard.append(pack(key(number), np.full(size // 2, number, dtype=np.uint16), (1, 1, size // 2), NONE))
+    shard.publish(files(tmp_path))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1.5 * shard.size
+    assert len(found(tmp_path)) == 1
 
 
 def test_the_same_records_give_the_same_files(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ class Shard:
 
     def __init__(self) -> None:
         self._records: list[tuple[bytes, tuple[int, int, int, int, tuple[int, int, int], int]]] = []
-        self._data: list[bytes] = []
+        self._data = io.BytesIO()
         self.size = 0
 
     def __len__(self) -> int:
@@ -64,14 +64,14 @@ class Shard:
         """Add one record."""
         position = (self.size, len(record.data), record.size, record.checksum, record.shape, int(record.coding))
         self._records.append((record.key, position))
-        self._data.append(record.data)
+        self._data.write(record.data)
         self.size += len(record.data)
 
     def publish(self, files: Files) -> str:
         """Store all records; returns the shard's name. There must be one at least."""
         index = self._index()
         name = _PREFIX + hashlib.sha256(index.tobytes()).hexdigest()[:32]
-        files.write(name + _DATA, b"".join(self._data))
+        files.write(name + _DATA, self._data.getvalue())  # which copies nothing
         body = io.BytesIO()
         np.save(body, index, allow_pickle=False)
         files.write(name + _INDEX, body.getvalue())
