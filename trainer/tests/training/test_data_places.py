@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,25 @@ def test_an_answer_that_was_half_removed_is_made_again(tmp_path: Path) -> None:
     (answer / "shards.json").unlink()
     assert ask(tmp_path, stores, 1) == answer
     assert Places(answer, stores).has(0)
+
+
+def test_an_answer_whose_removal_was_cut_off_at_any_file_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = [store(tmp_path / "a", 1)]
+    old = ask(tmp_path, stores, 1)
+    ask(tmp_path, stores, 1, asked="another table")
+
+    def cut_off(folder: Path, **_: object) -> None:
+        (folder / "rows.npy").unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        forget(tmp_path / "places")
+    monkeypatch.undo()
+    assert ask(tmp_path, stores, 1) == old
+    assert Places(old, stores).has(0)
 
 
 def test_of_each_kind_the_newest_answer_stays(tmp_path: Path) -> None:

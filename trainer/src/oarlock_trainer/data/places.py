@@ -15,6 +15,7 @@ import json
 import secrets
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
 from typing import TYPE_CHECKING
@@ -104,7 +105,10 @@ def forget(folder: Path) -> None:
     for path in answers:
         kind = path.name.partition("-")[0]
         if path.name.startswith(TEMPORARY) or kind in kept:
-            shutil.rmtree(path, ignore_errors=True)
+            # Whoever is cut off here leaves what counts as no answer: the folder's own files vanish in any order.
+            with suppress(OSError):
+                (path / _SHARDS).unlink(missing_ok=True)
+                shutil.rmtree(path)
         kept.add(kind)
 
 
