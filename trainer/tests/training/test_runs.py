@@ -56,7 +56,7 @@ def test_every_rank_tells_its_agent_of_each_step_and_of_work_that_is_none(undist
         kinds = [event["name"] if event["event"] == "phase" else event["event"] for event in told]
         encoding = kinds[kinds.index("Preprocessing") : kinds.index("Starting")]
         assert "working" in encoding
-        assert encoding[-1] == "waiting"
+        assert "waiting" in encoding
         assert "Exporting" in kinds
 
 
