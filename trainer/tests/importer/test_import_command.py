@@ -55,6 +55,22 @@ def test_no_secret_leaves_the_command(
     assert [secret for secret in secrets if secret in said.out + said.err] == []
 
 
+@pytest.mark.parametrize(
+    "inline", [{"data_backend_config": "multidatabackend.json"}, {"webhook_config": "webhooks.json"}]
+)
+@pytest.mark.parametrize("end", ["", ",", "," + 255 * " "])
+def test_no_secret_of_an_inline_configuration_is_shown_whatever_is_wrong_with_it(
+    inline: dict[str, str], end: str, config: Path, secrets: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((option, file),) = inline.items()
+    options = {key.lstrip("-"): value for key, value in json.loads(config.read_text()).items()}
+    config.write_text(json.dumps(options | {option: (config.parent / file).read_text() + end}))
+    assert main(["import-simpletuner", str(config)]) == (85 if end else 0)
+    told = capsys.readouterr()
+    assert [line for line in told.err.splitlines() if f"{option} is no JSON" in line or f"{option}: inline" in line]
+    assert [secret for secret in secrets if secret in told.out + told.err] == []
+
+
 def test_the_manifest_goes_to_a_file(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = tmp_path / "job.yaml"
     arguments = ["--name", "boats-2", "--claim", "nas", "-o", str(written)]

@@ -40,7 +40,11 @@ def _inputs(arguments: argparse.Namespace) -> Inputs:
     options = read.options_file(config, OPTIONS)
 
     def companion(given: Path | None, key: str) -> Found | None:
-        return _companion(given, options.get(key), beside=config)
+        try:
+            return _companion(given, options.get(key), beside=config)
+        except ValueError as error:
+            # Never the value itself: it may hold keys of a bucket.
+            raise ConfigurationError(f"{config}: {key} {error}; correct it, or name a file") from error
 
     def text(named: str) -> str:
         path = read.find(named, beside=config)
@@ -61,12 +65,12 @@ def _inputs(arguments: argparse.Namespace) -> Inputs:
 
 
 def _companion(given: Path | None, named: Any, *, beside: Path) -> Found | None:
-    """A file that was passed, or that an option names, or the option's own inline JSON; None if there is none."""
+    """A file that was passed, or that an option names, or the option's own inline JSON; None if there is none.
+
+    Raises ValueError where text that begins as JSON is none.
+    """
     if given is None and isinstance(named, str) and named:
-        try:
-            inline = as_json(named)
-        except ValueError:
-            inline = named
+        inline = as_json(named)
         if not isinstance(inline, str):
             return Found("inline", inline)
         given = read.find(named, beside=beside)

@@ -74,7 +74,7 @@ def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
     _data(inputs, options, draft, places)
     _webhooks(inputs, options, draft, name)
     if "accelerate_config" in options and inputs.accelerate:
-        options.mapped("accelerate_config", words=f"-> {inputs.accelerate.name}, see there")
+        options.mapped("accelerate_config", words=f"{inputs.accelerate.name}, see there")
     elif "accelerate_config" in options:
         options.refused("accelerate_config", "is not found here: pass the file with --accelerate")
     launched.accelerate.settle(draft)
@@ -100,7 +100,7 @@ def _data(inputs: Inputs, options: Options, draft: Draft, places: Places) -> Non
     datasets.place(entries, options, draft, places=places, source=source, find=inputs.find)
     if places.connections:
         draft.put("training.s3Connections", places.connections)
-    options.mapped("data_backend_config", words=f"-> {source}, see there")
+    options.mapped("data_backend_config", words=f"{source}, see there")
 
 
 def _webhooks(inputs: Inputs, options: Options, draft: Draft, job: str) -> None:

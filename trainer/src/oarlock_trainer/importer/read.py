@@ -6,6 +6,7 @@ Every failure is a ConfigurationError that names the file.
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,8 @@ def find(named: str, *, beside: Path) -> Path | None:
     """A file that a configuration names: as it is, or from the folder above the configuration's, or beside it."""
     folder = beside.resolve().parent
     places = (folder.parent / named, folder / named, folder / named.rpartition("/")[2])
-    return next((place for place in places if place.is_file()), None)
+    # Path.is_file would raise at a text that is too long for a name, and show it.
+    return next((place for place in places if os.path.isfile(place)), None)  # noqa: PTH113
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
