@@ -55,9 +55,3 @@ def sample_draws(seed: int, index: int, shape: tuple[int, ...], purpose: Purpose
     uniform, guidance, dropout = (float(value) for value in source.random(3))
     noise = source.standard_normal(shape, dtype=np.float32)
     return SampleDraws(normal, uniform, guidance, dropout, float(source.random()), noise)
-
-
-def content_draws(content: str, count: int) -> tuple[float, ...]:
-    """`count` numbers in [0, 1) that belong to a content key: what is cached with it must not depend on anything else."""
-    digest = hashlib.sha256(content.encode()).digest()
-    return tuple(int.from_bytes(digest[4 * i : 4 * i + 4], "little") / 2**32 for i in range(count))
