@@ -1,4 +1,6 @@
-"""What a row's embeddings are made from, as 128-bit keys: another input, another key, so nothing stale is ever read.
+"""What a row's embeddings are made from, as 128-bit keys: another input, another key.
+
+A picture's content counts by its version, which a listing tells; of a picture that only a table names it is empty.
 
 Keys are xxh3-128 of everything that decides about a record, many at a time: ten million take seconds. They protect
 against change, not against somebody who looks for collisions.
@@ -30,7 +32,7 @@ def image_keys(names: pa.Array, versions: pa.Array, cuts: Cuts, *, source: str, 
 
 
 def text_keys(captions: pa.Array, *, encoder: str, unpadded: bool) -> pa.Array:
-    """(n,) keys of captions' embeddings: the same as those of preprocess.keys.text_key."""
+    """(n,) keys of captions' embeddings. `unpadded`: they are stored without padding."""
     before = pa.scalar(f"text\0{encoder}\0{int(unpadded)}".encode(), pa.binary())
     content = pc.binary_join_element_wise(before, captions.cast(pa.binary()), b"\0")
     return _fixed(_digests(content), len(captions), KEY_BYTES)

@@ -2,7 +2,8 @@
 
     listing/<digest>.arrow    up to PART_ROWS pictures, sorted by name
 
-Rank 0 lists and writes the chunks; the others read those that they work on, so that no rank holds ten million names.
+Rank 0 lists and writes the chunks; the others read those that they work on. So rank 0 alone holds all names at once:
+0.3 KB a picture, 0.6 KB with caption files, which is 3 to 6 GB for ten million.
 """
 
 from __future__ import annotations
