@@ -113,8 +113,9 @@ class CachedFiles:
 
     def _keep(self, path: Path, content: bytes) -> None:
         # An offer only: what a full or broken disk does not take is read again from where it is.
-        with contextlib.suppress(OSError):
-            if not self._room.claim(len(content) + _CHECKSUM_BYTES, now=time.time()):
+        size = len(content) + _CHECKSUM_BYTES
+        with contextlib.suppress(OSError), self._room.claim(size, now=time.time()) as fits:
+            if not fits:
                 return
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")

@@ -1,7 +1,8 @@
 """The bytes that a cache on disk may take, shared by the processes of a node without a word between them.
 
-Each process may write its part of a fifth of the capacity, and then looks at what lies there and removes the least
-recently used, down to four fifths. So all together never have more than the capacity, whoever of them crashes when.
+Each process may write its part of a fifth of the capacity. When half of that is written it looks at what lies there and
+removes the least recently used, down to four fifths. So all together never have more than the capacity, whoever of them
+crashes when. To look at a million pieces takes seconds: a thread does it, and only the first time is waited for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+MAKING_ROOM = "making-room"
+"""Name of the thread."""
 _ABANDONED_SECONDS = 3600.0
 """No write takes so long: what is still temporary then, a crash left."""
 
@@ -30,27 +33,45 @@ class Room:
         self._share = (capacity - self._kept) // processes
         self._lock = threading.Lock()
         self._written = self._share  # nobody has looked yet
+        self._claimed = 0
         self._looking = False
 
-    def claim(self, size: int, *, now: float) -> bool:
-        """Tell whether `size` bytes may be written, after making room for them where that is needed.
+    @contextlib.contextmanager
+    def claim(self, size: int, *, now: float) -> Iterator[bool]:
+        """Whether `size` bytes may be written, within the context.
 
-        `now` is the time of day in seconds. False is no failure: too large, or another thread is making room just now.
+        `now` is the time of day in seconds. False is no failure: too large, or room is being made just now.
         """
+        if (before := self._due(self._share)) is not None:
+            self._look(now, before)
         with self._lock:
-            if size > self._share or self._looking:
-                return False
-            self._written += size
-            if self._written <= self._share:
-                return True
-            self._written = size
-            self._looking = True
+            fits = self._written + self._claimed + size <= self._share
+            self._claimed += size * fits
         try:
-            self._make_room(now)
+            yield fits
         finally:
             with self._lock:
-                self._looking = False
-        return True
+                self._claimed -= size * fits
+                self._written += size * fits
+            if (before := self._due(self._share // 2)) is not None:
+                threading.Thread(target=self._look, args=(now, before), name=MAKING_ROOM, daemon=True).start()
+
+    def _due(self, written: int) -> int | None:
+        """What was written, where that is as much and nobody looks: the caller then has to."""
+        with self._lock:
+            if self._looking or self._written < written:
+                return None
+            self._looking = True
+            return self._written
+
+    def _look(self, now: float, before: int) -> None:
+        """Make room. What was written `before` is counted here, and what is written meanwhile by the next look."""
+        # A disk that fails is told by the writes to it.
+        with contextlib.suppress(OSError):
+            self._make_room(now)
+        with self._lock:
+            self._written -= before
+            self._looking = False
 
     def _make_room(self, now: float) -> None:
         found = sorted(_contents(self._folder))
