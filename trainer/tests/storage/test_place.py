@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +14,10 @@ import pytest
 from oarlock_api.contract.secrets import s3_variables, secret_variable
 from oarlock_api.location import Location, S3Connection
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.storage.bucket import Bucket
 from oarlock_trainer.storage.credentials import read_credentials
 from oarlock_trainer.storage.keys import Keys
+from oarlock_trainer.storage.patience import Patience
 from oarlock_trainer.storage.place import file_at, files_at
 from oarlock_trainer.storage.service import Service, client
 
@@ -148,3 +152,29 @@ def test_the_region_is_auto_only_where_an_endpoint_takes_it(
 def test_a_job_without_s3_does_not_import_boto3() -> None:
     program = "import sys, oarlock_trainer.storage.place as place; assert place and 'boto3' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_places_of_one_service_share_its_limit_of_requests(given: dict[str, Any], service: Service) -> None:
+    given |= {"pool_size": 2}
+    places = [files_at(in_bucket(prefix), **given) for prefix in ("a", "b")]
+    places.append(file_at(in_bucket("c/d"), **given)[0])
+    services = {place._bucket.service for place in places}  # type: ignore[attr-defined]
+    (limited,) = services
+    three = threading.Barrier(3)
+
+    def request(_: Any) -> bool:
+        """Whether it is one of three at a time."""
+        try:
+            three.wait(0.2)
+        except threading.BrokenBarrierError:
+            return False
+        return True
+
+    def ask(bucket: str, asked: Service) -> bool:
+        named = Bucket(service=asked, name=bucket, field=FIELD, patience=Patience())
+        return named.ask(request, doing="reading")
+
+    for asked, at_once in ((limited, False), (service, True)):
+        with ThreadPoolExecutor(3) as pool:
+            assert list(pool.map(ask, ("one", "two", "three"), [asked] * 3)) == [at_once] * 3
+        three.reset()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oarlock_trainer.storage.s3_errors import S3_ERRORS, explained, is_passing
-from oarlock_trainer.storage.service import client
+from oarlock_trainer.storage.service import client, turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,13 @@ class Bucket:
 
         Raises FileNotFoundError, ConfigurationError or StorageError.
         """
+
+        def once() -> _Answer:
+            with turn(self.service):  # for each try: who waits before the next one is in nobody's way
+                return request(client(self.service))
+
         try:
-            return self.patience.ask(lambda: request(client(self.service)), again=is_passing)
+            return self.patience.ask(once, again=is_passing)
         except S3_ERRORS as error:
             raise explained(
                 error, doing=doing, name=name, bucket=self.name, service=self.service, field=self.field

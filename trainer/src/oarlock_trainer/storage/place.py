@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.keys import Keys
 
-POOL_SIZE = 64
-"""Connections of one process to one service: sixteen reads in flight for each of a few readers."""
-
 
 def files_at(
     location: Location,
@@ -29,10 +26,11 @@ def files_at(
     connections: Iterable[S3Connection],
     credentials: Mapping[str, Keys],
     field: str,
-    pool_size: int = POOL_SIZE,
+    pool_size: int | None = None,
 ) -> Files:
     """The files below a location. `field` of the job names it; `credentials` are by the connection's name.
 
+    This process has at most `pool_size` requests to its S3 service under way, None = no limit.
     Raises ConfigurationError where it names no place. Nothing is asked for yet.
     """
     if location.path is not None:
@@ -49,9 +47,9 @@ def file_at(
     connections: Iterable[S3Connection],
     credentials: Mapping[str, Keys],
     field: str,
-    pool_size: int = POOL_SIZE,
+    pool_size: int | None = None,
 ) -> tuple[Files, str]:
-    """The one file that a location names: the place that it lies in, and its name there.
+    """The one file that a location names, as `files_at` does: the place that it lies in, and its name there.
 
     Raises ConfigurationError where it names none. Nothing is asked for yet.
     """
@@ -73,7 +71,7 @@ def _service(
     credentials: Mapping[str, Keys],
     *,
     field: str,
-    pool_size: int,
+    pool_size: int | None,
 ) -> Callable[[str], Files]:
     """The place for files at any prefix of a location's bucket."""
     from oarlock_trainer.storage.s3 import S3Files  # noqa: PLC0415 - brings boto3

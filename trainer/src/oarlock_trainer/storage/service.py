@@ -6,6 +6,7 @@ other's answers.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -19,9 +20,13 @@ from botocore.config import Config
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from oarlock_trainer.storage.keys import Keys
 
 _MAKING = threading.Lock()
+_POOL_SIZE = 64
+"""Connections that are kept where there is no limit: sixteen reads in flight for each of a few readers."""
 _CONNECT_SECONDS = 5.0
 _METADATA_TRIES = 5
 """An instance's metadata service throttles when all ranks of a node ask at once; botocore alone gives up after one try."""
@@ -32,7 +37,8 @@ class Service:
     """Where a service is and who we are there. `endpoint` None = AWS, `keys` None = the standard credential chain.
 
     `connection` is its name in training.s3Connections and `secret` the Secret that the keys come from: for messages. A
-    connection that is silent for `silence_seconds` is given up: services answer within a few, so it is dead.
+    connection that is silent for `silence_seconds` is given up: services answer within a few, so it is dead. At most
+    `pool_size` requests of a process are under way, None = no limit.
     """
 
     connection: str = "default"
@@ -40,7 +46,7 @@ class Service:
     region: str = "auto"
     keys: Keys | None = None
     secret: str = ""
-    pool_size: int = 64
+    pool_size: int | None = None
     silence_seconds: float = 20.0
 
     @property
@@ -65,6 +71,19 @@ def client(service: Service) -> Any:
         ) from error
 
 
+def turn(service: Service) -> AbstractContextManager[Any]:
+    """What a request to a service is to be made within: it waits while as many as may be are under way.
+
+    boto3's own pool is no limit: what it has no room for gets a connection all the same.
+    """
+    return _turns(service, os.getpid()) if service.pool_size else contextlib.nullcontext()
+
+
+@functools.cache
+def _turns(service: Service, _process: int) -> threading.BoundedSemaphore:
+    return threading.BoundedSemaphore(service.pool_size or _POOL_SIZE)
+
+
 @functools.cache
 def _client(service: Service, _process: int) -> Any:
     session = botocore.session.Session()
@@ -85,7 +104,7 @@ def _client(service: Service, _process: int) -> Any:
             # Checksums as trailers, boto3's default since 1.36, are refused by R2 and older MinIO.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
-            max_pool_connections=service.pool_size,
+            max_pool_connections=service.pool_size or _POOL_SIZE,
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=service.silence_seconds,
             tcp_keepalive=True,
