@@ -155,27 +155,27 @@ def test_a_file_that_is_none_is_the_jobs_fault(tmp_path: Path, table: str) -> No
         Set(tmp_path, table).pieces()
 
 
-def many(folder: Path) -> Path:
+def many(folder: Path, table: str) -> Path:
     """A table whose columns take 20 KB each."""
     names = [f"{number}.png" for number in range(2000)]
-    write(folder, "t.parquet", {"filename": names, "width": [64] * 2000, "height": [64] * 2000, "caption": names})
-    return folder / "t.parquet"
+    write(folder, table, {"filename": names, "width": [64] * 2000, "height": [64] * 2000, "caption": names})
+    return folder / table
 
 
 def test_a_damaged_row_group_is_the_jobs_fault_and_its_table_is_named(tmp_path: Path) -> None:
-    table = many(tmp_path)
-    body = bytearray(table.read_bytes())
+    path = many(tmp_path, "t.parquet")
+    body = bytearray(path.read_bytes())
     body[100:200] = bytes(100)
-    table.write_bytes(body)
-    with pytest.raises(ConfigurationError, match=f"{table} is no Parquet file, or a damaged one"):
+    path.write_bytes(body)
+    with pytest.raises(ConfigurationError, match=f"{path} is no Parquet file, or a damaged one"):
         Set(tmp_path, "t.parquet").rows()
 
 
-def test_a_mount_that_times_out_under_a_table_is_the_storages_fault(tmp_path: Path) -> None:
-    table = many(tmp_path)
-    photos = Set(tmp_path, "t.parquet")
+def test_a_mount_that_times_out_under_a_table_is_the_storages_fault(tmp_path: Path, table: str) -> None:
+    path = many(tmp_path, table)
+    photos = Set(tmp_path, table)
     photos.files = Failing(tmp_path, field="source")
-    with pytest.raises(StorageError, match=f"reading {table}: .*timed out"):
+    with pytest.raises(StorageError, match=f"reading {path}: .*timed out"):
         photos.rows()
 
 

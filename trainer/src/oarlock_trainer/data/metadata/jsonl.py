@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from oarlock_trainer.data.metadata.pieces import Piece
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,16 +58,20 @@ class JsonPieces:
     def _lines(self, start: int) -> bytes:
         """The lines that begin in the piece at `start`."""
         before = 1 if start else 0
-        content = self._files.read(self._entry.name, start - before, PIECE_BYTES + before)
+        content = self._read(start - before, PIECE_BYTES + before)
         if before:
             # A line begins at `start` itself if one ends just before; otherwise this is the rest of an earlier one.
             content = content.partition(b"\n")[2]
         end = start + PIECE_BYTES
         while content and not content.endswith(b"\n") and end < self._entry.size:
-            more = self._files.read(self._entry.name, end, _LOOK_AHEAD)
+            more = self._read(end, _LOOK_AHEAD)
             head, newline, _ = more.partition(b"\n")
             content, end = content + head + newline, end + len(more)
         return content
+
+    def _read(self, start: int, length: int) -> bytes:
+        with storage(f"reading {self._table}"):
+            return self._files.read(self._entry.name, start, length)
 
     def _parse(self, lines: bytes, types: pa.Schema | None) -> pa.Table:
         options = pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior="ignore" if types else "infer")
