@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -280,14 +281,17 @@ def test_pictures_that_cannot_be_decoded_are_left_out_and_named(preprocess: Prep
     assert again[0]["facts"] == facts
 
 
-def test_too_many_pictures_that_cannot_be_decoded_end_the_job(preprocess: Preprocess, tmp_path: Path) -> None:
+def test_more_pictures_that_cannot_be_decoded_than_may_be_end_the_job_where_they_are_met(
+    preprocess: Preprocess, tmp_path: Path
+) -> None:
     pictures = tmp_path / "photos"
-    for name in photographs.write(pictures, count=24)[:6]:
+    for name in photographs.write(pictures, count=24)[:18]:
         body = (pictures / name).read_bytes()
         (pictures / name).write_bytes(body[: len(body) // 2])
     (answer,) = preprocess(tmp_path / "out", preprocess.training(source={"path": str(pictures)}))
     assert answer["code"] == ExitCode.CONFIGURATION
-    assert "6 of 24 pictures cannot be used" in answer["said"]
+    # Five may be, and pictures come in batches of four.
+    assert re.match(r"[6-9] of 24 pictures cannot be used", answer["said"]), answer["said"]
 
 
 def test_a_store_that_cannot_be_written_ends_the_job_with_its_name(preprocess: Preprocess, tmp_path: Path) -> None:

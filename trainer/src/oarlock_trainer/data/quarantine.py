@@ -77,21 +77,26 @@ def write(path: Path, rejected: Sequence[Rejected], *, count: int | None = None)
     write_bytes(path, "".join(lines).encode())
 
 
+def allowed(pictures: int) -> int:
+    """How many of `pictures` may be bad: 5, or 1 %, or MOST."""
+    return min(max(_ALWAYS_ALLOWED, int(pictures * _ALLOWED_SHARE)), MOST)
+
+
 def check_bound(
     rejected: Sequence[Rejected], *, pictures: int, listed_in: Path, counts: Mapping[str, int] | None = None
 ) -> None:
-    """Raise ConfigurationError where more pictures are bad than can be by accident: 5, or 1 % of `pictures`, or MOST.
+    """Raise ConfigurationError where more pictures are bad than can be by accident: than are `allowed`.
 
     `counts` by kind counts those too that are not named in `rejected`.
     """
     counted = Counter(counts) if counts is not None else kinds(rejected)
-    allowed = min(max(_ALWAYS_ALLOWED, int(pictures * _ALLOWED_SHARE)), MOST)
-    if counted.total() <= allowed:
+    most = allowed(pictures)
+    if counted.total() <= most:
         return
     each = ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
     first = "\n".join(f"  {item.dataset}: {item.name}: {item.reason}" for item in sorted(rejected)[:5])
     raise ConfigurationError(
-        f"{counted.total()} of {pictures} pictures cannot be used ({each}), at most {allowed} may be:\n{first}\n"
+        f"{counted.total()} of {pictures} pictures cannot be used ({each}), at most {most} may be:\n{first}\n"
         f"They are listed in {listed_in}. Mend or remove them, or correct the source and captions of the dataset."
     )
 

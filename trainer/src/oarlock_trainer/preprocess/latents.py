@@ -80,12 +80,13 @@ def encode_pictures(
     batch_size: int,
     threads: int,
     progress: Progress,
+    bound: Callable[[Sequence[tuple[int, Rejected]]], None] = lambda _: None,
     go_on: Callable[[], None],
 ) -> list[tuple[int, Rejected]]:
     """Encode pictures, each unit into a shard of its own; returns rows whose pixels cannot be used, with the reason.
 
-    `tasks` come in the order of their units. `threads` decode. `go_on` is called often, and may raise to stop: complete
-    units are published, the one that is not is dropped.
+    `tasks` come in the order of their units. `threads` decode. `go_on` is called often, and may raise to stop, as `bound`
+    may, which is given what cannot be used so far: complete units are published, the one that is not is dropped.
     """
     reading, decoding, encoding = Stage("read", max(threads, _READS)), Stage("decode", threads), Stage("encode", 1)
     rejected: list[tuple[int, Rejected]] = []
@@ -103,6 +104,7 @@ def encode_pictures(
                 go_on()
                 store = batch[0][0].store
                 readable = _readable(batch, rejected, go_on)
+                bound(rejected)
                 if readable:
                     with encoding.working():
                         pictures, pixels = zip(*((task.picture, found) for task, found in readable), strict=True)

@@ -143,13 +143,19 @@ def _encode(
         )
     channel.send(channel.Event.PHASE, name=PodPhase.PREPROCESSING)
     files = ranks.decide(lambda: _work(job, table, stores, found))
+    most = ranks.decide(lambda: _most(job, table.manifest))
     ranks.bound_waiting(PREPROCESS_TIMEOUT)
+
+    def bound(rejected: Sequence[tuple[int, Rejected]]) -> None:
+        # Each rank knows its own: what they are together is told at the end.
+        if len(rejected) > most:
+            _report(job, table.manifest, rejected)
 
     def captions() -> None:
         encode_own_captions(job, ranks, table, files["text"], stores=stores, empty_key=empty_key, go_on=go_on)
 
     def pictures() -> list[tuple[int, Rejected]]:
-        return encode_own_pictures(job, ranks, table, files["latents"], stores=stores, go_on=go_on)
+        return encode_own_pictures(job, ranks, table, files["latents"], stores=stores, bound=bound, go_on=go_on)
 
     ranks.shares(captions, go_on)
     gathered = ranks.shares(pictures, go_on)
@@ -181,16 +187,28 @@ def _without(
 
     Raises ConfigurationError where there are too many.
     """
-    folder, own = table_folder(job.output), [item for _, item in rejected]
-    everything = [*rejected_in(folder, table.manifest, most=quarantine.MOST), *own]
-    counts = counts_of(folder, table.manifest)
-    bad = total([*(one.bad for one in counts), quarantine.kinds(own)])
-    quarantine.report(job.output, everything, pictures=sum(one.found for one in counts), counts=bad)
+    _report(job, table.manifest, rejected)
     found = _find(job, table, stores, empty_key)
     missing = np.flatnonzero(missing_latents(job, table, Places(found.latents, stores.latents)))
     keys = table.image_keys()
     unusable = missing[SortedKeys(keys[[row for row, _ in rejected]]).find(keys[missing]) >= 0]
     return replace(table.manifest, left_out=tuple(sorted({*table.manifest.left_out, *unusable.tolist()})))
+
+
+def _most(job: Job, manifest: Manifest) -> int:
+    """How many pictures the encoders may find bad beside those that the scan has found."""
+    counts = counts_of(table_folder(job.output), manifest)
+    bad = sum(total(one.bad for one in counts).values())
+    return quarantine.allowed(sum(one.found for one in counts)) - bad
+
+
+def _report(job: Job, manifest: Manifest, rejected: Sequence[tuple[int, Rejected]]) -> None:
+    """Tell of the scan's bad pictures and the encoders'. Raises ConfigurationError where there are too many."""
+    folder, own = table_folder(job.output), [item for _, item in rejected]
+    everything = [*rejected_in(folder, manifest, most=quarantine.MOST), *own]
+    counts = counts_of(folder, manifest)
+    bad = total([*(one.bad for one in counts), quarantine.kinds(own)])
+    quarantine.report(job.output, everything, pictures=sum(one.found for one in counts), counts=bad)
 
 
 def _fingerprint(training: Training, encoders: Encoders) -> str:

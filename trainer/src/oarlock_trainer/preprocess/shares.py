@@ -85,9 +85,19 @@ def encode_own_captions(
 
 
 def encode_own_pictures(
-    job: Job, ranks: Ranks, table: Table, file: Path, *, stores: Stores, go_on: Callable[[], None]
+    job: Job,
+    ranks: Ranks,
+    table: Table,
+    file: Path,
+    *,
+    stores: Stores,
+    bound: Callable[[Sequence[tuple[int, Rejected]]], None],
+    go_on: Callable[[], None],
 ) -> list[tuple[int, Rejected]]:
-    """Encode and publish this rank's share of the pictures; returns rows whose pictures cannot be used."""
+    """Encode and publish this rank's share of the pictures; returns rows whose pictures cannot be used.
+
+    `bound` raises where they are too many.
+    """
     work = np.load(file, mmap_mode="r")
     units = _own(ranks, work)
     if not units:
@@ -104,6 +114,7 @@ def encode_own_pictures(
         batch_size=training.data.tuning.vae_batch_size or VAE_BATCH,
         threads=threads,
         progress=_progress("latents", ranks, units, work),
+        bound=bound,
         go_on=go_on,
     )
 
