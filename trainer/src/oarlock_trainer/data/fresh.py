@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oarlock_trainer.data.matching import SortedKeys
-from oarlock_trainer.data.shards import INDEX, published, read_index, read_record
+from oarlock_trainer.data.shards import published, read_index, read_record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oarlock_trainer.data.shards import ShardFile
     from oarlock_trainer.storage.files import Files
 
 
@@ -20,22 +23,16 @@ class Fresh:
         self._files = files
         self._seen = {shard.name for shard in published(files.list())}
         self._names: list[str] = []
-        self._owners = np.empty(0, dtype=np.int64)
-        self._index = np.empty(0, dtype=INDEX)
-        self._keys = SortedKeys(self._index["key"])
+        self._indices: list[np.ndarray] = []
+        self._take([])
 
     def look(self) -> None:
         """Take in what has been published since, by any rank."""
-        for shard in published(self._files.list()):
-            if shard.name in self._seen:
-                continue
-            index = read_index(self._files, shard)
-            if index is not None:
-                self._seen.add(shard.name)
-                self._owners = np.append(self._owners, np.full(len(index), len(self._names)))
-                self._index = np.append(self._index, index)
-                self._names.append(shard.name)
-        self._keys = SortedKeys(np.ascontiguousarray(self._index["key"]))
+        self._take(published(self._files.list()))
+
+    def take(self, shard: ShardFile) -> None:
+        """Take in a shard that is known to be there."""
+        self._take([shard])
 
     def read(self, key: bytes) -> tuple[np.ndarray, tuple[int, int, int]] | None:
         """The values of a record and their shape, None where there is none.
@@ -45,4 +42,15 @@ class Fresh:
         number = int(self._keys.find(np.frombuffer(key, dtype="<u8").reshape(1, 2))[0])
         if number < 0:
             return None
-        return read_record(self._files, self._names[int(self._owners[number])], self._index[number])
+        shard = int(np.searchsorted(self._ends, number, side="right"))
+        return read_record(self._files, self._names[shard], self._indices[shard][number - self._ends[shard]])
+
+    def _take(self, shards: Sequence[ShardFile]) -> None:
+        for shard in shards:
+            index = None if shard.name in self._seen else read_index(self._files, shard)
+            if index is not None:
+                self._seen.add(shard.name)
+                self._indices.append(index)
+                self._names.append(shard.name)
+        self._ends = np.cumsum([len(index) for index in self._indices])
+        self._keys = SortedKeys(np.concatenate([np.empty((0, 2), dtype="<u8"), *(one["key"] for one in self._indices)]))

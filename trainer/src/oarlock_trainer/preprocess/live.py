@@ -6,6 +6,7 @@ the others soon find in them what they would have encoded again.
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -17,13 +18,13 @@ from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.scan import picture_cut
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.data.records import pack, unpack
-from oarlock_trainer.data.shards import SHARD_BYTES, Shard
+from oarlock_trainer.data.shards import Shard, ShardFile
 from oarlock_trainer.errors import ConfigurationError, StorageError, lost_storage, storage
 from oarlock_trainer.preprocess.shares import VAE_BATCH, threads_of
 from oarlock_trainer.preprocess.stores import latents_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
@@ -38,16 +39,21 @@ if TYPE_CHECKING:
 Latents = tuple["np.ndarray", tuple[int, int, int]]
 """Flat uint16 (the bits of bfloat16), and (channels, height, width)."""
 
-_FIRST_BYTES = 4 << 20
+_FIRST_BYTES, _MOST_BYTES = 4 << 20, 32 << 20
+"""Of a shard. A batch waits while one is published, so none is as large as those that are made before training."""
+_LOOK_SECONDS = 60.0
+"""To list a place takes a request for each thousand of its files."""
 
 
 class Kept:
     """What one rank keeps of a place: the shard that it fills, and what all ranks have published since it began."""
 
-    def __init__(self, files: Files, compression: Compression) -> None:
+    def __init__(self, files: Files, compression: Compression, clock: Callable[[], float] = time.monotonic) -> None:
         self._files = files
         self._compression = compression
+        self._clock = clock
         self._fresh = Fresh(files)
+        self._looked = clock()
         self._shard = Shard()
         self._waiting: dict[bytes, Record] = {}
         self._published = 0
@@ -59,20 +65,26 @@ class Kept:
         return self._fresh.read(key)
 
     def add(self, key: bytes, latents: Latents) -> None:
-        """Keep latents; publishes once they are as many as all that was published before, or a full shard."""
+        """Keep latents; publishes once they are as many as all that was published before, or a full shard.
+
+        Then looks, at most once a minute, for what the other ranks have published.
+        """
         record = pack(key, *latents, self._compression)
         self._waiting[key] = record
         self._shard.append(record)
-        if self._shard.size >= min(max(self._published, _FIRST_BYTES), SHARD_BYTES):
+        if self._shard.size >= min(max(self._published, _FIRST_BYTES), _MOST_BYTES):
             self.publish()
-            self._fresh.look()
+            if self._clock() - self._looked >= _LOOK_SECONDS:
+                self._fresh.look()
+                self._looked = self._clock()
 
     def publish(self) -> None:
         """Publish what was kept since the last shard."""
         if not len(self._shard):
             return
         with storage(f"writing latents to {self._files.where}"):
-            self._shard.publish(self._files)
+            name = self._shard.publish(self._files)
+        self._fresh.take(ShardFile(name, "", self._shard.size))
         self._published += self._shard.size
         self._shard, self._waiting = Shard(), {}
 
@@ -141,7 +153,7 @@ class LiveEncoding:
         source = self._sources[dataset.name]
         try:
             content = source.read(picture.name)
-            return decode(content, picture_cut(self._job.training, dataset, picture.name, picture.size))
+            return decode(content, picture_cut(self._job.training, dataset, picture.name, picture.size), picture.size)
         except UNREADABLE as error:
             if lost_storage(error):
                 raise StorageError(f"reading {picture.name} in {source.where}: {error}") from error
