@@ -111,7 +111,7 @@ def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="tell what a job would do with its data, without GPUs",
         description="Read the metadata of a TrainingJob's data, sort the pictures into buckets for the job's number of "
         "ranks, and print the effective batch, the buckets, the steps and the bytes of the embeddings. Ends as the run "
-        f"would: with 0, or {ExitCode.CONFIGURATION} and what to change.",
+        f"would: with 0, or {ExitCode.CONFIGURATION} and what to change. S3 is asked with this machine's own credentials.",
     )
     parser.add_argument("-f", "--filename", type=Path, required=True, metavar="JOB.YAML", help="the TrainingJob")
     parser.add_argument(
@@ -136,7 +136,10 @@ def _plan(options: argparse.Namespace) -> int:
         paths = rehearsal.read_paths(options.path)
         sys.stdout.write(describe(rehearsal.rehearse(*rehearsal.read_manifest(options.filename), paths)))
     except TrainingEnd as end:
-        sys.stderr.write(f"{end}\n")
+        sys.stderr.write(
+            f"{end}\n(plan looks at this machine: --path POD=HERE says where a path of the job lies here, and S3 is asked "
+            "with this machine's own AWS credentials)\n"
+        )
         return end.code
     return ExitCode.DONE
 

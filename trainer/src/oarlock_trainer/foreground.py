@@ -33,6 +33,10 @@ def preprocess(job: Path) -> int:
         return run(path, rank_host.PROGRAM)
 
 
+_INTERRUPTED = 128 + signal.SIGINT
+"""What a shell shows for a program that Ctrl-C ended."""
+
+
 def run(job: Path, program: str) -> int:
     """Run all ranks; the first that fails ends the others. Returns its exit code, or 0."""
     os.environ.update(
@@ -58,7 +62,14 @@ def run(job: Path, program: str) -> int:
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
     failed = 0
     while ranks:
-        for _rank, code in ranks.reap(block=True):
+        try:
+            ended = ranks.reap(block=True)
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted: what is saved is kept, the same command goes on from there\n")
+            failed = _INTERRUPTED
+            ranks.signal(signal.SIGKILL)
+            continue
+        for _rank, code in ended:
             if code and not failed:
                 failed = exit_code(code)
                 ranks.signal(signal.SIGKILL)

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from torch._C._distributed_c10d import HashStore
 
 from oarlock_api.contract.job_file import JobFile
-from oarlock_api.contract.names import KIND
+from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.dataset import Role
 from oarlock_api.manifest import load_all
 from oarlock_api.spec import TrainingJobSpec
@@ -28,9 +28,11 @@ from oarlock_api.training import Task, Training
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
+from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.job import Job, Place
+from oarlock_trainer.models.flux import folder
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.support import refuse_unsupported
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from oarlock_api.dataset import Dataset
+
+
+_NO_MODEL = "training.model.path: {model} is not on this machine: the model is not checked, the bytes are FLUX.1's own"
 
 
 def read_manifest(path: Path) -> tuple[str, TrainingJobSpec]:
@@ -55,12 +60,18 @@ def read_manifest(path: Path) -> tuple[str, TrainingJobSpec]:
     jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
     if len(jobs) != 1:
         raise ConfigurationError(f"{path} holds {len(jobs)} objects of kind {KIND}: one is planned at a time")
+    version, name = jobs[0].get("apiVersion"), str((jobs[0].get("metadata") or {}).get("name") or "")
+    if version != API_VERSION:
+        raise ConfigurationError(f"{path}: apiVersion is {version}: this release knows {API_VERSION}")
+    if not name:
+        raise ConfigurationError(f"{path}: metadata.name is missing: give the job a name")
     try:
-        spec = TrainingJobSpec.model_validate(jobs[0].get("spec") or {})
+        # By the names of the API alone: the API server knows no others.
+        spec = TrainingJobSpec.model_validate(jobs[0].get("spec") or {}, by_alias=True, by_name=False)
     except ValidationError as error:
         wrong = "\n".join(f"  spec.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise ConfigurationError(f"{path} is no TrainingJob that the API takes:\n{wrong}") from error
-    return str((jobs[0].get("metadata") or {}).get("name") or "job"), spec
+    return name, spec
 
 
 def read_paths(pairs: Sequence[str]) -> dict[str, str]:
@@ -94,8 +105,11 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
         raise ConfigurationError("the job has a trainer of its own (spec.custom): only spec.training can be planned")
     training = moved(spec.training, paths)
     refuse_unsupported(training)
+    model = Path(training.model.path or "")
+    if model.is_dir():
+        folder.check(model, field="training.model.path")
     world_size = spec.nodes * max(spec.gpus_per_node, 1)
-    with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as folder, _alone() as ranks:
+    with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as output, _alone() as ranks:
         file = JobFile(
             job=name,
             namespace="default",
@@ -103,12 +117,12 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
             attempt=1,
             nodes=spec.nodes,
             gpus_per_node=spec.gpus_per_node,
-            output_directory=folder,
+            output_directory=output,
             training=training.model_dump(by_alias=True, mode="json", exclude_none=True),
         )
         place = Place(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
         job = Job(file=file, training=training, place=place, simulate_gpus=True)
-        encoders = fingerprints(Path(training.model.path or ""))
+        encoders = fingerprints(model)
         scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
         table = Table(table_folder(job.output), scanned.manifest)
         batch = Batch(per_rank=training.batch_size, ranks=world_size, accumulation=training.gradient_accumulation)
@@ -119,8 +133,16 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
             epoch_steps=epoch_steps,
-            encoded=read_encoded(Path(training.model.path or "")),
+            encoded=read_encoded(model),
+            notes=[*_left_out(job, table), *([] if model.is_dir() else [_NO_MODEL.format(model=model)])],
         )
+
+
+def _left_out(job: Job, table: Table) -> Iterator[str]:
+    """A line for each dataset that has pictures which are not trained on."""
+    for one in counts_of(table_folder(job.output), table.manifest):
+        if others := [f"{count} {kind}" for kind, count in (one.bad | one.left_out).items() if count]:
+            yield f"{one.dataset}: {one.rows} of {one.found} pictures ({', '.join(others)})"
 
 
 def _cut(table: Table, training: Training, batch: Batch) -> tuple[list[PlannedBucket], int, int | None]:

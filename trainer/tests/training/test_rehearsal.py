@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -97,3 +98,27 @@ def test_a_job_that_only_fills_caches_needs_no_whole_steps(tmp_path: Path, pictu
     assert code == 0
     assert "steps         none" in said
     assert "pictures      24, captions 24" in said
+
+
+def test_names_that_the_api_server_does_not_know_are_refused_as_it_would(tmp_path: Path) -> None:
+    job = manifest(tmp_path)
+    job.write_text(job.read_text().replace("batchSize", "batch_size"))
+    code, _, complaints = plan(job)
+    assert code == 85
+    assert "spec.training.batch_size" in complaints
+
+
+def test_a_plan_tells_which_pictures_are_left_out_and_that_the_model_was_not_looked_at(
+    tmp_path: Path, pictures: Path
+) -> None:
+    copied = tmp_path / "photos"
+    shutil.copytree(pictures, copied)
+    names = sorted(copied.glob("*.png"))
+    names[0].write_bytes(b"no picture")
+    names[1].with_suffix(".txt").unlink()
+    code, said, _ = plan(manifest(tmp_path, gpus=1), f"/output/photos={copied}")
+    assert code == 0
+    assert "photos: 22 of 24 pictures" in said
+    assert "1 unreadable" in said
+    assert "1 without caption" in said
+    assert "/models/flux is not on this machine" in said

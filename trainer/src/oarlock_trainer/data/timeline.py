@@ -67,11 +67,15 @@ class Timeline:
 
     def check(self, total: int) -> None:
         """Raise ConfigurationError where some step before `total` has no dataset to draw from."""
-        for start, groups in zip(self._starts, self._groups, strict=True):
+        ends = [*self._starts[1:], total]
+        for start, end, groups in zip(self._starts, ends, self._groups, strict=True):
             if start < total and not groups:
+                windows = ", ".join(
+                    f"{turn.dataset}: {turn.start + 1} to {turn.end or 'the end'}" for turn in self._turns
+                )
                 raise ConfigurationError(
-                    f"from step {start + 1} on no dataset may be drawn from: widen startStep and endStep of one, or lower "
-                    "training.steps"
+                    f"steps {start + 1} to {min(end, total)} have no dataset to draw from ({windows}): widen startStep or "
+                    f"endStep of one{', or lower training.steps' if end >= total else ''}"
                 )
 
     def at(self, step: int) -> StepDraw:

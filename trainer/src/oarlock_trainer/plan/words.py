@@ -42,6 +42,7 @@ class Plan:
     steps: int
     epoch_steps: int | None
     encoded: Encoded
+    notes: Sequence[str] = ()
 
 
 def describe(plan: Plan) -> str:
@@ -73,7 +74,8 @@ def describe(plan: Plan) -> str:
         if plan.steps
         else "steps         none: task: Preprocess",
         f"pictures      {sum(bucket.pictures for bucket in plan.buckets)}, captions {plan.captions}",
-        f"embeddings    latents {bytes_of(latents)}, text {bytes_of(text)} with padding (a model: nothing is encoded here)",
+        f"embeddings    latents {bytes_of(latents)}, text {bytes_of(text)} with padding (estimated: plan encodes nothing)",
+        *(f"note          {note}" for note in plan.notes),
     ]
     return "\n".join(lines) + "\n"
 
