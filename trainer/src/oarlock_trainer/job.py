@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -67,15 +67,20 @@ class Job:
 
     def files_at(self, location: Location, field: str) -> Files:
         """The files at a location that `field` of the job names."""
-        connections, pool = self.training.s3_connections, self.training.data.tuning.s3_max_connections
-        # s3MaxConnections counts a node's, of which each rank has its share.
-        share = {} if pool is None else {"pool_size": max(pool // self.place.local_world_size, 1)}
-        return place.files_at(location, connections=connections, credentials=self.credentials, field=field, **share)
+        return place.files_at(location, field=field, **self._service())
 
     def file_at(self, location: Location, field: str) -> tuple[Files, str]:
         """The place of the one file that a location names, and its name there."""
-        connections = self.training.s3_connections
-        return place.file_at(location, connections=connections, credentials=self.credentials, field=field)
+        return place.file_at(location, field=field, **self._service())
+
+    def _service(self) -> dict[str, Any]:
+        """What all places of the job have in common. s3MaxConnections counts a node's, of which each rank has its share."""
+        pool = self.training.data.tuning.s3_max_connections
+        return {
+            "connections": self.training.s3_connections,
+            "credentials": self.credentials,
+            "pool_size": None if pool is None else max(pool // self.place.local_world_size, 1),
+        }
 
 
 def read_job(environment: Mapping[str, str]) -> Job:

@@ -19,7 +19,7 @@ from oarlock_trainer.data.metadata.scan import picture_cut
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.data.records import pack, unpack
 from oarlock_trainer.data.shards import Shard, ShardFile
-from oarlock_trainer.errors import ConfigurationError, StorageError, lost_storage, storage
+from oarlock_trainer.errors import ConfigurationError, StorageError, failed_reading, storage
 from oarlock_trainer.preprocess.shares import VAE_BATCH, threads_of
 from oarlock_trainer.preprocess.stores import latents_at
 
@@ -155,7 +155,7 @@ class LiveEncoding:
             content = source.read(picture.name)
             return decode(content, picture_cut(self._job.training, dataset, picture.name, picture.size), picture.size)
         except UNREADABLE as error:
-            if lost_storage(error):
+            if failed_reading(error):
                 raise StorageError(f"reading {picture.name} in {source.where}: {error}") from error
             raise _unusable(picture, str(error)) from error
 

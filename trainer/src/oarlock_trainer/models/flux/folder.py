@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oarlock_trainer.errors import ConfigurationError, StorageError, lost_storage, readable
+from oarlock_trainer.errors import ConfigurationError, StorageError, failed_reading, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,7 +54,7 @@ def loading(folder: Path) -> Iterator[None]:
         with readable("training.model", folder):
             yield
     except (OSError, ValueError, SafetensorError) as error:
-        if lost_storage(error):
+        if failed_reading(error):
             raise StorageError(f"loading {folder}: {error}") from error
         raise ConfigurationError(
             f"training.model: {folder} cannot be loaded: compare its files with those of the original ({error})"
