@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from data_report import Figures, report, watched
+from data_report import Figures, quiet, report, watched
 
 _SCRIPTS = Path(__file__).parent / "readers"
 _PEERS = ("webdataset", "streaming", "litdata")
@@ -44,9 +45,9 @@ def measure(folder: Path, *, count: int, rounds: int, peers: Path | None) -> Non
             figures["first batch, ms"] = found["first"] * 1000
             if turn >= 0:
                 measured[name].append(figures)
-    for figures_of in measured.values():
-        for one, ours in zip(figures_of, measured["ours"], strict=True):
-            one["ours / this one"] = ours["MB/s"] / one["MB/s"]
+    ours = statistics.median(one["MB/s"] for one in quiet(measured["ours"]))
+    for figures in (one for some in measured.values() for one in some):
+        figures["ours / this one"] = ours / figures["MB/s"]
     report("readers", measured)
 
 

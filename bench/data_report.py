@@ -14,6 +14,8 @@ from process_costs import machine_cpu_seconds
 
 RESULTS = Path(__file__).parent / "results"
 OTHERS = "others, cores"
+NOISY_CORES = 0.25
+"""Rounds in which others used more of the machine count where there is no better one."""
 _NAME = 34
 
 Figures = dict[str, float]
@@ -30,7 +32,7 @@ def watched(figures: Figures) -> Iterator[None]:
 
 
 def report(name: str, rounds: Mapping[str, Sequence[Figures]]) -> None:
-    """Print all rounds of each contender, a line for each figure with its median; write results/data-NAME.json."""
+    """Print all rounds of each contender and the median of the quiet ones; write results/data-NAME.json."""
     for title, measured in rounds.items():
         print(
             f"\n{title:<{_NAME}}" + "".join(f"{f'round {number}':>10}" for number in range(1, len(measured) + 1)),
@@ -38,11 +40,16 @@ def report(name: str, rounds: Mapping[str, Sequence[Figures]]) -> None:
         )
         print(f"{'median':>10}")
         for figure in measured[0]:
-            values = [one[figure] for one in measured]
-            print(f"{figure:<{_NAME}}" + "".join(_shown(value) for value in [*values, statistics.median(values)]))
+            values = [*(one[figure] for one in measured), statistics.median(one[figure] for one in quiet(measured))]
+            print(f"{figure:<{_NAME}}" + "".join(_shown(value) for value in values))
     RESULTS.mkdir(exist_ok=True)
     body = {"cores": len(os.sched_getaffinity(0)), "rounds": rounds}
     (RESULTS / f"data-{name}.json").write_text(json.dumps(body, indent=1) + "\n")
+
+
+def quiet(measured: Sequence[Figures]) -> Sequence[Figures]:
+    """The rounds that others left alone, or all where there is none."""
+    return [one for one in measured if one[OTHERS] <= NOISY_CORES] or measured
 
 
 def _shown(value: float) -> str:
