@@ -53,7 +53,8 @@ def group(table: Table, training: Training, role: Role = Role.TRAIN) -> list[tup
         rows = np.flatnonzero(table.kept[first : first + len(sizes)])
         codes = sizes[rows, 0].astype(np.uint64) << np.uint64(32) | sizes[rows, 1]
         different, which = np.unique(codes, return_inverse=True)
-        ordered = np.argsort(which, kind="stable")
+        # A part has few sizes: of 16 bits the stable sort is a radix sort.
+        ordered = np.argsort(which.astype(np.uint16), kind="stable")
         for code, part in zip(different.tolist(), _cut(rows[ordered] + first, which), strict=True):
             found[dataset, Size(code >> 32, code & 0xFFFFFFFF)].append(part.astype(np.uint32))
     return [(dataset, size, np.concatenate(found[dataset, size])) for dataset, size in sorted(found)]
