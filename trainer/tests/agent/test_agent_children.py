@@ -1,22 +1,34 @@
-"""Which processes the agent takes for its own and which for the job's."""
+"""Which processes the agent takes for its own and which for the job's.
+
+Each runs in a process of its own: this one has other children, such as the ranks of other tests, which are to live on.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import pytest
 from agent_process import lives
 
 from oarlock_trainer.agent import children
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
-@pytest.fixture
+def holds_alone(promise: Callable[[], None]) -> None:
+    """Run it as an agent without other children."""
+    agent = multiprocessing.get_context("fork").Process(target=promise)
+    agent.start()
+    agent.join(60)
+    assert agent.exitcode == 0
+
+
+@contextmanager
 def helper() -> Iterator[int]:
     pid = children.spawn(["/bin/sleep", "60"], environment={})
     yield pid
@@ -24,20 +36,33 @@ def helper() -> Iterator[int]:
     os.waitpid(pid, 0)
 
 
-def test_what_the_agent_runs_for_itself_hears_no_signal_of_the_jobs(helper: int) -> None:
-    with subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as command:
+def _only_the_command_hears_the_signal() -> None:
+    with helper() as own, subprocess.Popen(["/bin/sleep", "60"], start_new_session=True) as command:
         assert children.others_live()
         children.signal_others(signal.SIGTERM)
         assert command.wait() == -signal.SIGTERM
-    assert lives(helper)
+        assert lives(own)
 
 
-def test_the_agents_own_helpers_hold_no_job(helper: int) -> None:
-    assert lives(helper)
-    assert not children.others_live()
+def _only_a_helper_lives() -> None:
+    with helper() as own:
+        assert lives(own)
+        assert not children.others_live()
 
 
-def test_a_command_that_is_not_reaped_yet_does_not_live() -> None:
+def _a_command_has_ended() -> None:
     with subprocess.Popen(["/bin/true"], start_new_session=True) as command:
         os.waitid(os.P_PID, command.pid, os.WEXITED | os.WNOWAIT)
         assert not children.others_live()
+
+
+def test_what_the_agent_runs_for_itself_hears_no_signal_of_the_jobs() -> None:
+    holds_alone(_only_the_command_hears_the_signal)
+
+
+def test_the_agents_own_helpers_hold_no_job() -> None:
+    holds_alone(_only_a_helper_lives)
+
+
+def test_a_command_that_is_not_reaped_yet_does_not_live() -> None:
+    holds_alone(_a_command_has_ended)
