@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_local import nvml
-from oarlock_trainer.agent import children
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
@@ -24,4 +23,4 @@ def gpu_pod(tmp_path: Path) -> Iterator[pods.GpuPod]:
     if reason := nvml.why_no_library():
         pytest.skip(reason)
     yield pods.create(tmp_path)
-    children.end_all(within=5.0)
+    pods.end_monitors()

@@ -6,10 +6,10 @@ import os
 import select
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from gpu_pod import monitors
 
 from oarlock_api.contract.health import HealthState
 from oarlock_trainer.agent import children
@@ -73,20 +73,6 @@ class Kept:
 @pytest.fixture
 def kept(gpu_pod: GpuPod) -> Kept:
     return Kept(gpu_pod)
-
-
-def monitors() -> list[int]:
-    """Monitors of this process that have not ended."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (path / "cmdline").read_bytes()  # empty where it has ended
-        except OSError:
-            continue
-        if parent == os.getpid() and b"monitor" in command:
-            found.append(int(path.name))
-    return found
 
 
 def test_no_second_monitor_is_started_while_a_killed_one_has_not_ended(kept: Kept) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from oarlock_local import nvml
 from oarlock_trainer.agent.assignment import Assignment, read_assignment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _JOB = {
     "version": 1,
@@ -48,3 +48,25 @@ def create(folder: Path) -> GpuPod:
     gpus = nvml.Control(folder)
     gpus.set("gpus=2")
     return GpuPod(assignment=read_assignment(environment), environment=environment, gpus=gpus, folder=folder)
+
+
+def monitors() -> list[int]:
+    """Monitors of this process that have not ended. It has other children, such as the ranks of other tests."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (path / "cmdline").read_bytes()  # empty where it has ended
+        except OSError:
+            continue
+        if parent == os.getpid() and b"monitor" in command:
+            found.append(int(path.name))
+    return found
+
+
+def end_monitors() -> None:
+    """Kill and collect them."""
+    for pid in monitors():
+        with suppress(ProcessLookupError, ChildProcessError):  # it ended meanwhile, or its owner collected it
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
