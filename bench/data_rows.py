@@ -19,7 +19,7 @@ from data_report import Figures, report, watched
 
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
 from oarlock_trainer.data.metadata.scan import scan, table_folder
-from oarlock_trainer.data.metadata.table import Table, open_table, publish, rows_of
+from oarlock_trainer.data.metadata.table import Table, open_table, publish
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.preprocess.keys import fingerprints
 
@@ -87,7 +87,7 @@ def first_batch(job: Job, ranks: Ranks, mark: Callable[[str], None]) -> None:
     buckets = make_buckets(table, training, batch)
     mark("buckets")
     drawn = make_timeline(buckets, training, effective=batch.effective).at(0)
-    pictures = rows_of(table, buckets[drawn.bucket].rows[drawn.pictures].tolist())
+    pictures = [table.picture(row) for row in buckets[drawn.bucket].rows[drawn.pictures].tolist()]
     mark("first batch")
     if len({picture.target for picture in pictures}) != 1 or len(pictures) != batch.effective:
         raise RuntimeError("the first global batch is none")

@@ -18,6 +18,9 @@ from oarlock_trainer.agent import accelerate_config, rank_environment
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment
 from oarlock_trainer.agent.verdict import exit_code
 
+_INTERRUPTED = 128 + signal.SIGINT
+"""What a shell shows for a program that Ctrl-C ended."""
+
 
 def preprocess(job: Path) -> int:
     """Fill the caches of a job with all its ranks, whatever its task; returns an exit code as `run`."""
@@ -31,10 +34,6 @@ def preprocess(job: Path) -> int:
         path = Path(folder, job.name)
         path.write_text(json.dumps(body), encoding="utf-8")
         return run(path, rank_host.PROGRAM)
-
-
-_INTERRUPTED = 128 + signal.SIGINT
-"""What a shell shows for a program that Ctrl-C ended."""
 
 
 def run(job: Path, program: str) -> int:

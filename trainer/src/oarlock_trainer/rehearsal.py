@@ -25,7 +25,7 @@ from oarlock_api.dataset import Role
 from oarlock_api.manifest import load_all
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.training import Task, Training
-from oarlock_trainer.data.grouping import group, make_buckets, make_timeline
+from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_of
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.data.metadata.told import counts_of
@@ -156,8 +156,7 @@ def _cut(table: Table, training: Training, batch: Batch) -> tuple[list[PlannedBu
         return whole, 0, None
     buckets = make_buckets(table, training, batch)
     order = make_timeline(buckets, training, effective=batch.effective)
-    steps = training.steps or order.steps_in(training.epochs or 1)
-    order.check(steps)
+    steps = steps_of(order, training)
     planned = [
         PlannedBucket(dataset=names[one.dataset], size=one.size, pictures=len(one.rows), repeats=one.repeats)
         for one in buckets

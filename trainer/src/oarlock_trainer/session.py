@@ -24,7 +24,7 @@ from oarlock_trainer.checkpoint.interval import Interval
 from oarlock_trainer.checkpoint.reader import check_fits, resume_words, take_over
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.data.batches import Loader
-from oarlock_trainer.data.grouping import make_buckets, make_timeline, streams_of
+from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of, streams_of
 from oarlock_trainer.data.prefetch import Prefetcher
 from oarlock_trainer.data.sampler import Origin, carried_over
 from oarlock_trainer.engine import collective
@@ -130,12 +130,15 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
         folder.check_transformer(weights, field="training.initFrom.path")
     batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
 
-    def check(table: Table) -> None:
-        if training.task is Task.TRAIN:
-            buckets = make_buckets(table, training, batch)
-            make_timeline(buckets, training, effective=batch.effective).check(training.steps or 0)
+    def cut(table: Table) -> list[Bucket]:
+        """The buckets that are trained on, which are enough for a run; none where nothing is trained."""
+        if training.task is not Task.TRAIN:
+            return []
+        buckets = make_buckets(table, training, batch)
+        steps_of(make_timeline(buckets, training, effective=batch.effective), training)
+        return buckets
 
-    prepared = prepare(job, ranks, check=check, go_on=go_on)
+    prepared = prepare(job, ranks, cut=cut, go_on=go_on)
     return Claim(job=job, ranks=ranks, fence=fence, resumed=resumed, batch=batch, prepared=prepared)
 
 
@@ -143,12 +146,12 @@ def assemble(claim: Claim) -> Session:
     """Load the model, resume, and start reading the first batch."""
     job, ranks, batch, training = claim.job, claim.ranks, claim.batch, claim.job.training
     shape = transformer.read_shape(model_folder(job))
-    buckets = make_buckets(claim.prepared.table, training, batch)
+    buckets = claim.prepared.buckets
     if job.place.is_leader:
         bucket_report.write(job, claim.prepared.table, buckets, batch)
     order = _order(claim, buckets)
     first = claim.resumed.step if claim.resumed else 0
-    total = training.steps or order.steps_in(training.epochs or 1)
+    total = steps_of(order, training)
     if claim.resumed and job.place.is_leader:
         words = resume_words(claim.resumed, job_uid=job.file.job_uid, total=total)
         channel.send(channel.Event.NOTE, message=words)
@@ -157,7 +160,8 @@ def assemble(claim: Claim) -> Session:
     loader = Loader(
         claim.prepared,
         buckets,
-        _order(claim, buckets),  # one of its own: it is asked from another thread
+        # The same order once more: it is asked from another thread.
+        make_timeline(buckets, training, effective=batch.effective, origin=order.origin),
         training=training,
         place=job.place,
         encoding=LiveEncoding(job, ranks),

@@ -98,6 +98,7 @@ def prepared(folder: Path, datasets: Sequence[str] = ("photos",), captions: int 
     )
     return Prepared(
         table=table,
+        buckets=[],  # made by each test, for its own batch
         latents=Places(found, [store]),
         texts=Places(said, [text_store]),
         empty_text=len(table.text_keys()),

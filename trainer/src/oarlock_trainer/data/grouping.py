@@ -113,3 +113,10 @@ def make_timeline(
     ]
     streams = [Stream(len(bucket.rows), bucket.samples) for bucket in buckets]
     return Timeline(streams, turns, seed=training.seed, effective=effective, origin=origin)
+
+
+def steps_of(order: Timeline, training: Training) -> int:
+    """Steps of the whole run. Raises ConfigurationError where they cannot be told, or some have no dataset."""
+    steps = training.steps or order.steps_in(training.epochs or 1)
+    order.check(steps)
+    return steps

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer.beat import Beat
 from oarlock_trainer.errors import StorageError
+from oarlock_trainer.preprocess.stages import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,6 @@ _STUCK_SECONDS = 45.0
 """The agents take a minute of silence for a hang (agent/hang.py)."""
 _LOADING_SECONDS = 600.0
 """Before the first batch: indices are read, and an encoder may have to be loaded."""
-_LOOK_SECONDS = 1.0
 
 
 class Prefetcher:
@@ -40,6 +40,8 @@ class Prefetcher:
         self._asked = first
         self._clock = clock
         self._patience = _LOADING_SECONDS
+        self._waiting = clock()
+        self._beat = Beat(clock)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._coming: deque[Future[StepBatch]] = deque()
         self._ask()
@@ -48,7 +50,8 @@ class Prefetcher:
         """The next step's batch; raises what reading it raised, and StorageError where nothing is read any more."""
         if not self._coming:
             raise IndexError(f"step {self._step} is beyond the last one, {self._last - 1}")
-        batch = self._await(self._coming.popleft())
+        self._waiting = self._clock()
+        batch = wait_for(self._coming.popleft(), self._still_comes)
         self._patience = _STUCK_SECONDS
         self._step += 1
         self._ask()
@@ -59,21 +62,15 @@ class Prefetcher:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._loader.close()
 
-    def _await(self, batch: Future[StepBatch]) -> StepBatch:
-        beat, began = Beat(self._clock), self._clock()
-        while True:
-            try:
-                return batch.result(timeout=_LOOK_SECONDS)
-            except TimeoutError:
-                if batch.done():
-                    raise
-            still = self._clock() - max(began, self._loader.moved)
-            if still > self._patience:
-                raise StorageError(
-                    f"the data of step {self._step + 1} do not come: nothing was read for {still:.0f} s. See to the storage "
-                    "of the embeddings (data.imageEmbeds, data.textEmbeds) and of the sources, and to the network to them"
-                )
-            beat()
+    def _still_comes(self) -> None:
+        """Say that this rank waits for its data, or why it waits no longer."""
+        still = self._clock() - max(self._waiting, self._loader.moved)
+        if still > self._patience:
+            raise StorageError(
+                f"the data of step {self._step + 1} do not come: nothing was read for {still:.0f} s. See to the storage "
+                "of the embeddings (data.imageEmbeds, data.textEmbeds) and of the sources, and to the network to them"
+            )
+        self._beat()
 
     def _ask(self) -> None:
         while self._asked < min(self._step + _AHEAD, self._last):

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oarlock_api.training import Training
+    from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
@@ -56,13 +57,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """Everything that training reads: the table, where its embeddings are, and what all was made from.
+    """Everything that training reads: the table in buckets, where its embeddings are, and what all was made from.
 
     `latents` has an entry for each row of the table, `texts` for each caption in the order of Table.text_keys, and last
     the empty caption's, whose number is `empty_text`.
     """
 
     table: Table
+    buckets: Sequence[Bucket]
     latents: Places
     texts: Places
     empty_text: int
@@ -74,10 +76,11 @@ def table_path(output: Path) -> Path:
     return table_folder(output) / MANIFEST
 
 
-def prepare(job: Job, ranks: Ranks, *, check: Callable[[Table], None], go_on: Callable[[], None]) -> Prepared:
+def prepare(job: Job, ranks: Ranks, *, cut: Callable[[Table], Sequence[Bucket]], go_on: Callable[[], None]) -> Prepared:
     """Make sure that every row of the table has its embeddings.
 
-    `check` judges the rows before anything is encoded, and again afterwards. `go_on` may raise to stop.
+    `cut` makes the buckets, or says why it cannot, before anything is encoded, and anew if that leaves rows out. `go_on`
+    may raise to stop.
     """
     encoders = fingerprints(Path(job.training.model.path or ""))
     fingerprint = _fingerprint(job.training, encoders)
@@ -86,12 +89,14 @@ def prepare(job: Job, ranks: Ranks, *, check: Callable[[Table], None], go_on: Ca
     published = ranks.decide(lambda: _published(job, folder, fingerprint))
     manifest = published or scan(job, ranks, encoders, fingerprint=fingerprint, go_on=go_on).manifest
     table = Table(folder, manifest)
-    check(table)
+    buckets = cut(table)
     ranks.decide(lambda: forget(places_folder(job)))
     found = ranks.decide(lambda: _find(job, table, stores, empty_key))
     if not found.complete:
-        table = Table(folder, _encode(job, ranks, table, stores, found=found, empty_key=empty_key, go_on=go_on))
-        check(table)
+        encoded = _encode(job, ranks, table, stores, found=found, empty_key=empty_key, go_on=go_on)
+        if encoded != table.manifest:
+            table = Table(folder, encoded)
+            buckets = cut(table)
         found = ranks.decide(lambda: _find(job, table, stores, empty_key))
         if not found.complete:
             raise RuntimeError("embeddings that were just written cannot be found: do all nodes mount one storage?")
@@ -102,7 +107,14 @@ def prepare(job: Job, ranks: Ranks, *, check: Callable[[Table], None], go_on: Ca
     if ranks.place.is_leader:
         with storage("writing the data manifest"):
             data_report.write(job, table, stores, latents=latents, texts=texts, encoders=encoders)
-    return Prepared(table=table, latents=latents, texts=texts, empty_text=len(texts) - 1, fingerprint=fingerprint)
+    return Prepared(
+        table=table,
+        buckets=buckets,
+        latents=latents,
+        texts=texts,
+        empty_text=len(texts) - 1,
+        fingerprint=fingerprint,
+    )
 
 
 def _published(job: Job, folder: Path, fingerprint: str) -> Manifest | None:
@@ -170,8 +182,7 @@ def _encode(
 
 
 def _work(job: Job, table: Table, stores: Stores, found: Found) -> dict[str, Path]:
-    *latent_stores, text_store = read_through(job, [*stores.latents, stores.texts])
-    latents, texts = Places(found.latents, latent_stores), Places(found.texts, [text_store])
+    latents, texts = Places(found.latents, stores.latents), Places(found.texts, [stores.texts])
     with storage("sharing out the work"):
         return publish_work(
             job,

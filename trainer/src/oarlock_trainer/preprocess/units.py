@@ -43,9 +43,10 @@ def latent_work(table: Table, *, missing: np.ndarray, stored: np.ndarray) -> np.
 
     Units are numbered from the largest to the smallest.
     """
-    rows = np.flatnonzero(table.kept & stored[table.datasets()])
+    datasets = table.datasets()
+    rows = np.flatnonzero(table.kept & stored[datasets])
     width, height = (table.numbers(f"target_{side}")[rows].astype(np.uint64) for side in ("width", "height"))
-    buckets = table.datasets()[rows].astype(np.uint64) << np.uint64(48) | width << np.uint64(24) | height
+    buckets = datasets[rows].astype(np.uint64) << np.uint64(48) | width << np.uint64(24) | height
     _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
     each = latent_bytes(width[one_of], height[one_of])
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)

@@ -64,7 +64,7 @@ def run_rank(job: Job, order: dict[str, Any], meeting: Path) -> dict[str, Any]:
 
     try:
         ranks = process_group.join(job, store=dist.FileStore(str(meeting), job.place.world_size))
-        prepared = prepare(job, ranks, check=lambda _: None, go_on=go_on)
+        prepared = prepare(job, ranks, cut=lambda _: [], go_on=go_on)
         facts = facts_of(prepared)
         if rows := order.get("live"):
             facts["live"] = encode_live(job, ranks, prepared, rows)

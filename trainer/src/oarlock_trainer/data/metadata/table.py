@@ -22,7 +22,7 @@ from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.durable import write_bytes, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 PART_ROWS = 65536
@@ -229,8 +229,3 @@ def _joined(parts: Sequence[np.ndarray], dtype: np.dtype[Any], *, width: int | N
     """One array, also of no parts at all."""
     empty = np.empty((0,) if width is None else (0, width), dtype=dtype)
     return np.concatenate([empty, *parts]).astype(dtype, copy=False)
-
-
-def rows_of(table: Table, rows: Iterable[int]) -> list[Picture]:
-    """Several rows."""
-    return [table.picture(int(row)) for row in rows]
