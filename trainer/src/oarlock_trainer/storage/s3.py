@@ -26,10 +26,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.storage.service import Service
 
 _HEDGED_BYTES = 2 << 20
-"""A latent or a caption's embedding. A larger read takes its time by its size: a second one would share the line with it.
-
-The thread that a hedged read needs costs 0.4 ms of CPU (bench/s3.py), a quarter of what boto3 itself takes for a request.
-"""
+"""A latent or a caption's embedding. A larger read takes its time by its size: a second one would share the line with it."""
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
