@@ -1,0 +1,83 @@
+"""Each optimizer does what its paper says, on whole parameters and on one flat shard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from oarlock_api.optimization import Optimizer as Settings
+from oarlock_trainer.engine import lion
+from oarlock_trainer.engine.optimizers import make_optimizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+STEPS = 5
+
+
+def settings(**fields: Any) -> Settings:
+    return Settings.model_validate({"learningRate": 1e-2} | fields)
+
+
+def trained(parameters: list[Tensor], made: Settings) -> list[Tensor]:
+    """The parameters after some updates with gradients that do not depend on how they are cut."""
+    optimizer = make_optimizer(parameters, made)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        gradient = torch.randn(sum(one.numel() for one in parameters), generator=generator)
+        for one, part in zip(parameters, gradient.split([one.numel() for one in parameters]), strict=True):
+            one.grad = part.view_as(one).clone()
+        optimizer.step()
+    return parameters
+
+
+def start(size: int) -> Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(2))
+
+
+def test_lion_follows_its_paper_element_by_element() -> None:
+    first, second, rate, decay = 0.8, 0.95, 1e-2, 0.1
+    (found,) = trained([start(50)], settings(name="Lion", betas=[first, second], weightDecay=decay))
+    weights, moments = start(50).tolist(), [0.0] * 50
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        for place, gradient in enumerate(torch.randn(50, generator=generator).tolist()):
+            direction = first * moments[place] + (1 - first) * gradient
+            sign = (direction > 0) - (direction < 0)
+            weights[place] -= rate * (sign + decay * weights[place])
+            moments[place] = second * moments[place] + (1 - second) * gradient
+    torch.testing.assert_close(found, torch.tensor(weights))
+
+
+@pytest.mark.parametrize("name", ["AdamW", "Lion"])
+def test_one_flat_shard_and_the_parameters_in_it_are_updated_alike(name: str) -> None:
+    (flat,) = trained([start(1000)], settings(name=name))
+    parts = trained([start(1000)[:600].view(20, 30).clone(), start(1000)[600:].clone()], settings(name=name))
+    torch.testing.assert_close(flat, torch.cat([part.flatten() for part in parts]), rtol=0, atol=0)
+
+
+def test_lion_in_pieces_is_lion_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [(7,), (1000,), (13, 17), (500,)]
+    at_once = trained([start(torch.Size(size).numel()).view(size) for size in sizes], settings(name="Lion"))
+    monkeypatch.setattr(lion, "_PIECE", 300)
+    in_pieces = trained([start(torch.Size(size).numel()).view(size) for size in sizes], settings(name="Lion"))
+    torch.testing.assert_close(at_once, in_pieces, rtol=0, atol=0)
+
+
+def test_adamw_is_torchs_with_the_jobs_numbers() -> None:
+    made = settings(betas=[0.8, 0.9], weightDecay=0.2, options={"eps": 1e-3})
+    (found,) = trained([start(100)], made)
+    expected = start(100)
+    optimizer = torch.optim.AdamW([expected], lr=1e-2, betas=(0.8, 0.9), weight_decay=0.2, eps=1e-3)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        expected.grad = torch.randn(100, generator=generator)
+        optimizer.step()
+    torch.testing.assert_close(found, expected)
+
+
+def test_betas_that_are_not_given_are_the_algorithms_own() -> None:
+    found = {name: make_optimizer([start(2)], settings(name=name)).defaults["betas"] for name in ("AdamW", "Lion")}
+    assert found == {"AdamW": (0.9, 0.999), "Lion": (0.9, 0.99)}
