@@ -86,7 +86,7 @@ def _cut(table: Table, training: Training, batch: Batch) -> tuple[list[PlannedBu
     """(buckets, steps, steps of an epoch). A job that only fills caches takes pictures of any number and has no steps."""
     names = [dataset.name for dataset in training.data.datasets]
     if training.task is not Task.TRAIN:
-        found = [one for role in Role for one in group(table, training, role)]
+        found = group(table, training, tuple(Role))
         whole = [
             PlannedBucket(dataset=names[place], size=size, pictures=len(rows), repeats=0) for place, size, rows in found
         ]

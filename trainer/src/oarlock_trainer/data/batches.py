@@ -52,11 +52,15 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """What one rank computes in one optimizer step. `tokens` are image and text tokens of one sample."""
+    """What one rank computes in one optimizer step. `tokens` are image and text tokens of one sample.
+
+    `regularizes`: all of it, on every rank, is of a dataset with role Regularization.
+    """
 
     epoch: int
     micro_batches: list[MicroBatch]
     tokens: int
+    regularizes: bool
 
 
 class Loader:
@@ -110,7 +114,8 @@ class Loader:
             micro_batches.append(self._micro_batch(rows, latents, indices, Purpose.SAMPLE))
         one = micro_batches[0]
         tokens = one.latents.shape[-1] * one.latents.shape[-2] // 4 + one.text.shape[1]
-        return StepBatch(drawn.epoch, micro_batches, tokens)
+        role = self._training.data.datasets[bucket.dataset].role
+        return StepBatch(drawn.epoch, micro_batches, tokens, role is Role.REGULARIZATION)
 
     def evaluation(self) -> Iterator[tuple[int, MicroBatch]]:
         """(dataset, micro-batch): this rank's share of the datasets with role Evaluation.
@@ -118,7 +123,7 @@ class Loader:
         A picture gets the same noise every time, so that losses at different steps compare.
         """
         size, ranks, dealt = self._training.batch_size, self._place.world_size, 0
-        for dataset, _, rows in group(self._prepared.table, self._training, Role.EVALUATION):
+        for dataset, _, rows in group(self._prepared.table, self._training, {Role.EVALUATION}):
             # Dealt on from bucket to bucket: many small ones would else all fall to the first ranks.
             mine = rows[(self._place.rank - dealt) % ranks :: ranks]
             dealt += len(rows)
