@@ -126,6 +126,23 @@ def test_a_run_on_any_number_of_ranks_reports_the_formulas_rate_and_a_norm_for_e
     assert all(line["gradientNorm"] > 0 for line in lines)
 
 
+@pytest.mark.parametrize("name", ["Lion", "AdamW8Bit"])
+def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_have_had(
+    gang: Gang, tmp_path: Path, name: str
+) -> None:
+    def leave(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 2:
+            gang.ask_to_leave()
+
+    training = gang.training(checkpoint={}, optimizer={"name": name, "learningRate": 1e-3})
+    whole = gang.run(tmp_path / "whole", training)
+    gang.run(tmp_path / "left", training, on_event=leave)
+    resumed = gang.run(tmp_path / "left", training, attempt=2)
+    assert resumed.codes == {0: 0, 1: 0}, gang.log()
+    assert 0 < len(resumed.losses) < len(whole.losses)
+    assert resumed.losses == {step: whole.losses[step] for step in resumed.losses}
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize("fields", [{}, {"zeroStage": 2}, {"offloadOptimizer": "CPU"}])
