@@ -1,4 +1,4 @@
-"""One line at the end of preprocessing: what there is now and where, what of it was made, what is missing, how long it took."""
+"""The last line of preprocessing: what there is now and where, what of it was made, what is missing, how long it took."""
 
 from __future__ import annotations
 
