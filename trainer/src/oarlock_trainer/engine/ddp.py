@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 _BUCKET_ELEMENTS = 25_000_000
 _MEBIBYTE = 2.0**20
 _FILE = "state.pt"
+_groups: list[object] = []
+"""Groups that gradients were exchanged in, kept to the process's end. If the last to hold one were DDP's reducer, torch would
+wait for the group's threads with the interpreter's lock in hand, and they may want it: ranks hung at their end, about one run in five.
+"""
 
 
 class DdpEngine:
@@ -173,6 +177,7 @@ def _master(parameter: Tensor) -> Tensor:
 
 
 def _distributed(model: nn.Module, training: Training, trained: dict[str, nn.Parameter]) -> DistributedDataParallel:
+    _groups.append(dist.group.WORLD)
     one = next(iter(trained.values()))
     elements = training.engine.bucket_elements or _BUCKET_ELEMENTS
     if not training.engine.overlap_communication:
