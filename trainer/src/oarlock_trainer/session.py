@@ -19,9 +19,10 @@ from oarlock_api.engine import ActivationCheckpointingMode
 from oarlock_api.training import Task
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.fence import Fence
-from oarlock_trainer.checkpoint.format import TAG, Checkpoint, DataPosition
+from oarlock_trainer.checkpoint.format import Checkpoint, DataPosition
 from oarlock_trainer.checkpoint.interval import Interval
-from oarlock_trainer.checkpoint.reader import check_fits, resume_words, take_over
+from oarlock_trainer.checkpoint.load import load
+from oarlock_trainer.checkpoint.reader import resume_words, take_over
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of, streams_of
@@ -124,9 +125,7 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     name = f"{job.file.namespace}/{job.file.job}"
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
     resumed = take_over(job, ranks, fence)
-    if resumed:
-        check_fits(resumed, job)
-    elif weights := _initial_weights(job):
+    if not resumed and (weights := _initial_weights(job)):
         folder.check_transformer(weights, field="training.initFrom.path")
     batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
 
@@ -178,7 +177,7 @@ def assemble(claim: Claim) -> Session:
         streams=streams_of(buckets, training),
         data_fingerprint=claim.prepared.fingerprint,
         engine=engine,
-        writer=Writer(job.output, claim.fence, ranks, keep=training.checkpoint.keep),
+        writer=Writer(job.output, claim.fence, ranks, engine, keep=training.checkpoint.keep),
         interval=Interval(training.checkpoint, now=time.monotonic()),
         loader=loader,
         prefetch=prefetch,
@@ -199,7 +198,7 @@ def _engine(job: Job, ranks: Ranks, resumed: Checkpoint | None) -> Engine:
     )
     engine = initialize(transformer.load(weights, recompute=recompute).to(ranks.device), training, job.place)
     if resumed:
-        engine.load(str(resumed.path), TAG)
+        load(resumed, engine)
         channel.send(channel.Event.RESUMED, step=resumed.step)
     return engine
 

@@ -23,6 +23,7 @@ from oarlock_trainer.job import read_job
 from oarlock_trainer.metrics import StepFacts
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
+from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Claim, Session, assemble, claim
 from oarlock_trainer.stop import StopRequest
 
@@ -79,6 +80,7 @@ def loop(session: Session, stop: StopRequest) -> None:
     settings, ranks = session.job.training, session.ranks
     channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
     bad_losses = 0
+    saves = Saves(session)
     for step in range(session.first, session.total):
         began = time.monotonic()
         batch = session.prefetch.take()
@@ -87,10 +89,12 @@ def loop(session: Session, stop: StopRequest) -> None:
         loss = _optimizer_step(session, batch, rate)
         done = step + 1
         due = stop.take_saving() or (ranks.place.is_leader and session.interval.is_due(done, time.monotonic()))
-        # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, and
-        # whether a checkpoint is due by rank 0's clock, or asked for by anybody. It waits for the step, as DeepSpeed's
-        # overflow check did.
-        total_loss, leaving, saving = ranks.sum([float(loss), float(stop.requested), float(due)])
+        # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, whether a
+        # checkpoint is due by rank 0's clock, or asked for by anybody, and who is done with the last one's next stage. It
+        # waits for the step, as DeepSpeed's overflow check did.
+        total_loss, leaving, saving, ready = ranks.sum(
+            [float(loss), float(stop.requested), float(due), float(session.writer.ready())]
+        )
         mean_loss = total_loss / ranks.place.world_size
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.hang_seconds))
@@ -114,8 +118,13 @@ def loop(session: Session, stop: StopRequest) -> None:
         bad_losses = 0 if math.isfinite(mean_loss) else bad_losses + 1
         if bad_losses >= _BAD_LOSSES:
             raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")
-        if saving or leaving or done == session.total:
-            _save(session, done)
+        if ready == ranks.place.world_size:
+            saves.told(session.writer.advance())
+        last = bool(leaving) or done == session.total
+        if saving or last:
+            saves.begin(done)
+            if last:
+                saves.finish(done)
             if not leaving:
                 _evaluate(session, done)
         if leaving:
@@ -135,6 +144,7 @@ def _optimizer_step(session: Session, batch: StepBatch, rate: float) -> Tensor:
             measure=session.job.training.objective.loss,
         )
         session.engine.backward(loss)
+        session.writer.before_update()
         session.engine.step(rate)
         losses.append(loss.detach())
     return torch.stack(losses).mean()
@@ -151,21 +161,6 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
         devices=session.ranks.place.world_size,
         peak=session.peak,
     )
-
-
-def _save(session: Session, step: int) -> None:
-    channel.send(channel.Event.PHASE, name=PodPhase.SAVING)
-    saved = session.writer.save(session.engine, step, session.position(step))
-    session.interval.saved(time.monotonic(), saved.stall_seconds)
-    channel.send(
-        channel.Event.CHECKPOINT,
-        step=saved.step,
-        path=str(saved.path),
-        savedAt=saved.saved_at,
-        stallSeconds=saved.stall_seconds,
-    )
-    if step < session.total:
-        channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
 
 
 def _evaluate(session: Session, step: int) -> None:
