@@ -25,17 +25,13 @@ BASE: dict[str, Any] = {
 S3 = {"bucket": "photos"}
 CONNECTION = {"s3Connections": [{"name": "default"}]}
 
-DATASET = BASE["training"]["data"]["datasets"][0]
-
-
 # One job per entry of UNBUILT: what is merged over a job that is accepted.
 USES: dict[str, dict[str, Any]] = {
     "training.task": {"training": {"task": "Evaluate"}},
     "training.model.s3": {"training": {**CONNECTION, "model": {"path": None, "s3": S3}}},
     "training.model.hub": {"training": {"model": {"path": None, "hub": {"repo": "o/m"}}}},
     "training.initFrom.s3": {"training": {"initFrom": {"s3": S3}, **CONNECTION}},
-    "training.method": {"training": {"method": "LoRA"}},
-    "training.lora": {"training": {"method": "LoRA", "lora": {}}},
+    "training.lora.quantizeBase": {"training": {"method": "LoRA", "lora": {"quantizeBase": "NF4"}}},
     "training.precision": {"training": {"precision": "FP8"}},
     "training.compile": {"training": {"compile": {"mode": "Default"}}},
     "training.activationCheckpointing.mode": {
@@ -50,13 +46,9 @@ USES: dict[str, dict[str, Any]] = {
     "training.attention": {"training": {"attention": "Flash3"}},
     "training.optimizer.name": {"training": {"optimizer": {"name": "Lion"}}},
     "training.gradientClipping.method": {"training": {"gradientClipping": {"method": "Value"}}},
-    "training.engine.strategy": {"training": {"engine": {"strategy": "DDP"}}},
     "training.engine.zeroStage": {"training": {"engine": {"strategy": "DeepSpeed", "zeroStage": 3}}},
     "training.engine.offloadOptimizer": {"training": {"engine": {"offloadOptimizer": "CPU"}}},
     "training.checkpoint.upload": {"training": {"checkpoint": {"upload": S3}, **CONNECTION}},
-    "training.data.datasets.role": {
-        "training": {"data": {"datasets": [DATASET, {**DATASET, "name": "b", "role": "Regularization"}]}}
-    },
     "scheduling.gang": {"scheduling": {"gang": "Volcano"}},
     "scheduling.queue": {"scheduling": {"queue": "team"}},
     "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},
@@ -108,10 +100,7 @@ def test_a_job_that_uses_the_field_is_told_its_name(path: str) -> None:
 @pytest.mark.parametrize("path", [path for path, over in USES.items() if len(over) == 1])
 def test_nothing_but_what_was_used_is_named(path: str) -> None:
     named = {name.removeprefix("spec.") for name in unbuilt_fields(using(USES[path]))}
-    needed = {
-        "training.lora": {"training.method"},
-        "scheduling.queuePriorityClassName": {"scheduling.queue"},
-    }
+    needed = {"scheduling.queuePriorityClassName": {"scheduling.queue"}}
     assert named == {path} | needed.get(path, set())
 
 
@@ -122,8 +111,6 @@ def test_a_value_that_asks_for_nothing_is_never_named(path: str) -> None:
         uses: dict[str, Any] = {name: value}
         for group in reversed(groups):
             uses = {group: uses}
-        if "datasets" in groups:
-            uses = {"training": {"data": {"datasets": [DATASET, {**DATASET, "name": "b", name: value}]}}}
         if name == "task":
             uses["training"]["steps"] = None
         if name == "zeroStage":

@@ -229,8 +229,9 @@ class Dataset(Group):
     )
     role: Role = Field(
         default=Role.TRAIN,
-        description="Train, Evaluation (its loss is told after each checkpoint, it is never trained on) or Regularization. "
-        "SimpleTuner: dataset_type eval, is_regularisation_data.",
+        description="Train, Evaluation (its loss is told after each checkpoint, it is never trained on) or Regularization "
+        "(with LoRA: adapters learn to leave these pictures as the base model has them). SimpleTuner: dataset_type eval, "
+        "is_regularisation_data.",
     )
     source: Location = Field(description="The pictures. SimpleTuner: type, instance_data_dir, aws_data_prefix.")
     metadata: Metadata | None = Field(

@@ -7,8 +7,16 @@ from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.checkpoint import Checkpoint
 from oarlock_api.data import Data
-from oarlock_api.dataset import ResolutionType, Size
-from oarlock_api.engine import ActivationCheckpointing, Attention, Compile, Engine, Precision, Strategy
+from oarlock_api.dataset import ResolutionType, Role, Size
+from oarlock_api.engine import (
+    ActivationCheckpointing,
+    Attention,
+    Compile,
+    Engine,
+    OffloadOptimizer,
+    Precision,
+    Strategy,
+)
 from oarlock_api.group import Group
 from oarlock_api.location import Location, S3Connection
 from oarlock_api.objective import Objective
@@ -53,6 +61,22 @@ class Training(Group):
             cel="self.method != 'LoRA' || self.engine.strategy != 'DeepSpeed'",
             message="LoRA runs on DDP, its optimizer state is too small to shard: set engine.strategy to Auto or DDP",
             holds=lambda training: training.method != Method.LORA or training.engine.strategy != Strategy.DEEPSPEED,
+        ),
+        Rule(
+            cel="self.method != 'LoRA' || self.engine.offloadOptimizer == 'None'",
+            message="the optimizer state of LoRA is small and stays on the GPU: set engine.offloadOptimizer to None",
+            holds=lambda training: (
+                training.method != Method.LORA or training.engine.offload_optimizer == OffloadOptimizer.NONE
+            ),
+        ),
+        Rule(
+            cel="self.method == 'LoRA' || !self.data.datasets.exists(d, has(d.role) && d.role == 'Regularization')",
+            message="a data set with role: Regularization is trained towards the model without its adapters, which only "
+            "method: LoRA has: set that, or role: Train",
+            holds=lambda training: (
+                training.method == Method.LORA
+                or all(dataset.role != Role.REGULARIZATION for dataset in training.data.datasets)
+            ),
         ),
         Rule(
             cel="self.resolutionType == 'Area' ? self.resolution <= 64.0 : self.resolution >= 64.0",

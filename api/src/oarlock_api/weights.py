@@ -81,7 +81,8 @@ class Lora(Group):
     dropout: Probability = Field(default=0, description="Dropout before the adapters. SimpleTuner: lora_dropout.")
     targets: Annotated[tuple[Word, ...], Field(max_length=64), ListSet()] = Field(
         default=(),
-        description="Names of the modules that get an adapter; absent = all attention and feed-forward projections. "
+        description="Modules that get an adapter: ends of their names, such as attn.to_q, or presets: all (attention), "
+        "all+ffs (and feed-forward), mmdit, context and others of SimpleTuner's; absent = all+ffs. "
         "SimpleTuner: flux_lora_target.",
     )
     quantize_base: QuantizeBase = Field(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import AGENT_FILE, RUN_DIRECTORY, TERMINATION_LOG, Variable
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer import job_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +78,7 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="For debugging: run max(gpusPerNode, 1) ranks of a job of one node here, in the foreground. The "
         "exit code is the first rank's that is not 0.",
     )
-    parser.add_argument("job", type=Path, metavar="JOB.JSON", help="the job file, as the operator writes it")
+    job_arguments.add_job(parser)
     parser.add_argument("--program", help="MODULE:FUNCTION that each rank runs (default: the built-in trainer)")
     parser.set_defaults(run=_train)
 
@@ -85,24 +86,24 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _train(options: argparse.Namespace) -> int:
     from oarlock_trainer import foreground, rank_host  # noqa: PLC0415
 
-    return foreground.run(options.job, options.program or rank_host.PROGRAM)
+    return job_arguments.with_job(options, lambda job: foreground.run(job, options.program or rank_host.PROGRAM))
 
 
 def _add_preprocess(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "preprocess",
         help="encode a job's pictures and captions on this machine",
-        description="Run max(gpusPerNode, 1) ranks of a job of one node here, in the foreground, as with task: Preprocess: "
-        "scan the data, encode what is not cached, and end. A run that was stopped goes on where it was.",
+        description="Run max(gpusPerNode, 1) ranks of a job here, in the foreground, as with task: Preprocess: scan the "
+        "data, encode what is not cached, and end. A run that was stopped goes on where it was.",
     )
-    parser.add_argument("job", type=Path, metavar="JOB.JSON", help="the job file, as the operator writes it")
+    job_arguments.add_job(parser)
     parser.set_defaults(run=_preprocess)
 
 
 def _preprocess(options: argparse.Namespace) -> int:
     from oarlock_trainer import foreground  # noqa: PLC0415
 
-    return foreground.preprocess(options.job)
+    return job_arguments.with_job(options, foreground.preprocess)
 
 
 def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -113,14 +114,7 @@ def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "ranks, and print the effective batch, the buckets, the steps and the bytes of the embeddings. Ends as the run "
         f"would: with 0, or {ExitCode.CONFIGURATION} and what to change. S3 is asked with this machine's own credentials.",
     )
-    parser.add_argument("-f", "--filename", type=Path, required=True, metavar="JOB.YAML", help="the TrainingJob")
-    parser.add_argument(
-        "--path",
-        action="append",
-        default=[],
-        metavar="POD=HERE",
-        help="where a path of the job lies on this machine, such as /output=/mnt/nfs; may be given more than once",
-    )
+    job_arguments.add_manifest(parser)
     parser.set_defaults(run=_plan)
 
 
@@ -128,20 +122,15 @@ def _plan(options: argparse.Namespace) -> int:
     from oarlock_trainer import warm  # noqa: PLC0415
 
     warm.settle_environment()
-    from oarlock_trainer import rehearsal  # noqa: PLC0415
-    from oarlock_trainer.errors import TrainingEnd  # noqa: PLC0415
+    from oarlock_trainer import local_manifest, rehearsal  # noqa: PLC0415
     from oarlock_trainer.plan.words import describe  # noqa: PLC0415
 
-    try:
-        paths = rehearsal.read_paths(options.path)
-        sys.stdout.write(describe(rehearsal.rehearse(*rehearsal.read_manifest(options.filename), paths)))
-    except TrainingEnd as end:
-        sys.stderr.write(
-            f"{end}\n(plan looks at this machine: --path POD=HERE says where a path of the job lies here, and S3 is asked "
-            "with this machine's own AWS credentials)\n"
-        )
-        return end.code
-    return ExitCode.DONE
+    def plan() -> int:
+        paths = local_manifest.read_paths(options.path)
+        sys.stdout.write(describe(rehearsal.rehearse(*local_manifest.read_manifest(options.filename), paths)))
+        return ExitCode.DONE
+
+    return job_arguments.with_manifest(plan)
 
 
 def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -27,6 +27,7 @@ def preprocess(job: Path) -> int:
     try:
         body = json.loads(job.read_text(encoding="utf-8"))
         body["training"]["task"] = Task.PREPROCESS
+        body["nodes"] = 1  # what is cached is the same for any number of ranks
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"{job} is no job file with spec.training, as the operator writes it: {error!r}\n")
         return ExitCode.CONFIGURATION
@@ -52,7 +53,7 @@ def run(job: Path, program: str) -> int:
         sys.stderr.write(f"{error}\n")
         return ExitCode.CONFIGURATION
     if assignment.job.nodes != 1:
-        sys.stderr.write(f"{job}: nodes is {assignment.job.nodes}, but here is one machine: set it to 1\n")
+        sys.stderr.write(f"nodes is {assignment.job.nodes}, but here is one machine: set it to 1\n")
         return ExitCode.CONFIGURATION
     os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
     if program == rank_host.PROGRAM:

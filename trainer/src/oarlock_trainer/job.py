@@ -16,6 +16,7 @@ from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.mistakes import mistakes
 from oarlock_trainer.rank_host import COLLECTIVE_SECONDS
 from oarlock_trainer.storage import place
 from oarlock_trainer.storage.credentials import read_credentials
@@ -114,9 +115,7 @@ def parse_training(file: JobFile) -> Training:
     try:
         return Training.model_validate(file.training)
     except ValidationError as error:
-        wrong = "; ".join(
-            f"training.{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}" for problem in error.errors()
-        )
+        wrong = "; ".join(mistakes(error, Training, below="training"))
         raise ConfigurationError(
             f"the job's training is not what this image understands: {wrong}. "
             "Use the trainer image of the operator's release, or correct the job."

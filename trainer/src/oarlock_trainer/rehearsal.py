@@ -10,28 +10,22 @@ import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.distributed as dist
-import yaml
-from pydantic import ValidationError
 from torch._C._distributed_c10d import HashStore
 
-from oarlock_api.contract.job_file import JobFile
-from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.dataset import Role
-from oarlock_api.manifest import load_all
-from oarlock_api.spec import TrainingJobSpec
-from oarlock_api.training import Task, Training
+from oarlock_api.training import Task
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_of
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.job import Job, Place
+from oarlock_trainer.local_manifest import job_file, moved
 from oarlock_trainer.models.flux import folder
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.embeds import read_encoded
@@ -40,60 +34,14 @@ from oarlock_trainer.plan.words import Plan, PlannedBucket
 from oarlock_trainer.preprocess.keys import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from oarlock_api.dataset import Dataset
+    from oarlock_api.spec import TrainingJobSpec
+    from oarlock_api.training import Training
 
 
 _NO_MODEL = "training.model.path: {model} is not on this machine: the model is not checked, the bytes are FLUX.1's own"
-
-
-def read_manifest(path: Path) -> tuple[str, TrainingJobSpec]:
-    """Name and spec of the TrainingJob in a YAML file.
-
-    Raises ConfigurationError where there is none, or not one, or it is not what the API takes.
-    """
-    try:
-        documents = load_all(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
-    jobs = [one for one in documents if isinstance(one, dict) and one.get("kind") == KIND]
-    if len(jobs) != 1:
-        raise ConfigurationError(f"{path} holds {len(jobs)} objects of kind {KIND}: one is planned at a time")
-    version, name = jobs[0].get("apiVersion"), str((jobs[0].get("metadata") or {}).get("name") or "")
-    if version != API_VERSION:
-        raise ConfigurationError(f"{path}: apiVersion is {version}: this release knows {API_VERSION}")
-    if not name:
-        raise ConfigurationError(f"{path}: metadata.name is missing: give the job a name")
-    try:
-        # By the names of the API alone: the API server knows no others.
-        spec = TrainingJobSpec.model_validate(jobs[0].get("spec") or {}, by_alias=True, by_name=False)
-    except ValidationError as error:
-        wrong = "\n".join(f"  spec.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise ConfigurationError(f"{path} is no TrainingJob that the API takes:\n{wrong}") from error
-    return name, spec
-
-
-def read_paths(pairs: Sequence[str]) -> dict[str, str]:
-    """POD=HERE, given as words. Raises ConfigurationError where one is no such pair."""
-    found = {}
-    for pair in pairs:
-        pod, separator, here = pair.partition("=")
-        if not separator or not pod.startswith("/") or not here:
-            raise ConfigurationError(f"--path {pair}: say POD=HERE, such as --path /output=/mnt/nfs")
-        found[pod] = here
-    return found
-
-
-def moved(training: Training, paths: Mapping[str, str]) -> Training:
-    """The same training with its paths in the pod replaced by paths here, prefix by prefix.
-
-    Connections lose their Secrets, which are the cluster's: this machine's own AWS credentials are used.
-    """
-    raw = training.model_dump(by_alias=True, mode="json", exclude_none=True, exclude_defaults=True)
-    for connection in raw.get("s3Connections", ()):
-        connection.pop("credentialsSecretRef", None)
-    return Training.model_validate(_moved(raw, paths))
 
 
 def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan:
@@ -101,25 +49,14 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
 
     Raises TrainingEnd as the run would.
     """
-    if spec.training is None:
-        raise ConfigurationError("the job has a trainer of its own (spec.custom): only spec.training can be planned")
-    training = moved(spec.training, paths)
+    training = moved(spec, paths)
     refuse_unsupported(training)
     model = Path(training.model.path or "")
     if model.is_dir():
         folder.check(model, field="training.model.path")
     world_size = spec.nodes * max(spec.gpus_per_node, 1)
     with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as output, _alone() as ranks:
-        file = JobFile(
-            job=name,
-            namespace="default",
-            job_uid="plan",
-            attempt=1,
-            nodes=spec.nodes,
-            gpus_per_node=spec.gpus_per_node,
-            output_directory=output,
-            training=training.model_dump(by_alias=True, mode="json", exclude_none=True),
-        )
+        file = job_file(name, spec, training, output=output)
         place = Place(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
         job = Job(file=file, training=training, place=place, simulate_gpus=True)
         encoders = fingerprints(model)
@@ -149,7 +86,7 @@ def _cut(table: Table, training: Training, batch: Batch) -> tuple[list[PlannedBu
     """(buckets, steps, steps of an epoch). A job that only fills caches takes pictures of any number and has no steps."""
     names = [dataset.name for dataset in training.data.datasets]
     if training.task is not Task.TRAIN:
-        found = [one for role in Role for one in group(table, training, role)]
+        found = group(table, training, tuple(Role))
         whole = [
             PlannedBucket(dataset=names[place], size=size, pictures=len(rows), repeats=0) for place, size, rows in found
         ]
@@ -179,22 +116,6 @@ def _alone() -> Iterator[process_group.Ranks]:
         )
     finally:
         process_group.leave()
-
-
-def _moved(value: Any, paths: Mapping[str, str]) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: _here(below, paths) if key == "path" and isinstance(below, str) else _moved(below, paths)
-            for key, below in value.items()
-        }
-    return [_moved(one, paths) for one in value] if isinstance(value, list) else value
-
-
-def _here(path: str, paths: Mapping[str, str]) -> str:
-    for prefix, here in sorted(paths.items(), key=lambda pair: -len(pair[0])):  # the longest that fits
-        if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
-            return str(Path(here).absolute()) + path.removeprefix(prefix.rstrip("/"))
-    return path
 
 
 def _nothing() -> None:

@@ -17,6 +17,7 @@ import torch
 from oarlock_api.contract.layout import Owner
 from oarlock_api.engine import ActivationCheckpointingMode
 from oarlock_api.training import Task
+from oarlock_api.weights import Lora, Method
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import Checkpoint, DataPosition
@@ -29,9 +30,9 @@ from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of,
 from oarlock_trainer.data.prefetch import Prefetcher
 from oarlock_trainer.data.sampler import Origin, carried_over
 from oarlock_trainer.engine import collective
-from oarlock_trainer.engine.deepspeed import Engine, initialize
+from oarlock_trainer.engine.initialize import initialize
 from oarlock_trainer.metrics import Metrics
-from oarlock_trainer.models.flux import folder, transformer
+from oarlock_trainer.models.flux import folder, lora, transformer
 from oarlock_trainer.plan import bucket_report
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.timeline import Timeline
+    from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.transformer import Shape
@@ -86,6 +88,11 @@ class Session:
     total: int
 
     @property
+    def adapters(self) -> Lora | None:
+        """What the adapters are like; None where the whole model is trained."""
+        return adapters_of(self.job)
+
+    @property
     def model(self) -> Path:
         """The base model's directory."""
         return model_folder(self.job)
@@ -104,6 +111,11 @@ class Session:
 def model_folder(job: Job) -> Path:
     """The base model's directory."""
     return Path(job.training.model.path or "")
+
+
+def adapters_of(job: Job) -> Lora | None:
+    """What a job's adapters are like; None where it trains the whole model."""
+    return job.training.lora or Lora() if job.training.method is Method.LORA else None
 
 
 def _initial_weights(job: Job) -> Path | None:
@@ -126,7 +138,10 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
     resumed = take_over(job, ranks, fence)
     if not resumed and (weights := _initial_weights(job)):
-        folder.check_transformer(weights, field="training.initFrom.path")
+        if adapters_of(job):
+            folder.check_file(weights, lora.FILE, field="training.initFrom.path")
+        else:
+            folder.check_transformer(weights, field="training.initFrom.path")
     batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
 
     def cut(table: Table) -> list[Bucket]:
@@ -191,12 +206,19 @@ def assemble(claim: Claim) -> Session:
 def _engine(job: Job, ranks: Ranks, resumed: Checkpoint | None) -> Engine:
     """The model on its device, sharded, with the checkpoint's state where there is one."""
     training = job.training
-    weights = (None if resumed else _initial_weights(job)) or model_folder(job)
+    adapters = adapters_of(job)
+    initial = None if resumed else _initial_weights(job)
+    base = model_folder(job) if adapters else initial or model_folder(job)
     mode = training.activation_checkpointing.mode
     recompute = mode is ActivationCheckpointingMode.FULL or (
         mode is ActivationCheckpointingMode.AUTO and ranks.device.type == "cuda"
     )
-    engine = initialize(transformer.load(weights, recompute=recompute).to(ranks.device), training, job.place)
+    model = transformer.load(base, recompute=recompute)
+    if adapters:
+        lora.add_adapters(model, adapters, seed=training.seed)
+        if initial:
+            lora.load(model, adapters, initial)
+    engine = initialize(model.to(ranks.device), training, job.place)
     if resumed:
         load(resumed, engine)
         channel.send(channel.Event.RESUMED, step=resumed.step)

@@ -21,6 +21,7 @@ from oarlock_trainer.errors import LeftOnRequest, PeerLostError, StorageError, T
 from oarlock_trainer.evaluation import evaluate
 from oarlock_trainer.job import read_job
 from oarlock_trainer.metrics import StepFacts
+from oarlock_trainer.models.flux.lora import without_adapters
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
 from oarlock_trainer.saves import Saves
@@ -67,7 +68,7 @@ def run(job: Job) -> None:
     loop(session, stop)
     channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)  # on all ranks: the others wait for the leader's export
     if job.place.is_leader:
-        path = export(session.engine.weights, session.model, job.output)
+        path = export(session.engine.weights, session.model, job.output, adapters=session.adapters)
         channel.send(channel.Event.MODEL, path=str(path))
     _finish(claimed, step=session.total)
 
@@ -135,17 +136,18 @@ def loop(session: Session, stop: StopRequest) -> None:
 
 def _optimizer_step(session: Session, batch: StepBatch, rate: float) -> Tensor:
     """Forward, backward, update; returns this rank's mean loss, still on its device."""
-    losses = []
+    engine, losses = session.engine, []
     for micro_batch in batch.micro_batches:
         loss = flow_matching_loss(
-            session.engine.model,
+            engine.model,
             micro_batch.to(session.ranks.device),
             has_guidance=session.shape.has_guidance,
             measure=session.job.training.objective.loss,
+            base=without_adapters(engine.weights) if batch.regularizes else None,
         )
-        session.engine.backward(loss)
+        engine.backward(loss)
         session.writer.before_update()
-        session.engine.step(rate)
+        engine.step(rate)
         losses.append(loss.detach())
     return torch.stack(losses).mean()
 

@@ -97,17 +97,23 @@ def test_latents(changed: dict[str, Any], embeds: dict[str, Any], dataset: Calla
 
 
 @pytest.mark.parametrize(
-    ("changed", "role"),
-    [({"dataset_type": "eval"}, "Evaluation"), ({"is_regularization_data": True}, "Regularization")],
+    ("options", "changed", "role"),
+    [
+        ({}, {"dataset_type": "eval"}, "Evaluation"),
+        ({"model_type": "lora"}, {"is_regularization_data": True}, "Regularization"),
+        ({}, {"is_regularization_data": True}, "Train"),
+    ],
 )
 def test_roles(
+    options: dict[str, Any],
     changed: dict[str, Any],
     role: str,
+    *,
     imported: Callable[..., Imported],
     simple: dict[str, Any],
     folder: dict[str, Any],
 ) -> None:
-    job = imported(simple, folder, folder | {"id": "others"} | changed)
+    job = imported(simple | options, folder, folder | {"id": "others"} | changed)
     assert job.spec["training"]["data"]["datasets"][1]["role"] == role
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from oarlock_trainer.data.batches import Record, StepBatch
+    from oarlock_trainer.data.batches import Encoding, Record, StepBatch
     from oarlock_trainer.data.metadata.table import Picture
 
 SIZES = ((64, 64), (96, 48))
@@ -47,6 +47,25 @@ class NeverEncoding:
 
     def close(self) -> None:
         """Nothing to publish."""
+
+
+class Making:
+    """Makes the latents of rows that are not `broken`, as the cache would hold them."""
+
+    def __init__(self, broken: Sequence[int]) -> None:
+        self.broken = [f"{number}.png" for number in broken]
+        self.asked: list[str] = []
+
+    def encode(self, pictures: Sequence[Picture]) -> Sequence[Record | None]:
+        self.asked += [picture.name for picture in pictures]
+        return [None if picture.name in self.broken else self._record(picture) for picture in pictures]
+
+    def close(self) -> None:
+        """Nothing to publish."""
+
+    def _record(self, picture: Picture) -> Record:
+        shape = (4, picture.target_height // 8, picture.target_width // 8)
+        return np.full(shape, int(picture.name.removesuffix(".png")), dtype=np.uint16).reshape(-1), shape
 
 
 def training(**fields: Any) -> Training:
@@ -112,12 +131,14 @@ def text(word: int) -> Any:
     return pack(word.to_bytes(16, "big"), values, (1, 3, 2), Compression.NONE)
 
 
-def loader(data: Prepared, settings: Training, *, rank: int = 0, ranks: int = 1) -> Loader:
+def loader(
+    data: Prepared, settings: Training, *, rank: int = 0, ranks: int = 1, encoding: Encoding | None = None
+) -> Loader:
     batch = Batch(per_rank=settings.batch_size, ranks=ranks, accumulation=settings.gradient_accumulation)
     buckets = make_buckets(data.table, settings, batch)
     order = make_timeline(buckets, settings, effective=batch.effective)
     place = Place(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
-    return Loader(data, buckets, order, training=settings, place=place, encoding=NeverEncoding(), pin=False)
+    return Loader(data, buckets, order, training=settings, place=place, encoding=encoding or NeverEncoding(), pin=False)
 
 
 def numbers(batch: StepBatch) -> list[Numbers]:
@@ -225,6 +246,58 @@ def test_many_small_buckets_are_dealt_on_over_all_ranks(tmp_path: Path) -> None:
     each = [sum(1 for _ in loader(data, settings, rank=rank, ranks=8).evaluation()) for rank in range(8)]
     assert sum(each) == ROWS
     assert max(each) - min(each) <= 1
+
+
+def on_the_fly(*roles: str) -> dict[str, Any]:
+    sets = [
+        {"name": role.lower(), "role": role, "source": {"path": f"/{role}"}, "imageEmbeds": {"mode": "OnTheFly"}}
+        for role in roles
+    ]
+    return {"data": {"datasets": sets}, "objective": {"captionDropout": 0.0}}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_the_next_of_its_bucket_takes_the_place_of_a_picture_that_cannot_be_used_on_any_number_of_ranks(
+    tmp_path: Path, ranks: int
+) -> None:
+    """Even rows have one size, odd rows the other; row 22 is the last even one, so row 0 follows it."""
+    data, broken = prepared(tmp_path), {4: 8, 6: 8, 22: 0, 7: 9}
+    settings = training(batchSize=EFFECTIVE // ranks, **on_the_fly("Train"))
+
+    def steps(*, without: Sequence[int]) -> list[list[Numbers]]:
+        each = [loader(data, settings, rank=rank, ranks=ranks, encoding=Making(without)) for rank in range(ranks)]
+        return [[sample for one in each for sample in numbers(one.step(step))] for step in range(6)]
+
+    expected = [
+        [(broken.get(row, row), broken.get(row, row), sigma) for row, _, sigma in samples]
+        for samples in steps(without=())
+    ]
+    assert steps(without=list(broken)) == expected
+    assert {row for samples in expected for row, _, _ in samples}.isdisjoint(broken)
+
+
+def test_a_picture_that_cannot_be_used_is_tried_once(tmp_path: Path) -> None:
+    data, making = prepared(tmp_path), Making([4])
+    one = loader(data, training(batchSize=EFFECTIVE, **on_the_fly("Train")), encoding=making)
+    for step in range(12):
+        one.step(step)
+    assert making.asked.count("4.png") == 1
+    assert making.asked.count("8.png") > 1
+
+
+def test_a_bucket_in_which_no_picture_can_be_used_ends_the_job_with_its_name(tmp_path: Path) -> None:
+    data, making = prepared(tmp_path), Making(range(0, ROWS, 2))
+    one = loader(data, training(batchSize=EFFECTIVE, **on_the_fly("Train")), encoding=making)
+    with pytest.raises(ConfigurationError, match='"train": of the 12 pictures that are trained at 64 x 64 none'):
+        list(map(one.step, range(12)))
+
+
+def test_evaluation_leaves_out_what_cannot_be_used(tmp_path: Path) -> None:
+    data = prepared(tmp_path, ("Train", "Evaluation"))
+    settings = training(batchSize=1, **on_the_fly("Train", "Evaluation"))
+    one = loader(data, settings, encoding=Making([ROWS, ROWS + 3]))
+    judged = [int(bits(sample)[0]) for _, batch in one.evaluation() for sample in batch.latents]
+    assert sorted(judged) == [row for row in range(ROWS, 2 * ROWS) if row not in {ROWS, ROWS + 3}]
 
 
 def take_all(prefetch: Prefetcher) -> None:

@@ -43,6 +43,15 @@ def test_a_field_that_this_image_does_not_know_is_refused_by_name(tmp_path: Path
         read_job(fields)
 
 
+def test_a_misspelled_field_is_told_with_the_one_that_was_meant(tmp_path: Path) -> None:
+    datasets = [{"name": "photos", "source": {"path": "/data"}, "repeat": 3}]
+    training = {"model": {"family": "Flux1", "path": "/m"}, "steps": 1, "data": {"datasets": datasets}}
+    with pytest.raises(ConfigurationError) as refused:
+        read_job(environment(tmp_path, training=training))
+    assert "training.data.datasets[0].repeat: there is no such field; did you mean repeats?" in str(refused.value)
+    assert "at least" not in str(refused.value)
+
+
 def test_a_job_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="version 2"):
         read_job(environment(tmp_path, version=2))

@@ -74,12 +74,6 @@ def test_a_job_that_would_fail_fails_in_the_plan_with_the_same_words(tmp_path: P
     assert "repeats needed" in complaints
 
 
-def test_what_is_no_job_is_told_by_its_field(tmp_path: Path) -> None:
-    code, _, complaints = plan(manifest(tmp_path, batchSize=0))
-    assert code == 85
-    assert "spec.training.batchSize" in complaints
-
-
 def test_a_path_that_is_not_here_is_told_with_its_field(tmp_path: Path) -> None:
     code, _, complaints = plan(manifest(tmp_path))
     assert code == 85
@@ -87,25 +81,11 @@ def test_a_path_that_is_not_here_is_told_with_its_field(tmp_path: Path) -> None:
     assert "source" in complaints
 
 
-def test_pairs_of_paths_are_explained(tmp_path: Path) -> None:
-    code, _, complaints = plan(manifest(tmp_path), "output")
-    assert code == 85
-    assert "--path output: say POD=HERE" in complaints
-
-
 def test_a_job_that_only_fills_caches_needs_no_whole_steps(tmp_path: Path, pictures: Path) -> None:
     code, said, _ = plan(manifest(tmp_path, gpus=8, task="Preprocess"), f"/output/photos={pictures}")
     assert code == 0
     assert "steps         none" in said
     assert "pictures      24, captions 24" in said
-
-
-def test_names_that_the_api_server_does_not_know_are_refused_as_it_would(tmp_path: Path) -> None:
-    job = manifest(tmp_path)
-    job.write_text(job.read_text().replace("batchSize", "batch_size"))
-    code, _, complaints = plan(job)
-    assert code == 85
-    assert "spec.training.batch_size" in complaints
 
 
 def test_a_plan_tells_which_pictures_are_left_out_and_that_the_model_was_not_looked_at(

@@ -1,32 +1,40 @@
-"""The finished model: a diffusers directory in safetensors, whole or not there."""
+"""The finished model in diffusers' format, whole or not there: a directory of all parts, or of a LoRA job its adapters."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from oarlock_api.contract.layout import MODEL
 from oarlock_trainer.durable import TEMPORARY, sync_folder, sync_tree
 from oarlock_trainer.errors import storage
+from oarlock_trainer.models.flux import lora
 from oarlock_trainer.modes import make_ordinary
+
+if TYPE_CHECKING:
+    from oarlock_api.weights import Lora
 
 _TRAINED = "transformer"
 _SHARD_SIZE = "10GB"
 
 
-def export(transformer: Any, base: Path, output: Path) -> Path:
-    """Write `<output>/model`: the trained transformer, and the rest of `base` as it is. Rank 0 only.
+def export(transformer: Any, base: Path, output: Path, *, adapters: Lora | None = None) -> Path:
+    """Write `<output>/model`: the trained transformer and the rest of `base` as it is, or the `adapters` alone. Rank 0 only.
 
     Raises StorageError.
     """
     final, temporary = output / MODEL, output / f"{TEMPORARY}{MODEL}"
     with storage("exporting the model"):
         shutil.rmtree(temporary, ignore_errors=True)
-        _copy_the_rest(base, temporary)
-        transformer.save_pretrained(temporary / _TRAINED, max_shard_size=_SHARD_SIZE)
-        make_ordinary(temporary / _TRAINED)
+        if adapters:
+            lora.save(transformer, adapters, temporary)
+            make_ordinary(temporary)
+        else:
+            _copy_the_rest(base, temporary)
+            transformer.save_pretrained(temporary / _TRAINED, max_shard_size=_SHARD_SIZE)
+            make_ordinary(temporary / _TRAINED)
         sync_tree(temporary)
         if final.exists():
             old = output / f"{TEMPORARY}old-{MODEL}"

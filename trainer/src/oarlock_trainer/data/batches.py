@@ -17,6 +17,7 @@ import torch
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_trainer.data.draws import Purpose, SampleDraws, sample_draws
 from oarlock_trainer.data.grouping import group
+from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux import schedule
 from oarlock_trainer.models.flux.loss import MicroBatch
 
@@ -40,8 +41,8 @@ Record = tuple[np.ndarray, tuple[int, int, int]]
 class Encoding(Protocol):
     """Makes the latents of pictures that have none in the cache."""
 
-    def encode(self, pictures: Sequence[Picture]) -> Sequence[Record]:
-        """Latents of pictures of one size, in their order."""
+    def encode(self, pictures: Sequence[Picture]) -> Sequence[Record | None]:
+        """Latents of pictures of one size, in their order; None of one that cannot be used, which is told and counted."""
         ...
 
     def close(self) -> None:
@@ -51,11 +52,15 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepBatch:
-    """What one rank computes in one optimizer step. `tokens` are image and text tokens of one sample."""
+    """What one rank computes in one optimizer step. `tokens` are image and text tokens of one sample.
+
+    `regularizes`: all of it, on every rank, is of a dataset with role Regularization.
+    """
 
     epoch: int
     micro_batches: list[MicroBatch]
     tokens: int
+    regularizes: bool
 
 
 class Loader:
@@ -84,6 +89,7 @@ class Loader:
         # Most tables have one caption a picture: the caption's number is then the row's.
         many = prepared.empty_text > len(prepared.table)
         self._ends = np.cumsum(prepared.table.caption_counts()).astype(np.uint32) if many else None
+        self._unusable: set[int] = set()
         self.moved = 0.0
         workers = training.data.tuning.workers
         threads = max(workers // place.local_world_size, 1) if workers else _THREADS
@@ -103,11 +109,13 @@ class Loader:
         for micro in range(self._training.gradient_accumulation):
             first = (micro * ranks + self._place.rank) * size
             rows = bucket.rows[drawn.pictures[first : first + size]]
+            rows, latents = self._filled(bucket, rows)
             indices = range(index := step * len(drawn.pictures) + first, index + size)
-            micro_batches.append(self._micro_batch(bucket.dataset, rows, indices, Purpose.SAMPLE))
+            micro_batches.append(self._micro_batch(rows, latents, indices, Purpose.SAMPLE))
         one = micro_batches[0]
         tokens = one.latents.shape[-1] * one.latents.shape[-2] // 4 + one.text.shape[1]
-        return StepBatch(drawn.epoch, micro_batches, tokens)
+        role = self._training.data.datasets[bucket.dataset].role
+        return StepBatch(drawn.epoch, micro_batches, tokens, role is Role.REGULARIZATION)
 
     def evaluation(self) -> Iterator[tuple[int, MicroBatch]]:
         """(dataset, micro-batch): this rank's share of the datasets with role Evaluation.
@@ -115,17 +123,44 @@ class Loader:
         A picture gets the same noise every time, so that losses at different steps compare.
         """
         size, ranks, dealt = self._training.batch_size, self._place.world_size, 0
-        for dataset, _, rows in group(self._prepared.table, self._training, Role.EVALUATION):
+        for dataset, _, rows in group(self._prepared.table, self._training, {Role.EVALUATION}):
             # Dealt on from bucket to bucket: many small ones would else all fall to the first ranks.
             mine = rows[(self._place.rank - dealt) % ranks :: ranks]
             dealt += len(rows)
             for start in range(0, len(mine), size):
                 some = mine[start : start + size]
-                yield dataset, self._micro_batch(dataset, some, [int(row) for row in some], Purpose.EVALUATION)
+                found = zip(some.tolist(), self._latents(dataset, some), strict=True)
+                usable = [(row, latents) for row, latents in found if latents is not None]
+                if usable:
+                    judged, made = zip(*usable, strict=True)
+                    yield dataset, self._micro_batch(np.array(judged), made, judged, Purpose.EVALUATION)
 
-    def _micro_batch(self, dataset: int, rows: np.ndarray, indices: Sequence[int], purpose: Purpose) -> MicroBatch:
+    def _filled(self, bucket: Bucket, rows: np.ndarray) -> tuple[np.ndarray, list[torch.Tensor]]:
+        """Rows and latents of a micro-batch. In the place of a picture that cannot be used stands the next of its bucket.
+
+        So whoever computes the sample takes the same one, and no rank has to ask another.
+        """
+        rows, latents = rows.copy(), self._latents(bucket.dataset, rows)
+        for _ in bucket.rows:
+            empty = [place for place, found in enumerate(latents) if found is None]
+            if not empty:
+                break
+            rows[empty] = bucket.rows[(np.searchsorted(bucket.rows, rows[empty]) + 1) % len(bucket.rows)]
+            for place, found in zip(empty, self._latents(bucket.dataset, rows[empty]), strict=True):
+                latents[place] = found
+        filled = [found for found in latents if found is not None]
+        if len(filled) < len(latents):
+            raise ConfigurationError(
+                f'dataset "{self._training.data.datasets[bucket.dataset].name}": of the {len(bucket.rows)} pictures that are '
+                f"trained at {bucket.size.width} x {bucket.size.height} none can be used: mend or remove them (they are "
+                "listed below .oarlock/quarantine in the output)"
+            )
+        return rows, filled
+
+    def _micro_batch(
+        self, rows: np.ndarray, latents: Sequence[torch.Tensor], indices: Sequence[int], purpose: Purpose
+    ) -> MicroBatch:
         objective = self._training.objective
-        latents = self._latents(dataset, rows)
         shape = tuple(latents[0].shape)
         draws = list(self._pool.map(lambda index: sample_draws(self._training.seed, index, shape, purpose), indices))
         dropout = objective.caption_dropout if purpose is Purpose.SAMPLE else 0.0
@@ -133,7 +168,7 @@ class Loader:
         texts = list(self._pool.map(self._text, captions))
         tokens = shape[-1] * shape[-2] // 4
         batch = MicroBatch(
-            latents=torch.stack(latents),
+            latents=torch.stack(list(latents)),
             noise=torch.from_numpy(np.stack([draw.noise for draw in draws])),
             text=torch.nn.utils.rnn.pad_sequence([sequence for _, sequence in texts], batch_first=True),
             pooled=torch.stack([pooled for pooled, _ in texts]),
@@ -143,18 +178,23 @@ class Loader:
         )
         return batch.pinned() if self._pin else batch
 
-    def _latents(self, dataset: int, rows: np.ndarray) -> list[torch.Tensor]:
-        """Latents of a micro-batch: from the cache, or encoded now where the dataset's are not encoded beforehand."""
+    def _latents(self, dataset: int, rows: np.ndarray) -> list[torch.Tensor | None]:
+        """Latents of rows: from the cache, or encoded now where the dataset's are not encoded beforehand.
+
+        None of a picture that cannot be used; it is tried once.
+        """
         places = self._prepared.latents
         live = self._modes[dataset] is EmbedMode.ON_THE_FLY
-        absent = [row for row in dict.fromkeys(int(row) for row in rows) if live or not places.has(row)]
-        made: dict[int, Record] = {}
+        made: dict[int, Record | None] = {row: None for row in rows.tolist() if row in self._unusable}
+        absent = [row for row in dict.fromkeys(rows.tolist()) if row not in made and (live or not places.has(row))]
         if absent:
             pictures = [self._prepared.table.picture(row) for row in absent]
-            made = dict(zip(absent, self._encoding.encode(pictures), strict=True))
+            encoded = dict(zip(absent, self._encoding.encode(pictures), strict=True))
+            self._unusable.update(row for row, record in encoded.items() if record is None)
+            made |= encoded
             self.moved = time.monotonic()
-        read = self._pool.map(lambda row: made[row] if row in made else places.read(row), (int(row) for row in rows))
-        return [_bfloat16(values).reshape(shape) for values, shape in read]
+        read = self._pool.map(lambda row: made[row] if row in made else places.read(row), rows.tolist())
+        return [None if record is None else _bfloat16(record[0]).reshape(record[1]) for record in read]
 
     def _text(self, caption: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(CLIP vector, T5 sequence) of a caption by its place."""

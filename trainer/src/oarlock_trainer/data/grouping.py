@@ -16,11 +16,15 @@ from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.batches import Batch, BucketSize, fit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from oarlock_api.training import Training
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.sampler import Origin
+
+
+TRAINED = frozenset({Role.TRAIN, Role.REGULARIZATION})
+"""Roles of the datasets that optimizer steps draw from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +45,14 @@ class Bucket:
         return len(self.rows) * (self.repeats + 1)
 
 
-def group(table: Table, training: Training, role: Role = Role.TRAIN) -> list[tuple[int, Size, np.ndarray]]:
-    """(dataset, size, rows) of every bucket of the datasets with a role, in this order; rows in the table's order.
+def group(table: Table, training: Training, roles: Collection[Role] = TRAINED) -> list[tuple[int, Size, np.ndarray]]:
+    """(dataset, size, rows) of every bucket of the datasets with one of the roles, in this order; rows in the table's order.
 
     Part by part: beside the result, 4 bytes a row, nothing grows with the table.
     """
     found: dict[tuple[int, Size], list[np.ndarray]] = defaultdict(list)
     for dataset, first, sizes in table.buckets():
-        if training.data.datasets[dataset].role is not role:
+        if training.data.datasets[dataset].role not in roles:
             continue
         rows = np.flatnonzero(table.kept[first : first + len(sizes)])
         codes = sizes[rows, 0].astype(np.uint64) << np.uint64(32) | sizes[rows, 1]
@@ -71,7 +75,7 @@ def make_buckets(table: Table, training: Training, batch: Batch) -> list[Bucket]
     Raises ConfigurationError that lists all buckets that cannot fill a step, or where there is nothing to train on.
     """
     found = group(table, training)
-    if not found:
+    if all(training.data.datasets[place].role is not Role.TRAIN for place, _, _ in found):
         raise ConfigurationError("no dataset has role: Train, so there is nothing to train on: give one that role")
     datasets = training.data.datasets
     sizes = [
@@ -109,7 +113,7 @@ def make_timeline(
             end=dataset.end_step,
         )
         for place, dataset in enumerate(training.data.datasets)
-        if dataset.role is Role.TRAIN
+        if dataset.role in TRAINED
     ]
     streams = [Stream(len(bucket.rows), bucket.samples) for bucket in buckets]
     return Timeline(streams, turns, seed=training.seed, effective=effective, origin=origin)

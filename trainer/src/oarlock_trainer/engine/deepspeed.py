@@ -1,8 +1,10 @@
 """DeepSpeed ZeRO over all ranks, configured by a dict of our own: no "auto", nothing from accelerate's YAML.
 
 The choices and their reasons: gradients are exchanged while the backward pass runs (overlap_comm, off by default in
-stage 1); buckets must hold the largest tensor (56.6 M elements) several times; clipping is the engine's alone; no
-communication or accumulation type is set, which keeps the bf16 path that has been measured.
+stages 1 and 2); buckets must hold the largest tensor (56.6 M elements) several times; the norm is clipped by DeepSpeed
+alone, elements by clipping.py; no communication or accumulation type is set, which keeps the bf16 path that has been
+measured, where another one keeps float32 gradients of the whole model on every rank. What DeepSpeed made of the dict is
+looked at once more: it has changed its mind between versions.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oarlock_api.engine import OffloadOptimizer
 from oarlock_api.optimization import ClippingMethod
 from oarlock_trainer.engine import zero_state
+from oarlock_trainer.engine.clipping import clip_values
+from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
+from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,30 +32,40 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.engine import Part
     from oarlock_trainer.job import Place
 
+WEIGHTS_SHARDED = 3
+"""The stage in which no rank has the whole weights."""
 _BUCKET_ELEMENTS = 500_000_000
 _MAXIMUM_NORM_OFF = 0.0
+_CLASSES = {1: "DeepSpeedZeroOptimizer", 2: "DeepSpeedZeroOptimizer", WEIGHTS_SHARDED: "DeepSpeedZeroOptimizer_Stage3"}
+
+
+def stage_of(training: Training) -> int:
+    """The job's ZeRO stage."""
+    return training.engine.zero_stage or 1
 
 
 def configuration(training: Training, *, world_size: int) -> dict[str, Any]:
     """DeepSpeed's configuration."""
     clipping = training.gradient_clipping
-    stage = training.engine.zero_stage or 1
     bucket = training.engine.bucket_elements or _BUCKET_ELEMENTS
+    zero: dict[str, Any] = {
+        "stage": stage_of(training),
+        "overlap_comm": training.engine.overlap_communication,
+        "contiguous_gradients": True,
+        "reduce_scatter": True,
+        "reduce_bucket_size": bucket,
+        "allgather_bucket_size": bucket - bucket % 2,  # it insists on even ones
+        "round_robin_gradients": False,
+    }
+    if _offloads(training):
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
     return {
         "train_micro_batch_size_per_gpu": training.batch_size,
         "gradient_accumulation_steps": training.gradient_accumulation,
         "train_batch_size": training.batch_size * training.gradient_accumulation * world_size,
         "gradient_clipping": clipping.max if clipping.method is ClippingMethod.NORM else _MAXIMUM_NORM_OFF,
         "bf16": {"enabled": True},
-        "zero_optimization": {
-            "stage": stage,
-            "overlap_comm": training.engine.overlap_communication,
-            "contiguous_gradients": True,
-            "reduce_scatter": True,
-            "reduce_bucket_size": bucket,
-            "allgather_bucket_size": bucket,
-            "round_robin_gradients": False,
-        },
+        "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 2**31,
         "wall_clock_breakdown": False,
@@ -72,7 +88,7 @@ class Engine:
 
     @property
     def weights(self) -> nn.Module:
-        """The trained module itself; whole on every rank with stages 1 and 2."""
+        """The trained module itself; whole on every rank with stages 1 and 2 (else see whole_weights.py)."""
         module: nn.Module = self._engine.module
         return module
 
@@ -92,6 +108,11 @@ class Engine:
         return None if norm is None else float(norm)
 
     @property
+    def skipped(self) -> int:
+        """Updates that were left out in this process's life, because a gradient was not finite on some rank."""
+        return int(self._engine.skipped_steps)
+
+    @property
     def updates(self) -> int:
         """How many updates the optimizer has counted."""
         return zero_state.updates(self._engine.optimizer)
@@ -106,38 +127,97 @@ class Engine:
 
 
 def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
-    """Shard the optimizer over all ranks. The process groups exist already."""
+    """Shard a model that is whole on every rank over all ranks. The process groups exist already. Collective.
+
+    Raises ConfigurationError where the job asks for what cannot be had with this model.
+    """
+    _settle(place)
+    check(training)
+    _check_bucket(model, training)
     import deepspeed  # noqa: PLC0415 - its import reads the environment
 
-    skip_operator_probes()
-    os.environ.setdefault("LOCAL_SIZE", str(place.local_world_size))  # else it counts NUMA nodes on the CPU
-    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-    # DeepSpeed's own call of a name that torch renamed: nothing that a reader of our log could act on.
-    warnings.filterwarnings("ignore", message=".*all_gather_into_tensor.*", category=FutureWarning)
-    settings = training.optimizer
-    betas = settings.betas or (0.9, 0.999)
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=settings.learning_rate,
-        betas=(betas[0], betas[1]),
-        weight_decay=settings.weight_decay,
-        eps=float(settings.options.get("eps", 1e-8)),
-    )
+    make = make_offloaded if _offloads(training) else make_optimizer
+    optimizer = make(model.parameters(), training.optimizer)
+    if training.gradient_clipping.method is ClippingMethod.VALUE:
+        clip_values(optimizer, training.gradient_clipping.max)
     engine, *_ = deepspeed.initialize(
         model=model,
         optimizer=optimizer,
         config=configuration(training, world_size=place.world_size),
         dist_init_required=False,
     )
+    _assert_as_configured(engine, training)
     return Engine(engine, place)
+
+
+def check(training: Training) -> None:
+    """Raise ConfigurationError where this image cannot give what the job asks of DeepSpeed.
+
+    For before weights are read. It may compile for minutes, where the image was made without DeepSpeed's CPU optimizer;
+    ranks of a node wait for the first of them.
+    """
+    if not _offloads(training):
+        return
+    from deepspeed.ops.op_builder import CPUAdamBuilder  # noqa: PLC0415
+
+    try:
+        CPUAdamBuilder().load(verbose=False)
+    except Exception as error:
+        raise ConfigurationError(
+            "training.engine.offloadOptimizer: CPU needs DeepSpeed's optimizer for the CPU, which this image does not hold "
+            f"and cannot compile ({error}): use an image with g++ and ninja, or built with DS_BUILD_CPU_ADAM=1, or remove "
+            "offloadOptimizer"
+        ) from error
 
 
 def skip_operator_probes() -> None:
     """Tell DeepSpeed that none of its own operators can be built.
 
-    None is used here: AdamW is torch's. Otherwise the first process group would probe compilers (2 s), and on the CPU
-    compile one for shared memory (a minute).
+    It asks when it makes its first process group: that would probe compilers (2 s), and on the CPU compile an operator for
+    shared memory (a minute). The one that is used, for offloading, is loaded without asking.
     """
     import deepspeed.ops  # noqa: PLC0415
 
     vars(deepspeed.ops)["__compatible_ops__"] = {}
+
+
+def _settle(place: Place) -> None:
+    """What DeepSpeed takes from its surroundings."""
+    os.environ.setdefault("LOCAL_SIZE", str(place.local_world_size))  # else it counts NUMA nodes on the CPU
+    skip_operator_probes()
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    # DeepSpeed's own calls of names that torch renamed: nothing that a reader of our log could act on.
+    warnings.filterwarnings("ignore", message=".*(all_gather_into|reduce_scatter)_tensor.*", category=FutureWarning)
+
+
+def _offloads(training: Training) -> bool:
+    return training.engine.offload_optimizer is OffloadOptimizer.CPU
+
+
+def _check_bucket(model: nn.Module, training: Training) -> None:
+    """A tensor that no bucket holds is exchanged alone, and nothing else meanwhile."""
+    bucket = training.engine.bucket_elements or _BUCKET_ELEMENTS
+    largest = max(weight.numel() for weight in model.parameters())
+    if bucket < largest:
+        raise ConfigurationError(
+            f"training.engine.bucketElements is {bucket}, and the model's largest tensor has {largest} elements: set at "
+            "least a few times that, or remove the field"
+        )
+
+
+def _assert_as_configured(engine: Any, training: Training) -> None:
+    """Raise RuntimeError where DeepSpeed took another path than the one that it was configured for."""
+    wanted = {
+        "optimizer": _CLASSES[stage_of(training)],
+        "overlap_comm": training.engine.overlap_communication,
+        "communication": torch.bfloat16,
+        "accumulation": training.gradient_accumulation,
+    }
+    found = {
+        "optimizer": type(engine.optimizer).__name__,
+        "overlap_comm": engine.zero_overlap_comm(),
+        "communication": engine.communication_data_type,
+        "accumulation": engine.gradient_accumulation_steps(),
+    }
+    if found != wanted:
+        raise RuntimeError(f"DeepSpeed made {found} of its configuration, which says {wanted}: it is another version")

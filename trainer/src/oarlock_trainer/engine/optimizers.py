@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from torch.optim import AdamW, Optimizer
 
 from oarlock_api.optimization import OptimizerName
+from oarlock_trainer.engine.adamw_8bit import make_adamw_8bit
 from oarlock_trainer.engine.lion import Lion
 
 if TYPE_CHECKING:
@@ -33,9 +34,21 @@ def make_optimizer(parameters: Iterable[Tensor], settings: Settings) -> Optimize
         return Lion(parameters, lr=rate, betas=betas, weight_decay=decay)
     eps = float(settings.options.get("eps", _EPS))
     if settings.name is OptimizerName.ADAMW_8BIT:
-        from bitsandbytes.optim import AdamW8bit  # noqa: PLC0415 - its import takes seconds that others need not pay
-
-        eight: Optimizer = AdamW8bit(parameters, lr=rate, betas=betas, eps=eps, weight_decay=decay)
-        return eight
+        return make_adamw_8bit(parameters, lr=rate, betas=betas, eps=eps, weight_decay=decay)
     fused = parameters[0].device.type == "cuda"  # one kernel, and no temporaries as large as the shard
     return AdamW(parameters, lr=rate, betas=betas, eps=eps, weight_decay=decay, fused=fused, foreach=not fused)
+
+
+def make_offloaded(parameters: Iterable[Tensor], settings: Settings) -> Optimizer:
+    """AdamW for a shard in the node's memory: DeepSpeed's, whose operator must be there. Others are refused before."""
+    from deepspeed.ops.adam import DeepSpeedCPUAdam  # noqa: PLC0415 - its import reads the environment
+
+    first, second = settings.betas or _ADAM_BETAS
+    optimizer: Optimizer = DeepSpeedCPUAdam(
+        list(parameters),
+        lr=settings.learning_rate,
+        betas=(first, second),
+        eps=float(settings.options.get("eps", _EPS)),
+        weight_decay=settings.weight_decay,
+    )
+    return optimizer

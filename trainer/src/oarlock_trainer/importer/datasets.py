@@ -139,11 +139,17 @@ def _dataset(
 ) -> Draft:
     draft, dataset = Draft(), entry.options
     dataset.carry(draft, "id", to="name", value=label(entry.name))
-    role = "Regularization" if dataset.value("is_regularisation_data") else _ROLES[entry.kind]
+    keeps, adapters = dataset.value("is_regularisation_data"), options.value("model_type") == "lora"
+    role = "Regularization" if keeps and adapters else _ROLES[entry.kind]
     draft.put("role", role)
-    for key in ("dataset_type", "is_regularisation_data"):
-        if key in dataset:
-            dataset.mapped(key, words=f"-> role: {role}")
+    if "dataset_type" in dataset:
+        dataset.mapped("dataset_type", words=f"-> role: {role}")
+    if keeps and not adapters:
+        dataset.ignored(
+            "is_regularisation_data", "SimpleTuner itself trains on such data as on any other, but for LoRA"
+        )
+    elif "is_regularisation_data" in dataset:
+        dataset.mapped("is_regularisation_data", words=f"-> role: {role}")
     _source(dataset, places, draft)
     metadata.place(dataset, options, draft, places=places)
     captions.place(dataset, options, draft, filters=filters)

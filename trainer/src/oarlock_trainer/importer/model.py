@@ -5,6 +5,8 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.models.flux.lora_targets import PRESETS
+
 if TYPE_CHECKING:
     from oarlock_trainer.importer.draft import Draft
     from oarlock_trainer.importer.options import Options
@@ -16,22 +18,6 @@ _REPOSITORIES = {
     "schnell": "black-forest-labs/FLUX.1-schnell",
 }
 _FLAVORS = {name.rpartition("/")[2].lower(): flavor for flavor, name in _REPOSITORIES.items()}
-_ATTENTION = ("to_k", "to_q", "to_v", "add_k_proj", "add_q_proj", "add_v_proj", "to_out.0", "to_add_out")
-_CONTEXT = ("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out")
-_CONTEXT_FEED_FORWARD = ("ff_context.net.0.proj", "ff_context.net.2")
-_FEED_FORWARD = ("ff.net.0.proj", "ff.net.2", *_CONTEXT_FEED_FORWARD, "proj_mlp", "proj_out")
-TARGETS: dict[str, tuple[str, ...]] = {
-    "all": _ATTENTION,
-    "mmdit": ("to_k", "to_q", "to_v", "to_out.0"),
-    "context": _CONTEXT,
-    "context+ffs": (*_CONTEXT, *_CONTEXT_FEED_FORWARD),
-    "all+ffs": (*_ATTENTION, *_FEED_FORWARD),
-    "all+ffs+embedder": ("x_embedder", *_ATTENTION, *_FEED_FORWARD),
-    "ai-toolkit": (*_ATTENTION, *_FEED_FORWARD, "norm.linear", "norm1.linear", "norm1_context.linear"),
-    "tiny": ("single_transformer_blocks.7.proj_out", "single_transformer_blocks.20.proj_out"),
-    "nano": ("single_transformer_blocks.7.proj_out",),
-}
-"""flux_lora_target -> names of the modules, as SimpleTuner has them."""
 _OF_LORA = ("lora_rank", "lora_alpha", "lora_dropout", "flux_lora_target", "init_lora", "disable_assistant_lora")
 
 
@@ -85,10 +71,10 @@ def _lora(options: Options, draft: Draft, *, places: Places, flavor: str) -> Non
     options.carry(draft, "lora_dropout")
     options.carry(draft, "base_model_precision")
     target = str(options.value("flux_lora_target")).lower()
-    if target in TARGETS:
-        options.carry(draft, "flux_lora_target", value=list(TARGETS[target]))
+    if target in PRESETS:
+        options.carry(draft, "flux_lora_target", value=list(PRESETS[target]))
     else:
-        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(TARGETS)}")
+        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(PRESETS)}")
     init = options.value("init_lora")
     if init is not None and init.startswith((".", "/")):
         draft.put("training.initFrom.path", places.path(init))

@@ -1,7 +1,7 @@
 """From the data sets of a job to everything that a training step reads: scan -> find -> encode -> publish.
 
 All ranks work together, each on its share. What is stored already is skipped, and a table that an earlier attempt of the
-same job published is taken as it is, without looking at the source. The table is published once all its rows have their
+same training published is taken as it is, without looking at the source. The table is published once all its rows have their
 embeddings; what was encoded until a kill is published already, shard by shard.
 """
 
@@ -18,6 +18,7 @@ import torch
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.data import OnMissingEmbeds
+from oarlock_api.training import Task
 from oarlock_trainer import channel
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.matching import SortedKeys
@@ -123,7 +124,9 @@ def _published(job: Job, folder: Path, fingerprint: str) -> Manifest | None:
     trusted = all(dataset.preserve_scan for dataset in job.training.data.datasets)
     if table is None or table.manifest.fingerprint != fingerprint:
         return None
-    return table.manifest if trusted or table.manifest.job_uid == job.file.job_uid else None
+    # Who only fills caches and starts again has seen new pictures come; what a kill interrupted was not published yet.
+    earlier_attempt = table.manifest.job_uid == job.file.job_uid and job.training.task is Task.TRAIN
+    return table.manifest if trusted or earlier_attempt else None
 
 
 def _find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:

@@ -45,6 +45,17 @@ def check_transformer(model: Path, *, field: str) -> None:
         _open_all(model / TRANSFORMER, field)
 
 
+def check_file(folder: Path, name: str, *, field: str) -> None:
+    """The same for a folder of which one file is taken."""
+    with readable(field, folder):
+        _check_folder(folder, field)
+        if not (folder / name).is_file():
+            raise ConfigurationError(
+                f"{field}: {folder} has no {name}, but {_contents(folder)}: name the folder that has it"
+            )
+        _open_all(folder, field)
+
+
 @contextmanager
 def loading(folder: Path) -> Iterator[None]:
     """Turn what the libraries say of files that they cannot load into ConfigurationError, and a lost mount into its own."""

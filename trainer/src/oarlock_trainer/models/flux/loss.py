@@ -16,6 +16,7 @@ from oarlock_api.objective import Loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from torch import Tensor, nn
 
@@ -67,8 +68,29 @@ def image_ids(height: int, width: int, device: torch.device) -> Tensor:
     return torch.cat([torch.zeros_like(grid[:, :1]), grid], dim=1).to(torch.float32)
 
 
-def flow_matching_loss(model: nn.Module, batch: MicroBatch, *, has_guidance: bool, measure: Loss) -> Tensor:
-    """Mean loss of a micro-batch, a float32 scalar. `model` is diffusers' FluxTransformer2DModel, bare or wrapped."""
+def flow_matching_loss(
+    model: nn.Module,
+    batch: MicroBatch,
+    *,
+    has_guidance: bool,
+    measure: Loss,
+    base: AbstractContextManager[nn.Module] | None = None,
+) -> Tensor:
+    """Mean loss of a micro-batch, a float32 scalar. `model` is diffusers' FluxTransformer2DModel, bare or wrapped.
+
+    With `base`, within which the model is one without its adapters, the target is what that predicts for the same noisy
+    latents: nothing is learnt but to stay as it was (SimpleTuner's is_regularisation_data).
+    """
+    if base is None:
+        target = pack(batch.noise.float() - batch.latents.float())
+    else:
+        with torch.no_grad(), base as untrained:
+            target = predict(untrained, batch, has_guidance=has_guidance).float()
+    return error(predict(model, batch, has_guidance=has_guidance).float(), target, measure)
+
+
+def predict(model: nn.Module, batch: MicroBatch, *, has_guidance: bool) -> Tensor:
+    """(B, tokens, 4 C): the direction that the model sees at the batch's noise levels."""
     sigmas = batch.sigmas.view(-1, 1, 1, 1)
     latents, noise = batch.latents.float(), batch.noise.float()
     noisy = (1.0 - sigmas) * latents + sigmas * noise
@@ -79,7 +101,7 @@ def flow_matching_loss(model: nn.Module, batch: MicroBatch, *, has_guidance: boo
         every_image_token = batch.text_mask.new_ones(len(batch.text_mask), tokens)
         mask = torch.cat([batch.text_mask, every_image_token], dim=1)
         arguments["joint_attention_kwargs"] = {"attention_mask": mask[:, None, None, :]}
-    prediction = model(
+    prediction: Tensor = model(
         hidden_states=pack(noisy).to(batch.text.dtype),
         encoder_hidden_states=batch.text,
         pooled_projections=batch.pooled,
@@ -90,7 +112,7 @@ def flow_matching_loss(model: nn.Module, batch: MicroBatch, *, has_guidance: boo
         return_dict=False,
         **arguments,
     )[0]
-    return error(prediction.float(), pack(noise - latents), measure)
+    return prediction
 
 
 def error(prediction: Tensor, target: Tensor, measure: Loss) -> Tensor:

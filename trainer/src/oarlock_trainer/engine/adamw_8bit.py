@@ -1,0 +1,80 @@
+"""AdamW with moments of 8 bits (Dettmers et al. 2022), by bitsandbytes: a quarter of the memory that AdamW's moments take.
+
+Each block of 256 elements of a moment is kept as codes of a table and the block's largest magnitude. Tensors of fewer than
+4096 elements keep float32. Of the libraries this one takes a flat shard of any length; torchao's falls back to float32
+without a word where the length is no multiple of its block.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+BLOCK = 256
+
+
+def make_adamw_8bit(
+    parameters: Iterable[Tensor], *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+) -> Optimizer:
+    """Bitsandbytes' optimizer, with a table of codes that is its own mirror image."""
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it offers kernels from the internet
+    from bitsandbytes.optim import AdamW8bit  # noqa: PLC0415 - takes seconds that others need not pay
+
+    optimizer = AdamW8bit(parameters, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+    # Its table has 1 and not -1: a block whose largest magnitude is a negative number would shrink by 0.7 % whenever it is
+    # quantized. With -1 what was read from a block and is written back into it is the same block, bit by bit.
+    optimizer.name2qmap["dynamic"][0] = -1.0
+    made: Optimizer = optimizer
+    return made
+
+
+class QuantizedSlot:
+    """One quantized moment of a parameter, as float32.
+
+    Whole blocks that were read come back exactly. Other values are rounded to the nearest code: by at most 1.1 % of the
+    largest magnitude in their block (0.4 % in a moment that is never negative), and those that share a block with an end of
+    the run that is written once more.
+    """
+
+    def __init__(self, codes: Tensor, largest: Tensor, table: Tensor) -> None:
+        """`codes` uint8 (n,), `largest` float32 (blocks,), `table` float32 (256,), ascending: parts of the state."""
+        self._codes, self._largest, self._table = codes.view(-1), largest, table
+
+    def __len__(self) -> int:
+        """Elements."""
+        return len(self._codes)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        """Elements [start, stop) as float32, a copy."""
+        first, values = self._blocks(start, stop)
+        return values[start - first : stop - first].clone()
+
+    def write(self, start: int, values: Tensor) -> None:
+        """Overwrite the elements from `start` on."""
+        from bitsandbytes.functional import quantize_blockwise  # noqa: PLC0415
+
+        stop = start + len(values)
+        first, blocks = self._blocks(start, stop)
+        blocks[start - first : stop - first].copy_(values)
+        codes, state = quantize_blockwise(blocks, code=self._table, blocksize=BLOCK)
+        self._codes[first : first + len(codes)] = codes
+        self._largest[first // BLOCK : first // BLOCK + len(state.absmax)] = state.absmax
+
+    def _blocks(self, start: int, stop: int) -> tuple[int, Tensor]:
+        """First element, and values, of the whole blocks that hold [start, stop)."""
+        from bitsandbytes.functional import dequantize_blockwise  # noqa: PLC0415
+
+        first, last = start // BLOCK, -(-stop // BLOCK)
+        codes = self._codes[first * BLOCK : last * BLOCK]
+        values: Tensor = dequantize_blockwise(
+            codes, absmax=self._largest[first:last], code=self._table, blocksize=BLOCK
+        )
+        return first * BLOCK, values.to(torch.float32)

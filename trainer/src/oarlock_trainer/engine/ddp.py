@@ -1,0 +1,166 @@
+"""Training with the whole state on every rank: DistributedDataParallel, or nothing around the model where there is one rank.
+
+For what is small beside the frozen weights: adapters. Gradients are averaged in the type of the parameters while the
+backward pass of an optimizer step's last micro-batch runs. Masters are float32: a parameter that is float32 is its own,
+any other one has a copy, which the optimizer updates and the model gets back. All ranks begin alike, because the same
+files and the same seed made their models: nothing is broadcast.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_, get_total_norm
+
+from oarlock_api.optimization import ClippingMethod
+from oarlock_trainer.engine.engine import MASTER, Part
+from oarlock_trainer.engine.optimizers import make_optimizer
+from oarlock_trainer.engine.slots import FloatSlot, set_updates, slots, updates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor, nn
+
+    from oarlock_api.training import Training
+    from oarlock_trainer.engine.slots import Slot
+    from oarlock_trainer.job import Place
+
+_BUCKET_ELEMENTS = 25_000_000
+_MEBIBYTE = 2.0**20
+
+
+class DdpEngine:
+    """The model on all ranks; see engine.Engine for what each method promises."""
+
+    def __init__(self, model: nn.Module, training: Training, place: Place) -> None:
+        """`model` is on its device; what requires a gradient is trained."""
+        self._place = place
+        self._clipping = training.gradient_clipping
+        self._accumulation = training.gradient_accumulation
+        self._trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        self._masters = {name: _master(value) for name, value in self._trained.items()}
+        self._optimizer = make_optimizer(self._masters.values(), training.optimizer)
+        self._weights = model
+        self._ddp = _distributed(model, training, self._trained) if place.world_size > 1 else None
+        self._micro_batches = 0
+        self._norm: Tensor | None = None
+        self.skipped = 0
+        """Updates that were left out, because a gradient was not finite."""
+        self._announce()
+
+    @property
+    def model(self) -> nn.Module:
+        """To be called in the forward pass."""
+        return self._ddp or self._weights
+
+    @property
+    def weights(self) -> nn.Module:
+        """The module that is trained itself."""
+        return self._weights
+
+    def backward(self, loss: Tensor) -> None:
+        """Add a micro-batch's gradients to those of the optimizer step, each micro-batch with the same weight."""
+        (loss / self._accumulation).backward()  # type: ignore[no-untyped-call]
+
+    def step(self, learning_rate: float) -> None:
+        """Count a micro-batch; the last one of an optimizer step clips and updates."""
+        self._micro_batches = (self._micro_batches + 1) % self._accumulation
+        if not self._micro_batches:
+            self._update(learning_rate)
+        self._announce()
+
+    def gradient_norm(self) -> float | None:
+        """Global norm of the last update before clipping; None before the first."""
+        return None if self._norm is None else float(self._norm)
+
+    def parts(self) -> Sequence[Part]:
+        """This rank's state: of each tensor the range that falls to it when all ranks share it evenly."""
+        rank, ranks = self._place.rank, self._place.world_size
+        parts = []
+        for name, slot, values in self._slots():
+            start, stop = len(values) * rank // ranks, len(values) * (rank + 1) // ranks
+            parts.append(Part(name=name, slot=slot, start=start, values=values.read(start, stop)))
+        return parts
+
+    @property
+    def updates(self) -> int:
+        """How many updates the optimizer has counted: what Adam corrects its averages by."""
+        return updates(self._optimizer, next(iter(self._masters.values())))
+
+    @torch.no_grad()
+    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+        """All values of `parts` were overwritten: take them and `updates` over. Collective."""
+        for part, (_, _, values) in zip(parts, self._slots(), strict=True):
+            whole = torch.zeros(len(values), device=part.values.device)
+            whole[part.start : part.start + part.values.numel()] = part.values
+            if self._ddp is not None:
+                dist.all_reduce(whole)  # each element comes from one rank: the sum is exact
+            values.write(0, whole)
+        for master in self._masters.values():
+            set_updates(self._optimizer, master, updates)
+        self._write_back()
+
+    def _update(self, learning_rate: float) -> None:
+        masters = list(self._masters.values())
+        for parameter, master in zip(self._trained.values(), masters, strict=True):
+            if master is not parameter and parameter.grad is not None:
+                master.grad, parameter.grad = parameter.grad.float(), None
+        self._norm = self._clip(masters)
+        if bool(torch.isfinite(self._norm)):
+            for group in self._optimizer.param_groups:
+                group["lr"] = learning_rate
+            self._optimizer.step()
+            self._write_back()
+        else:
+            self.skipped += 1
+        self._optimizer.zero_grad()
+
+    def _clip(self, masters: list[Tensor]) -> Tensor:
+        """Bound the gradients; returns their norm from before. They are the same on all ranks, so no rank asks another."""
+        if self._clipping.method is ClippingMethod.NORM:
+            return clip_grad_norm_(masters, self._clipping.max)
+        norm = get_total_norm([master.grad for master in masters if master.grad is not None])
+        if self._clipping.method is ClippingMethod.VALUE:
+            clip_grad_value_(masters, self._clipping.max)
+        return norm
+
+    def _announce(self) -> None:
+        """Say whether gradients are exchanged in the next backward pass: what DDP's no_sync does, without a block."""
+        if self._ddp is not None:
+            self._ddp.require_backward_grad_sync = self._micro_batches == self._accumulation - 1
+
+    def _slots(self) -> Iterator[tuple[str, str, Slot]]:
+        """(parameter, slot, its values for the whole parameter)."""
+        for name, master in self._masters.items():
+            yield name, MASTER, FloatSlot(master)
+            yield from ((name, slot, values) for slot, values in slots(self._optimizer, master).items())
+
+    @torch.no_grad()
+    def _write_back(self) -> None:
+        for name, master in self._masters.items():
+            if master is not self._trained[name]:
+                self._trained[name].copy_(master)
+
+
+def _master(parameter: Tensor) -> Tensor:
+    if parameter.dtype == torch.float32:
+        return parameter
+    return parameter.detach().float().requires_grad_()
+
+
+def _distributed(model: nn.Module, training: Training, trained: dict[str, nn.Parameter]) -> DistributedDataParallel:
+    one = next(iter(trained.values()))
+    elements = training.engine.bucket_elements or _BUCKET_ELEMENTS
+    if not training.engine.overlap_communication:
+        elements = sum(value.numel() for value in trained.values())  # nothing is sent before the last gradient is there
+    return DistributedDataParallel(
+        model,
+        init_sync=False,
+        forward_sync_buffers=False,
+        bucket_cap_mb=cast("int", elements * one.element_size() / _MEBIBYTE),
+        gradient_as_bucket_view=True,
+    )

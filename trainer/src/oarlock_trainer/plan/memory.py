@@ -1,0 +1,187 @@
+"""Memory of one GPU by component: a model, computed before any weights are read.
+
+Sizes in bytes; GB in words are 1e9 bytes. N = trained parameters, W = ranks. Per parameter: 2 bytes of bfloat16 weight
+and 2 of gradient; float32 master weight and moments, which ZeRO spreads over the ranks (Rajbhandari et al. 2020). What
+DeepSpeed 0.19 really keeps was read in its stage_1_and_2.py: without overlap, or with several micro-batches a step,
+stage 1 keeps all gradients; with overlap and one micro-batch they pass through two buckets and only the rank's own part
+stays, as in stage 2. The update copies that part to float32. All components are added, though some never meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oarlock_api.optimization import EmaDevice, OptimizerName
+from oarlock_trainer.plan.activations import kept_bytes, working_bytes
+from oarlock_trainer.plan.work import DDP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oarlock_trainer.plan.work import Work
+
+GB = 1e9
+
+_BFLOAT16, _FLOAT32 = 2, 4
+_MOMENT_BYTES = {OptimizerName.ADAMW: 8, OptimizerName.LION: 4, OptimizerName.ADAMW_8BIT: 2}
+"""Beside the master weight: two float32 moments, one, or two of 8 bits."""
+_GATHERED = 1_000_000_000
+"""Parameters that stage 3 holds whole at a time: DeepSpeed's stage3_max_live_parameters."""
+_LATENT_BYTES = 2 + 5 * 4
+"""Of one latent number: bfloat16 as read; noise, noisy latent, target, prediction and error in float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """Bytes of one part of a GPU's memory, and the arithmetic behind them in words."""
+
+    name: str
+    bytes: int
+    arithmetic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All components of a GPU's memory."""
+
+    components: tuple[Component, ...]
+
+    @property
+    def total(self) -> int:
+        """Bytes."""
+        return sum(one.bytes for one in self.components)
+
+    def of(self, name: str) -> int:
+        """Bytes of a component, 0 where there is none of this name."""
+        return sum(one.bytes for one in self.components if one.name == name)
+
+
+def need(work: Work, *, recomputed: int) -> Memory:
+    """Memory that a rank of `work` takes while `recomputed` of its blocks are recomputed."""
+    return Memory(tuple(one for one in (*_states(work), *_batch(work, recomputed)) if one.bytes))
+
+
+def host_bytes(work: Work) -> int:
+    """Bytes of the node's own memory that a rank takes for what is kept out of the GPU."""
+    count, share = work.parameters.trained, _share(work)
+    offloaded = count * (_state_bytes(work) + _FLOAT32) // share if work.offload else 0
+    return offloaded + (count * _FLOAT32 // share if work.ema is EmaDevice.CPU else 0)
+
+
+def _states(work: Work) -> Iterator[Component]:
+    """What does not depend on the pictures."""
+    yield _weights(work)
+    yield _gradients(work)
+    yield _buckets(work)
+    count, share = work.parameters.trained, _share(work)
+    if not work.offload:
+        yield Component(
+            name="optimizer",
+            bytes=count * _state_bytes(work) // share,
+            arithmetic=f"{_state_bytes(work)} bytes of master weight and {work.optimizer} moments x {_over(work)}",
+        )
+    if not work.adapters and not work.offload:  # adapters are float32 already
+        yield Component(
+            name="update",
+            bytes=count * _FLOAT32 // share,
+            arithmetic=f"4 bytes of float32 gradient x {_over(work)}",
+        )
+    if work.ema is EmaDevice.GPU:
+        yield Component(name="EMA", bytes=count * _FLOAT32 // share, arithmetic=f"4 bytes x {_over(work)}")
+
+
+def _weights(work: Work) -> Component:
+    trained, frozen = work.parameters.trained, work.parameters.frozen
+    if work.adapters:
+        return Component(
+            name="weights",
+            bytes=int(frozen * work.frozen_bytes),
+            arithmetic=f"{work.frozen_bytes:g} bytes x {_many(frozen)} frozen",
+        )
+    if work.stage < 3:
+        return Component(
+            name="weights", bytes=_BFLOAT16 * trained, arithmetic=f"2 bytes of bfloat16 x {_many(trained)}"
+        )
+    gathered = min(trained, _GATHERED)
+    return Component(
+        name="weights",
+        bytes=_BFLOAT16 * (-(-trained // work.ranks) + gathered),
+        arithmetic=f"2 bytes x ({_over(work)} + {_many(gathered)} gathered)",
+    )
+
+
+def _gradients(work: Work) -> Component:
+    count = work.parameters.trained
+    if work.adapters:
+        return Component(name="gradients", bytes=_FLOAT32 * count, arithmetic=f"4 bytes x {_many(count)}")
+    if work.stage >= 2 or (work.stage == 1 and work.overlap and work.accumulation == 1):
+        offloaded = 0 if work.offload else _BFLOAT16 * -(-count // work.ranks)
+        return Component(name="gradients", bytes=offloaded, arithmetic=f"2 bytes x {_over(work)}")
+    why = "" if work.stage == DDP else ", all kept: " + ("accumulated" if work.overlap else "no overlap")
+    return Component(name="gradients", bytes=_BFLOAT16 * count, arithmetic=f"2 bytes x {_many(count)}{why}")
+
+
+def _buckets(work: Work) -> Component:
+    if work.stage == DDP:
+        size = _FLOAT32 if work.adapters else _BFLOAT16
+        count = work.parameters.trained if work.ranks > 1 else 0
+        return Component(
+            name="buckets", bytes=size * count, arithmetic=f"{size} bytes x {_many(count)}, DDP's own copy"
+        )
+    number = 2 if work.overlap or work.stage >= 2 else 1
+    return Component(
+        name="buckets",
+        bytes=_BFLOAT16 * number * work.bucket_elements,
+        arithmetic=f"2 bytes x {number} buckets x {_many(work.bucket_elements)}",
+    )
+
+
+def _batch(work: Work, recomputed: int) -> Iterator[Component]:
+    """What grows with the pictures."""
+    shape = work.shape
+    kept = kept_bytes(
+        blocks=shape.blocks,
+        recomputed=recomputed,
+        tokens=work.tokens,
+        samples=work.samples,
+        width=shape.width,
+        compiled=work.compiled,
+    )
+    live = working_bytes(tokens=work.tokens, samples=work.samples, width=shape.width, compiled=work.compiled)
+    many = f"{work.samples} x {work.tokens} tokens x width {shape.width}"
+    yield Component(
+        name="activations",
+        bytes=kept,
+        arithmetic=f"{many}: {recomputed} of {shape.blocks} blocks keep their input alone",
+    )
+    yield Component(name="block", bytes=live, arithmetic=f"{many}: the block at work")
+    text = work.text_tokens * shape.text_width + shape.pooled_width
+    latents = work.image_tokens * shape.packed_channels
+    yield Component(
+        name="inputs",
+        bytes=work.samples * (2 * _BFLOAT16 * text + _LATENT_BYTES * latents),
+        arithmetic=f"{work.samples} x text embeddings of this batch and the next, latents and loss",
+    )
+
+
+def _state_bytes(work: Work) -> int:
+    return _FLOAT32 + _MOMENT_BYTES[work.optimizer]
+
+
+def _share(work: Work) -> int:
+    """Ranks over which the optimizer's state is spread."""
+    return 1 if work.stage == DDP else work.ranks
+
+
+def _over(work: Work) -> str:
+    spread = f" / {_share(work)} GPUs" if _share(work) > 1 else ""
+    return f"{_many(work.parameters.trained)}{spread}"
+
+
+def _many(count: int) -> str:
+    """A number of parameters with its unit, such as 11.9 B."""
+    for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return str(count)

@@ -1,0 +1,122 @@
+"""What one run asks of its GPUs: everything that memory, traffic and time are computed from, in one record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oarlock_api.engine import Attention, CompileMode, OffloadOptimizer, Precision, Strategy
+from oarlock_api.optimization import EmaDevice, OptimizerName
+from oarlock_api.weights import Lora, Method, QuantizeBase
+from oarlock_trainer.data.buckets import target_sizes
+from oarlock_trainer.plan.parameters import Architecture, Parameters, adapters, whole
+
+if TYPE_CHECKING:
+    from oarlock_api.training import Training
+
+DDP = 0
+"""The stage of a run that shards nothing."""
+TEXT_TOKENS = 512
+"""FLUX.1-dev's captions."""
+_BUCKET_ELEMENTS = 500_000_000
+"""1 GB of bfloat16. DeepSpeed has one bucket in flight, so it must be worth a collective; 24 of them hold FLUX.1."""
+_PIXELS_PER_TOKEN = 16 * 16
+"""A latent pixel is 8 x 8 pixels, a token 2 x 2 latent pixels."""
+_FROZEN_BYTES = {QuantizeBase.NONE: 2.0, QuantizeBase.INT8: 1.0, QuantizeBase.FP8: 1.0, QuantizeBase.NF4: 0.5625}
+"""Bytes of a frozen parameter. NF4: half a byte, and a float32 scale for 64 of them (Dettmers et al. 2023)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One run. `samples` per rank and micro-batch; `stage` is ZeRO's, or DDP."""
+
+    shape: Architecture
+    parameters: Parameters
+    frozen_bytes: float = 2.0
+    """Of a frozen parameter."""
+    adapters: bool = False
+    """Adapters alone are trained, in float32."""
+    stage: int = 1
+    ranks: int = 1
+    ranks_per_node: int = 1
+    samples: int = 1
+    accumulation: int = 1
+    image_tokens: int = 4096
+    text_tokens: int = TEXT_TOKENS
+    optimizer: OptimizerName = OptimizerName.ADAMW
+    offload: bool = False
+    overlap: bool = True
+    bucket_elements: int = _BUCKET_ELEMENTS
+    ema: EmaDevice | None = None
+    compiled: bool = False
+    attention: Attention = Attention.AUTO
+    fp8: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """Text and image tokens of a sample."""
+        return self.image_tokens + self.text_tokens
+
+    @property
+    def nodes(self) -> int:
+        """Nodes, all with the same number of ranks."""
+        return -(-self.ranks // self.ranks_per_node)
+
+
+def work_of(
+    training: Training,
+    shape: Architecture,
+    *,
+    ranks: int,
+    ranks_per_node: int,
+    image_tokens: int | None = None,
+    text_tokens: int = TEXT_TOKENS,
+) -> Work:
+    """What `training` asks for; the stage is 1 (DDP: 0) where the job names none.
+
+    `image_tokens` are those of the largest bucket; without them, of the largest square that the job's resolutions name.
+    """
+    lora = (training.lora or Lora()) if training.method is Method.LORA else None
+    parameters = adapters(shape, rank=lora.rank, targets=lora.targets) if lora else whole(shape)
+    unsharded = training.engine.strategy is Strategy.DDP or lora is not None
+    return Work(
+        shape=shape,
+        parameters=parameters,
+        frozen_bytes=_FROZEN_BYTES[lora.quantize_base if lora else QuantizeBase.NONE],
+        adapters=lora is not None,
+        stage=DDP if unsharded else training.engine.zero_stage or 1,
+        ranks=ranks,
+        ranks_per_node=ranks_per_node,
+        samples=training.batch_size,
+        accumulation=training.gradient_accumulation,
+        image_tokens=image_tokens or _largest_square(training),
+        text_tokens=text_tokens,
+        optimizer=training.optimizer.name,
+        offload=training.engine.offload_optimizer is OffloadOptimizer.CPU,
+        overlap=training.engine.overlap_communication,
+        bucket_elements=training.engine.bucket_elements or _bucket(parameters),
+        ema=training.ema.device if training.ema else None,
+        compiled=training.compile.mode is not CompileMode.NONE,
+        attention=training.attention,
+        fp8=training.precision is Precision.FP8,
+    )
+
+
+def picture_tokens(width: int, height: int) -> int:
+    """Tokens of a picture of this size in pixels."""
+    return width * height // _PIXELS_PER_TOKEN
+
+
+def _bucket(parameters: Parameters) -> int:
+    """Elements of an exchange: no more than there are, no fewer than the largest tensor, which would bypass it."""
+    return max(min(_BUCKET_ELEMENTS, parameters.trained), parameters.largest)
+
+
+def _largest_square(training: Training) -> int:
+    wanted = {(training.resolution, training.resolution_type)} | {
+        (one.resolution, one.resolution_type)
+        for one in training.data.datasets
+        if one.resolution is not None and one.resolution_type is not None
+    }
+    sizes = [target_sizes([1.0], resolution=float(resolution), kind=kind) for resolution, kind in wanted]
+    return max(picture_tokens(int(width[0]), int(height[0])) for width, height in sizes)

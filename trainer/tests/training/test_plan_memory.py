@@ -1,0 +1,130 @@
+"""Memory of a GPU as a model: the published arithmetic of ZeRO for 12 billion parameters, and what must always hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oarlock_api.optimization import EmaDevice, OptimizerName
+from oarlock_trainer.plan.activations import kept_bytes, working_bytes
+from oarlock_trainer.plan.memory import GB, host_bytes, need
+from oarlock_trainer.plan.parameters import Architecture, adapters, whole
+from oarlock_trainer.plan.work import Work
+
+FLUX = Architecture()
+FULL = Work(shape=FLUX, parameters=whole(FLUX), ranks_per_node=8)
+LORA = replace(FULL, parameters=adapters(FLUX, rank=16), adapters=True, stage=0)
+
+STATES = ("weights", "gradients", "buckets", "optimizer", "update", "EMA")
+
+
+def states(work: Work) -> float:
+    """GB of what does not depend on the pictures."""
+    memory = need(work, recomputed=0)
+    return sum(memory.of(name) for name in STATES) / GB
+
+
+@pytest.mark.parametrize(
+    ("ranks", "no_overlap", "overlap", "accumulated", "stage_2"),
+    [(8, 72.4, 52.6, 73.4, 52.6), (16, 60.5, 39.2, 61.5, 39.2), (32, 54.6, 32.5, 55.6, 32.5), (64, 51.6, 29.2, 52.6, 29.2)],
+)  # fmt: skip
+def test_weights_gradients_and_states_follow_the_table(
+    ranks: int, no_overlap: float, overlap: float, accumulated: float, stage_2: float
+) -> None:
+    work = replace(FULL, ranks=ranks)
+    assert states(replace(work, overlap=False)) == pytest.approx(no_overlap, abs=0.06)
+    assert states(work) == pytest.approx(overlap, abs=0.06)
+    assert states(replace(work, accumulation=4)) == pytest.approx(accumulated, abs=0.06)
+    assert states(replace(work, stage=2)) == states(replace(work, stage=2, accumulation=4))
+    assert states(replace(work, stage=2)) == pytest.approx(stage_2, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "adamw", "lion", "eight_bits"),
+    [(8, 17.9, 11.9, 8.9), (16, 8.9, 6.0, 4.5), (32, 4.5, 3.0, 2.2), (64, 2.2, 1.5, 1.1)],
+)
+def test_optimizer_states_are_spread_over_the_ranks(ranks: int, adamw: float, lion: float, eight_bits: float) -> None:
+    for name, expected in zip(OptimizerName, (adamw, eight_bits, lion), strict=True):
+        work = replace(FULL, ranks=ranks, optimizer=name)
+        assert need(work, recomputed=0).of("optimizer") / GB == pytest.approx(expected, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "inputs_alone", "fused", "eager"), [(4608, 1.61, (16, 20), 39), (1536, 0.54, (5.4, 6.5), 13)]
+)
+def test_activations_of_a_picture_follow_the_table(
+    tokens: int, inputs_alone: float, fused: tuple[float, float], eager: float
+) -> None:
+    def kept(recomputed: int, *, compiled: bool) -> float:
+        size = kept_bytes(
+            blocks=57, recomputed=recomputed, tokens=tokens, samples=1, width=3072, compiled=compiled
+        )  # fmt: skip
+        return size / GB
+
+    assert kept(57, compiled=True) == pytest.approx(inputs_alone, abs=0.006)
+    assert fused[0] <= kept(0, compiled=True) <= fused[1]
+    assert kept(0, compiled=False) == pytest.approx(eager, abs=0.5)
+    assert working_bytes(tokens=4608, samples=1, width=3072, compiled=True) / GB == pytest.approx(0.35, abs=0.02)
+
+
+def test_adapters_cost_little_beside_their_frozen_base() -> None:
+    assert need(LORA, recomputed=0).of("weights") / GB == pytest.approx(23.8, abs=0.01)
+    assert states(LORA) < 25.5
+    assert states(replace(LORA, frozen_bytes=0.5625)) < 8.5
+
+
+def test_states_in_the_nodes_memory_leave_the_gpu() -> None:
+    work = replace(FULL, ranks=8, offload=True)
+    assert need(work, recomputed=57).of("optimizer") == 0
+    assert host_bytes(work) / GB == pytest.approx(17.85 + 5.95, abs=0.01)
+    assert host_bytes(FULL) == 0
+
+
+def test_a_moving_average_is_spread_like_the_master_weights() -> None:
+    work = replace(FULL, ranks=32, ema=EmaDevice.GPU)
+    assert need(work, recomputed=0).of("EMA") / GB == pytest.approx(1.5, abs=0.02)
+    assert need(replace(work, ema=EmaDevice.CPU), recomputed=0).of("EMA") == 0
+    assert host_bytes(replace(work, ema=EmaDevice.CPU)) == need(work, recomputed=0).of("EMA")
+
+
+def test_every_component_says_its_arithmetic() -> None:
+    by_name = {one.name: one.arithmetic for one in need(replace(FULL, ranks=32), recomputed=57).components}
+    assert by_name["optimizer"] == "12 bytes of master weight and AdamW moments x 11.9 B / 32 GPUs"
+    assert by_name["gradients"] == "2 bytes x 11.9 B / 32 GPUs"
+
+
+WORKS = st.builds(
+    lambda **fields: replace(FULL, **fields),
+    stage=st.integers(0, 3),
+    ranks=st.integers(1, 512),
+    samples=st.integers(1, 32),
+    accumulation=st.integers(1, 8),
+    overlap=st.booleans(),
+    offload=st.booleans(),
+    compiled=st.booleans(),
+    optimizer=st.sampled_from(OptimizerName),
+    ema=st.sampled_from([None, *EmaDevice]),
+)
+
+
+@given(work=WORKS, more=st.integers(1, 512), recomputed=st.integers(0, 57))
+def test_more_ranks_never_need_more_memory(work: Work, more: int, recomputed: int) -> None:
+    if work.stage == 0:
+        work = replace(work, ranks=work.ranks + 1)  # a rank alone exchanges nothing and has no buckets
+    wider = replace(work, ranks=work.ranks + more)
+    assert need(wider, recomputed=recomputed).total <= need(work, recomputed=recomputed).total
+
+
+@given(work=WORKS, recomputed=st.integers(0, 56))
+def test_more_recomputed_blocks_never_need_more_memory(work: Work, recomputed: int) -> None:
+    assert need(work, recomputed=recomputed + 1).total <= need(work, recomputed=recomputed).total
+
+
+@given(work=WORKS, field=st.sampled_from(["samples", "image_tokens", "text_tokens"]))
+def test_more_of_the_pictures_always_needs_more_memory(work: Work, field: str) -> None:
+    grown: dict[str, Any] = {field: getattr(work, field) + 1}
+    assert need(replace(work, **grown), recomputed=57).total > need(work, recomputed=57).total

@@ -1,0 +1,82 @@
+"""Parameters are counted from the configuration exactly as diffusers makes them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_trainer import warm
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.plan.parameters import Architecture, adapters, architecture, linears, read_architecture, whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+warm.settle_environment()
+import torch  # noqa: E402 - reads the environment that was just settled
+from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: E402
+
+FLUX1_DEV: dict[str, Any] = {
+    "attention_head_dim": 128,
+    "axes_dims_rope": [16, 56, 56],
+    "guidance_embeds": True,
+    "in_channels": 64,
+    "joint_attention_dim": 4096,
+    "num_attention_heads": 24,
+    "num_layers": 19,
+    "num_single_layers": 38,
+    "out_channels": None,
+    "patch_size": 1,
+    "pooled_projection_dim": 768,
+}
+FLUX1_SCHNELL = FLUX1_DEV | {"guidance_embeds": False}
+ODD = FLUX1_DEV | {"num_layers": 1, "num_single_layers": 3, "out_channels": 16, "patch_size": 2, "in_channels": 32}
+
+
+@pytest.mark.parametrize("config", [FLUX1_DEV, FLUX1_SCHNELL, ODD], ids=["dev", "schnell", "odd"])
+def test_every_linear_and_every_parameter_is_counted(config: dict[str, Any]) -> None:
+    with torch.device("meta"):
+        model = FluxTransformer2DModel(**config)
+    shape = architecture(config)
+    assert whole(shape).trained == sum(one.numel() for one in model.parameters())
+    assert whole(shape).largest == max(one.numel() for one in model.parameters())
+    assert {one.name: (one.inputs, one.outputs) for one in linears(shape)} == {
+        name: (one.in_features, one.out_features)
+        for name, one in model.named_modules()
+        if isinstance(one, torch.nn.Linear)
+    }
+
+
+def test_flux1_dev_is_what_is_counted_without_a_configuration() -> None:
+    assert architecture(FLUX1_DEV) == Architecture()
+    assert whole(Architecture()).trained == 11_901_408_320
+    assert len(list(linears(Architecture()))) == 504
+
+
+def test_the_configuration_of_a_model_on_disk_is_read(tiny_flux: Path) -> None:
+    model = FluxTransformer2DModel.from_pretrained(tiny_flux / "transformer")
+    assert whole(read_architecture(tiny_flux)).trained == sum(one.numel() for one in model.parameters())
+
+
+@pytest.mark.parametrize(("rank", "millions"), [(16, 65.4), (64, 261.7)])
+def test_adapters_grow_with_their_rank(rank: int, millions: float) -> None:
+    found = adapters(Architecture(), rank=rank)
+    assert found.trained / 1e6 == pytest.approx(millions, abs=0.05)
+    assert found.frozen == 11_901_408_320
+
+
+def test_adapters_stand_where_the_targets_end_a_name_at_a_dot() -> None:
+    width = Architecture().width
+    assert adapters(Architecture(), rank=4, targets=["attn.to_q"]).trained == 57 * 4 * 2 * width
+    assert adapters(Architecture(), rank=4, targets=["single_transformer_blocks.0.proj_mlp"]).trained == 4 * 5 * width
+    assert adapters(Architecture(), rank=4, targets=["o_q"]).trained == 0
+
+
+@pytest.mark.parametrize("content", ["{", "[]", json.dumps({"num_layers": 2})])
+def test_a_configuration_that_says_too_little_is_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / "transformer").mkdir()
+    (tmp_path / "transformer" / "config.json").write_text(content)
+    with pytest.raises(ConfigurationError, match=r"transformer/config\.json cannot be read"):
+        read_architecture(tmp_path)
