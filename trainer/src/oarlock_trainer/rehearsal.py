@@ -17,9 +17,9 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
-from oarlock_api.dataset import Role
+from oarlock_api.dataset import EmbedMode, Role
 from oarlock_api.training import Task
-from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_of
+from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.data.metadata.told import counts_of
@@ -34,11 +34,11 @@ from oarlock_trainer.plan.words import Plan, PlannedBucket
 from oarlock_trainer.preprocess.keys import fingerprints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from oarlock_api.dataset import Dataset
     from oarlock_api.spec import TrainingJobSpec
     from oarlock_api.training import Training
+    from oarlock_trainer.data.buckets import Size
 
 
 _NO_MODEL = "training.model.path: {model} is not on this machine: the model is not checked, the bytes are FLUX.1's own"
@@ -63,10 +63,14 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
         scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
         table = Table(table_folder(job.output), scanned.manifest)
         batch = Batch(per_rank=training.batch_size, ranks=world_size, accumulation=training.gradient_accumulation)
-        buckets, steps, epoch_steps = _cut(table, training, batch)
+        groups = group(table, training, tuple(Role))
+        buckets, steps, epoch_steps = _cut(table, training, batch, groups)
+        kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]
         return Plan(
             batch=batch,
             buckets=buckets,
+            pictures=int(table.kept.sum()),
+            stored=[(size, len(rows)) for place, size, rows in groups if kept[place]],
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
             epoch_steps=epoch_steps,
@@ -80,29 +84,29 @@ def _left_out(job: Job, table: Table) -> Iterator[str]:
     for one in counts_of(table_folder(job.output), table.manifest):
         if others := [f"{count} {kind}" for kind, count in (one.bad | one.left_out).items() if count]:
             yield f"{one.dataset}: {one.rows} of {one.found} pictures ({', '.join(others)})"
+    for dataset in job.training.data.datasets:
+        if dataset.probability == 0.0 and job.training.task is Task.TRAIN:
+            yield f"{dataset.name}: probability 0, so it is encoded and never trained on"
 
 
-def _cut(table: Table, training: Training, batch: Batch) -> tuple[list[PlannedBucket], int, int | None]:
+def _cut(
+    table: Table, training: Training, batch: Batch, groups: Sequence[tuple[int, Size, np.ndarray]]
+) -> tuple[list[PlannedBucket], int, int | None]:
     """(buckets, steps, steps of an epoch). A job that only fills caches takes pictures of any number and has no steps."""
     names = [dataset.name for dataset in training.data.datasets]
     if training.task is not Task.TRAIN:
-        found = group(table, training, tuple(Role))
         whole = [
-            PlannedBucket(dataset=names[place], size=size, pictures=len(rows), repeats=0) for place, size, rows in found
+            PlannedBucket(dataset=names[place], size=size, pictures=len(rows), repeats=0)
+            for place, size, rows in groups
         ]
         return whole, 0, None
     buckets = make_buckets(table, training, batch)
-    order = make_timeline(buckets, training, effective=batch.effective)
-    steps = steps_of(order, training)
+    steps = steps_of(make_timeline(buckets, training, effective=batch.effective), training)
     planned = [
         PlannedBucket(dataset=names[one.dataset], size=one.size, pictures=len(one.rows), repeats=one.repeats)
         for one in buckets
     ]
-    return planned, steps, None if any(map(_comes_and_goes, training.data.datasets)) else order.steps_in(1)
-
-
-def _comes_and_goes(dataset: Dataset) -> bool:
-    return bool(dataset.start_step or dataset.end_step)
+    return planned, steps, steps_an_epoch(buckets, training, effective=batch.effective)
 
 
 @contextmanager

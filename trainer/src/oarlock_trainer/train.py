@@ -15,6 +15,7 @@ from oarlock_api.contract.status import PodPhase
 from oarlock_api.training import Task
 from oarlock_trainer import channel, denied, last_words
 from oarlock_trainer.checkpoint.export import export
+from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.errors import LeftOnRequest, PeerLostError, StorageError, TrainingEnd, lost_a_peer, lost_storage
@@ -87,6 +88,7 @@ def loop(session: Session, stop: StopRequest) -> None:
         batch = session.prefetch.take()
         waited = time.monotonic() - began
         rate = learning_rate(settings.optimizer, step, session.total)
+        _seed(session, step)
         loss = _optimizer_step(session, batch, rate)
         done = step + 1
         due = stop.take_saving() or (ranks.place.is_leader and session.interval.is_due(done, time.monotonic()))
@@ -134,6 +136,13 @@ def loop(session: Session, stop: StopRequest) -> None:
     session.prefetch.close()
 
 
+def _seed(session: Session, step: int) -> None:
+    """Let this step's dropout depend on the step and the rank alone, so that a resumed run draws the same."""
+    if session.adapters and session.adapters.dropout:
+        drawn = generator(session.job.training.seed, Purpose.DROPOUT, step, session.ranks.place.rank)
+        torch.manual_seed(int(drawn.integers(2**63)))
+
+
 def _optimizer_step(session: Session, batch: StepBatch, rate: float) -> Tensor:
     """Forward, backward, update; returns this rank's mean loss, still on its device."""
     engine, losses = session.engine, []
@@ -156,7 +165,13 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
     """Share of the GPUs' peak; None on the CPU and on GPUs that are not known."""
     if session.peak is None:
         return None
-    each = training_flops(blocks=session.shape.blocks, width=session.shape.width, tokens=batch.tokens)
+    each = training_flops(
+        blocks=session.shape.blocks,
+        width=session.shape.width,
+        tokens=batch.tokens,
+        frozen=session.adapters is not None,
+        regularizes=batch.regularizes,
+    )
     return model_flops_utilization(
         flops=session.batch.effective * each,
         seconds=seconds,

@@ -179,6 +179,42 @@ class Gang:
                 return
 
 
+@dataclass
+class Preprocess:
+    """Runs ranks in a process that has torch and the encoders; this one stays without."""
+
+    process: subprocess.Popen[str]
+    model: Path
+    pictures: Path
+    count: int = 96
+
+    def training(self, data: dict[str, Any] | None = None, **dataset: Any) -> dict[str, Any]:
+        own = {"name": "photos", "source": {"path": str(self.pictures)}} | dataset
+        return {
+            "model": {"family": "Flux1", "path": str(self.model)}, "task": "Preprocess", "resolution": 64,
+            "data": {"datasets": [own]} | (data or {}),
+        }  # fmt: skip
+
+    def __call__(
+        self,
+        output: Path,
+        training: dict[str, Any] | None = None,
+        *,
+        ranks: int = 1,
+        meanwhile: Callable[[list[int]], None] = lambda _: None,
+        **order: Any,
+    ) -> list[dict[str, Any]]:
+        """Run all ranks to their end; `meanwhile` gets their pids while they run."""
+        assert self.process.stdin
+        assert self.process.stdout
+        body = {"training": training or self.training(), "output": str(output), "ranks": ranks} | order
+        self.process.stdin.write(json.dumps(body) + "\n")
+        self.process.stdin.flush()
+        meanwhile(json.loads(self.process.stdout.readline()))
+        answer: list[dict[str, Any]] = json.loads(self.process.stdout.readline())
+        return answer
+
+
 @pytest.fixture(scope="session")
 def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A FLUX.1 directory, written by a process of its own: this one stays without torch."""
@@ -200,3 +236,25 @@ def gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFacto
     found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"))
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def preprocess(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preprocess]:
+    pictures = tmp_path_factory.mktemp("many") / "photos"
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    program = [sys.executable, str(Path(__file__).parent / "support" / "preprocess_ranks.py")]
+    process = subprocess.Popen(program, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    found = Preprocess(process, tiny_flux, pictures)
+    photographs.write(pictures, count=found.count)
+    yield found
+    assert process.stdin
+    process.stdin.close()
+    process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(preprocess: Preprocess, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    output = tmp_path_factory.mktemp("undisturbed")
+    (answer,) = preprocess(output)
+    assert answer["code"] == 0, answer["said"]
+    return output, answer

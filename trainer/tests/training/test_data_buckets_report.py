@@ -36,8 +36,7 @@ def report() -> dict[str, Any]:
             {"name": "b", "source": {"path": "/b"}, "role": "Evaluation"},
         ]},
     }  # fmt: skip
-    datasets = Training.model_validate(body).data.datasets
-    return bucket_report.describe(COUNTS, datasets, [bucket(0, 27, 1), bucket(0, 3, 2)], BATCH)
+    return bucket_report.describe(COUNTS, Training.model_validate(body), [bucket(0, 27, 1), bucket(0, 3, 2)], BATCH)
 
 
 def test_each_bucket_says_what_it_had_before_and_what_it_has_now(report: dict[str, Any]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,8 +37,39 @@ def test_the_error_names_count_need_repeats_and_remedies() -> None:
     assert ["1.78", "31", "1", "31", "225", "8"] in lines
     message = str(raised.value)
     assert "batchSize 1 (then 1.78 still misses 1)" in message
+    assert "at most 3 GPUs" in message
     assert "repeats: 8" in message
     assert "data.smallBuckets: Repeat (1.78 is then seen 9 times an epoch)" in message
+
+
+def test_remedies_change_no_more_than_they_must_and_ask_for_nothing_that_is_so_already() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        fit([bucket(0.75, 96)], Batch(per_rank=8, ranks=2, accumulation=8), repeat_small=False)
+    assert "batchSize 6; gradientAccumulation 6; at most 1 GPU; repeats: 1;" in str(raised.value)
+    with pytest.raises(ConfigurationError) as raised:
+        fit([bucket(0.75, 3)], Batch(per_rank=8, ranks=1, accumulation=1), repeat_small=False)
+    assert "Any of these mends it: batchSize 3; repeats: 2;" in str(raised.value)
+    assert "GPU;" not in str(raised.value)
+    assert "nodes" not in str(raised.value)
+
+
+@given(st.integers(1, 3000), st.integers(1, 16), st.integers(1, 16), st.integers(1, 16))
+def test_each_smaller_number_that_is_proposed_fills_the_step_and_one_more_does_not(
+    pictures: int, per_rank: int, ranks: int, accumulation: int
+) -> None:
+    batch = Batch(per_rank=per_rank, ranks=ranks, accumulation=accumulation)
+    small = bucket(1.0, pictures)
+    try:
+        fit([small], batch, repeat_small=False)
+    except ConfigurationError as error:
+        found = re.findall(r"(batchSize|gradientAccumulation|at most) (\d+)(?! \(then)(?=;| GPUs?;)", str(error))
+    else:
+        return
+    fields = {"batchSize": "per_rank", "gradientAccumulation": "accumulation", "at most": "ranks"}
+    for name, number in found:
+        field = fields[name]
+        assert replace(batch, **{field: int(number)}).effective <= pictures
+        assert replace(batch, **{field: int(number) + 1}).effective > pictures
 
 
 def test_repeat_gives_each_small_bucket_the_least_passes_and_leaves_large_ones_alone() -> None:

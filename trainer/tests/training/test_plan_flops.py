@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_trainer.plan.flops import model_flops_utilization, peak_flops, training_flops
+from oarlock_trainer.plan.flops import forward_flops, model_flops_utilization, peak_flops, training_flops
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,14 @@ from oarlock_trainer.plan.flops import model_flops_utilization, peak_flops, trai
 def test_training_flops_match_the_table_for_the_12_billion_model(pixels: int, text: int, teraflops: float) -> None:
     flops = training_flops(blocks=57, width=3072, tokens=(pixels // 16) ** 2 + text)
     assert flops / 1e12 == pytest.approx(teraflops, abs=0.06)
+
+
+def test_frozen_matrices_have_no_gradients_of_their_own_and_attention_has_all_of_its() -> None:
+    """At 1024 pixels, from the shares of the table: 59.49 TFLOP of matrices and 14.87 of attention in a forward pass."""
+    shape = {"blocks": 57, "width": 3072, "tokens": 4608}
+    assert training_flops(**shape, frozen=True) / 1e12 == pytest.approx(2 * 59.49 + 3 * 14.87, abs=0.05)
+    more = training_flops(**shape, frozen=True, regularizes=True) - training_flops(**shape, frozen=True)
+    assert more == pytest.approx(forward_flops(**shape))
 
 
 def test_fifteen_seconds_a_step_with_eight_pictures_per_h100_is_twelve_percent() -> None:

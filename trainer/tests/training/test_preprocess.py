@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,72 +17,11 @@ import pytest
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.layout import DATA_MANIFEST, PRIVATE
 from oarlock_local.s3 import serving
-from oarlock_trainer.data import photographs
-from oarlock_trainer.data.shards import INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from conftest import Preprocess
 
-_PROGRAM = Path(__file__).parent / "support" / "preprocess_ranks.py"
 _DEADLINE = 60.0
-_PICTURES = 96
-
-
-@dataclass
-class Preprocess:
-    """Runs ranks in a process that has torch and the encoders; this one stays without."""
-
-    process: subprocess.Popen[str]
-    model: Path
-    pictures: Path
-
-    def training(self, data: dict[str, Any] | None = None, **dataset: Any) -> dict[str, Any]:
-        own = {"name": "photos", "source": {"path": str(self.pictures)}} | dataset
-        return {
-            "model": {"family": "Flux1", "path": str(self.model)}, "task": "Preprocess", "resolution": 64,
-            "data": {"datasets": [own]} | (data or {}),
-        }  # fmt: skip
-
-    def __call__(
-        self,
-        output: Path,
-        training: dict[str, Any] | None = None,
-        *,
-        ranks: int = 1,
-        meanwhile: Callable[[list[int]], None] = lambda _: None,
-        **order: Any,
-    ) -> list[dict[str, Any]]:
-        """Run all ranks to their end; `meanwhile` gets their pids while they run."""
-        assert self.process.stdin
-        assert self.process.stdout
-        body = {"training": training or self.training(), "output": str(output), "ranks": ranks} | order
-        self.process.stdin.write(json.dumps(body) + "\n")
-        self.process.stdin.flush()
-        meanwhile(json.loads(self.process.stdout.readline()))
-        answer: list[dict[str, Any]] = json.loads(self.process.stdout.readline())
-        return answer
-
-
-@pytest.fixture(scope="module")
-def preprocess(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preprocess]:
-    pictures = tmp_path_factory.mktemp("many") / "photos"
-    photographs.write(pictures, count=_PICTURES)
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
-    process = subprocess.Popen(
-        [sys.executable, str(_PROGRAM)], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    yield Preprocess(process, tiny_flux, pictures)
-    assert process.stdin
-    process.stdin.close()
-    process.wait(timeout=30)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(preprocess: Preprocess, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    output = tmp_path_factory.mktemp("undisturbed")
-    (answer,) = preprocess(output)
-    assert answer["code"] == 0, answer["said"]
-    return output, answer
 
 
 def shards(output: Path) -> dict[str, bytes]:
@@ -107,18 +42,19 @@ def dealt_out(output: Path) -> int:
 
 
 def test_every_row_and_caption_has_its_embedding_and_the_manifest_says_where(
+    preprocess: Preprocess,
     undisturbed: tuple[Path, dict[str, Any]],
 ) -> None:
     output, answer = undisturbed
     facts = answer["facts"]
-    assert len(facts["latents"]) == _PICTURES
+    assert len(facts["latents"]) == preprocess.count
     assert {tuple(shape) for shape in facts["latents"]} == {(4, 8, 8), (4, 6, 10), (4, 10, 6)}
-    assert len(facts["texts"]) == _PICTURES + 1
+    assert len(facts["texts"]) == preprocess.count + 1
     assert facts["empty"]
     manifest = json.loads((output / DATA_MANIFEST).read_text())
-    assert manifest["latents"]["records"] == _PICTURES
-    assert manifest["textEmbeds"]["records"] == _PICTURES + 1
-    assert manifest["datasets"][0]["rows"] == _PICTURES
+    assert manifest["latents"]["records"] == preprocess.count
+    assert manifest["textEmbeds"]["records"] == preprocess.count + 1
+    assert manifest["datasets"][0]["rows"] == preprocess.count
     sizes = [path.stat().st_size for path in (output / "embeds" / "latents").glob("*.bin")]
     assert (manifest["latents"]["shards"], manifest["latents"]["bytes"]) == (len(sizes), sum(sizes))
     assert manifest["datasets"][0]["where"] == str(output / "embeds" / "latents")
@@ -151,10 +87,10 @@ def test_killed_at_any_moment_the_next_attempt_makes_what_is_missing_and_nothing
     killed = preprocess(tmp_path, ranks=ranks, meanwhile=kill)
     assert {answer["code"] for answer in killed} == {-signal.SIGKILL}
     left = records(tmp_path)
-    assert 0 < left < 2 * _PICTURES + 1
+    assert 0 < left < 2 * preprocess.count + 1
     answers = preprocess(tmp_path, ranks=ranks, attempt=2)
     assert [answer["code"] for answer in answers] == [0] * ranks, answers
-    assert dealt_out(tmp_path) == 2 * _PICTURES + 1 - left
+    assert dealt_out(tmp_path) == 2 * preprocess.count + 1 - left
     assert shards(tmp_path) == whole
     assert answers[0]["facts"] == undisturbed[1]["facts"]
 
@@ -188,8 +124,8 @@ def test_with_pictures_and_embeddings_in_buckets_a_killed_attempt_is_taken_up_al
         left = sum(len(np.load(path)) for path in indices())
         answers = preprocess(tmp_path / "out", training, ranks=2, attempt=2, environment=environment)
         assert [answer["code"] for answer in answers] == [0, 0], answers
-        assert dealt_out(tmp_path / "out") == 2 * _PICTURES + 1 - left
-        assert sum(len(np.load(path)) for path in indices()) == 2 * _PICTURES + 1
+        assert dealt_out(tmp_path / "out") == 2 * preprocess.count + 1 - left
+        assert sum(len(np.load(path)) for path in indices()) == 2 * preprocess.count + 1
         facts = undisturbed[1]["facts"]
         assert answers[1]["facts"]["texts"] == facts["texts"]
         assert answers[1]["facts"]["latents"] == facts["latents"]
@@ -198,7 +134,7 @@ def test_with_pictures_and_embeddings_in_buckets_a_killed_attempt_is_taken_up_al
 def test_asked_to_leave_complete_shards_stay_and_the_next_attempt_goes_on(
     preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    (left,) = preprocess(tmp_path, leaveAfter=_PICTURES // 8)
+    (left,) = preprocess(tmp_path, leaveAfter=preprocess.count // 8)
     assert left["code"] == ExitCode.LEFT_ON_REQUEST
     there = shards(tmp_path)
     assert there.items() < shards(undisturbed[0]).items()
@@ -245,7 +181,7 @@ def test_with_fail_what_is_missing_ends_the_job_before_anything_is_encoded(
 ) -> None:
     (answer,) = preprocess(tmp_path, preprocess.training({"onMissingEmbeds": "Fail"}))
     assert answer["code"] == ExitCode.CONFIGURATION
-    assert f"{_PICTURES} latents and {_PICTURES + 1} text embeddings are not cached" in answer["said"]
+    assert f"{preprocess.count} latents and {preprocess.count + 1} text embeddings are not cached" in answer["said"]
     assert not (tmp_path / "embeds").exists()
 
 
@@ -263,37 +199,6 @@ def test_compressed_embeddings_are_read_by_a_job_that_compresses_nothing(
     assert shards(tmp_path / "two") == before
 
 
-def test_pictures_that_cannot_be_decoded_are_left_out_and_named(preprocess: Preprocess, tmp_path: Path) -> None:
-    pictures = tmp_path / "photos"
-    names = photographs.write(pictures, count=30)
-    for name in names[3:5]:
-        body = (pictures / name).read_bytes()
-        (pictures / name).write_bytes(body[: len(body) // 2])
-    answers = preprocess(tmp_path / "out", preprocess.training(source={"path": str(pictures)}), ranks=2)
-    assert [answer["code"] for answer in answers] == [0, 0], answers
-    facts = answers[1]["facts"]
-    left_out = {facts["names"][row] for row in facts["leftOut"]}
-    assert left_out == set(names[3:5])
-    assert {facts["names"][row] for row, shape in enumerate(facts["latents"]) if shape is None} == left_out
-    listed = (tmp_path / "out" / PRIVATE / "quarantine.jsonl").read_text().splitlines()
-    assert {json.loads(line)["name"] for line in listed} == left_out
-    again = preprocess(tmp_path / "out", preprocess.training(source={"path": str(pictures)}), attempt=2)
-    assert again[0]["facts"] == facts
-
-
-def test_more_pictures_that_cannot_be_decoded_than_may_be_end_the_job_where_they_are_met(
-    preprocess: Preprocess, tmp_path: Path
-) -> None:
-    pictures = tmp_path / "photos"
-    for name in photographs.write(pictures, count=24)[:18]:
-        body = (pictures / name).read_bytes()
-        (pictures / name).write_bytes(body[: len(body) // 2])
-    (answer,) = preprocess(tmp_path / "out", preprocess.training(source={"path": str(pictures)}))
-    assert answer["code"] == ExitCode.CONFIGURATION
-    # Five may be, and pictures come in batches of four.
-    assert re.match(r"[6-9] of 24 pictures cannot be used", answer["said"]), answer["said"]
-
-
 def test_a_store_that_cannot_be_written_ends_the_job_with_its_name(preprocess: Preprocess, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     data = {"imageEmbeds": {"path": str(tmp_path / "file" / "latents")}}
@@ -307,62 +212,16 @@ def test_the_same_picture_in_two_datasets_is_encoded_once(preprocess: Preprocess
     (one,) = training["data"]["datasets"]
     training["data"]["datasets"] = [one, one | {"name": "again"}]
     (answer,) = preprocess(tmp_path, training)
-    assert len(answer["facts"]["latents"]) == 2 * _PICTURES
-    assert records(tmp_path) == 2 * _PICTURES + 1
+    assert len(answer["facts"]["latents"]) == 2 * preprocess.count
+    assert records(tmp_path) == 2 * preprocess.count + 1
 
 
-def test_rank_0_tells_what_was_encoded_and_which_stage_decides(undisturbed: tuple[Path, dict[str, Any]]) -> None:
+def test_rank_0_tells_what_was_encoded_and_which_stage_decides(
+    preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]]
+) -> None:
     notes = [event["message"] for event in undisturbed[1]["told"] if event["event"] == "note"]
     (words,) = [note for note in notes if note.startswith("latents: rank 0 encoded")]
-    assert f"{_PICTURES} of {_PICTURES}" in words
+    assert f"{preprocess.count} of {preprocess.count}" in words
     for stage in ("read", "decode", "encode", "pack", "publish"):
         assert f"{stage} " in words
     assert words.endswith("decides about the speed")
-
-
-def test_on_demand_encodes_when_asked_stores_it_and_finds_it_in_the_next_attempt(
-    preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    training = preprocess.training(imageEmbeds={"mode": "OnDemand"})
-    shapes = undisturbed[1]["facts"]["latents"]
-    rows = [row for row, shape in enumerate(shapes) if shape == shapes[0]][:5]
-    (answer,) = preprocess(tmp_path, training, live=rows)
-    assert answer["code"] == 0, answer["said"]
-    assert answer["facts"]["latents"] == [None] * _PICTURES
-    first, second = answer["facts"]["live"]
-    assert first == second
-    assert [shape for shape, _ in first] == [shapes[row] for row in rows]
-    (index,) = (tmp_path / "embeds" / "latents").glob("*.npy")
-    assert len(np.load(index)) == len(rows)
-    (answer,) = preprocess(tmp_path, training, attempt=2)
-    stored = [row for row, shape in enumerate(answer["facts"]["latents"]) if shape is not None]
-    assert stored == rows
-
-
-def test_on_the_fly_encodes_when_asked_and_stores_nothing(
-    preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    (answer,) = preprocess(tmp_path, preprocess.training(imageEmbeds={"mode": "OnTheFly"}), live=[0, 3])
-    assert answer["code"] == 0, answer["said"]
-    first, second = answer["facts"]["live"]
-    assert first == second
-    assert first[0][0] == undisturbed[1]["facts"]["latents"][0]
-    assert not list(tmp_path.rglob("embeds/latents/*"))
-
-
-def test_latents_are_the_same_whether_made_before_or_while_training(
-    preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    names = undisturbed[1]["facts"]["names"]
-    wanted = names.index("000-astronaut.png")
-    preprocess(tmp_path, preprocess.training(imageEmbeds={"mode": "OnDemand"}), live=[wanted])
-    (live,) = (tmp_path / "embeds" / "latents").glob("*.npy")
-    key = np.load(live)["key"][0]
-    for index in (undisturbed[0] / "embeds" / "latents").glob("*.npy"):
-        entries = np.load(index)
-        assert entries.dtype == INDEX
-        for entry in entries[(entries["key"] == key).all(axis=1)]:
-            start, end = int(entry["offset"]), int(entry["offset"] + entry["length"])
-            assert index.with_suffix(".bin").read_bytes()[start:end] == live.with_suffix(".bin").read_bytes()
-            return
-    raise AssertionError("the picture is not among those that were encoded before")

@@ -7,13 +7,19 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
+
+from oarlock_trainer import local_manifest
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.plan.words import describe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def manifest(folder: Path, *, gpus: int = 2, **training: Any) -> Path:
+def manifest(folder: Path, *datasets: dict[str, Any], gpus: int = 2, **training: Any) -> Path:
+    sets = [{"name": "photos", "source": {"path": "/output/photos"}, **one} for one in datasets or ({},)]
     job = {
         "apiVersion": "oarlock.dev/v1alpha1",
         "kind": "TrainingJob",
@@ -27,7 +33,7 @@ def manifest(folder: Path, *, gpus: int = 2, **training: Any) -> Path:
                 "steps": 100,
                 "batchSize": 2,
                 "resolution": 64,
-                "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
+                "data": {"datasets": sets},
                 **training,
             },
         },
@@ -37,27 +43,42 @@ def manifest(folder: Path, *, gpus: int = 2, **training: Any) -> Path:
     return path
 
 
-def plan(job: Path, *paths: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "oarlock_trainer", "plan", "-f", str(job)]
+def plan(job: Path, paths: dict[str, Path]) -> str:
+    """What is printed."""
+    from oarlock_trainer import rehearsal  # noqa: PLC0415 - torch, for those alone that need it
+
+    here = {pod: str(path) for pod, path in paths.items()}
+    return describe(rehearsal.rehearse(*local_manifest.read_manifest(job), here))
+
+
+def command(job: Path, *paths: str) -> tuple[int, str, str]:
+    words = [sys.executable, "-m", "oarlock_trainer", "plan", "-f", str(job)]
     for path in paths:
-        command += ["--path", path]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+        words += ["--path", path]
+    ended = subprocess.run(words, check=False, capture_output=True, text=True)
     return ended.returncode, ended.stdout, ended.stderr
+
+
+def rows(said: str) -> list[list[str]]:
+    lines = said.splitlines()
+    table = next(number for number, line in enumerate(lines) if line.startswith("dataset "))
+    return [line.split() for line in lines[table + 1 : lines.index("", table)]]
 
 
 def test_a_plan_tells_batch_buckets_steps_and_bytes_for_all_ranks_and_writes_nothing(
     tmp_path: Path, pictures: Path, tiny_flux: Path
 ) -> None:
     before = sorted(pictures.parent.rglob("*"))
-    code, said, complaints = plan(
+    code, said, complaints = command(
         manifest(tmp_path), f"/output/photos={pictures}", f"/models={tiny_flux.parent}", f"/models/flux={tiny_flux}"
     )
     assert (code, complaints) == (0, "")
     assert "effective batch 8 = 2 per GPU x 4 GPUs x 1 accumulation" in said
-    assert [line.split()[:4] for line in said.splitlines() if line.startswith("photos")] == [
-        ["photos", "48x80", "0.60", "8"],
-        ["photos", "64x64", "1.00", "8"],
-        ["photos", "80x48", "1.67", "8"],
+    # A picture for each sample, and a whole step for each bucket, which make the three of an epoch.
+    assert rows(said) == [
+        ["photos", "48x80", "0.60", "8", "1", "8", "1"],
+        ["photos", "64x64", "1.00", "8", "1", "8", "1"],
+        ["photos", "80x48", "1.67", "8", "1", "8", "1"],
     ]
     assert "steps         100 (3 steps an epoch, 33.3 epochs)" in said
     assert "pictures      24, captions 24" in said
@@ -66,26 +87,54 @@ def test_a_plan_tells_batch_buckets_steps_and_bytes_for_all_ranks_and_writes_not
 
 
 def test_a_job_that_would_fail_fails_in_the_plan_with_the_same_words(tmp_path: Path, pictures: Path) -> None:
-    code, said, complaints = plan(
+    code, said, complaints = command(
         manifest(tmp_path, gpus=8), f"/output={pictures.parent}", f"/output/photos={pictures}"
     )
     assert (code, said) == (85, "")
     assert "3 of 3 aspect buckets hold less than one optimizer step" in complaints
     assert "repeats needed" in complaints
+    assert "--path POD=HERE" in complaints
 
 
 def test_a_path_that_is_not_here_is_told_with_its_field(tmp_path: Path) -> None:
-    code, _, complaints = plan(manifest(tmp_path))
-    assert code == 85
-    assert "/output/photos" in complaints
-    assert "source" in complaints
+    with pytest.raises(ConfigurationError, match=r"source.*/output/photos"):
+        plan(manifest(tmp_path), {})
 
 
 def test_a_job_that_only_fills_caches_needs_no_whole_steps(tmp_path: Path, pictures: Path) -> None:
-    code, said, _ = plan(manifest(tmp_path, gpus=8, task="Preprocess"), f"/output/photos={pictures}")
-    assert code == 0
+    said = plan(manifest(tmp_path, gpus=8, task="Preprocess"), {"/output/photos": pictures})
+    assert rows(said)[0] == ["photos", "48x80", "0.60", "8"]
     assert "steps         none" in said
     assert "pictures      24, captions 24" in said
+
+
+def test_steps_are_whole_where_a_bucket_has_more_than_they_take(tmp_path: Path, pictures: Path) -> None:
+    said = plan(manifest(tmp_path, {"repeats": 2}, batchSize=5, gpus=1), {"/output/photos": pictures})
+    assert [(row[5], row[6]) for row in rows(said)] == [("24", "2")] * 3
+    assert "(6 steps an epoch" in said
+
+
+def test_a_dataset_that_is_never_drawn_from_is_encoded_and_no_part_of_a_step(tmp_path: Path, pictures: Path) -> None:
+    never = {"name": "spare", "probability": 0.0}
+    job = manifest(tmp_path, {}, never)
+    said = plan(job, {"/output/photos": pictures})
+    assert {row[0] for row in rows(said)} == {"photos"}
+    assert "(3 steps an epoch, 33.3 epochs)" in said
+    assert "pictures      48, captions 24" in said
+    assert "note          spare: probability 0, so it is encoded and never trained on" in said
+
+
+def latents(said: str) -> str:
+    return said.partition("latents ")[2].partition(",")[0]
+
+
+def test_bytes_are_those_of_all_latents_that_are_stored(tmp_path: Path, pictures: Path) -> None:
+    here = {"/output/photos": pictures}
+    once = latents(plan(manifest(tmp_path), here))
+    twice = latents(plan(manifest(tmp_path, {}, {"name": "judged", "role": "Evaluation"}), here))
+    live = {"name": "live", "imageEmbeds": {"mode": "OnTheFly"}}
+    assert float(twice.split()[0]) == pytest.approx(2 * float(once.split()[0]), rel=0.02)
+    assert latents(plan(manifest(tmp_path, {}, live), here)) == once
 
 
 def test_a_plan_tells_which_pictures_are_left_out_and_that_the_model_was_not_looked_at(
@@ -96,8 +145,7 @@ def test_a_plan_tells_which_pictures_are_left_out_and_that_the_model_was_not_loo
     names = sorted(copied.glob("*.png"))
     names[0].write_bytes(b"no picture")
     names[1].with_suffix(".txt").unlink()
-    code, said, _ = plan(manifest(tmp_path, gpus=1), f"/output/photos={copied}")
-    assert code == 0
+    said = plan(manifest(tmp_path, gpus=1), {"/output/photos": copied})
     assert "photos: 22 of 24 pictures" in said
     assert "1 unreadable" in said
     assert "1 without caption" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -60,6 +61,23 @@ def test_latents_on_demand_are_made_once_and_found_by_the_next_run(
     again = gang.run(tmp_path / "again", gang.training(steps=6, data=data(gang, tmp_path, wanted)))
     assert again.losses == cached
     assert shards(tmp_path / "latents") == made
+
+
+def test_a_picture_that_cannot_be_decoded_ends_no_training_and_its_place_is_taken_by_the_same_one_on_any_ranks(
+    gang: Gang, tmp_path: Path
+) -> None:
+    pictures = tmp_path / "photos"
+    shutil.copytree(gang.pictures, pictures)
+    broken = min(pictures.glob("*.png"))
+    broken.write_bytes(broken.read_bytes()[:-2000])
+    wanted = {"source": {"path": str(pictures)}, "imageEmbeds": {"mode": "OnTheFly"}}
+    two = run(gang, tmp_path / "two", wanted)
+    one = run(gang, tmp_path / "one", wanted, ranks=1, training={"batchSize": 4})
+    # The same samples, added up in another order in bfloat16.
+    assert two.losses == pytest.approx(one.losses, rel=1e-3)
+    for output in (tmp_path / "two", tmp_path / "one"):
+        listed = [path.read_text() for path in (output / ".oarlock" / "quarantine").iterdir()]
+        assert {json.loads(line)["name"] for some in listed for line in some.splitlines()} == {broken.name}
 
 
 def test_a_table_of_either_kind_gives_the_losses_of_the_pictures_that_it_names(

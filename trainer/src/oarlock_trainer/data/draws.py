@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     SAMPLE = 3
     MIXTURE = 4
     EVALUATION = 5
+    DROPOUT = 6
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

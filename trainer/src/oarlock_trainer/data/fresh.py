@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Fresh:
-    """The shards of one place that were not there yet when this was made. About 100 bytes a record."""
+    """The shards of one place that were not there yet when this was made. About 100 bytes a record.
+
+    Any thread may read while one takes more in.
+    """
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -39,11 +42,12 @@ class Fresh:
 
         Raises StorageError where the bytes are not those that were published.
         """
-        number = int(self._keys.find(np.frombuffer(key, dtype="<u8").reshape(1, 2))[0])
+        keys, ends = self._known  # of one moment: another thread may take more in meanwhile
+        number = int(keys.find(np.frombuffer(key, dtype="<u8").reshape(1, 2))[0])
         if number < 0:
             return None
-        shard = int(np.searchsorted(self._ends, number, side="right"))
-        return read_record(self._files, self._names[shard], self._indices[shard][number - self._ends[shard]])
+        shard = int(np.searchsorted(ends, number, side="right"))
+        return read_record(self._files, self._names[shard], self._indices[shard][number - ends[shard]])
 
     def _take(self, shards: Sequence[ShardFile]) -> None:
         for shard in shards:
@@ -52,5 +56,5 @@ class Fresh:
                 self._seen.add(shard.name)
                 self._indices.append(index)
                 self._names.append(shard.name)
-        self._ends = np.cumsum([len(index) for index in self._indices])
-        self._keys = SortedKeys(np.concatenate([np.empty((0, 2), dtype="<u8"), *(one["key"] for one in self._indices)]))
+        keys = SortedKeys(np.concatenate([np.empty((0, 2), dtype="<u8"), *(one["key"] for one in self._indices)]))
+        self._known = (keys, np.cumsum([len(index) for index in self._indices]))

@@ -70,7 +70,7 @@ def _cut(ordered: np.ndarray, which: np.ndarray) -> list[np.ndarray]:
 
 
 def make_buckets(table: Table, training: Training, batch: Batch) -> list[Bucket]:
-    """Group the table, and give every bucket its passes.
+    """Group the table, and give every bucket its passes. A dataset with probability 0 is never drawn from: it has none.
 
     Raises ConfigurationError that lists all buckets that cannot fill a step, or where there is nothing to train on.
     """
@@ -78,6 +78,7 @@ def make_buckets(table: Table, training: Training, batch: Batch) -> list[Bucket]
     if all(training.data.datasets[place].role is not Role.TRAIN for place, _, _ in found):
         raise ConfigurationError("no dataset has role: Train, so there is nothing to train on: give one that role")
     datasets = training.data.datasets
+    found = [one for one in found if datasets[one[0]].probability != 0.0]
     sizes = [
         BucketSize(
             dataset=datasets[place].name, aspect=size.aspect, pictures=len(rows), repeats=datasets[place].repeats
@@ -117,6 +118,13 @@ def make_timeline(
     ]
     streams = [Stream(len(bucket.rows), bucket.samples) for bucket in buckets]
     return Timeline(streams, turns, seed=training.seed, effective=effective, origin=origin)
+
+
+def steps_an_epoch(buckets: Sequence[Bucket], training: Training, *, effective: int) -> int | None:
+    """Steps that cover the datasets that are drawn from by size once; None where a dataset comes or goes on the way."""
+    if not buckets or any(dataset.start_step or dataset.end_step for dataset in training.data.datasets):
+        return None
+    return make_timeline(buckets, training, effective=effective).steps_in(1)
 
 
 def steps_of(order: Timeline, training: Training) -> int:

@@ -97,12 +97,15 @@ def _explain_dataset(name: str, buckets: Sequence[BucketSize], batch: Batch, rep
 
 def _remedies(failing: Sequence[BucketSize], batch: Batch, repeat_small: bool) -> list[str]:  # noqa: FBT001
     remedies = []
+    least = min(bucket.samples for bucket in failing)
     if batch.per_rank > 1:
-        single = replace(batch, per_rank=1)
-        remedies.append(f"batchSize 1{_still_missing(failing, single)}")
+        smaller = replace(batch, per_rank=_most(least, batch.ranks * batch.accumulation))
+        remedies.append(f"batchSize {smaller.per_rank}{_still_missing(failing, smaller)}")
     if batch.accumulation > 1:
-        single = replace(batch, accumulation=1)
-        remedies.append(f"gradientAccumulation 1{_still_missing(failing, single)}")
+        smaller = replace(batch, accumulation=_most(least, batch.ranks * batch.per_rank))
+        remedies.append(f"gradientAccumulation {smaller.accumulation}{_still_missing(failing, smaller)}")
+    if batch.ranks > 1 and (ranks := least // (batch.per_rank * batch.accumulation)):
+        remedies.append(f"at most {ranks} GPU{'s' if ranks > 1 else ''}")
     worst = min(failing, key=lambda bucket: bucket.pictures)
     needed = least_repeats(worst.pictures, batch.effective)
     remedies.append(f"repeats: {needed}")
@@ -110,7 +113,12 @@ def _remedies(failing: Sequence[BucketSize], batch: Batch, repeat_small: bool) -
         remedies.append("no repeats of its own, so that data.smallBuckets: Repeat applies")
     else:
         remedies.append(f"data.smallBuckets: Repeat ({worst.aspect:.2f} is then seen {needed + 1} times an epoch)")
-    return [*remedies, "crop to fewer aspects", "fewer nodes", "more pictures"]
+    return [*remedies, "crop to fewer aspects", "more pictures"]
+
+
+def _most(samples: int, others: int) -> int:
+    """The largest factor with which `samples` fill a step, at least 1; `others` is what it is multiplied with."""
+    return max(samples // others, 1)
 
 
 def _still_missing(failing: Sequence[BucketSize], batch: Batch) -> str:

@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from oarlock_trainer.data.grouping import steps_an_epoch
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.scan import table_folder
 from oarlock_trainer.data.metadata.told import Counts, counts_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oarlock_api.dataset import Dataset
+    from oarlock_api.training import Training
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Manifest, Table
     from oarlock_trainer.job import Job
@@ -36,7 +38,7 @@ _ONCE, _REPEATED, _INK = "#2f6f9f", "#a9cbe2", "#1b1f24"
 def write(job: Job, table: Table, buckets: Sequence[Bucket], batch: Batch) -> None:
     """Write both files. `buckets` are those that are trained on, with the repeats that they got. One rank only."""
     counts = list(_with_left_out(counts_of(table_folder(job.output), table.manifest), table.manifest))
-    report = describe(counts, job.training.data.datasets, buckets, batch)
+    report = describe(counts, job.training, buckets, batch)
     folder = job.output / _REPORTS
     with storage("writing the bucket report"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,10 +46,9 @@ def write(job: Job, table: Table, buckets: Sequence[Bucket], batch: Batch) -> No
         write_bytes(folder / "buckets.svg", picture(report).encode())
 
 
-def describe(
-    counts: Sequence[Counts], datasets: Sequence[Dataset], buckets: Sequence[Bucket], batch: Batch
-) -> dict[str, Any]:
+def describe(counts: Sequence[Counts], training: Training, buckets: Sequence[Bucket], batch: Batch) -> dict[str, Any]:
     """The report as JSON. Datasets stand in the job's order in `counts` too; steps an epoch are whole ones."""
+    datasets = training.data.datasets
     return {
         "effectiveBatch": {
             "samples": batch.effective,
@@ -55,7 +56,7 @@ def describe(
             "gpus": batch.ranks,
             "accumulation": batch.accumulation,
         },
-        "stepsPerEpoch": sum(bucket.samples // batch.effective for bucket in buckets),
+        "stepsPerEpoch": steps_an_epoch(buckets, training, effective=batch.effective),
         "datasets": [
             {
                 "name": dataset.name,
@@ -118,7 +119,7 @@ def _lines(report: dict[str, Any], most: int) -> Iterator[str]:
     batch = report["effectiveBatch"]
     yield _text(
         0,
-        f"{report['stepsPerEpoch']:,} steps an epoch of {batch['samples']:,} samples = {batch['perGpu']} per GPU x "
+        f"{_steps(report['stepsPerEpoch'])} of {batch['samples']:,} samples = {batch['perGpu']} per GPU x "
         f"{batch['gpus']} GPUs x {batch['accumulation']} accumulation",
     )
     for one in report["datasets"]:
@@ -136,6 +137,10 @@ def _lines(report: dict[str, Any], most: int) -> Iterator[str]:
                     _text(_LABEL + bucket["samples"] * scale + 6, _numbers(bucket)),
                 ]
             )
+
+
+def _steps(an_epoch: int | None) -> str:
+    return "steps" if an_epoch is None else f"{an_epoch:,} steps an epoch"
 
 
 def _numbers(bucket: dict[str, Any]) -> str:

@@ -34,10 +34,15 @@ class PlannedBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`steps` of the whole run, 0 where nothing is trained; `epoch_steps` of an epoch, None where it has no length."""
+    """`steps` of the whole run, 0 where nothing is trained; `epoch_steps` of an epoch, None where it has no length.
+
+    `pictures` of all datasets are in the table, trained on or not; `stored` are those by size whose latents are kept.
+    """
 
     batch: Batch
     buckets: Sequence[PlannedBucket]
+    pictures: int
+    stored: Sequence[tuple[Size, int]]
     captions: int
     steps: int
     epoch_steps: int | None
@@ -48,6 +53,7 @@ class Plan:
 def describe(plan: Plan) -> str:
     """Several lines."""
     columns = ("dataset", "size", "aspect", "pictures", "passes", "samples", "steps an epoch")
+    shown = slice(None) if plan.steps else slice(4)
     rows = [
         (
             bucket.dataset,
@@ -56,24 +62,22 @@ def describe(plan: Plan) -> str:
             f"{bucket.pictures}",
             f"{bucket.repeats + 1}",
             f"{bucket.samples}",
-            f"{bucket.samples / plan.batch.effective:.1f}",
+            f"{bucket.samples // plan.batch.effective}",
         )
         for bucket in plan.buckets
     ]
-    latents, text = embeds.total(
-        ((bucket.size, bucket.pictures) for bucket in plan.buckets), plan.captions, plan.encoded
-    )
+    latents, text = embeds.total(plan.stored, plan.captions, plan.encoded)
     epochs = (
         f"{plan.epoch_steps} steps an epoch, {plan.steps / plan.epoch_steps:.1f} epochs" if plan.epoch_steps else ""
     )
     lines = [
         *([str(plan.batch), ""] if plan.steps else []),
-        *_table([columns, *rows]),
+        *_table([row[shown] for row in (columns, *rows)]),
         "",
         f"steps         {plan.steps}{f' ({epochs})' if epochs else ''}"
         if plan.steps
         else "steps         none: task: Preprocess",
-        f"pictures      {sum(bucket.pictures for bucket in plan.buckets)}, captions {plan.captions}",
+        f"pictures      {plan.pictures}, captions {plan.captions}",
         f"embeddings    latents {bytes_of(latents)}, text {bytes_of(text)} with padding (estimated: plan encodes nothing)",
         *(f"note          {note}" for note in plan.notes),
     ]

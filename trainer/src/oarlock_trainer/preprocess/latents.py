@@ -134,6 +134,23 @@ def is_finite(latent: torch.Tensor) -> bool:
     return bool(torch.isfinite(latent).all())
 
 
+def unusable(picture: Picture, source: Files, error: Exception) -> Rejected:
+    """What is told of a picture that could not be read or decoded.
+
+    Raises StorageError where it is the storage that fails, and not the picture.
+    """
+    if failed_reading(error):
+        raise StorageError(f"reading {picture.name} in {source.where}: {error}") from error
+    if isinstance(error, OtherSizeError):
+        return Rejected(picture.dataset, picture.name, "of another size", str(error))
+    return Rejected(picture.dataset, picture.name, "unreadable", f"unreadable: {error}")
+
+
+def not_encodable(picture: Picture) -> Rejected:
+    """What is told of a picture whose latents are not finite."""
+    return Rejected(picture.dataset, picture.name, "not encodable", "the VAE gave non-finite latents")
+
+
 def _readable(
     batch: Sequence[tuple[Task, Future[np.ndarray]]], rejected: list[tuple[int, Rejected]], go_on: Callable[[], None]
 ) -> list[tuple[Task, np.ndarray]]:
@@ -142,12 +159,7 @@ def _readable(
         try:
             found.append((task, wait_for(future, go_on)))
         except UNREADABLE as error:
-            if failed_reading(error):
-                raise StorageError(f"reading {task.picture.name} in {task.source.where}: {error}") from error
-            if isinstance(error, OtherSizeError):
-                rejected.append((task.row, _rejected(task, "of another size", str(error))))
-            else:
-                rejected.append((task.row, _rejected(task, "unreadable", f"unreadable: {error}")))
+            rejected.append((task.row, unusable(task.picture, task.source, error)))
     return found
 
 
@@ -159,11 +171,7 @@ def _pack(
     def values() -> np.ndarray | None:
         if is_finite(latent):
             return bits(latent)
-        rejected.append((task.row, _rejected(task, "not encodable", "the VAE gave non-finite latents")))
+        rejected.append((task.row, not_encodable(task.picture)))
         return None
 
     return out.pack(task.picture.image_key, (channels, height, width), values)
-
-
-def _rejected(task: Task, kind: str, reason: str) -> Rejected:
-    return Rejected(task.picture.dataset, task.picture.name, kind, reason)

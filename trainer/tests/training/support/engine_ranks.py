@@ -2,8 +2,9 @@
 
     python engine_ranks.py STORE RANKS < cases.json
 
-A case is {"training": fields of spec.training, "steps": n, "poison": step}; the answer to each, a line of JSON from rank 0:
-losses, norms, updates and skipped, the weights' and the masters' checksums.
+A case is {"training": fields of spec.training, "steps": n, "poison": step}; rank 0 answers each with a line of JSON: losses
+and norms of the steps, rates and largest gradients of the updates as the optimizer saw them, checksums of the weights before
+and after the engine was made and at the end, counted and skipped updates.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ import_torch()
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
 
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.engine.initialize import initialize  # noqa: E402
+from oarlock_trainer.engine.learning_rate import learning_rate  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
 from oarlock_trainer.engine.whole_weights import whole_weights  # noqa: E402
 from oarlock_trainer.errors import TrainingEnd  # noqa: E402
 from oarlock_trainer.job import Place  # noqa: E402
 
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what ranks print is no answer
 GLOBAL_BATCH = 16
 WIDTH = 32
 
@@ -59,36 +64,46 @@ def training(fields: dict[str, Any]) -> Training:
 
 
 def run(case: dict[str, Any], ranks: Ranks) -> dict[str, Any]:
-    place = ranks.place
+    place, steps = ranks.place, case["steps"]
     settings = training(case["training"])
     torch.manual_seed(0)
-    engine = initialize(Model().to(torch.bfloat16), settings, place)
+    model = Model().to(torch.bfloat16)
+    told: dict[str, Any] = {"losses": [], "norms": [], "rates": [], "largest": [], "before": checksum(model)}
+    counts = []
+
+    def note(optimizer: torch.optim.Optimizer, _args: object, _kwargs: object) -> None:
+        (group,) = optimizer.param_groups
+        told["rates"].append(group["lr"])
+        told["largest"].append(max(float(one.grad.abs().max()) for one in group["params"]))
+        counts[:] = [int(optimizer.state[one]["step"]) for one in group["params"]]
+
+    watching = register_optimizer_step_post_hook(note)
+    engine = initialize(model, settings, place)
+    told["made"] = checksum(engine.weights)
     generator = torch.Generator().manual_seed(1)
-    told: dict[str, Any] = {"losses": [], "norms": [], "started": checksum(engine), "updates": []}
-    each = GLOBAL_BATCH // place.world_size // settings.gradient_accumulation
     target = torch.randn(WIDTH, generator=generator)
-    for step in range(case["steps"]):
+    for step in range(steps):
         inputs = torch.randn(GLOBAL_BATCH, WIDTH, generator=generator)
         mine = inputs.split(GLOBAL_BATCH // place.world_size)[place.rank]
         losses = []
-        for micro in mine.split(each):
+        for micro in mine.chunk(settings.gradient_accumulation):
             outputs = engine.model(micro.to(torch.bfloat16)).float()
             loss = ((outputs - micro.roll(1, dims=1) * target) ** 2).mean()
-            if step == case.get("poison"):
+            if step == case.get("poison") and place.rank == place.world_size - 1:
                 loss = loss * float("nan")
             engine.backward(loss)
-            engine.step(settings.optimizer.learning_rate)
+            engine.step(learning_rate(settings.optimizer, step, steps))
             losses.append(float(loss.detach()))
         (total,) = ranks.sum([sum(losses) / len(losses)])
         told["losses"].append(total / place.world_size)
         told["norms"].append(engine.gradient_norm())
-    return told | {"ended": checksum(engine), "skipped": engine.skipped}
+    watching.remove()
+    return told | {"ended": checksum(engine.weights), "counted": max(counts), "skipped": engine.skipped}
 
 
-def checksum(engine: Any) -> float:
-    """Of the model's weights, whole."""
-    with torch.no_grad():
-        return float(sum(weight.double().abs().sum() for _, weight in whole_weights(engine.weights)))
+def checksum(model: nn.Module) -> float:
+    """Of its whole weights."""
+    return sum(float(weight.double().abs().sum()) for _, weight in whole_weights(model))
 
 
 def rank(number: int, store: str, ranks: int, cases: list[dict[str, Any]]) -> None:
@@ -103,8 +118,8 @@ def rank(number: int, store: str, ranks: int, cases: list[dict[str, Any]]) -> No
         except TrainingEnd as end:
             told = {"end": str(end)}
         if number == 0:
-            sys.stdout.write(json.dumps(told) + "\n")
-            sys.stdout.flush()
+            ANSWERS.write(json.dumps(told) + "\n")
+            ANSWERS.flush()
 
 
 if __name__ == "__main__":

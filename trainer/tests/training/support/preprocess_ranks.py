@@ -49,7 +49,7 @@ def encode_live(job: Job, ranks: process_group.Ranks, prepared: Prepared, rows: 
     """Shapes and sums of the latents of some rows of one size, made twice."""
     live = LiveEncoding(job, ranks)
     pictures = [prepared.table.picture(row) for row in rows]
-    made = [[(shape, int(values.sum())) for values, shape in live.encode(pictures)] for _ in range(2)]
+    made = [[one and (one[1], int(one[0].sum())) for one in live.encode(pictures)] for _ in range(2)]
     live.close()
     return made
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_UNUSED = ("transformers", "scipy", "accelerate", "peft")
+_UNUSED = ("transformers", "scipy", "accelerate", "peft", "bitsandbytes")
 
 
 def transformer_class() -> Any:

@@ -1,0 +1,158 @@
+"""Adapters: what they change, what they leave as it was, and what they are saved as."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_api.objective import Loss
+from oarlock_api.weights import Lora
+from oarlock_trainer import warm
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux.lora_targets import PRESETS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+warm.settle_environment()
+import torch  # noqa: E402 - reads the environment that was just settled
+
+from oarlock_trainer.models.flux import lora, transformer  # noqa: E402
+from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss  # noqa: E402
+
+SETTINGS = Lora(rank=4, alpha=8)
+
+
+def adapted(tiny_flux: Path, settings: Lora = SETTINGS, *, seed: int = 1, recompute: bool = False) -> Any:
+    model = transformer.load(tiny_flux, recompute=recompute)
+    lora.add_adapters(model, settings, seed=seed)
+    return model
+
+
+def batch(size: int = 2) -> MicroBatch:
+    source = torch.Generator().manual_seed(7)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=source)
+
+    return MicroBatch(
+        latents=draw(size, 4, 8, 6),
+        noise=draw(size, 4, 8, 6),
+        text=draw(size, 5, 32).to(torch.bfloat16),
+        pooled=draw(size, 32).to(torch.bfloat16),
+        sigmas=torch.linspace(0.3, 0.8, size),
+        guidance=torch.ones(size),
+        text_mask=None,
+    )
+
+
+def loss(model: Any, *, keep: bool = False) -> torch.Tensor:
+    base = lora.without_adapters(model) if keep else None
+    return flow_matching_loss(model, batch(), has_guidance=True, measure=Loss.MSE, base=base)
+
+
+def trained(model: Any) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+
+def move(model: Any) -> None:
+    """Something that training might have made of the adapters."""
+    with torch.no_grad():
+        for number, value in enumerate(trained(model).values()):
+            value += 0.05 * torch.randn(value.shape, generator=torch.Generator().manual_seed(number))
+
+
+def test_adapters_alone_are_trained_in_float32_beside_frozen_bfloat16(tiny_flux: Path) -> None:
+    model = adapted(tiny_flux)
+    assert {value.dtype for value in trained(model).values()} == {torch.float32}
+    assert all(".lora_" in name for name in trained(model))
+    assert {value.dtype for value in model.parameters() if not value.requires_grad} == {torch.bfloat16}
+
+
+def test_the_same_seed_makes_the_same_adapters_whatever_was_drawn_before(tiny_flux: Path) -> None:
+    one = trained(adapted(tiny_flux))
+    torch.rand(3)
+    same, other = trained(adapted(tiny_flux)), trained(adapted(tiny_flux, seed=2))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_new_adapter_changes_no_prediction_and_a_moved_one_does(tiny_flux: Path) -> None:
+    plain, model = transformer.load(tiny_flux, recompute=False), adapted(tiny_flux)
+    assert torch.equal(loss(model), loss(plain))
+    move(model)
+    assert not torch.equal(loss(model), loss(plain))
+    with lora.without_adapters(model):
+        assert torch.equal(loss(model), loss(plain))
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_data_that_keep_the_model_cost_nothing_at_first_and_pull_a_moved_adapter_back(
+    tiny_flux: Path, *, recompute: bool
+) -> None:
+    model = adapted(tiny_flux, recompute=recompute)
+    assert float(loss(model, keep=True)) == 0.0
+    move(model)
+    before = loss(model, keep=True)
+    assert float(before) > 0.0
+    before.backward()
+    assert {name for name, value in trained(model).items() if value.grad is None} == set()
+    with torch.no_grad():
+        for value in trained(model).values():
+            value -= 1e-2 * value.grad / value.grad.norm()
+    assert float(loss(model, keep=True)) < float(before)
+
+
+def test_what_is_left_frozen_gets_no_gradient(tiny_flux: Path) -> None:
+    model = adapted(tiny_flux)
+    loss(model).backward()
+    assert [name for name, value in model.named_parameters() if value.grad is not None] == list(trained(model))
+
+
+def test_dropout_is_part_of_training_and_not_of_evaluation(tiny_flux: Path) -> None:
+    model = adapted(tiny_flux, Lora(rank=4, dropout=0.5))
+    move(model)
+    assert not torch.equal(loss(model), loss(model))
+    model.eval()
+    assert torch.equal(loss(model), loss(model))
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS.keys() - {"tiny", "nano"}))
+def test_a_preset_names_layers_that_the_model_has(tiny_flux: Path, preset: str) -> None:
+    by_preset = trained(adapted(tiny_flux, Lora(rank=2, targets=(preset,))))
+    by_names = trained(adapted(tiny_flux, Lora(rank=2, targets=PRESETS[preset])))
+    assert by_preset.keys() == by_names.keys()
+
+
+def test_without_targets_attention_and_feed_forward_get_adapters(tiny_flux: Path) -> None:
+    """2 double blocks with 8 + 4 layers, 4 single ones with 3 + 2, and the last layer, which has the name of theirs."""
+    assert len(trained(adapted(tiny_flux))) == 2 * (2 * 12 + 4 * 5 + 1)
+
+
+def test_a_target_that_is_no_layer_is_refused_with_one_that_may_be_meant(tiny_flux: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r'"to_w" is the end of no .* to_[qkv]'):
+        adapted(tiny_flux, Lora(targets=("to_q", "to_w")))
+
+
+def test_adapters_that_were_saved_predict_the_same_when_they_are_loaded(tiny_flux: Path, tmp_path: Path) -> None:
+    model = adapted(tiny_flux)
+    move(model)
+    lora.save(model, SETTINGS, tmp_path)
+    again = adapted(tiny_flux, seed=2)
+    lora.load(again, SETTINGS, tmp_path)
+    assert torch.equal(loss(again), loss(model))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (Lora(rank=8, alpha=8), "of rank 4 and alpha 8.0, lora asks for rank 8 and alpha 8"),
+        (Lora(rank=4, alpha=4), "alpha 8.0"),
+        (Lora(rank=4, alpha=8, targets=("all",)), "other modules than lora.targets"),
+    ],
+)
+def test_adapters_of_another_kind_are_refused(tiny_flux: Path, tmp_path: Path, settings: Lora, words: str) -> None:
+    lora.save(adapted(tiny_flux), SETTINGS, tmp_path)
+    with pytest.raises(ConfigurationError, match=words):
+        lora.load(adapted(tiny_flux, settings), settings, tmp_path)

@@ -1,0 +1,62 @@
+"""Latents that are made while training: the same as those made before, kept or not as the job says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from oarlock_trainer.data.shards import INDEX
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Preprocess
+
+
+def test_on_demand_encodes_when_asked_stores_it_and_finds_it_in_the_next_attempt(
+    preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    training = preprocess.training(imageEmbeds={"mode": "OnDemand"})
+    shapes = undisturbed[1]["facts"]["latents"]
+    rows = [row for row, shape in enumerate(shapes) if shape == shapes[0]][:5]
+    (answer,) = preprocess(tmp_path, training, live=rows)
+    assert answer["code"] == 0, answer["said"]
+    assert answer["facts"]["latents"] == [None] * preprocess.count
+    first, second = answer["facts"]["live"]
+    assert first == second
+    assert [shape for shape, _ in first] == [shapes[row] for row in rows]
+    (index,) = (tmp_path / "embeds" / "latents").glob("*.npy")
+    assert len(np.load(index)) == len(rows)
+    (answer,) = preprocess(tmp_path, training, attempt=2)
+    stored = [row for row, shape in enumerate(answer["facts"]["latents"]) if shape is not None]
+    assert stored == rows
+
+
+def test_on_the_fly_encodes_when_asked_and_stores_nothing(
+    preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    (answer,) = preprocess(tmp_path, preprocess.training(imageEmbeds={"mode": "OnTheFly"}), live=[0, 3])
+    assert answer["code"] == 0, answer["said"]
+    first, second = answer["facts"]["live"]
+    assert first == second
+    assert first[0][0] == undisturbed[1]["facts"]["latents"][0]
+    assert not list(tmp_path.rglob("embeds/latents/*"))
+
+
+def test_latents_are_the_same_whether_made_before_or_while_training(
+    preprocess: Preprocess, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    names = undisturbed[1]["facts"]["names"]
+    wanted = names.index("000-astronaut.png")
+    preprocess(tmp_path, preprocess.training(imageEmbeds={"mode": "OnDemand"}), live=[wanted])
+    (live,) = (tmp_path / "embeds" / "latents").glob("*.npy")
+    key = np.load(live)["key"][0]
+    for index in (undisturbed[0] / "embeds" / "latents").glob("*.npy"):
+        entries = np.load(index)
+        assert entries.dtype == INDEX
+        for entry in entries[(entries["key"] == key).all(axis=1)]:
+            start, end = int(entry["offset"]), int(entry["offset"] + entry["length"])
+            assert index.with_suffix(".bin").read_bytes()[start:end] == live.with_suffix(".bin").read_bytes()
+            return
+    raise AssertionError("the picture is not among those that were encoded before")
