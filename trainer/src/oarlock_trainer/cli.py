@@ -109,12 +109,20 @@ def _preprocess(options: argparse.Namespace) -> int:
 def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "plan",
-        help="tell what a job would do with its data, without GPUs",
+        help="tell what a job would do with its data and its GPUs, without GPUs",
         description="Read the metadata of a TrainingJob's data, sort the pictures into buckets for the job's number of "
-        "ranks, and print the effective batch, the buckets, the steps and the bytes of the embeddings. Ends as the run "
+        "ranks, and print the effective batch, the buckets, the steps and the bytes of the embeddings; then, as a model, "
+        "the memory of a GPU, what is chosen to fit into it, and the time of a step. Ends as the run "
         f"would: with 0, or {ExitCode.CONFIGURATION} and what to change. S3 is asked with this machine's own credentials.",
     )
     job_arguments.add_manifest(parser)
+    parser.add_argument("--gpu", metavar="TYPE", help="type of the GPUs, such as H200 (assumed: H100)")
+    parser.add_argument(
+        "--fabric",
+        metavar="NAME",
+        help="network cards of a node and their speed, such as 8x400G or 1x100G, or NVLink (assumed: NVLink for one node, "
+        "else 400G for each GPU)",
+    )
     parser.set_defaults(run=_plan)
 
 
@@ -123,11 +131,17 @@ def _plan(options: argparse.Namespace) -> int:
 
     warm.settle_environment()
     from oarlock_trainer import local_manifest, rehearsal  # noqa: PLC0415
+    from oarlock_trainer.plan.table import forecast  # noqa: PLC0415
     from oarlock_trainer.plan.words import describe  # noqa: PLC0415
 
     def plan() -> int:
         paths = local_manifest.read_paths(options.path)
-        sys.stdout.write(describe(rehearsal.rehearse(*local_manifest.read_manifest(options.filename), paths)))
+        name, spec = local_manifest.read_manifest(options.filename)
+        data = rehearsal.rehearse(name, spec, paths)
+        sys.stdout.write(describe(data))
+        training = local_manifest.moved(spec, paths)
+        sizes, text = [bucket.size for bucket in data.buckets], data.encoded.tokens
+        sys.stdout.write(forecast(spec, training, sizes, text_tokens=text, gpu=options.gpu, fabric=options.fabric))
         return ExitCode.DONE
 
     return job_arguments.with_manifest(plan)

@@ -82,9 +82,9 @@ def faults(server: S3Server) -> Iterator[Faults]:
 def through(faults: Faults, service: Service, folder: str) -> Callable[..., S3Files]:
     """The same place as `s3_files`, through the proxy."""
 
-    def make(*, silence_seconds: float = 20.0, **settings: Any) -> S3Files:
+    def make(*, silence_seconds: float = 20.0, pool_size: int | None = None, **settings: Any) -> S3Files:
         settings.setdefault("patience", Patience(seconds=20, first_delay=0.01, longest_delay=0.1))
-        behind = replace(service, endpoint=faults.endpoint, silence_seconds=silence_seconds)
+        behind = replace(service, endpoint=faults.endpoint, silence_seconds=silence_seconds, pool_size=pool_size)
         return S3Files(behind, BUCKET, prefix=folder, field=FIELD, **settings)
 
     return make

@@ -64,6 +64,33 @@ def test_whole_files_and_large_ranges_are_asked_for_once(
     assert len(faults.requests) == 2
 
 
+@pytest.mark.parametrize(("connections", "asked"), [(1, 1), (2, 2)])
+def test_a_second_request_waits_for_no_connection(
+    s3_files: S3Files, through: Callable[..., S3Files], faults: Faults, connections: int, asked: int
+) -> None:
+    s3_files.write("a", b"1" * 1000)
+    files = through(pool_size=connections)
+    warmed(files)
+    faults.forget()
+    faults.plan(Stall(1.0), method="GET")
+    assert files.read("a", 0, 1000) == b"1" * 1000
+    assert len(faults.requests) == asked
+
+
+def test_a_request_that_came_too_late_keeps_its_connection_until_it_ends(
+    s3_files: S3Files, through: Callable[..., S3Files], faults: Faults
+) -> None:
+    s3_files.write("a", b"1" * 1000)
+    files = through(pool_size=2, silence_seconds=FOREVER)
+    warmed(files)
+    faults.forget()
+    faults.plan(Stall(FOREVER), method="GET")
+    files.read("a", 0, 1000)  # whose first request now hangs, and one connection is left
+    faults.plan(Stall(1.0), method="GET")
+    files.read("a", 0, 1000)
+    assert len(faults.requests) == 3
+
+
 class Store:
     """Reads that take no time by `clock`, until they are to hang until `release`; counted."""
 

@@ -21,7 +21,7 @@ from oarlock_trainer.engine.learning_rate import learning_rate
 
 _PROGRAM = Path(__file__).parent / "support" / "engine_ranks.py"
 STEPS = 6
-BFLOAT16 = 1e-3
+BFLOAT16 = 5e-4
 """Tolerance of losses, relative, where sums are taken in another order."""
 STAGES = [0, 1, 2, 3]
 """0 is DDP."""
@@ -145,10 +145,10 @@ def test_lion_trains_alike_in_every_stage(others: dict[Any, Any], stage: int) ->
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_adamw_with_8_bits_trains_as_adamw_does_within_one_percent(
+def test_adamw_with_8_bits_trains_as_adamw_does_within_two_in_a_thousand(
     others: dict[Any, Any], ways: dict[Any, Any], stage: int
 ) -> None:
-    assert others["AdamW8Bit", stage]["losses"] == pytest.approx(ways[stage, True, 1]["losses"], rel=1e-2)
+    assert others["AdamW8Bit", stage]["losses"] == pytest.approx(ways[stage, True, 1]["losses"], rel=2e-3)
 
 
 @pytest.mark.parametrize("stage", STAGES)

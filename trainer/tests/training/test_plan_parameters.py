@@ -67,10 +67,10 @@ def test_adapters_grow_with_their_rank(rank: int, millions: float) -> None:
     assert found.frozen == 11_901_408_320
 
 
-def test_adapters_stand_where_the_targets_end_a_name_at_a_dot() -> None:
+def test_adapters_stand_where_names_and_presets_say() -> None:
     width = Architecture().width
     assert adapters(Architecture(), rank=4, targets=["attn.to_q"]).trained == 57 * 4 * 2 * width
-    assert adapters(Architecture(), rank=4, targets=["single_transformer_blocks.0.proj_mlp"]).trained == 4 * 5 * width
+    assert adapters(Architecture(), rank=4, targets=["nano", "nano"]).trained == 4 * 6 * width
     assert adapters(Architecture(), rank=4, targets=["o_q"]).trained == 0
 
 

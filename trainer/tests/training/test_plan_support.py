@@ -30,15 +30,29 @@ def test_the_plain_job_is_accepted() -> None:
         ({"method": "LoRA", "lora": {"quantizeBase": "NF4"}}, "training.lora.quantizeBase"),
         ({"precision": "FP8"}, "training.precision"),
         ({"ema": {"decay": 0.99}}, "training.ema"),
-        ({"optimizer": {"name": "Lion"}}, "training.optimizer.name"),
-        ({"optimizer": {"options": {"fused": True}}}, "training.optimizer.options.fused"),
-        ({"gradientClipping": {"method": "Value"}}, "training.gradientClipping.method"),
+        ({"optimizer": {"options": {"fused": True}}}, "training.optimizer.options.fused .AdamW has no"),
+        ({"optimizer": {"name": "Lion", "options": {"eps": 1e-6}}}, "training.optimizer.options.eps .Lion has no"),
+        ({"optimizer": {"options": {"eps": "small"}}}, "training.optimizer.options.eps: small"),
+        ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": {"name": "Lion"}}, "offloadOptimizer: CPU with optimizer.name"),
         ({"compile": {"mode": "Default"}}, "training.compile"),
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         refuse_unsupported(training(**fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"optimizer": {"name": "Lion"}},
+        {"optimizer": {"name": "AdamW8Bit", "options": {"eps": 1e-6}}},
+        {"gradientClipping": {"method": "Value"}},
+        {"engine": {"offloadOptimizer": "CPU"}},
+    ],
+)
+def test_what_the_engine_can_do_is_accepted(fields: dict[str, Any]) -> None:
+    refuse_unsupported(training(**fields))
 
 
 def test_all_refused_settings_are_named_at_once() -> None:

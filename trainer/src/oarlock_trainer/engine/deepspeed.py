@@ -130,9 +130,9 @@ def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
 
     Raises ConfigurationError where the job asks for what cannot be had with this model.
     """
+    _check_bucket(model, training)
     _settle(place)
     check(training)
-    _check_bucket(model, training)
     import deepspeed  # noqa: PLC0415 - its import reads the environment
     from deepspeed.runtime.zero.utils import ZERO_SUPPORTED_OPTIMIZERS  # noqa: PLC0415
 

@@ -123,17 +123,13 @@ def _gradients(work: Work) -> Component:
 
 
 def _buckets(work: Work) -> Component:
-    if work.stage == DDP:
-        size = _FLOAT32 if work.adapters else _BFLOAT16
-        count = work.parameters.trained if work.ranks > 1 else 0
-        return Component(
-            name="buckets", bytes=size * count, arithmetic=f"{size} bytes x {_many(count)}, DDP's own copy"
-        )
-    number = 2 if work.overlap or work.stage >= 2 else 1
+    number = (
+        0 if work.stage == DDP else 2 if work.overlap or work.stage >= 2 else 1
+    )  # DDP sends the gradients themselves
     return Component(
         name="buckets",
         bytes=_BFLOAT16 * number * work.bucket_elements,
-        arithmetic=f"2 bytes x {number} buckets x {_many(work.bucket_elements)}",
+        arithmetic=f"2 bytes x {_many(work.bucket_elements)} x {number}",
     )
 
 
@@ -153,9 +149,9 @@ def _batch(work: Work, recomputed: int) -> Iterator[Component]:
     yield Component(
         name="activations",
         bytes=kept,
-        arithmetic=f"{many}: {recomputed} of {shape.blocks} blocks keep their input alone",
+        arithmetic=f"{many}, {recomputed} of {shape.blocks} blocks recomputed",
     )
-    yield Component(name="block", bytes=live, arithmetic=f"{many}: the block at work")
+    yield Component(name="block", bytes=live, arithmetic=f"{many}, the block at work")
     text = work.text_tokens * shape.text_width + shape.pooled_width
     latents = work.image_tokens * shape.packed_channels
     yield Component(

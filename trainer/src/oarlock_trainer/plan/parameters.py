@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux.lora_targets import matching, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,12 +20,9 @@ if TYPE_CHECKING:
 _TIME_CHANNELS = 256
 """Sines and cosines of the noise level and of the guidance: fixed in diffusers' classes."""
 _MLP_RATIO = 4
-
-LORA_TARGETS = (
-    "to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out",
-    "ff.net.0.proj", "ff.net.2", "ff_context.net.0.proj", "ff_context.net.2", "proj_mlp", "proj_out",
-)  # fmt: skip
-"""All attention and feed-forward projections of the blocks, and the last layer: what training.lora.targets defaults to."""
+_ATTENTION = ("to_q", "to_k", "to_v")
+_OUTPUT = ("to_out.0",)
+_CONTEXT = ("add_q_proj", "add_k_proj", "add_v_proj", "to_add_out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +110,11 @@ def whole(shape: Architecture) -> Parameters:
 def adapters(shape: Architecture, *, rank: int, targets: Sequence[str] = ()) -> Parameters:
     """Two matrices, (inputs, rank) and (rank, outputs), are trained beside every targeted Linear (Hu et al. 2021).
 
-    A target names a Linear whole, or the end of its name from a dot on, as in peft; none = LORA_TARGETS.
+    `targets` are names or presets of them, as in training.lora.targets.
     """
-    chosen = [one for one in linears(shape) if _targeted(one.name, targets or LORA_TARGETS)]
+    layers = {one.name: one for one in linears(shape)}
+    names = {name for target in names_of(targets) for name in matching(target, layers)}
+    chosen = [layers[name] for name in names]
     return Parameters(
         trained=sum(rank * (one.inputs + one.outputs) for one in chosen),
         frozen=whole(shape).trained,
@@ -143,7 +143,7 @@ def _double_block(block: str, width: int) -> Iterator[Linear]:
     """Image and text stream, each with attention, feed-forward and modulation of its own: 36 d^2 in all."""
     for norm in ("norm1", "norm1_context"):
         yield Linear(f"{block}.{norm}.linear", width, 6 * width)
-    for projection in LORA_TARGETS[:8]:
+    for projection in (*_ATTENTION, *_OUTPUT, *_CONTEXT):
         yield Linear(f"{block}.attn.{projection}", width, width)
     for stream in ("ff", "ff_context"):
         yield Linear(f"{block}.{stream}.net.0.proj", width, _MLP_RATIO * width)
@@ -153,11 +153,7 @@ def _double_block(block: str, width: int) -> Iterator[Linear]:
 def _single_block(block: str, width: int) -> Iterator[Linear]:
     """One stream, attention and feed-forward side by side: 15 d^2."""
     yield Linear(f"{block}.norm.linear", width, 3 * width)
-    for projection in LORA_TARGETS[:3]:
+    for projection in _ATTENTION:
         yield Linear(f"{block}.attn.{projection}", width, width)
     yield Linear(f"{block}.proj_mlp", width, _MLP_RATIO * width)
     yield Linear(f"{block}.proj_out", (1 + _MLP_RATIO) * width, width)
-
-
-def _targeted(name: str, targets: Sequence[str]) -> bool:
-    return any(name == target or name.endswith(f".{target}") for target in targets)

@@ -100,7 +100,16 @@ def _passes(work: Work, *, recomputed: int, gpu: Gpu) -> tuple[float, float]:
     parts = (matrices / matrix_rate, _attention_flops(work) / attention_rate, moved / gpu.memory_bandwidth)
     factors = (_backward_work(work), _ATTENTION_BACKWARD, _POINTWISE_BACKWARD)
     backward = sum(part * (factor + again) for part, factor in zip(parts, factors, strict=True))
-    return work.samples * sum(parts), work.samples * backward
+    read = _modulation_bytes(work) / gpu.memory_bandwidth
+    return work.samples * sum(parts) + read, work.samples * backward + read * (_POINTWISE_BACKWARD + again)
+
+
+def _modulation_bytes(work: Work) -> float:
+    """Weights that scale and shift whole samples, 12 d^2 in a double block and 3 d^2 in a single one.
+
+    They are read once a micro-batch and pass, however few samples it has.
+    """
+    return 2.0 * (12 * work.shape.double_blocks + 3 * work.shape.single_blocks) * work.shape.width**2
 
 
 def _attention_flops(work: Work) -> float:
@@ -116,10 +125,9 @@ def _backward_work(work: Work) -> float:
 def _exposed_seconds(work: Work, fabric: Fabric, *, forward: float, backward: float) -> float:
     """Seconds in which the GPU waits for others."""
     moved = traffic(work)
+    hidden = backward if work.overlap else 0.0
     if work.stage == 3:
         hidden = forward + backward  # weights of the next blocks are gathered in both passes
-    else:
-        hidden = backward if work.overlap or work.stage == DDP else 0.0
     return moved.exchanges * max(moved.reduced / fabric.bandwidth - hidden, 0.0) + moved.gathered / fabric.bandwidth
 
 

@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oarlock_api.engine import OffloadOptimizer
+from oarlock_api.optimization import OptimizerName
 from oarlock_api.unbuilt import unbuilt_training_fields
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oarlock_api.training import Training
 
-_OPTIMIZER_OPTIONS = frozenset({"eps"})
+_OPTIONS = {
+    OptimizerName.ADAMW: frozenset({"eps"}),
+    OptimizerName.ADAMW_8BIT: frozenset({"eps"}),
+    OptimizerName.LION: frozenset[str](),
+}
 
 
 def refuse_unsupported(training: Training) -> None:
     """Raise ConfigurationError that lists every setting that this image cannot honour."""
-    found = unbuilt_training_fields(training)
-    found += [
-        f"spec.training.optimizer.options.{name}" for name in training.optimizer.options.keys() - _OPTIMIZER_OPTIONS
-    ]
+    found = [*unbuilt_training_fields(training), *_options(training), *_offloading(training)]
     if found:
         raise ConfigurationError(f"this trainer image cannot do what these settings ask for: {', '.join(found)}")
+
+
+def _options(training: Training) -> Iterator[str]:
+    name, options = training.optimizer.name, training.optimizer.options
+    field = "spec.training.optimizer.options"
+    yield from (f"{field}.{option} ({name} has no such option)" for option in sorted(options.keys() - _OPTIONS[name]))
+    eps = options.get("eps", 1e-8)
+    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < 1:
+        yield f"{field}.eps: {eps} (a number between 0 and 1 is meant)"
+
+
+def _offloading(training: Training) -> Iterator[str]:
+    name = training.optimizer.name
+    if training.engine.offload_optimizer is OffloadOptimizer.CPU and name is not OptimizerName.ADAMW:
+        yield f"spec.training.engine.offloadOptimizer: CPU with optimizer.name: {name} (DeepSpeed has AdamW for the CPU)"

@@ -44,8 +44,13 @@ class Hedge:
         self._sizes: dict[int, _Recent] = {}
         self._credit = 0.0
 
-    def first(self, size: int, ask: Callable[[], bytes]) -> bytes:
-        """The answer to `ask`, which reads `size` bytes: the first of two where one is late. Both failed: its error."""
+    def first(
+        self, size: int, ask: Callable[[], bytes], *, again: Callable[[], Callable[[], bytes] | None] | None = None
+    ) -> bytes:
+        """The answer to `ask`, which reads `size` bytes: the first of two where one is late. Both failed: its error.
+
+        `again` gives the second request, None where there is no room for one; by default it is `ask` once more.
+        """
         with self._lock:
             recent = self._sizes.setdefault(size.bit_length(), _Recent())
             late = recent.percentile * self._factor
@@ -57,11 +62,11 @@ class Hedge:
         try:
             answer = answers.get(timeout=max(late, _LEAST_SECONDS))
         except queue.Empty:
-            twice = self._may_ask_twice()
-            if twice:
-                self._start(recent, ask, answers)
+            second = self._second(again or (lambda: ask))
+            if second:
+                self._start(recent, second, answers)
             answer = answers.get()
-            if twice and isinstance(answer, BaseException):
+            if second and isinstance(answer, BaseException):
                 answer = answers.get()
         if isinstance(answer, BaseException):
             raise answer
@@ -85,12 +90,14 @@ class Hedge:
             recent.note(self._clock() - began)
         return answer
 
-    def _may_ask_twice(self) -> bool:
+    def _second(self, again: Callable[[], Callable[[], bytes] | None]) -> Callable[[], bytes] | None:
+        """The second request, where one may be made."""
         with self._lock:
             if self._credit < 1.0:
-                return False
-            self._credit -= 1.0
-            return True
+                return None
+            second = again()
+            self._credit -= 1.0 if second else 0.0
+            return second
 
 
 class _Recent:

@@ -120,11 +120,9 @@ class S3Files:
         def get(s3: Any) -> bytes:
             return self._get(s3, key, start, length, version)
 
-        def hedged(s3: Any) -> bytes:
-            return self._hedge.first(length or 0, lambda: get(s3))
-
-        small = length is not None and 0 < length <= _HEDGED_BYTES
-        return self._bucket.ask(hedged if small else get, doing="reading", name=key)
+        if length is not None and 0 < length <= _HEDGED_BYTES:
+            return self._bucket.ask_hedged(get, self._hedge, size=length, doing="reading", name=key)
+        return self._bucket.ask(get, doing="reading", name=key)
 
     def _get(self, s3: Any, key: str, start: int, length: int | None, version: str | None = None) -> bytes:
         # No range can be empty: of a byte none is kept.

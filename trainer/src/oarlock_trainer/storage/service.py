@@ -20,6 +20,7 @@ from botocore.config import Config
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from oarlock_trainer.storage.keys import Keys
@@ -77,6 +78,21 @@ def turn(service: Service) -> AbstractContextManager[Any]:
     boto3's own pool is no limit: what it has no room for gets a connection all the same.
     """
     return _turns(service, os.getpid()) if service.pool_size else contextlib.nullcontext()
+
+
+def take_turn(service: Service, *, wait: bool) -> Callable[[], None] | None:
+    """Take a turn, as `turn` does, for a request that ends in another thread: what gives it back.
+
+    None where no turn is free at once and this is not to `wait` for one.
+    """
+    if service.pool_size is None:
+        return _nothing
+    turns = _turns(service, os.getpid())
+    return turns.release if turns.acquire(blocking=wait) else None
+
+
+def _nothing() -> None:
+    """Without a limit there are no turns."""
 
 
 @functools.cache

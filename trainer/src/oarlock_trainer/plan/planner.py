@@ -1,0 +1,177 @@
+"""Chooses how a job is fitted into its GPUs, before any weights are read, and refuses what cannot fit.
+
+Chosen is what the job leaves open: ZeRO's stage with strategy Auto, the number of recomputed blocks with activation
+checkpointing Auto, the size of an exchange. batchSize and gradientAccumulation are the user's: another pair with the
+same effective batch is proposed where the model says that it is faster, and never taken. Nor is stage 3, which costs a
+job its validation pictures.
+
+The same job on the same GPUs always gets the same plan, on every rank: nothing is measured or drawn here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from oarlock_api.engine import Strategy
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.plan import refusal
+from oarlock_trainer.plan.batches import Batch
+from oarlock_trainer.plan.communication import assumed_fabric
+from oarlock_trainer.plan.gpus import gpu_of_device, usable_bytes
+from oarlock_trainer.plan.memory import need
+from oarlock_trainer.plan.recomputation import allowed, fewest
+from oarlock_trainer.plan.speed import expect
+from oarlock_trainer.plan.work import DDP, TEXT_TOKENS, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oarlock_api.training import Training
+    from oarlock_trainer.plan.communication import Fabric
+    from oarlock_trainer.plan.gpus import Gpu
+    from oarlock_trainer.plan.memory import Memory
+    from oarlock_trainer.plan.parameters import Architecture
+    from oarlock_trainer.plan.speed import Speed
+    from oarlock_trainer.plan.work import Work
+
+_WORTH_PROPOSING = 0.95
+"""Of the step's time: less is within what the model cannot know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """Where a job is to run. All None on the CPU, where nothing is refused.
+
+    `memory` is what can be used of each GPU, in bytes.
+    """
+
+    memory: int | None
+    kind: Gpu | None
+    fabric: Fabric | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was chosen, and what it should cost. `recomputed` blocks, from the first one on."""
+
+    work: Work
+    gpus: Gpus
+    recomputed: int
+    memory: Memory
+    speed: Speed | None
+    """None where the type of GPU is not known."""
+    proposal: Plan | None = None
+    """The same effective batch in other micro-batches, where that should be faster."""
+
+    @property
+    def zero_stage(self) -> int:
+        """ZeRO's stage, 0 for DDP."""
+        return self.work.stage
+
+    @property
+    def bucket_elements(self) -> int:
+        """Elements of one exchange of gradients."""
+        return self.work.bucket_elements
+
+    @property
+    def batch(self) -> Batch:
+        """What one optimizer step takes."""
+        return Batch(per_rank=self.work.samples, ranks=self.work.ranks, accumulation=self.work.accumulation)
+
+    def status(self) -> dict[str, int]:
+        """The plan as status.resolved.plan has it; memoryBytes are those of one GPU at its peak, by the model."""
+        return {
+            "effectiveBatch": self.batch.effective,
+            "zeroStage": self.zero_stage,
+            "memoryBytes": self.memory.total,
+        }
+
+
+def plan_for(
+    training: Training,
+    shape: Architecture,
+    *,
+    world_size: int,
+    local_world_size: int,
+    gpu_memory_bytes: int | None,
+    gpu_name: str = "",
+    image_tokens: int | None = None,
+    text_tokens: int = TEXT_TOKENS,
+) -> Plan:
+    """The plan of a run on the GPUs that it found: the whole memory of the smallest (None on the CPU), and their name.
+
+    `image_tokens` are those of the largest bucket. Raises ConfigurationError with the arithmetic where nothing fits.
+    """
+    work = work_of(
+        training,
+        shape,
+        ranks=world_size,
+        ranks_per_node=local_world_size,
+        image_tokens=image_tokens,
+        text_tokens=text_tokens,
+    )
+    kind = gpu_of_device(gpu_name)
+    fabric = assumed_fabric(nodes=work.nodes, gpus_per_node=local_world_size, gpu=kind) if kind else None
+    memory = None if gpu_memory_bytes is None else usable_bytes(gpu_memory_bytes)
+    return choose(work, training, Gpus(memory=memory, kind=kind, fabric=fabric))
+
+
+def choose(work: Work, training: Training, gpus: Gpus) -> Plan:
+    """The fastest plan of `work` that fits, by the model, with what `training` leaves open.
+
+    Raises ConfigurationError with the arithmetic, and what would fit, where none does.
+    """
+    plan = _fastest(_fitted(work, training, gpus))
+    if plan is None:
+        last = replace(work, stage=_stages(work, training)[-1])
+        raise ConfigurationError(refusal.words(last, training.activation_checkpointing, limit=gpus.memory or 0))
+    if plan.speed is None:
+        return plan
+    others = (found for other in _same_effective_batch(work) for found in _fitted(other, training, gpus))
+    other = _fastest(others)
+    if other and other.speed and other.speed.seconds < plan.speed.seconds * _WORTH_PROPOSING:
+        return replace(plan, proposal=other)
+    return plan
+
+
+def _stages(work: Work, training: Training) -> tuple[int, ...]:
+    """Stages that may be taken, the one that needs least memory last: stage 2 keeps fewer gradients in these cases."""
+    if training.engine.strategy is Strategy.AUTO and work.stage != DDP and (work.accumulation > 1 or not work.overlap):
+        return (1, 2)
+    return (work.stage,)
+
+
+def _fitted(work: Work, training: Training, gpus: Gpus) -> Iterator[Plan]:
+    """A plan for each stage that fits, with the fewest recomputed blocks."""
+    choices = allowed(training.activation_checkpointing, blocks=work.shape.blocks)
+    for stage in _stages(work, training):
+        staged = replace(work, stage=stage)
+        recomputed = fewest(staged, choices, limit=gpus.memory)
+        if recomputed is None:
+            continue
+        speed = (
+            expect(staged, recomputed=recomputed, gpu=gpus.kind, fabric=gpus.fabric)
+            if gpus.kind and gpus.fabric
+            else None
+        )
+        yield Plan(
+            work=staged,
+            gpus=gpus,
+            recomputed=recomputed,
+            memory=need(staged, recomputed=recomputed),
+            speed=speed,
+        )
+
+
+def _fastest(plans: Iterable[Plan]) -> Plan | None:
+    """The fastest by the model, or the one that recomputes least where there is none; the first of equals."""
+    return min(plans, key=lambda one: one.speed.seconds if one.speed else one.recomputed, default=None)
+
+
+def _same_effective_batch(work: Work) -> Iterator[Work]:
+    """Other micro-batches with which a rank sees the same number of samples in a step, the largest first."""
+    samples = work.samples * work.accumulation
+    for size in range(samples, 0, -1):
+        if samples % size == 0 and size != work.samples:
+            yield replace(work, samples=size, accumulation=samples // size)

@@ -1,0 +1,106 @@
+"""The planner's part of what `oarlock-trainer plan` prints: memory, choices and time of a step, as a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_api.training import Task
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.plan import communication, gpus
+from oarlock_trainer.plan.memory import GB, host_bytes
+from oarlock_trainer.plan.parameters import Architecture, read_architecture
+from oarlock_trainer.plan.planner import Gpus, Plan, choose
+from oarlock_trainer.plan.work import DDP, picture_tokens, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from oarlock_api.spec import TrainingJobSpec
+    from oarlock_api.training import Training
+    from oarlock_trainer.data.buckets import Size
+
+
+def forecast(
+    spec: TrainingJobSpec,
+    training: Training,
+    sizes: Iterable[Size],
+    *,
+    text_tokens: int,
+    gpu: str | None,
+    fabric: str | None,
+) -> str:
+    """Several lines; none where nothing is trained, or not on GPUs. Types that nobody named (None) are assumed.
+
+    `training` has the paths of this machine; the model need not be on it. `sizes` are those of the buckets. Raises
+    ConfigurationError where the job does not fit into the GPUs that were named. Into those that are assumed it need
+    not: then the lines say so.
+    """
+    if training.task is not Task.TRAIN or not spec.gpus_per_node:
+        return ""
+    kind = gpus.gpu(gpu or gpus.ASSUMED)
+    ties = (
+        communication.fabric(fabric, gpu=kind)
+        if fabric
+        else communication.assumed_fabric(nodes=spec.nodes, gpus_per_node=spec.gpus_per_node, gpu=kind)
+    )
+    model = Path(training.model.path or "")
+    work = work_of(
+        training,
+        read_architecture(model) if model.is_dir() else Architecture(),
+        ranks=spec.nodes * spec.gpus_per_node,
+        ranks_per_node=spec.gpus_per_node,
+        image_tokens=max(picture_tokens(size.width, size.height) for size in sizes),
+        text_tokens=text_tokens,
+    )
+    assumed = " and ".join(name for name, value in (("--gpu", gpu), ("--fabric", fabric)) if value is None)
+    where = f"\nGPUs          {spec.nodes} x {spec.gpus_per_node} {kind.name}, {ties.name}"
+    where += f" (assumed; {assumed} name others)\n" if assumed else "\n"
+    try:
+        plan = choose(work, training, Gpus(memory=kind.memory, kind=kind, fabric=ties))
+    except ConfigurationError as refused:
+        if gpu:
+            raise
+        return f"{where}{refused}\n"
+    return where + "".join(f"{line}\n" for line in describe(plan))
+
+
+def describe(plan: Plan) -> Iterator[str]:
+    """The plan in lines: memory by component, what was chosen, what a step should take."""
+    yield "memory        of one GPU in GB (1e9 bytes): a model, not measured"
+    for one in plan.memory.components:
+        yield f"  {one.name:<12}{one.bytes / GB:>7.1f}   {one.arithmetic}"
+    of = f"of {plan.gpus.memory / GB:.1f} that can be used" if plan.gpus.memory else "the GPU's own is not known"
+    yield f"  {'total':<12}{plan.memory.total / GB:>7.1f}   {of}"
+    if size := host_bytes(plan.work):
+        yield f"  {'node':<12}{size / GB:>7.1f}   in the node's own memory, for each GPU"
+    yield f"chosen        {_choices(plan)}"
+    if plan.speed:
+        yield f"step          {_step(plan)}: a model, not measured"
+        yield (
+            f"              at best {plan.speed.compute:.2f} s of arithmetic, {plan.speed.exposed:.2f} waiting for others, "
+            f"{plan.speed.update:.2f} updating"
+        )
+    if plan.proposal:
+        batch = plan.proposal.batch
+        yield f"proposal      batchSize {batch.per_rank} with gradientAccumulation {batch.accumulation}, the same {batch}:"
+        yield f"              {_choices(plan.proposal)}, {_step(plan.proposal)}"
+
+
+def _choices(plan: Plan) -> str:
+    blocks = plan.work.shape.blocks
+    stage = "DDP" if plan.zero_stage == DDP else f"ZeRO stage {plan.zero_stage}"
+    recomputed = f"{plan.recomputed} of {blocks} blocks recomputed" if plan.recomputed else "no block recomputed"
+    exchange = "" if plan.zero_stage == DDP else f", exchanges of {plan.bucket_elements / 1e6:.0f} M elements"
+    return f"{stage}, {recomputed}{exchange}"
+
+
+def _step(plan: Plan) -> str:
+    speed = plan.speed
+    if speed is None:
+        return "its time is not known"
+    fast, slow = speed.seconds, speed.slow_seconds
+    return (
+        f"{fast:.2f} to {slow:.2f} s, {speed.effective_batch / fast:.1f} to {speed.effective_batch / slow:.1f} pictures/s, "
+        f"MFU {speed.utilization(fast) * 100:.0f} to {speed.utilization(slow) * 100:.0f} %"
+    )

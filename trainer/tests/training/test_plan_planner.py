@@ -1,0 +1,175 @@
+"""What the planner chooses, proposes and refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oarlock_api.status import ResolvedPlan
+from oarlock_api.training import Training
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.plan.communication import fabric
+from oarlock_trainer.plan.gpus import gpu
+from oarlock_trainer.plan.memory import need
+from oarlock_trainer.plan.parameters import Architecture
+from oarlock_trainer.plan.planner import Gpus, Plan, choose, plan_for
+from oarlock_trainer.plan.work import work_of
+
+FLUX = Architecture()
+TINY = Architecture(double_blocks=2, single_blocks=4, heads=4, head_width=16, text_width=32, pooled_width=32)
+H100 = "NVIDIA H100 80GB HBM3"
+H100_BYTES = 85_520_809_984
+COMPILED = {"compile": {"mode": "Default"}}
+
+
+def training(**fields: Any) -> Training:
+    body: dict[str, Any] = {
+        "model": {"family": "Flux1", "path": "/models/flux"},
+        "steps": 10,
+        "batchSize": 8,
+        "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
+    }
+    return Training.model_validate(body | fields)
+
+
+def on_h100(*, nodes: int = 4, gpus: int = 8, **fields: Any) -> Plan:
+    return plan_for(
+        training(**fields), FLUX, world_size=nodes * gpus, local_world_size=gpus, gpu_memory_bytes=H100_BYTES,
+        gpu_name=H100,
+    )  # fmt: skip
+
+
+def refused(**fields: Any) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        on_h100(**fields)
+    return str(caught.value)
+
+
+def test_the_default_job_on_four_nodes_recomputes_43_of_57_blocks_when_compiled() -> None:
+    plan = on_h100(**COMPILED)
+    assert (plan.zero_stage, plan.recomputed, plan.bucket_elements) == (1, 43, 500_000_000)
+    assert plan.speed is not None
+    assert plan.speed.seconds == pytest.approx(4.3, abs=0.05)
+    assert plan.proposal is not None
+    assert (plan.proposal.batch.per_rank, plan.proposal.batch.accumulation) == (2, 4)
+    assert (plan.proposal.zero_stage, plan.proposal.recomputed) == (2, 0)
+    assert plan.proposal.batch.effective == plan.batch.effective == 256
+
+
+def test_what_is_not_compiled_keeps_more_and_recomputes_more() -> None:
+    assert on_h100().recomputed == 52
+
+
+@pytest.mark.parametrize(("samples", "pixels", "free"), [(4, 1024, 35), (2, 1024, 57), (4, 512, 57), (8, 512, 56)])
+def test_smaller_batches_and_pictures_leave_more_blocks_alone(samples: int, pixels: int, free: int) -> None:
+    plan = on_h100(batchSize=samples, resolution=pixels, **COMPILED)
+    assert 57 - plan.recomputed == pytest.approx(free, abs=1)
+
+
+def test_stage_2_is_taken_where_gradients_are_accumulated_and_only_with_strategy_auto() -> None:
+    accumulated = {"batchSize": 2, "gradientAccumulation": 4}
+    assert on_h100(**accumulated, **COMPILED).zero_stage == 2
+    named = on_h100(**accumulated, **COMPILED, engine={"strategy": "DeepSpeed", "zeroStage": 1})
+    assert named.zero_stage == 1
+    assert named.recomputed > 0
+
+
+def test_stage_1_is_kept_where_a_slow_fabric_makes_every_exchange_expensive() -> None:
+    job = training(batchSize=2, gradientAccumulation=4, **COMPILED)
+    kind = gpu("H100")
+    plan = choose(
+        work_of(job, FLUX, ranks=32, ranks_per_node=8),
+        job,
+        Gpus(memory=kind.memory, kind=kind, fabric=fabric("1x100G", gpu=kind)),
+    )
+    assert plan.zero_stage == 1
+
+
+def test_nobodys_batch_is_changed() -> None:
+    plan = on_h100(**COMPILED)
+    assert (plan.work.samples, plan.work.accumulation) == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "blocks"),
+    [({"mode": "Full"}, 57), ({"mode": "Partial", "percent": 90}, 52), ({"mode": "Partial", "percent": 99}, 57)],
+)
+def test_a_number_of_blocks_that_was_asked_for_is_kept(mode: dict[str, Any], blocks: int) -> None:
+    assert on_h100(activationCheckpointing=mode).recomputed == blocks
+
+
+def test_what_cannot_fit_is_refused_with_its_arithmetic_and_what_would_fit() -> None:
+    words = refused(nodes=1, gpus=4)
+    assert "98.0 GB are needed on each, 80.0 GB can be used (a model" in words
+    assert "  optimizer       35.7   12 bytes of master weight and AdamW moments x 11.9 B / 4 GPUs" in words
+    assert "  2 nodes: 76.5 GB with 56 of 57 blocks recomputed" in words
+    assert "  GPUs with more memory: H200, B200" in words
+
+
+def test_no_recomputation_is_refused_where_it_does_not_fit_and_auto_is_named() -> None:
+    words = refused(activationCheckpointing={"mode": "None"})
+    assert "348.1 GB are needed" in words
+    assert "  activationCheckpointing.mode Auto: 77.2 GB with 52 of 57 blocks recomputed" in words
+    assert "batchSize 1 with gradientAccumulation 8, the same effective batch" not in words
+
+
+def test_a_refusal_names_the_settings_that_stand_in_the_way() -> None:
+    words = refused(nodes=1, batchSize=4, engine={"overlapCommunication": False, "strategy": "DeepSpeed"})
+    for remedy in ("engine.overlapCommunication true", "engine.zeroStage 2", "2 nodes", "optimizer.name Lion"):
+        assert f"{remedy}: " in words
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4, 8])
+def test_every_named_remedy_does_fit(batch: int) -> None:
+    words = refused(nodes=1, gpus=4, batchSize=batch, activationCheckpointing={"mode": "None"})
+    offers = [line for line in words.splitlines() if " GB with " in line]
+    assert offers
+    for offer in offers:
+        assert float(offer.split(": ")[1].split(" GB")[0]) <= 80.0
+
+
+def test_what_no_single_change_mends_is_said_to_be_so() -> None:
+    assert "No single change makes it fit" in refused(nodes=1, gpus=1, batchSize=67)
+
+
+def test_adapters_run_on_ddp_on_a_single_gpu() -> None:
+    plan = on_h100(nodes=1, gpus=1, batchSize=1, method="LoRA")
+    assert (plan.zero_stage, plan.recomputed) == (0, 0)
+    assert plan.memory.of("optimizer") < 10**9
+
+
+def test_on_the_cpu_nothing_is_refused_recomputed_or_timed() -> None:
+    plan = plan_for(training(), FLUX, world_size=2, local_world_size=2, gpu_memory_bytes=None)
+    assert (plan.recomputed, plan.speed, plan.proposal) == (0, None, None)
+
+
+def test_a_gpu_of_an_unknown_type_is_planned_for_by_its_memory() -> None:
+    plan = plan_for(
+        training(), FLUX, world_size=32, local_world_size=8, gpu_memory_bytes=H100_BYTES, gpu_name="Matrox Mystique"
+    )
+    assert plan.recomputed == on_h100().recomputed
+    assert plan.speed is None
+
+
+def test_a_small_models_bucket_is_no_larger_than_the_model_and_no_smaller_than_its_largest_tensor() -> None:
+    plan = plan_for(training(), TINY, world_size=2, local_world_size=2, gpu_memory_bytes=None)
+    assert plan.bucket_elements == plan.work.parameters.trained
+    assert plan_for(
+        training(engine={"bucketElements": 2_000_000}), TINY, world_size=2, local_world_size=2, gpu_memory_bytes=None
+    ).bucket_elements == 2_000_000  # fmt: skip
+
+
+def test_the_largest_bucket_decides_about_memory() -> None:
+    square = on_h100(**COMPILED)
+    wider = plan_for(
+        training(**COMPILED), FLUX, world_size=32, local_world_size=8, gpu_memory_bytes=H100_BYTES, image_tokens=4368
+    )
+    assert wider.recomputed > square.recomputed
+    assert need(wider.work, recomputed=wider.recomputed) == wider.memory
+
+
+def test_the_status_takes_a_plan_as_it_is() -> None:
+    found = ResolvedPlan.model_validate(on_h100(**COMPILED).status())
+    assert (found.effective_batch, found.zero_stage) == (256, 1)
+    assert 79e9 < (found.memory_bytes or 0) <= 80e9

@@ -1,0 +1,108 @@
+"""What `oarlock-trainer plan` says of GPUs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_api.spec import TrainingJobSpec
+from oarlock_trainer.data.buckets import Size
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.plan.table import forecast
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def told(*, gpu: str | None = None, fabric: str | None = None, nodes: int = 4, gpus: int = 8, **training: Any) -> str:
+    spec = TrainingJobSpec.model_validate(
+        {
+            "nodes": nodes,
+            "gpusPerNode": gpus,
+            "output": {"persistentVolumeClaim": {"claimName": "out"}},
+            "training": {
+                "model": {"family": "Flux1", "path": "/not/here"},
+                "steps": 10,
+                "batchSize": 8,
+                "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
+                **training,
+            },
+        }
+    )
+    assert spec.training is not None
+    return forecast(spec, spec.training, [Size(512, 1024), Size(1024, 1024)], text_tokens=512, gpu=gpu, fabric=fabric)
+
+
+def test_memory_choices_time_and_a_proposal_are_told_and_called_a_model() -> None:
+    said = told(compile={"mode": "Default"})
+    assert "GPUs          4 x 8 H100, 8x400G (assumed; --gpu and --fabric name others)" in said
+    assert "memory        of one GPU in GB (1e9 bytes): a model, not measured" in said
+    assert "  total          79.9   of 80.0 that can be used" in said
+    assert "chosen        ZeRO stage 1, 43 of 57 blocks recomputed, exchanges of 500 M elements" in said
+    assert "step          4.29 to 5.57 s" in said
+    assert "MFU 42 to 32 %: a model, not measured" in said
+    assert "proposal      batchSize 2 with gradientAccumulation 4, the same effective batch 256" in said
+
+
+def test_the_components_add_up_to_the_total() -> None:
+    rows = [line.split() for line in told(nodes=1).splitlines() if line.startswith("  ") and line[2] != " "]
+    *components, total = [float(row[1]) for row in rows]
+    assert sum(components) == pytest.approx(total, abs=0.05 * len(components))
+
+
+def test_a_gpu_and_a_fabric_that_were_named_are_not_called_assumed() -> None:
+    said = told(gpu="H200", fabric="1x100G")
+    assert "GPUs          4 x 8 H200, 1x100G\n" in said
+    assert "of 141.0 that can be used" in said
+    assert "(assumed; --fabric name" in told(gpu="H200")
+
+
+def test_what_does_not_fit_into_named_gpus_is_an_error_and_into_assumed_ones_a_remark() -> None:
+    assert "training does not fit into these GPUs: 98.0 GB are needed" in told(nodes=1, gpus=4)
+    with pytest.raises(ConfigurationError, match=r"98\.0 GB are needed"):
+        told(nodes=1, gpus=4, gpu="H100")
+
+
+def test_the_nodes_memory_is_told_where_it_is_used() -> None:
+    assert "  node           23.8   in the node's own memory" in told(nodes=1, engine={"offloadOptimizer": "CPU"})
+
+
+def test_adapters_have_no_stage_and_no_exchanges_to_choose() -> None:
+    assert "chosen        DDP, " in told(nodes=1, gpus=1, method="LoRA")
+
+
+def test_nothing_is_said_of_gpus_that_a_job_does_not_have_or_does_not_train_on() -> None:
+    assert told(gpus=0) == ""
+    assert told(task="Preprocess", steps=None) == ""
+
+
+def test_the_command_says_it_after_the_data(tmp_path: Path, pictures: Path, tiny_flux: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        """
+        apiVersion: oarlock.dev/v1alpha1
+        kind: TrainingJob
+        metadata: {name: flux}
+        spec:
+          nodes: 1
+          gpusPerNode: 2
+          output: {persistentVolumeClaim: {claimName: out}}
+          training:
+            model: {family: Flux1, path: /models/flux}
+            steps: 100
+            resolution: 64
+            data: {datasets: [{name: photos, source: {path: /photos}}]}
+        """
+    )
+    command = [sys.executable, "-m", "oarlock_trainer", "plan", "-f", str(job), "--gpu", "H200"]
+    paths = [f"--path=/photos={pictures}", f"--path=/models/flux={tiny_flux}"]
+    ended = subprocess.run([*command, *paths], check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.index("embeddings") < ended.stdout.index("GPUs          1 x 2 H200, NVLink (assumed; --fabric")
+    assert "no block recomputed" in ended.stdout
+    refused = subprocess.run([*command, *paths, "--gpu", "H1000"], check=False, capture_output=True, text=True)
+    assert refused.returncode == 85
+    assert "--gpu H1000 is no type that is known here" in refused.stderr
