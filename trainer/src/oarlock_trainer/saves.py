@@ -12,6 +12,8 @@ from oarlock_trainer.checkpoint.writer import NoRoom
 from oarlock_trainer.errors import StorageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from oarlock_trainer.checkpoint.writer import Saved
     from oarlock_trainer.session import Session
 
@@ -21,6 +23,8 @@ class Saves:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.newest: Path | None = None
+        """The checkpoint that was made last."""
 
     def begin(self, step: int) -> None:
         """Save the state after `step` steps, once the save before it has ended. Collective."""
@@ -60,6 +64,7 @@ class Saves:
             channel.send(channel.Event.NOTE, message=_words(outcome))
             sys.stderr.write(f"{_words(outcome)}\n")
             return
+        self.newest = outcome.path
         self._session.interval.saved(stall=outcome.stall_seconds, seconds=outcome.seconds)
         channel.send(
             channel.Event.CHECKPOINT,

@@ -14,7 +14,8 @@ import torch
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.training import Task
 from oarlock_trainer import channel, denied, last_words
-from oarlock_trainer.checkpoint.export import export
+from oarlock_trainer.checkpoint.export import Export
+from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.learning_rate import learning_rate
@@ -30,8 +31,11 @@ from oarlock_trainer.session import Claim, Session, assemble, claim
 from oarlock_trainer.stop import StopRequest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
+    from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.data.batches import StepBatch
     from oarlock_trainer.job import Job
 
@@ -66,16 +70,14 @@ def run(job: Job) -> None:
         _finish(claimed, step=0)
         return
     session = assemble(claimed)
-    loop(session, stop)
-    channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)  # on all ranks: the others wait for the leader's export
-    if job.place.is_leader:
-        path = export(session.engine.weights, session.model, job.output, adapters=session.adapters)
-        channel.send(channel.Event.MODEL, path=str(path))
+    saved = loop(session, stop)
+    channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
+    _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed)
     _finish(claimed, step=session.total)
 
 
-def loop(session: Session, stop: StopRequest) -> None:
-    """Every optimizer step from `session.first` to `session.total`.
+def loop(session: Session, stop: StopRequest) -> Path | None:
+    """Every optimizer step from `session.first` to `session.total`; returns the last checkpoint, if any was to be made.
 
     Raises LeftOnRequest, after saving, where a rank was asked to leave.
     """
@@ -134,6 +136,7 @@ def loop(session: Session, stop: StopRequest) -> None:
             session.prefetch.close()  # publishes what was encoded on the way
             raise LeftOnRequest(f"saved step {done} and left on request")
     session.prefetch.close()
+    return saves.newest
 
 
 def _seed(session: Session, step: int) -> None:
@@ -184,6 +187,19 @@ def _evaluate(session: Session, step: int) -> None:
     losses = evaluate(session)
     if losses and session.metrics:
         session.metrics.evaluation(step, losses)
+
+
+def _export(session: Session, last: Checkpoint | None) -> None:
+    """Write the model from the last checkpoint, each rank its share."""
+    if last is None:
+        raise StorageError(f"the last checkpoint in {session.job.output} is not there as it was written")
+    ranks, place = session.ranks, session.ranks.place
+    exporting = Export(last, session.model, session.job.output, adapters=session.adapters)
+    ranks.decide(exporting.begin)
+    ranks.all_or_none(lambda: exporting.write_share(place.rank, place.world_size))
+    path = ranks.decide(exporting.complete)
+    if place.is_leader:
+        channel.send(channel.Event.MODEL, path=str(path))
 
 
 def _finish(claimed: Claim, *, step: int) -> None:

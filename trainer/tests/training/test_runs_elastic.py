@@ -21,7 +21,13 @@ OPTIMIZER = {"learningRate": 1e-3}
 def training(gang: Gang, *, ranks: int, **fields: Any) -> dict[str, Any]:
     """The same samples in each step, whatever the number of ranks; embeddings of their own, or test_runs finds its made."""
     data = gang.data(textEmbeds={"path": str(gang.cache / "t")}, imageEmbeds={"path": str(gang.cache / "i")})
-    wanted = {"steps": STEPS, "batchSize": 4 // ranks, "checkpoint": {"intervalSteps": 3}, "optimizer": OPTIMIZER, "data": data}
+    wanted = {
+        "steps": STEPS,
+        "batchSize": 4 // ranks,
+        "checkpoint": {"intervalSteps": 3},
+        "optimizer": OPTIMIZER,
+        "data": data,
+    }
     return gang.training(**(wanted | fields))
 
 

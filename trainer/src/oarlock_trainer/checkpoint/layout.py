@@ -64,6 +64,12 @@ class Layout:
         """All (parameter, slot) that there are."""
         return frozenset(self._runs)
 
+    def sizes(self, slot: str) -> dict[str, int]:
+        """Parameter -> elements of its `slot`."""
+        return {
+            name: sum(length for _, length, _, _ in runs) for (name, one), runs in self._runs.items() if one == slot
+        }
+
     def pieces(self, wanted: Run) -> Iterator[Piece]:
         """The pieces that make up a run, in order.
 

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_trainer.checkpoint.layout import Layout, Run
+from oarlock_trainer.checkpoint.weights import read_piece
 from oarlock_trainer.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from torch import Tensor
-
     from oarlock_trainer.checkpoint.format import Checkpoint
-    from oarlock_trainer.checkpoint.layout import Piece
     from oarlock_trainer.engine.engine import Engine, Part
 
 _LISTED = 3
@@ -44,7 +42,7 @@ def load(found: Checkpoint, engine: Engine) -> None:
             for piece in layout.pieces(Run(part.name, part.slot, part.start, values.numel())):
                 if piece.file not in files:
                     files[piece.file] = _open(found.path / piece.file, opened)
-                _read(files[piece.file], piece, here)
+                read_piece(files[piece.file], piece, here)
             if here is not values:
                 values.copy_(here)
     engine.restored(found.manifest.updates, parts)
@@ -81,14 +79,3 @@ def _open(path: Path, opened: ExitStack) -> int:
     descriptor = os.open(path, os.O_RDONLY)
     opened.callback(os.close, descriptor)
     return descriptor
-
-
-def _read(descriptor: int, piece: Piece, into: Tensor) -> None:
-    """Fill the piece's elements of a CPU tensor."""
-    room = memoryview(into.detach()[piece.into : piece.into + piece.length].numpy()).cast("B")  # type: ignore[arg-type]
-    offset = piece.offset
-    while room:
-        read = os.preadv(descriptor, [room], offset)
-        if not read:
-            raise OSError(f"a file of it ends at byte {offset}")
-        room, offset = room[read:], offset + read
