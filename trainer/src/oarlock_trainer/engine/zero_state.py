@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
 
 class _Kept(NamedTuple):
-    """`length` elements of the parameter `name` from element `start` on, at element `at` of `flat`."""
+    """`length` elements of the parameter `name` from element `start` on, at element `at` of a flat tensor."""
 
     name: str
     start: int
     length: int
-    flat: Tensor
     at: int
 
 
 def parts(zero: Any, module: nn.Module, rank: int) -> list[Part]:
     """This rank's state; `zero` is DeepSpeed's ZeRO optimizer of any stage."""
     return [
-        Part(name=one.name, slot=name, start=one.start, values=slot.read(one.at, one.at + one.length))
-        for one, name, slot in _slots(zero, module, rank)
+        Part(name=one.name, slot=slot, start=one.start, values=whole[one.at : one.at + one.length])
+        for flat, kept in _kept(zero, module, rank)
+        for slot, whole in ((name, found.read(0, len(found))) for name, found in _slots(zero, flat).items())
+        for one in kept
     ]
 
 
@@ -47,9 +48,14 @@ def updates(zero: Any) -> int:
 
 def restored(zero: Any, module: nn.Module, rank: int, *, updates: int, parts: Sequence[Part]) -> None:
     """Take the values of `parts` and the count over, and round the weights that the model computes with. Collective."""
-    for part, (one, _, slot) in zip(parts, _slots(zero, module, rank), strict=True):
-        slot.write(one.at, part.values)
-    for flat in _flats(zero):
+    values = iter(parts)
+    for flat, kept in _kept(zero, module, rank):
+        for slot in _slots(zero, flat).values():
+            # In one piece: a block of 8-bit values that two parameters share is rounded once.
+            whole = slot.read(0, len(slot))
+            for one in kept:
+                whole[one.at : one.at + one.length].copy_(next(values).values)
+            slot.write(0, whole)
         set_updates_of(zero.optimizer, flat, updates)
     if _is_stage_3(zero):
         for group in range(len(zero.fp32_partitioned_groups_flat)):
@@ -61,12 +67,8 @@ def restored(zero: Any, module: nn.Module, rank: int, *, updates: int, parts: Se
         zero.update_lp_params()
 
 
-def _slots(zero: Any, module: nn.Module, rank: int) -> Iterator[tuple[_Kept, str, Slot]]:
-    """Every slot of what this rank keeps, always in the same order."""
-    for one in _kept(zero, module, rank):
-        yield one, MASTER, FloatSlot(one.flat)
-        for name, slot in slots(zero.optimizer, one.flat).items():
-            yield one, name, slot
+def _slots(zero: Any, flat: Tensor) -> dict[str, Slot]:
+    return {MASTER: FloatSlot(flat), **slots(zero.optimizer, flat)}
 
 
 def _flats(zero: Any) -> Sequence[Tensor]:
@@ -80,33 +82,35 @@ def _is_stage_3(zero: Any) -> bool:
     return hasattr(zero, "fp32_partitioned_groups_flat")
 
 
-def _kept(zero: Any, module: nn.Module, rank: int) -> Iterator[_Kept]:
+def _kept(zero: Any, module: nn.Module, rank: int) -> Iterator[tuple[Tensor, list[_Kept]]]:
+    """Each flat float32 tensor of this rank, with what lies in it."""
     names = {id(parameter): name for name, parameter in module.named_parameters()}
-    if _is_stage_3(zero):
-        return _of_stage_3(zero, names, rank)
-    return _of_stages_1_and_2(zero, names, rank)
+    return _of_stage_3(zero, names, rank) if _is_stage_3(zero) else _of_stages_1_and_2(zero, names, rank)
 
 
-def _of_stages_1_and_2(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[_Kept]:
+def _of_stages_1_and_2(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[tuple[Tensor, list[_Kept]]]:
     groups = zip(
         zero.round_robin_bit16_groups, zero.round_robin_bit16_offsets, zero.single_partition_of_fp32_groups, strict=True
     )
     for parameters, offsets, flat in groups:
         first = rank * flat.numel()  # all partitions of a group are of one size
+        kept = []
         for parameter, offset in zip(parameters, offsets, strict=True):
             start = max(first - offset, 0)
             end = min(first + flat.numel() - offset, parameter.numel())
             if start < end:
-                yield _Kept(names[id(parameter)], start, end - start, flat, offset + start - first)
+                kept.append(_Kept(names[id(parameter)], start, end - start, offset + start - first))
+        yield flat, kept
 
 
-def _of_stage_3(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[_Kept]:
+def _of_stage_3(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[tuple[Tensor, list[_Kept]]]:
     for parameters, flat in zip(zero.fp16_groups, zero.fp32_partitioned_groups_flat, strict=True):
-        at = 0
+        at, kept = 0, []
         for parameter in parameters:
             size = parameter.ds_tensor.ds_numel
             start = size * rank
-            count = min(size, parameter.ds_numel - start)
-            if count > 0:
-                yield _Kept(names[id(parameter)], start, count, flat, at)
+            length = min(size, parameter.ds_numel - start)
+            if length > 0:
+                kept.append(_Kept(names[id(parameter)], start, length, at))
             at += size
+        yield flat, kept
