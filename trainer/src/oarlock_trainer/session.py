@@ -6,6 +6,7 @@ settings -> ranks -> fence and resume point -> data (nothing is encoded for a jo
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_api.contract.layout import Owner
-from oarlock_api.engine import ActivationCheckpointingMode
+from oarlock_api.engine import CompileMode
 from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer import channel
@@ -33,9 +34,13 @@ from oarlock_trainer.engine import collective
 from oarlock_trainer.engine.initialize import initialize
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux import folder, lora, transformer
+from oarlock_trainer.models.flux.forward import blocks_of
+from oarlock_trainer.models.flux.tuning import tune
+from oarlock_trainer.models.flux.warm_up import Shape, warm_up
 from oarlock_trainer.plan import bucket_report
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
+from oarlock_trainer.plan.recomputation import allowed
 from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.preprocess.live import LiveEncoding
 from oarlock_trainer.preprocess.pipeline import prepare
@@ -43,13 +48,15 @@ from oarlock_trainer.preprocess.pipeline import prepare
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torch import nn
+
+    from oarlock_api.engine import Attention
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.timeline import Timeline
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
-    from oarlock_trainer.models.flux.transformer import Shape
     from oarlock_trainer.preprocess.pipeline import Prepared
 
 
@@ -73,7 +80,7 @@ class Session:
     ranks: Ranks
     fence: Fence
     batch: Batch
-    shape: Shape
+    shape: transformer.Shape
     order: Timeline
     streams: tuple[tuple[str, int], ...]
     data_fingerprint: str
@@ -170,7 +177,7 @@ def assemble(claim: Claim) -> Session:
         words = resume_words(claim.resumed, job_uid=job.file.job_uid, total=total)
         channel.send(channel.Event.NOTE, message=words)
         sys.stderr.write(f"{words}\n")
-    engine = _engine(job, ranks, claim.resumed)
+    engine = _engine(claim)
     loader = Loader(
         claim.prepared,
         buckets,
@@ -203,26 +210,46 @@ def assemble(claim: Claim) -> Session:
     )
 
 
-def _engine(job: Job, ranks: Ranks, resumed: Checkpoint | None) -> Engine:
-    """The model on its device, sharded, with the checkpoint's state where there is one."""
-    training = job.training
+def _engine(claim: Claim) -> Engine:
+    """The model on its device, tuned and sharded, with the checkpoint's state where there is one."""
+    job, ranks, resumed, training = claim.job, claim.ranks, claim.resumed, claim.job.training
     adapters = adapters_of(job)
     initial = None if resumed else _initial_weights(job)
     base = model_folder(job) if adapters else initial or model_folder(job)
-    mode = training.activation_checkpointing.mode
-    recompute = mode is ActivationCheckpointingMode.FULL or (
-        mode is ActivationCheckpointingMode.AUTO and ranks.device.type == "cuda"
-    )
-    model = transformer.load(base, recompute=recompute)
+    model = transformer.load(base)
     if adapters:
         lora.add_adapters(model, adapters, seed=training.seed)
         if initial:
             lora.load(model, adapters, initial)
-    engine = initialize(model.to(ranks.device), training, job.place)
+    model = model.to(ranks.device)
+    blocks = allowed(training.activation_checkpointing, blocks=len(blocks_of(model)))
+    kernel = tune(
+        model,
+        training,
+        device=ranks.device,
+        recomputed=blocks[-1] if ranks.device.type == "cuda" else blocks[0],
+        scratch=Path(tempfile.gettempdir()),
+    )
+    if ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE:
+        _warm_up(claim, model, kernel)
+    engine = initialize(model, training, job.place)
     if resumed:
         load(resumed, engine)
         channel.send(channel.Event.RESUMED, step=resumed.step)
     return engine
+
+
+def _warm_up(claim: Claim, model: nn.Module, kernel: Attention) -> None:
+    """Steps on zeros: what is compiled is compiled before the first step; without a mask all texts have one length."""
+    prepared = claim.prepared
+    _, (text_tokens, *_) = prepared.texts.read(prepared.empty_text)
+    shapes = {Shape.of(bucket.size, text_tokens=text_tokens) for bucket in prepared.buckets}
+
+    def told(done: int, shapes: int, seconds: float) -> None:
+        channel.send(channel.Event.NOTE, message=f"step on zeros: shape {done} of {shapes}, {seconds:.1f} s")
+        channel.send(channel.Event.WORKING)
+
+    warm_up(model, shapes, claim.job.training, kernel=kernel, told=told)
 
 
 def _order(claim: Claim, buckets: Sequence[Bucket]) -> Timeline:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oarlock_api.status import ResolvedPlan
 from oarlock_api.training import Training
@@ -97,6 +99,34 @@ def test_nobodys_batch_is_changed() -> None:
 )
 def test_a_number_of_blocks_that_was_asked_for_is_kept(mode: dict[str, Any], blocks: int) -> None:
     assert on_h100(activationCheckpointing=mode).recomputed == blocks
+
+
+JOBS = st.builds(
+    lambda nodes, **fields: {"nodes": nodes, **fields},
+    nodes=st.integers(1, 16),
+    batchSize=st.integers(1, 16),
+    gradientAccumulation=st.integers(1, 4),
+    resolution=st.sampled_from([256, 512, 768, 1024, 1536]),
+    method=st.sampled_from(["Full", "LoRA"]),
+    compile=st.sampled_from([{"mode": "None"}, {"mode": "Default"}]),
+    optimizer=st.sampled_from([{"name": "AdamW"}, {"name": "Lion"}, {"name": "AdamW8Bit"}]),
+)
+
+
+@given(job=JOBS)
+def test_a_plan_fits_recomputes_no_block_in_vain_and_proposes_only_what_is_faster(job: dict[str, Any]) -> None:
+    try:
+        plan = on_h100(**job)
+    except ConfigurationError as refusal:
+        assert "does not fit" in str(refusal)  # noqa: PT017 - either is right, which one depends on the job
+        return
+    assert plan.memory.total <= 80.1e9
+    assert plan.recomputed == 0 or need(plan.work, recomputed=plan.recomputed - 1).total > 80e9
+    assert plan.speed is not None
+    if plan.proposal:
+        assert plan.proposal.speed is not None
+        assert plan.proposal.speed.seconds < plan.speed.seconds
+        assert plan.proposal.batch.effective == plan.batch.effective
 
 
 def test_what_cannot_fit_is_refused_with_its_arithmetic_and_what_would_fit() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,7 @@ from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.table import forecast
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_PAGE = Path(__file__).parents[3] / "docs" / "planner.md"
 
 
 def told(*, gpu: str | None = None, fabric: str | None = None, nodes: int = 4, gpus: int = 8, **training: Any) -> str:
@@ -77,6 +78,22 @@ def test_adapters_have_no_stage_and_no_exchanges_to_choose() -> None:
 def test_nothing_is_said_of_gpus_that_a_job_does_not_have_or_does_not_train_on() -> None:
     assert told(gpus=0) == ""
     assert told(task="Preprocess", steps=None) == ""
+
+
+@pytest.mark.parametrize(
+    ("samples", "accumulation", "mode"), [(8, 1, "None"), (8, 1, "Default"), (4, 2, "Default"), (2, 4, "Default")]
+)
+def test_the_documented_table_is_what_the_planner_says(samples: int, accumulation: int, mode: str) -> None:
+    said = told(batchSize=samples, gradientAccumulation=accumulation, compile={"mode": mode})
+    stage, blocks = re.findall(r"^chosen +ZeRO stage (\d), (.+) blocks? recomputed", said, re.MULTILINE)[0]
+    gigabytes = re.findall(r"^  total +([\d.]+)", said, re.MULTILINE)[0]
+    fast, slow, best, worst = re.findall(r"^step +([\d.]+) to ([\d.]+) s.+MFU (\d+) to (\d+)", said, re.MULTILINE)[0]
+    batch = f"batchSize {samples}" + (f" x accumulation {accumulation}" if accumulation > 1 else "")
+    row = (
+        f"| {batch} | {'yes' if mode == 'Default' else 'no'} | {stage} | {blocks.replace('no', 'none')} | {gigabytes} | "
+        f"{float(fast):.1f} - {float(slow):.1f} | {best} - {worst} |"
+    )
+    assert row in _PAGE.read_text(encoding="utf-8").splitlines()
 
 
 def test_the_command_says_it_after_the_data(tmp_path: Path, pictures: Path, tiny_flux: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,6 +142,26 @@ def test_asked_to_leave_complete_shards_stay_and_the_next_attempt_goes_on(
     (answer,) = preprocess(tmp_path, attempt=2)
     assert answer["code"] == 0
     assert shards(tmp_path) == shards(undisturbed[0])
+
+
+def test_a_rank_leaves_while_another_lists(preprocess: Preprocess, tmp_path: Path) -> None:
+    def wait_for_the_leaver(pids: list[int]) -> None:
+        end = time.monotonic() + _DEADLINE
+        while Path(f"/proc/{pids[1]}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        os.kill(pids[0], signal.SIGKILL)
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        training = preprocess.training(source={"s3": {"bucket": "photos"}})
+        training["s3Connections"] = [{"name": "default", "endpoint": endpoint}]
+        environment = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+        lister, leaver = preprocess(
+            tmp_path, training, ranks=2, meanwhile=wait_for_the_leaver, environment=environment, leaveAfter=2, leaver=1
+        )
+    assert lister["code"] == -signal.SIGKILL
+    assert leaver["code"] == ExitCode.LEFT_ON_REQUEST
 
 
 def test_the_next_attempt_of_a_job_encodes_nothing_and_resolves_nothing_again(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.engine import Attention
 from oarlock_trainer.plan.communication import traffic
-from oarlock_trainer.plan.flops import forward_flops, model_flops_utilization, peak_flops
+from oarlock_trainer.plan.flops import forward_flops, model_flops_utilization, peak_flops, training_flops
 from oarlock_trainer.plan.work import DDP
 
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ def expect(work: Work, *, recomputed: int, gpu: Gpu, fabric: Fabric) -> Speed:
     """What a step of `work` should take with `recomputed` of its blocks recomputed."""
     forward, backward = _passes(work, recomputed=recomputed, gpu=gpu)
     effective = work.samples * work.ranks * work.accumulation
-    useful = forward_flops(blocks=work.shape.blocks, width=work.shape.width, tokens=work.tokens)
+    useful = training_flops(blocks=work.shape.blocks, width=work.shape.width, tokens=work.tokens, frozen=work.adapters)
     return Speed(
         compute=(forward + backward) * work.accumulation,
         exposed=_exposed_seconds(work, fabric, forward=forward, backward=backward),
         update=_update_seconds(work, gpu),
         effective_batch=effective,
-        flops=effective * (1 + _backward_work(work)) * useful,
+        flops=effective * useful,
         gpus=work.ranks,
         peak=_peak(gpu),
     )

@@ -55,8 +55,9 @@ def encode_live(job: Job, ranks: process_group.Ranks, prepared: Prepared, rows: 
 
 
 def run_rank(job: Job, order: dict[str, Any], meeting: Path) -> dict[str, Any]:
-    """One rank's life. `leaveAfter`: leave when `go_on` was called so often."""
-    calls = iter(range(order.get("leaveAfter", 10**9)))
+    """One rank's life. `leaveAfter`: leave when `go_on` was called so often; `leaver`: that rank alone."""
+    leaves = order.get("leaver", job.place.rank) == job.place.rank
+    calls = iter(range(order.get("leaveAfter", 10**9) if leaves else 10**9))
 
     def go_on() -> None:
         if next(calls, None) is None:

@@ -79,7 +79,10 @@ def open_table_file(given: Given, dataset: Dataset, settings: Parquet, job: Job)
 
 
 def _listed(ranks: Ranks, work: Callable[[], Result], go_on: Callable[[], None]) -> Result:
-    """What rank 0 finds by listing, which may take minutes: it is seen to work, and the others to wait."""
+    """What rank 0 finds by listing, which may take minutes: it is seen to work, and the others to wait.
+
+    Any of them leaves when `go_on` says so, and not only when the listing is there.
+    """
 
     def listed() -> Result:
         listing, beat = Background(work), Beat()
@@ -89,6 +92,10 @@ def _listed(ranks: Ranks, work: Callable[[], Result], go_on: Callable[[], None])
         with storage("listing a source"):
             return listing.result()
 
-    if not ranks.place.is_leader:
-        channel.send(channel.Event.WAITING)
-    return ranks.decide(listed)
+    if ranks.place.is_leader:
+        return ranks.decide(listed)
+    channel.send(channel.Event.WAITING)
+    waiting = Background(lambda: ranks.decide(listed))  # in C, where no signal would be looked at
+    while not waiting.wait(_LOOK_SECONDS):
+        go_on()
+    return waiting.result()

@@ -49,8 +49,8 @@ def read_shape(model: Path) -> Shape:
     )
 
 
-def load(model: Path, *, recompute: bool) -> nn.Module:
-    """The transformer in bfloat16, in training mode; `recompute` trades time for the memory of activations."""
+def load(model: Path) -> nn.Module:
+    """The transformer in bfloat16, in training mode, as diffusers computes it: `tuning.tune` makes it fast."""
     import torch  # noqa: PLC0415
 
     with loading(model / TRANSFORMER):
@@ -59,7 +59,5 @@ def load(model: Path, *, recompute: bool) -> nn.Module:
         )
     transformer.train()
     transformer.requires_grad_(requires_grad=True)
-    if recompute:
-        transformer.enable_gradient_checkpointing()
     result: nn.Module = transformer
     return result

@@ -1,0 +1,87 @@
+"""torch.compile of each block, and a folder for what was compiled.
+
+Never the whole model: then no gradient would be ready before the end of the backward pass, and nothing could be exchanged
+meanwhile. All blocks of a kind share one compiled graph per shape.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from oarlock_api.engine import CompileMode
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux.forward import blocks_of
+from oarlock_trainer.uncompiled import bring_back
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from oarlock_api.engine import Compile
+
+_GRAPHS = 256
+"""Bound of compiled graphs per kind of block, one for each shape; torch's own is 8."""
+_CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+
+
+def compile_blocks(transformer: Any, settings: Compile, *, device: torch.device, scratch: Path) -> None:
+    """Have each block of a transformer with our forward pass compiled at its first call. Mode None changes nothing.
+
+    `scratch` is a folder that outlives the process. Raises ConfigurationError where the image has no compiler for the
+    compiled code.
+    """
+    if settings.mode is CompileMode.NONE:
+        return
+    _require_compiler(device)
+    _keep_compiled_code(scratch)
+    bring_back()
+    os.environ["TORCHDYNAMO_DISABLE"] = "0"  # the warm process set it, before it knew the job
+    import torch._dynamo  # noqa: PLC0415 - a second of imports, for jobs that compile
+
+    torch._dynamo.config.disable = False  # noqa: SLF001
+    torch._dynamo.config.recompile_limit = _GRAPHS  # noqa: SLF001
+    # CUDA graphs of single blocks and the engines' hooks on gradients do not go together.
+    mode = "max-autotune-no-cudagraphs" if settings.mode is CompileMode.MAX_AUTOTUNE else None
+    for block in blocks_of(transformer):
+        # Not the block itself: what engines hook to its call stays outside of the graph.
+        compiled = torch.compile(block.forward, mode=mode, dynamic=settings.dynamic, fullgraph=settings.full_graph)
+        vars(block)["forward"] = _WithGradients(eager=block.forward, compiled=compiled)
+
+
+def _keep_compiled_code(scratch: Path) -> None:
+    """Keep compiled code for later processes with the same torch on the same hardware.
+
+    A folder that the job's environment names is left as it is.
+    """
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: PLC0415
+
+    if os.environ.get(_CACHE_VARIABLE, default_cache_dir()) == default_cache_dir():  # importing torch may set it
+        hardware = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
+        name = f"torch-{torch.__version__}-{hardware}".replace(" ", "-").replace("/", "-")
+        os.environ[_CACHE_VARIABLE] = str(scratch / "compiled" / name)
+
+
+def _require_compiler(device: torch.device) -> None:
+    """The compiler's output is C++ on the CPU; for GPUs a small part of it is C."""
+    names = ("gcc", "cc", "clang") if device.type == "cuda" else ("g++", "clang++")
+    chosen = os.environ.get("CC" if device.type == "cuda" else "CXX")
+    if not chosen and not any(map(shutil.which, names)):
+        raise ConfigurationError(
+            f"training.compile: the image has none of {', '.join(names)}, which torch.compile builds its code with: add "
+            "one, or set training.compile.mode to None"
+        )
+
+
+class _WithGradients:
+    """Compiled code is for training steps: pictures and losses without gradients have shapes of their own, and few steps."""
+
+    def __init__(self, *, eager: Callable[..., Any], compiled: Callable[..., Any]) -> None:
+        self._eager, self._compiled = eager, compiled
+
+    def __call__(self, *arguments: Any) -> Any:
+        return (self._compiled if torch.is_grad_enabled() else self._eager)(*arguments)

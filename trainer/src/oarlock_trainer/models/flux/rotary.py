@@ -1,0 +1,60 @@
+"""Rotary positions of text and image tokens: tables kept for ids that were seen before, and their use on queries and keys.
+
+The angles are diffusers' own (computed in float64, kept in float32). diffusers computes them in each forward pass; here
+they are computed once for each pair of id tensors, which are told apart by identity: whoever passes the same tensors
+again gets the same table, without a look at their values, which would wait for the GPU.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def rotate(heads: Tensor, table: Tensor) -> Tensor:
+    """Rotate pairs of neighbouring channels. heads (B, S, H, D), table (S, D/2, 2) float32: cos, sin."""
+    pairs = heads.float().view(*heads.shape[:-1], -1, 2)
+    table = table[:, None]
+    if torch.compiler.is_compiling():  # inductor fuses these, and knows no complex numbers
+        even, odd = pairs.unbind(-1)
+        cos, sin = table.unbind(-1)
+        turned = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1)
+    else:  # one kernel instead of six
+        turned = torch.view_as_real(torch.view_as_complex(pairs) * torch.view_as_complex(table))
+    return turned.flatten(-2).to(heads.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    text_ids: weakref.ref[Tensor]
+    image_ids: weakref.ref[Tensor]
+    table: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class RotaryTables:
+    """Tables of one model. Ids that nobody holds any more take their table with them; ids must not be written to."""
+
+    embedding: nn.Module
+    """The model's pos_embed."""
+    _kept: dict[tuple[int, int], _Kept] = field(default_factory=dict)
+
+    def of(self, text_ids: Tensor, image_ids: Tensor) -> Tensor:
+        """(T + N, D/2, 2) float32 on the ids' device: cos and sin. text_ids (T, 3), image_ids (N, 3)."""
+        key = id(text_ids), id(image_ids)
+        found = self._kept.get(key)
+        if found and found.text_ids() is text_ids and found.image_ids() is image_ids:
+            return found.table
+        for old in [old for old, kept in self._kept.items() if kept.text_ids() is None or kept.image_ids() is None]:
+            del self._kept[old]
+        with torch.no_grad():
+            cos, sin = self.embedding(torch.cat([text_ids, image_ids]))
+            table = torch.stack([cos[:, ::2], sin[:, ::2]], dim=-1)  # diffusers has each angle twice
+        self._kept[key] = _Kept(weakref.ref(text_ids), weakref.ref(image_ids), table)
+        return table

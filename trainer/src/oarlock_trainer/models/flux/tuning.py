@@ -1,0 +1,39 @@
+"""A loaded transformer made as fast as the job asks for: forward pass, attention kernel, recomputation, float8, compile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.engine import Attention, CompileMode, Precision
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux import attention, compiled, forward, fp8
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from oarlock_api.training import Training
+
+
+def tune(transformer: Any, training: Training, *, device: torch.device, recomputed: int, scratch: Path) -> Attention:
+    """Tune a transformer of diffusers in place, after adapters were added and before an engine takes it.
+
+    Its first `recomputed` blocks keep no activations. What is compiled is kept below `scratch`. Returns the attention
+    kernel that was chosen; whether it runs, `warm_up.assert_attention` tells.
+
+    Raises ConfigurationError where the device or the image lacks what the job asks for.
+    """
+    masked = training.objective.attention_mask
+    if masked and training.compile.mode is not CompileMode.NONE and not training.compile.dynamic:
+        raise ConfigurationError(
+            "training.compile: with objective.attentionMask batches have texts of any length, and each length would be "
+            "compiled anew: set training.compile.dynamic to true, or objective.attentionMask to false"
+        )
+    kernel = attention.choose(training.attention, device=device, masked=masked)
+    if training.precision is Precision.FP8:
+        fp8.require_float8(device)
+        fp8.use_float8(transformer)
+    forward.install(transformer, attend=attention.attend_with(kernel), recomputed=recomputed)
+    compiled.compile_blocks(transformer, training.compile, device=device, scratch=scratch)
+    return kernel

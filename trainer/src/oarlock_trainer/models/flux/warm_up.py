@@ -1,0 +1,95 @@
+"""Steps on zeros before the first real one: they compile every bucket's shape, and show which attention kernel runs.
+
+They leave no trace in weights, gradients or random numbers, and are run before the engine hooks itself to the model.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from oarlock_api.engine import CompileMode
+from oarlock_trainer.models.flux.attention import assert_ran
+from oarlock_trainer.models.flux.loss import image_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from oarlock_api.engine import Attention
+    from oarlock_api.training import Training
+    from oarlock_trainer.data.buckets import Size
+
+
+_PIXELS = 8
+"""Height and width of a latent's picture."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """What is fixed within a bucket: latents of height x width, text tokens."""
+
+    height: int
+    width: int
+    text_tokens: int
+
+    @classmethod
+    def of(cls, size: Size, *, text_tokens: int) -> Shape:
+        """Of pictures of a size in pixels."""
+        return cls(size.height // _PIXELS, size.width // _PIXELS, text_tokens)
+
+
+def warm_up(
+    transformer: Any,
+    shapes: Collection[Shape],
+    training: Training,
+    *,
+    kernel: Attention,
+    told: Callable[[int, int, float], None] = lambda _done, _all, _seconds: None,
+) -> str:
+    """Compile every shape of a tuned transformer on its device, where the job compiles; returns the attention that ran.
+
+    One shape is run in any case, and its attention looked at: raises ConfigurationError where that is not `kernel`. Where
+    several are, the largest is the first: what does not fit is told at once. `told` hears (done, all, seconds) after each.
+    """
+    wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width, shape))
+    if training.compile.mode is CompileMode.NONE:
+        wanted = wanted[-1:]
+    run = partial(step_on_zeros, transformer, batch_size=training.batch_size, masked=training.objective.attention_mask)
+    began = time.monotonic()
+    ran = assert_ran(kernel, partial(run, wanted[0]))
+    told(1, len(wanted), time.monotonic() - began)
+    for done, shape in enumerate(wanted[1:], start=2):
+        began = time.monotonic()
+        run(shape)
+        told(done, len(wanted), time.monotonic() - began)
+    return ran
+
+
+def step_on_zeros(transformer: Any, shape: Shape, *, batch_size: int, masked: bool) -> None:
+    """One forward and backward pass as in training.
+
+    Gradients are taken for one parameter only, by hand, and thrown away. The backward passes of all blocks run on the way
+    to it; what they find for others is freed at once, so that memory holds a step's activations without its gradients.
+    """
+    first = next(parameter for parameter in transformer.parameters() if parameter.requires_grad)
+    weight = transformer.x_embedder.weight
+    rows, columns = shape.height // 2, shape.width // 2
+    settings = transformer.config
+    zeros = partial(torch.zeros, batch_size, device=weight.device, dtype=weight.dtype)
+    seen = torch.ones(batch_size, 1, 1, shape.text_tokens + rows * columns, device=weight.device, dtype=torch.bool)
+    output = transformer(
+        hidden_states=zeros(rows * columns, settings.in_channels),
+        encoder_hidden_states=zeros(shape.text_tokens, settings.joint_attention_dim),
+        pooled_projections=zeros(settings.pooled_projection_dim),
+        timestep=zeros(),
+        guidance=zeros() if settings.guidance_embeds else None,
+        img_ids=image_ids(shape.height, shape.width, weight.device),
+        txt_ids=torch.zeros(shape.text_tokens, 3, device=weight.device),
+        joint_attention_kwargs={"attention_mask": seen} if masked else None,
+        return_dict=False,
+    )[0]
+    torch.autograd.grad(output.float().square().mean(), first)
