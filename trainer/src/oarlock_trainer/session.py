@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_api.contract.layout import Owner
-from oarlock_api.engine import CompileMode
+from oarlock_api.engine import CompileMode, Strategy
 from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer import channel
@@ -30,8 +30,8 @@ from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of, streams_of
 from oarlock_trainer.data.prefetch import Prefetcher
 from oarlock_trainer.data.sampler import Origin, carried_over
-from oarlock_trainer.engine import collective
-from oarlock_trainer.engine.initialize import initialize
+from oarlock_trainer.engine import collective, deepspeed
+from oarlock_trainer.engine.initialize import initialize, strategy
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux import folder, lora, transformer
 from oarlock_trainer.models.flux.forward import blocks_of
@@ -139,6 +139,8 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     training = job.training
     refuse_unsupported(training)
     folder.check(model_folder(job), field="training.model.path")
+    if strategy(training) is Strategy.DEEPSPEED:
+        deepspeed.check(training)
     ranks = collective.join(job, go_on=go_on)
     owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.data.batches import StepBatch
     from oarlock_trainer.job import Job
+    from oarlock_trainer.models.flux.loss import MicroBatch
 
 _BAD_LOSSES = 10
 """So many losses in a row that are not finite, and the weights are beyond recovery: DeepSpeed skips such updates."""
@@ -131,7 +132,7 @@ def loop(session: Session, stop: StopRequest) -> Path | None:
             if last:
                 saves.finish(done)
             if not leaving:
-                _evaluate(session, done)
+                _evaluate(session, done, batch.micro_batches[-1])
         if leaving:
             session.prefetch.close()  # publishes what was encoded on the way
             raise LeftOnRequest(f"saved step {done} and left on request")
@@ -183,8 +184,8 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
     )
 
 
-def _evaluate(session: Session, step: int) -> None:
-    losses = evaluate(session)
+def _evaluate(session: Session, step: int, spare: MicroBatch) -> None:
+    losses = evaluate(session, spare)
     if losses and session.metrics:
         session.metrics.evaluation(step, losses)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -80,3 +81,22 @@ def test_another_optimizer_is_no_way_to_go_on(gang: Gang, tmp_path: Path) -> Non
     assert (
         "is of another optimizer: it holds exp_avg, exp_avg_sq, master, this one keeps exp_avg, master" in run.failure
     )
+
+
+def test_pictures_that_are_only_looked_at_give_the_same_losses_where_weights_are_sharded(
+    gang: Gang, tmp_path: Path
+) -> None:
+    """Five pictures on two ranks: one of them has a batch more."""
+    data = gang.data(textEmbeds={"path": str(gang.cache / "t")}, imageEmbeds={"path": str(gang.cache / "i")})
+    judged = {"name": "judged", "role": "Evaluation", "size": {"minimum": 65}, "maxSamples": 5}
+    data["datasets"].append(data["datasets"][0] | judged)
+    found = {}
+    for stage in (1, 3):
+        engine = {"strategy": "DeepSpeed", "zeroStage": stage}
+        output = tmp_path / str(stage)
+        run = gang.run(output, training(gang, ranks=2, steps=2, batchSize=1, data=data, engine=engine))
+        assert run.codes == {0: 0, 1: 0}, gang.log()
+        lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+        found[stage] = [line["evaluationLoss"]["judged"] for line in lines if "evaluationLoss" in line]
+    assert len(found[1]) == 1
+    assert found[3] == pytest.approx(found[1], rel=ROUNDING)
