@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 from oarlock_api.status import ResolvedPlan
 from oarlock_api.training import Training
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.plan import refusal
 from oarlock_trainer.plan.communication import fabric
 from oarlock_trainer.plan.gpus import gpu
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Gpus, Plan, choose, plan_for
-from oarlock_trainer.plan.work import work_of
+from oarlock_trainer.plan.work import same_effective_batch, work_of
 
 FLUX = Architecture()
 TINY = Architecture(double_blocks=2, single_blocks=4, heads=4, head_width=16, text_width=32, pooled_width=32)
@@ -133,7 +135,7 @@ def test_what_cannot_fit_is_refused_with_its_arithmetic_and_what_would_fit() -> 
     words = refused(nodes=1, gpus=4)
     assert "98.0 GB are needed on each, 80.0 GB can be used (a model" in words
     assert "  optimizer       35.7   12 bytes of master weight and AdamW moments x 11.9 B / 4 GPUs" in words
-    assert "  2 nodes: 76.5 GB with 56 of 57 blocks recomputed" in words
+    assert "  2 nodes (effective batch 64): 76.5 GB with 56 of 57 blocks recomputed" in words
     assert "  GPUs with more memory: H200, B200" in words
 
 
@@ -146,7 +148,12 @@ def test_no_recomputation_is_refused_where_it_does_not_fit_and_auto_is_named() -
 
 def test_a_refusal_names_the_settings_that_stand_in_the_way() -> None:
     words = refused(nodes=1, batchSize=4, engine={"overlapCommunication": False, "strategy": "DeepSpeed"})
-    for remedy in ("engine.overlapCommunication true", "engine.zeroStage 2", "2 nodes", "optimizer.name Lion"):
+    for remedy in (
+        "engine.overlapCommunication true",
+        "engine.zeroStage 2",
+        "2 nodes (effective batch 64)",
+        "optimizer.name Lion",
+    ):
         assert f"{remedy}: " in words
 
 
@@ -161,6 +168,22 @@ def test_every_named_remedy_does_fit(batch: int) -> None:
 
 def test_what_no_single_change_mends_is_said_to_be_so() -> None:
     assert "No single change makes it fit" in refused(nodes=1, gpus=1, batchSize=67)
+
+
+def test_nothing_is_advised_that_this_release_does_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {"nodes": 1, "gpus": 1, "batchSize": 8, "method": "LoRA", "activationCheckpointing": {"mode": "None"}}
+    monkeypatch.setattr(refusal, "UNBUILT", {"training.compile": ()})
+    assert "compile.mode Default" not in refused(**asked)
+    smaller = asked | {"batchSize": 1, "resolution": 1536}
+    monkeypatch.setattr(refusal, "UNBUILT", {"training.compile.mode": ("Default",)})
+    assert "  compile.mode Default: " in refused(**smaller)
+
+
+def test_the_fields_bounds_bound_what_is_proposed() -> None:
+    plan = on_h100(batchSize=1, gradientAccumulation=4096, resolution=256)
+    assert plan.proposal is None or plan.proposal.work.accumulation <= 4096
+    work = replace(plan.work, samples=4096, accumulation=4096)
+    assert all(one.samples <= 4096 and one.accumulation <= 4096 for one in same_effective_batch(work))
 
 
 def test_adapters_run_on_ddp_on_a_single_gpu() -> None:

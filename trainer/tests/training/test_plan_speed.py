@@ -90,6 +90,13 @@ def test_no_step_is_told_that_no_hardware_could_do() -> None:
     assert 0 < found.utilization(found.slow_seconds) < found.utilization(found.seconds) < 620 / 989
 
 
+@pytest.mark.parametrize("name", ["A100-40GB", "A100-80GB", "H100", "H200", "B200"])
+def test_every_known_gpu_has_a_speed(name: str) -> None:
+    kind = gpu(name)
+    found = expect(FULL, recomputed=0, gpu=kind, fabric=fabric(NVLINK, gpu=kind))
+    assert 0.2 < found.utilization(found.seconds) < 620 / 989
+
+
 def test_one_network_card_is_the_whole_step() -> None:
     slow = expect(FULL, recomputed=57, gpu=H100, fabric=fabric("1x25G", gpu=H100))
     assert slow.exposed > 2 * slow.compute

@@ -47,6 +47,13 @@ def test_it_fills_the_caches_of_a_job_that_trains_and_trains_nothing(
     assert ended.returncode == 0, ended.stderr
     assert "latents: rank 0 encoded 24 of 24" in ended.stderr
     assert "\r" not in ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    embeds = tmp_path / "out" / "embeds"
+    assert last.startswith(f"preprocessed: 24 (12.3 kB) latents in {embeds / 'latents'}, 25 ("), last
+    assert (
+        f" text embeddings in {embeds / 'text'}; 49 of them made now, 0 were there; 0 of 24 pictures quarantined; 0:"
+        in last
+    )
     manifest = json.loads((tmp_path / "out" / "reports" / "data.json").read_text())
     assert (manifest["latents"]["records"], manifest["textEmbeds"]["records"]) == (24, 25)
     assert not (tmp_path / "out" / "checkpoints").exists()

@@ -22,7 +22,7 @@ from oarlock_trainer.plan.gpus import gpu_of_device, usable_bytes
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.recomputation import allowed, fewest
 from oarlock_trainer.plan.speed import expect
-from oarlock_trainer.plan.work import DDP, TEXT_TOKENS, work_of
+from oarlock_trainer.plan.work import DDP, TEXT_TOKENS, same_effective_batch, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -128,7 +128,7 @@ def choose(work: Work, training: Training, gpus: Gpus) -> Plan:
         raise ConfigurationError(refusal.words(last, training.activation_checkpointing, limit=gpus.memory or 0))
     if plan.speed is None:
         return plan
-    others = (found for other in _same_effective_batch(work) for found in _fitted(other, training, gpus))
+    others = (found for other in same_effective_batch(work) for found in _fitted(other, training, gpus))
     other = _fastest(others)
     if other and other.speed and other.speed.seconds < plan.speed.seconds * _WORTH_PROPOSING:
         return replace(plan, proposal=other)
@@ -167,11 +167,3 @@ def _fitted(work: Work, training: Training, gpus: Gpus) -> Iterator[Plan]:
 def _fastest(plans: Iterable[Plan]) -> Plan | None:
     """The fastest by the model, or the one that recomputes least where there is none; the first of equals."""
     return min(plans, key=lambda one: one.speed.seconds if one.speed else one.recomputed, default=None)
-
-
-def _same_effective_batch(work: Work) -> Iterator[Work]:
-    """Other micro-batches with which a rank sees the same number of samples in a step, the largest first."""
-    samples = work.samples * work.accumulation
-    for size in range(samples, 0, -1):
-        if samples % size == 0 and size != work.samples:
-            yield replace(work, samples=size, accumulation=samples // size)

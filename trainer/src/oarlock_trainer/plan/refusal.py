@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oarlock_api.engine import CompileMode
 from oarlock_api.optimization import EmaDevice, OptimizerName
+from oarlock_api.unbuilt import UNBUILT
+from oarlock_api.weights import Lora
 from oarlock_trainer.plan.gpus import larger
 from oarlock_trainer.plan.memory import GB, need
 from oarlock_trainer.plan.parameters import adapters
 from oarlock_trainer.plan.recomputation import allowed, fewest
-from oarlock_trainer.plan.work import DDP, Work
+from oarlock_trainer.plan.work import DDP, FROZEN_BYTES, Work, same_effective_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
 
 _MOST_NODES = 64
 """Beyond this, more nodes are no advice."""
-_NF4_BYTES = 0.5625
-_RANK = 16
 
 
 def words(work: Work, checkpointing: ActivationCheckpointing, *, limit: int) -> str:
@@ -58,36 +59,42 @@ def _remedies(work: Work, choices: range, *, limit: int) -> Iterator[str]:
 
 def _changes(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
     """(what to set, the work that it makes), the least costly first. Not all of them fit."""
-    yield from _smaller_batches(work, limit)
+    yield from _smaller_batch(work, limit)
     if not work.overlap and work.stage != DDP:
         yield "engine.overlapCommunication true", replace(work, overlap=True)
     if work.ema is EmaDevice.GPU:
         yield "ema.device CPU", replace(work, ema=EmaDevice.CPU)
-    if not work.compiled:
+    if not work.compiled and _is_built("compile.mode", CompileMode.DEFAULT):
         yield "compile.mode Default", replace(work, compiled=True)
-    if work.adapters:
-        if work.frozen_bytes > _NF4_BYTES:
-            yield "lora.quantizeBase NF4", replace(work, frozen_bytes=_NF4_BYTES)
-        return
+    yield from _smaller_base(work) if work.adapters else _smaller_states(work, limit)
+
+
+def _smaller_base(work: Work) -> Iterator[tuple[str, Work]]:
+    for kind, size in FROZEN_BYTES.items():
+        if size < work.frozen_bytes and _is_built("lora.quantizeBase", kind):
+            yield f"lora.quantizeBase {kind}", replace(work, frozen_bytes=size)
+
+
+def _smaller_states(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
+    """Weights, gradients and optimizer states of a run that trains all parameters, spread further or kept smaller."""
     for stage in range(work.stage + 1, 4):
-        yield f"engine.strategy DeepSpeed and engine.zeroStage {stage}", replace(work, stage=stage)
+        if _is_built("engine.zeroStage", stage):
+            yield f"engine.strategy DeepSpeed and engine.zeroStage {stage}", replace(work, stage=stage)
     yield from _more_nodes(work, limit)
     if work.optimizer is OptimizerName.ADAMW:
         for name in (OptimizerName.ADAMW_8BIT, OptimizerName.LION):
             yield f"optimizer.name {name}", replace(work, optimizer=name)
     if not work.offload and work.stage != DDP:
         yield "engine.offloadOptimizer CPU (slow)", replace(work, offload=True)
-    small = adapters(work.shape, rank=_RANK)
+    small = adapters(work.shape, rank=Lora().rank)
     yield "method LoRA", replace(work, parameters=small, adapters=True, stage=DDP, offload=False)
 
 
-def _smaller_batches(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
+def _smaller_batch(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
     """The largest micro-batch that fits with the same effective batch."""
-    samples = work.samples * work.accumulation
-    for size in range(work.samples - 1, 0, -1):
-        smaller = replace(work, samples=size, accumulation=samples // size)
-        if samples % size == 0 and need(smaller, recomputed=work.shape.blocks).total <= limit:
-            yield f"batchSize {size} with gradientAccumulation {samples // size}, the same effective batch", smaller
+    for one in same_effective_batch(work):
+        if one.samples < work.samples and need(one, recomputed=work.shape.blocks).total <= limit:
+            yield f"batchSize {one.samples} with gradientAccumulation {one.accumulation}, the same effective batch", one
             return
 
 
@@ -98,8 +105,14 @@ def _more_nodes(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
     for nodes in range(work.nodes + 1, _MOST_NODES + 1):
         wider = replace(work, ranks=nodes * work.ranks_per_node)
         if need(wider, recomputed=work.shape.blocks).total <= limit:
-            yield f"{nodes} nodes", wider
+            yield f"{nodes} nodes (effective batch {wider.samples * wider.accumulation * wider.ranks})", wider
             return
+
+
+def _is_built(field: str, value: object) -> bool:
+    """Whether this release acts on a value of a field below spec.training: nothing else is advice."""
+    path = f"training.{field}"
+    return all(value in values for known, values in UNBUILT.items() if path == known or path.startswith(f"{known}."))
 
 
 def _cost(work: Work, recomputed: int) -> str:

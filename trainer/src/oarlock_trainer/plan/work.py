@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.engine import Attention, CompileMode, OffloadOptimizer, Precision, Strategy
@@ -12,6 +12,8 @@ from oarlock_trainer.data.buckets import target_sizes
 from oarlock_trainer.plan.parameters import Architecture, Parameters, adapters, whole
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from oarlock_api.training import Training
 
 DDP = 0
@@ -20,9 +22,11 @@ TEXT_TOKENS = 512
 """FLUX.1-dev's captions."""
 _BUCKET_ELEMENTS = 500_000_000
 """1 GB of bfloat16. DeepSpeed has one bucket in flight, so it must be worth a collective; 24 of them hold FLUX.1."""
+_MOST = 4096
+"""Of training.batchSize and of training.gradientAccumulation."""
 _PIXELS_PER_TOKEN = 16 * 16
 """A latent pixel is 8 x 8 pixels, a token 2 x 2 latent pixels."""
-_FROZEN_BYTES = {QuantizeBase.NONE: 2.0, QuantizeBase.INT8: 1.0, QuantizeBase.FP8: 1.0, QuantizeBase.NF4: 0.5625}
+FROZEN_BYTES = {QuantizeBase.NONE: 2.0, QuantizeBase.INT8: 1.0, QuantizeBase.FP8: 1.0, QuantizeBase.NF4: 0.5625}
 """Bytes of a frozen parameter. NF4: half a byte, and a float32 scale for 64 of them (Dettmers et al. 2023)."""
 
 
@@ -82,7 +86,7 @@ def work_of(
     return Work(
         shape=shape,
         parameters=parameters,
-        frozen_bytes=_FROZEN_BYTES[lora.quantize_base if lora else QuantizeBase.NONE],
+        frozen_bytes=FROZEN_BYTES[lora.quantize_base if lora else QuantizeBase.NONE],
         adapters=lora is not None,
         stage=DDP if unsharded else training.engine.zero_stage or 1,
         ranks=ranks,
@@ -100,6 +104,14 @@ def work_of(
         attention=training.attention,
         fp8=training.precision is Precision.FP8,
     )
+
+
+def same_effective_batch(work: Work) -> Iterator[Work]:
+    """Other micro-batches with which a rank sees the same number of samples in a step, the largest first."""
+    samples = work.samples * work.accumulation
+    for size in range(min(samples, _MOST), 0, -1):
+        if samples % size == 0 and samples // size <= _MOST and size != work.samples:
+            yield replace(work, samples=size, accumulation=samples // size)
 
 
 def picture_tokens(width: int, height: int) -> int:

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from oarlock_trainer.preprocess.stores import Stores
 
 
-def write(job: Job, table: Table, stores: Stores, *, latents: Places, texts: Places, encoders: Encoders) -> Path:
-    """Write it, unless it says the same already; returns its path. Rank 0 only."""
+def write(
+    job: Job, table: Table, stores: Stores, *, latents: Places, texts: Places, encoders: Encoders
+) -> dict[str, Any]:
+    """Write it, unless it says the same already; returns it. Rank 0 only."""
     path = job.output / DATA_MANIFEST
     answers = [latents.digest, texts.digest, table.manifest.fingerprint, len(table.manifest.left_out)]
-    if _answers(path) == answers:
-        return path
+    written = _read(path)
+    if written.get("answers") == answers:
+        return written
     datasets = table.datasets()
     counts = table.caption_counts()
     stored = np.array([one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in job.training.data.datasets])
@@ -54,7 +57,7 @@ def write(job: Job, table: Table, stores: Stores, *, latents: Places, texts: Pla
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, body)
-    return path
+    return body
 
 
 def _extent(places: Places, rows: np.ndarray) -> dict[str, Any]:
@@ -62,8 +65,9 @@ def _extent(places: Places, rows: np.ndarray) -> dict[str, Any]:
     return {"shards": shards, "records": records, "bytes": size}
 
 
-def _answers(path: Path) -> Any:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_bytes())["answers"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

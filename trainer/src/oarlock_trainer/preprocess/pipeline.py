@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -44,10 +46,11 @@ from oarlock_trainer.preprocess.stores import (
     places_folder,
     read_through,
 )
+from oarlock_trainer.preprocess.summary import Work, summary
 from oarlock_trainer.preprocess.units import latent_work, text_work
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from oarlock_api.training import Training
     from oarlock_trainer.data.grouping import Bucket
@@ -77,12 +80,20 @@ def table_path(output: Path) -> Path:
     return table_folder(output) / MANIFEST
 
 
-def prepare(job: Job, ranks: Ranks, *, cut: Callable[[Table], Sequence[Bucket]], go_on: Callable[[], None]) -> Prepared:
+def prepare(
+    job: Job,
+    ranks: Ranks,
+    *,
+    cut: Callable[[Table], Sequence[Bucket]],
+    go_on: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+) -> Prepared:
     """Make sure that every row of the table has its embeddings.
 
     `cut` makes the buckets, or says why it cannot, before anything is encoded, and anew if that leaves rows out. `go_on`
     may raise to stop.
     """
+    began = clock()
     encoders = fingerprints(Path(job.training.model.path or ""))
     fingerprint = _fingerprint(job.training, encoders)
     folder, empty_key = table_folder(job.output), empty_text_key(job, encoders)
@@ -92,9 +103,9 @@ def prepare(job: Job, ranks: Ranks, *, cut: Callable[[Table], Sequence[Bucket]],
     table = Table(folder, manifest)
     buckets = cut(table)
     ranks.decide(lambda: forget(places_folder(job)))
-    found = ranks.decide(lambda: _find(job, table, stores, empty_key))
+    found, made = ranks.decide(lambda: _find(job, table, stores, empty_key)), 0
     if not found.complete:
-        encoded = _encode(job, ranks, table, stores, found=found, empty_key=empty_key, go_on=go_on)
+        encoded, made = _encode(job, ranks, table, stores, found=found, empty_key=empty_key, go_on=go_on)
         if encoded != table.manifest:
             table = Table(folder, encoded)
             buckets = cut(table)
@@ -107,7 +118,9 @@ def prepare(job: Job, ranks: Ranks, *, cut: Callable[[Table], Sequence[Bucket]],
         ranks.decide(lambda: _publish(folder, table.manifest))
     if ranks.place.is_leader:
         with storage("writing the data manifest"):
-            data_report.write(job, table, stores, latents=latents, texts=texts, encoders=encoders)
+            report = data_report.write(job, table, stores, latents=latents, texts=texts, encoders=encoders)
+        if made or job.training.task is Task.PREPROCESS:
+            _tell(job, table.manifest, report, made=made, seconds=clock() - began)
     return Prepared(
         table=table,
         buckets=buckets,
@@ -148,8 +161,11 @@ def _encode(
     found: Found,
     empty_key: bytes,
     go_on: Callable[[], None],
-) -> Manifest:
-    """Encode what is missing, each rank its share; returns the table without the pictures that cannot be."""
+) -> tuple[Manifest, int]:
+    """Encode what is missing, each rank its share.
+
+    Returns the table without the pictures that cannot be encoded, and how many embeddings were made.
+    """
     if job.training.data.on_missing_embeds is OnMissingEmbeds.FAIL:
         raise ConfigurationError(
             f"{found.missing_latents} latents and {found.missing_texts} text embeddings are not cached, and "
@@ -179,9 +195,10 @@ def _encode(
     if ranks.device.type == "cuda":
         torch.cuda.empty_cache()  # the encoders are gone; what they held is wanted for the transformer
     rejected = [item for some in gathered for item in some]
+    made = sum(len(np.load(file, mmap_mode="r")) for file in files.values()) - len(rejected)
     if not rejected:
-        return table.manifest
-    return ranks.decide(lambda: _without(job, table, stores, rejected, empty_key))
+        return table.manifest, made
+    return ranks.decide(lambda: _without(job, table, stores, rejected, empty_key)), made
 
 
 def _work(job: Job, table: Table, stores: Stores, found: Found) -> dict[str, Path]:
@@ -223,6 +240,16 @@ def _report(job: Job, manifest: Manifest, rejected: Sequence[tuple[int, Rejected
     counts = counts_of(folder, manifest)
     bad = total([*(one.bad for one in counts), quarantine.kinds(own)])
     quarantine.report(job.output, everything, pictures=sum(one.found for one in counts), counts=bad)
+
+
+def _tell(job: Job, manifest: Manifest, report: Mapping[str, Any], *, made: int, seconds: float) -> None:
+    """Say at the end what there is."""
+    counts = counts_of(table_folder(job.output), manifest)
+    quarantined = sum(total(one.bad for one in counts).values()) + len(manifest.left_out)
+    work = Work(made=made, quarantined=quarantined, found=sum(one.found for one in counts), seconds=seconds)
+    words = summary(report, work)
+    channel.send(channel.Event.NOTE, message=words)
+    sys.stderr.write(f"{words}\n")
 
 
 def _fingerprint(training: Training, encoders: Encoders) -> str:

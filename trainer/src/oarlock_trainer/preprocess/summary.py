@@ -1,0 +1,38 @@
+"""One line at the end of preprocessing: what there is now and where, what of it was made, what is missing, how long it took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.plan.words import bytes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Latents and text embeddings that were `made` by all ranks together, pictures left out of `found`, and seconds."""
+
+    made: int
+    quarantined: int
+    found: int
+    seconds: float
+
+
+def summary(report: Mapping[str, Any], work: Work) -> str:
+    """`report` is that of data_report."""
+    latents, texts = report["latents"], report["textEmbeds"]
+    places = ", ".join(sorted({one["where"] for one in report["datasets"] if one["where"]}))
+    there = latents["records"] + texts["records"] - work.made
+    return (
+        f"preprocessed: {_extent(latents, 'latents')}{f' in {places}' if places else ''}, "
+        f"{_extent(texts, 'text embeddings')} in {texts['where']}; {work.made:,} of them made now, {max(there, 0):,} were "
+        f"there; {work.quarantined:,} of {work.found:,} pictures quarantined; {timedelta(seconds=round(work.seconds))}"
+    )
+
+
+def _extent(stored: Mapping[str, int], what: str) -> str:
+    return f"{stored['records']:,} {what} ({bytes_of(stored['bytes'])})"
