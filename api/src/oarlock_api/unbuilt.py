@@ -21,7 +21,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "training.lora.quantizeBase": (),
     "training.precision": (),
     "training.attention": ("SDPA",),
-    "training.engine.zeroStage": (1, 2),
     "training.compile": (),
     "training.activationCheckpointing.mode": ("None", "Full"),
     "training.ema": (),

@@ -10,17 +10,22 @@ import torch
 from oarlock_api.dataset import Role
 from oarlock_trainer import channel
 from oarlock_trainer.beat import Beat, told
+from oarlock_trainer.engine.whole_weights import is_sharded
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oarlock_trainer.models.flux.loss import MicroBatch
     from oarlock_trainer.session import Session
 
 
 @torch.no_grad()
-def evaluate(session: Session) -> dict[str, float]:
+def evaluate(session: Session, spare: MicroBatch) -> dict[str, float]:
     """Mean loss of each dataset with role Evaluation, over all ranks; nothing where there is none. Collective.
 
-    Every picture counts once, with the same noise each time, and without caption dropout.
+    Every picture counts once, with the same noise each time, and without caption dropout. `spare`, of any data, is
+    computed and not counted where the others have more and cannot go on alone.
     """
     datasets = session.job.training.data.datasets
     places = [place for place, dataset in enumerate(datasets) if dataset.role is Role.EVALUATION]
@@ -30,15 +35,16 @@ def evaluate(session: Session) -> dict[str, float]:
     counts: defaultdict[int, int] = defaultdict(int)
     model = session.engine.weights
     model.eval()
-    for dataset, batch in told(session.loader.evaluation(), Beat()):
+    for dataset, batch in _in_step(session, told(session.loader.evaluation(), Beat()), spare):
         loss = flow_matching_loss(
             model,
             batch.to(session.ranks.device),
             has_guidance=session.shape.has_guidance,
             measure=session.job.training.objective.loss,
         )
-        losses[dataset] += float(loss) * len(batch.sigmas)
-        counts[dataset] += len(batch.sigmas)
+        if dataset is not None:
+            losses[dataset] += float(loss) * len(batch.sigmas)
+            counts[dataset] += len(batch.sigmas)
     model.train()
     channel.send(channel.Event.WAITING)  # for ranks whose share takes longer
     sums = session.ranks.sum([value for place in places for value in (losses[place], counts[place])])
@@ -48,3 +54,14 @@ def evaluate(session: Session) -> dict[str, float]:
         for place, total, count in zip(places, sums[::2], sums[1::2], strict=True)
         if count
     }
+
+
+def _in_step(
+    session: Session, batches: Iterator[tuple[int, MicroBatch]], spare: MicroBatch
+) -> Iterator[tuple[int | None, MicroBatch]]:
+    """This rank's batches; with sharded weights, which all ranks gather together, as many as the rank with the most."""
+    if not is_sharded(next(session.engine.weights.parameters())):
+        yield from batches
+        return
+    while session.ranks.sum([(batch := next(batches, None)) is not None])[0]:
+        yield batch or (None, spare)

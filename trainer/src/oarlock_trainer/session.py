@@ -16,21 +16,22 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_api.contract.layout import Owner
-from oarlock_api.engine import CompileMode
+from oarlock_api.engine import CompileMode, Strategy
 from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.fence import Fence
-from oarlock_trainer.checkpoint.format import TAG, Checkpoint, DataPosition
+from oarlock_trainer.checkpoint.format import Checkpoint, DataPosition
 from oarlock_trainer.checkpoint.interval import Interval
-from oarlock_trainer.checkpoint.reader import check_fits, resume_words, take_over
+from oarlock_trainer.checkpoint.load import load
+from oarlock_trainer.checkpoint.reader import resume_words, take_over
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of, streams_of
 from oarlock_trainer.data.prefetch import Prefetcher
 from oarlock_trainer.data.sampler import Origin, carried_over
-from oarlock_trainer.engine import collective
-from oarlock_trainer.engine.initialize import initialize
+from oarlock_trainer.engine import collective, deepspeed
+from oarlock_trainer.engine.initialize import initialize, strategy
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux import folder, lora, transformer
 from oarlock_trainer.models.flux.forward import blocks_of
@@ -138,14 +139,14 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     training = job.training
     refuse_unsupported(training)
     folder.check(model_folder(job), field="training.model.path")
+    if strategy(training) is Strategy.DEEPSPEED:
+        deepspeed.check(training)
     ranks = collective.join(job, go_on=go_on)
     owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
     resumed = take_over(job, ranks, fence)
-    if resumed:
-        check_fits(resumed, job)
-    elif weights := _initial_weights(job):
+    if not resumed and (weights := _initial_weights(job)):
         if adapters_of(job):
             folder.check_file(weights, lora.FILE, field="training.initFrom.path")
         else:
@@ -200,7 +201,7 @@ def assemble(claim: Claim) -> Session:
         streams=streams_of(buckets, training),
         data_fingerprint=claim.prepared.fingerprint,
         engine=engine,
-        writer=Writer(job.output, claim.fence, ranks, keep=training.checkpoint.keep),
+        writer=Writer(job.output, claim.fence, ranks, engine, keep=training.checkpoint.keep),
         interval=Interval(training.checkpoint, now=time.monotonic()),
         loader=loader,
         prefetch=prefetch,
@@ -235,7 +236,7 @@ def _engine(claim: Claim) -> Engine:
         _warm_up(claim, model, kernel)
     engine = initialize(model, training, job.place)
     if resumed:
-        engine.load(str(resumed.path), TAG)  # type: ignore[attr-defined]
+        load(resumed, engine)
         channel.send(channel.Event.RESUMED, step=resumed.step)
     return engine
 

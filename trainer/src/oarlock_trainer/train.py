@@ -14,7 +14,8 @@ import torch
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.training import Task
 from oarlock_trainer import channel, denied, last_words
-from oarlock_trainer.checkpoint.export import export
+from oarlock_trainer.checkpoint.export import Export
+from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.learning_rate import learning_rate
@@ -25,14 +26,19 @@ from oarlock_trainer.metrics import StepFacts
 from oarlock_trainer.models.flux.lora import without_adapters
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
+from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Claim, Session, assemble, claim
 from oarlock_trainer.stop import StopRequest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
+    from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.data.batches import StepBatch
     from oarlock_trainer.job import Job
+    from oarlock_trainer.models.flux.loss import MicroBatch
 
 _BAD_LOSSES = 10
 """So many losses in a row that are not finite, and the weights are beyond recovery: DeepSpeed skips such updates."""
@@ -65,22 +71,21 @@ def run(job: Job) -> None:
         _finish(claimed, step=0)
         return
     session = assemble(claimed)
-    loop(session, stop)
-    channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)  # on all ranks: the others wait for the leader's export
-    if job.place.is_leader:
-        path = export(session.engine.weights, session.model, job.output, adapters=session.adapters)
-        channel.send(channel.Event.MODEL, path=str(path))
+    saved = loop(session, stop)
+    channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
+    _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed)
     _finish(claimed, step=session.total)
 
 
-def loop(session: Session, stop: StopRequest) -> None:
-    """Every optimizer step from `session.first` to `session.total`.
+def loop(session: Session, stop: StopRequest) -> Path | None:
+    """Every optimizer step from `session.first` to `session.total`; returns the last checkpoint, if any was to be made.
 
     Raises LeftOnRequest, after saving, where a rank was asked to leave.
     """
     settings, ranks = session.job.training, session.ranks
     channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
     bad_losses = 0
+    saves = Saves(session)
     for step in range(session.first, session.total):
         began = time.monotonic()
         batch = session.prefetch.take()
@@ -90,10 +95,12 @@ def loop(session: Session, stop: StopRequest) -> None:
         loss = _optimizer_step(session, batch, rate)
         done = step + 1
         due = stop.take_saving() or (ranks.place.is_leader and session.interval.is_due(done, time.monotonic()))
-        # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, and
-        # whether a checkpoint is due by rank 0's clock, or asked for by anybody. It waits for the step, as DeepSpeed's
-        # overflow check did.
-        total_loss, leaving, saving = ranks.sum([float(loss), float(stop.requested), float(due)])
+        # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, whether a
+        # checkpoint is due by rank 0's clock, or asked for by anybody, and who is done with the last one's next stage. It
+        # waits for the step, as DeepSpeed's overflow check did.
+        total_loss, leaving, saving, ready = ranks.sum(
+            [float(loss), float(stop.requested), float(due), float(session.writer.ready())]
+        )
         mean_loss = total_loss / ranks.place.world_size
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.hang_seconds))
@@ -117,14 +124,20 @@ def loop(session: Session, stop: StopRequest) -> None:
         bad_losses = 0 if math.isfinite(mean_loss) else bad_losses + 1
         if bad_losses >= _BAD_LOSSES:
             raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")
-        if saving or leaving or done == session.total:
-            _save(session, done)
+        if ready == ranks.place.world_size:
+            saves.told(session.writer.advance())
+        last = bool(leaving) or done == session.total
+        if saving or last:
+            saves.begin(done)
+            if last:
+                saves.finish(done)
             if not leaving:
-                _evaluate(session, done)
+                _evaluate(session, done, batch.micro_batches[-1])
         if leaving:
             session.prefetch.close()  # publishes what was encoded on the way
             raise LeftOnRequest(f"saved step {done} and left on request")
     session.prefetch.close()
+    return saves.newest
 
 
 def _seed(session: Session, step: int) -> None:
@@ -146,6 +159,7 @@ def _optimizer_step(session: Session, batch: StepBatch, rate: float) -> Tensor:
             base=without_adapters(engine.weights) if batch.regularizes else None,
         )
         engine.backward(loss)
+        session.writer.before_update()
         engine.step(rate)
         losses.append(loss.detach())
     return torch.stack(losses).mean()
@@ -170,25 +184,23 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
     )
 
 
-def _save(session: Session, step: int) -> None:
-    channel.send(channel.Event.PHASE, name=PodPhase.SAVING)
-    saved = session.writer.save(session.engine, step, session.position(step))  # type: ignore[arg-type]
-    session.interval.saved(time.monotonic(), saved.stall_seconds)
-    channel.send(
-        channel.Event.CHECKPOINT,
-        step=saved.step,
-        path=str(saved.path),
-        savedAt=saved.saved_at,
-        stallSeconds=saved.stall_seconds,
-    )
-    if step < session.total:
-        channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
-
-
-def _evaluate(session: Session, step: int) -> None:
-    losses = evaluate(session)
+def _evaluate(session: Session, step: int, spare: MicroBatch) -> None:
+    losses = evaluate(session, spare)
     if losses and session.metrics:
         session.metrics.evaluation(step, losses)
+
+
+def _export(session: Session, last: Checkpoint | None) -> None:
+    """Write the model from the last checkpoint, each rank its share."""
+    if last is None:
+        raise StorageError(f"the last checkpoint in {session.job.output} is not there as it was written")
+    ranks, place = session.ranks, session.ranks.place
+    exporting = Export(last, session.model, session.job.output, adapters=session.adapters)
+    ranks.decide(exporting.begin)
+    ranks.all_or_none(lambda: exporting.write_share(place.rank, place.world_size))
+    path = ranks.decide(exporting.complete)
+    if place.is_leader:
+        channel.send(channel.Event.MODEL, path=str(path))
 
 
 def _finish(claimed: Claim, *, step: int) -> None:

@@ -25,6 +25,8 @@ from oarlock_trainer.rank_host import HostEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
 DEADLINE = 120.0
 """Seconds that any wait here may take before it is a failure."""
 

@@ -9,30 +9,63 @@ from typing import Any
 import pytest
 
 from oarlock_trainer import warm
-from oarlock_trainer.checkpoint.export import export
+from oarlock_trainer.checkpoint import export as export_module
+from oarlock_trainer.checkpoint.export import Export
+from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.models.flux import transformer
 
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from diffusers import FluxPipeline  # noqa: E402 - before ours: a rank imports less of diffusers
+from saving import Plain, save_alone  # noqa: E402
+
+from oarlock_trainer.engine.engine import MASTER, Part  # noqa: E402
+
+
+class Trained(Plain):
+    """Keeps a module's weights as the masters of one rank."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.weights = module
+        self._parts = [
+            Part(name=name, slot=MASTER, start=0, values=weight.detach().float().flatten())
+            for name, weight in module.named_parameters()
+        ]
 
 
 @pytest.fixture(scope="module")
-def trained(tiny_flux: Path) -> Any:
+def trained(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The module, and the output with its checkpoint."""
     module = transformer.load(tiny_flux, recompute=False)
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(0.125)
-    return module
+    output = tmp_path_factory.mktemp("trained")
+    save_alone(output, 10, engine=Trained(module))
+    return module, valid_checkpoints(output)[0]
 
 
+def export(trained: Any, base: Path, output: Path, *, ranks: int = 3) -> Path:
+    """As a job's ranks do it, one after the other."""
+    exporting = Export(trained[1], base, output, adapters=None)
+    exporting.begin()
+    for rank in range(ranks):
+        exporting.write_share(rank, ranks)
+    return exporting.complete()
+
+
+@pytest.mark.parametrize("largest", [4 * 10**9, 30_000])
 def test_an_exported_model_loads_with_diffusers_and_holds_the_trained_weights(
-    trained: Any, tiny_flux: Path, tmp_path: Path
+    trained: Any, tiny_flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int
 ) -> None:
+    monkeypatch.setattr(export_module, "_LARGEST_FILE", largest)
     path = export(trained, tiny_flux, tmp_path)
+    files = sorted((path / "transformer").glob("*.safetensors"))
+    assert len(files) == 1 if largest > 30_000 else len(files) > 3
     pipeline = FluxPipeline.from_pretrained(path, dtype=torch.bfloat16)
     loaded = pipeline.transformer.state_dict()
-    for name, value in trained.state_dict().items():
+    for name, value in trained[0].state_dict().items():
         assert torch.equal(loaded[name], value)
     assert pipeline("a cat", height=32, width=32, num_inference_steps=1, max_sequence_length=32).images[0]
 

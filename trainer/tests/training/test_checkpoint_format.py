@@ -5,81 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from dataclasses import dataclass
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from saving import POSITION, save_alone, saver
 
-from oarlock_api.contract.layout import Owner
 from oarlock_trainer import durable
-from oarlock_trainer.checkpoint import writer as writer_module
-from oarlock_trainer.checkpoint.fence import Fence
-from oarlock_trainer.checkpoint.format import DataPosition, inspect, parse_manifest, valid_checkpoints
-from oarlock_trainer.checkpoint.writer import Writer
-from oarlock_trainer.data.sampler import Origin
+from oarlock_trainer.checkpoint import commit
+from oarlock_trainer.checkpoint.format import inspect, parse_manifest, valid_checkpoints
 from oarlock_trainer.errors import FencedError
-from oarlock_trainer.job import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-POSITION = DataPosition(
-    fingerprint="f",
-    order="o",
-    origin=Origin(2, (3, 4)),
-    reached=Origin(5, (11, 12), (1, 0)),
-    streams=(("a", 9), ("b", 3)),
-)
-
-
-@dataclass
-class Alone:
-    """One rank's agreement with itself; the real exchange is tested in test_runs."""
-
-    place: Place
-
-    def decide(self, choose: Callable[[], Any]) -> Any:
-        return choose()
-
-    all_or_none = decide
-
-    def gather(self, value: Any) -> list[Any]:
-        return [value]
-
-
-class Weights:
-    """Writes as DeepSpeed does: one file of rank 0, one of each rank."""
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-
-    def save(self, folder: str, tag: str) -> None:
-        target = Path(folder, tag)
-        target.mkdir()
-        (target / "mp_rank_00_model_states.pt").write_bytes(self.content)
-        (target / "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt").write_bytes(self.content * 2)
-
-
-def make_writer(output: Path, *, attempt: int = 1, keep: int = 5, uid: str = "job") -> Writer:
-    fence = Fence(output, Owner(uid, attempt))
-    fence.take([one.path.name for one in valid_checkpoints(output)])
-    alone: Any = Alone(Place(rank=0, local_rank=0, world_size=1, local_world_size=1))
-    return Writer(output, fence, alone, keep=keep)
-
-
-def save(found: Writer, step: int, content: bytes = b"weights") -> None:
-    engine: Any = Weights(content)
-    found.save(engine, step, POSITION)
-
-
-class TakenOver(Weights):
-    """While it writes, the next attempt takes the output over and clears away what is not committed."""
-
-    def save(self, folder: str, tag: str) -> None:
-        make_writer(Path(folder).parents[1], attempt=2)
-        shutil.rmtree(folder)
-        super().save(folder, tag)
+    from pathlib import Path
 
 
 def names(output: Path) -> list[str]:
@@ -88,7 +27,7 @@ def names(output: Path) -> list[str]:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    save(make_writer(tmp_path), 10)
+    save_alone(tmp_path, 10)
     return tmp_path / "checkpoints" / "step-10-a1"
 
 
@@ -103,14 +42,21 @@ def test_a_manifest_is_read_as_it_was_written(saved: Path) -> None:
 
 def test_the_newest_step_comes_first_then_the_newest_attempt(tmp_path: Path) -> None:
     for attempt, step in ((1, 9), (1, 20), (2, 10), (2, 20)):
-        save(make_writer(tmp_path, attempt=attempt), step)
+        save_alone(tmp_path, step, attempt=attempt)
     assert names(tmp_path) == ["step-20-a2", "step-20-a1", "step-10-a2", "step-9-a1"]
 
 
 def test_a_writer_whose_files_the_next_attempt_cleared_is_fenced_and_its_storage_is_well(tmp_path: Path) -> None:
-    engine: Any = TakenOver(b"weights")
-    with pytest.raises(FencedError, match="attempt 2"):
-        make_writer(tmp_path).save(engine, 10, POSITION)
+    with saver(tmp_path) as first:
+        first.begin(10, POSITION)
+        first.before_update()
+        with saver(tmp_path, attempt=2):
+            deadline = time.monotonic() + 30
+            while not first.ready() and time.monotonic() < deadline:
+                os.sched_yield()
+            shutil.rmtree(tmp_path / "checkpoints" / ".tmp-step-10-a1")
+            with pytest.raises(FencedError, match="attempt 2"):
+                first.finish()
 
 
 def every_file(folder: Path) -> Iterator[Path]:
@@ -148,11 +94,11 @@ def test_killed_before_or_after_any_single_write_the_newest_checkpoint_loads(tmp
     while not finished:
         crash += 1
         output = tmp_path / str(crash)
-        save(make_writer(output, keep=1), 10, b"old")
+        save_alone(output, 10, keep=1)
         pid = os.fork()
         if pid == 0:
             _die_at(crash)
-            save(make_writer(output, keep=1), 20, b"new")
+            save_alone(output, 20, keep=1)
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         assert code in {0, 9}
@@ -162,9 +108,9 @@ def test_killed_before_or_after_any_single_write_the_newest_checkpoint_loads(tmp
         assert found[0].path.name in {"step-10-a1", "step-20-a1"}
         for file in found[0].manifest.files:
             assert hashlib.sha256((found[0].path / file.name).read_bytes()).hexdigest() == file.sha256
-        save(make_writer(output, attempt=2, keep=1), 30)
+        save_alone(output, 30, attempt=2, keep=1)
         assert names(output)[0] == "step-30-a2"
-    assert crash > 15
+    assert crash > 10
 
 
 def _die_at(operation: int) -> None:
@@ -182,46 +128,32 @@ def _die_at(operation: int) -> None:
 
     for name in ("fsync", "rename", "unlink", "rmdir", "mkdir"):
         setattr(os, name, counted(getattr(os, name)))
-    for module in (durable, writer_module):
+    for module in (durable, commit):
         module.write_bytes = counted(module.write_bytes)  # type: ignore[attr-defined]
-
-
-def test_a_half_written_folder_of_a_crash_does_not_block_the_same_step(tmp_path: Path) -> None:
-    half = tmp_path / "checkpoints" / ".tmp-step-10-a1" / "deepspeed"
-    half.mkdir(parents=True)
-    (half / "leftover.pt").write_bytes(b"half")
-    save(make_writer(tmp_path), 10)
-    assert names(tmp_path) == ["step-10-a1"]
-    assert not (tmp_path / "checkpoints" / "step-10-a1" / "deepspeed" / "leftover.pt").exists()
 
 
 def test_a_step_that_is_saved_already_stays_as_it_is(saved: Path) -> None:
     before = saved.stat().st_mtime_ns
-    save(make_writer(saved.parents[1]), 10)
+    save_alone(saved.parents[1], 10)
     assert saved.stat().st_mtime_ns == before
     assert [path.name for path in saved.parent.iterdir()] == ["step-10-a1"]
 
 
 def test_a_finished_jobs_checkpoint_of_the_same_name_is_replaced(saved: Path) -> None:
-    save(make_writer(saved.parents[1], uid="another"), 10, b"other weights")
+    save_alone(saved.parents[1], 10, uid="another")
     found = inspect(saved)
     assert found is not None
     assert found.manifest.job_uid == "another"
 
 
 def test_rotation_keeps_the_newest_of_this_job_and_other_jobs_all(tmp_path: Path) -> None:
-    for step in (10, 20):
-        save(make_writer(tmp_path, uid="earlier"), step)
-    mine = make_writer(tmp_path, attempt=2, keep=2)
-    for step in (30, 40, 50):
-        save(mine, step)
+    save_alone(tmp_path, 10, 20, uid="earlier")
+    save_alone(tmp_path, 30, 40, 50, attempt=2, keep=2)
     assert names(tmp_path) == ["step-50-a2", "step-40-a2", "step-20-a1", "step-10-a1"]
 
 
 def test_damaged_checkpoints_do_not_count_for_keep_and_are_removed_once_a_newer_one_is_valid(tmp_path: Path) -> None:
-    found = make_writer(tmp_path, keep=2)
-    for step in (10, 20, 30):
-        save(found, step)
+    save_alone(tmp_path, 10, 20, 30, keep=2)
     (tmp_path / "checkpoints" / "step-30-a1" / "COMMITTED").unlink()
-    save(found, 40)
+    save_alone(tmp_path, 40, keep=2)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-20-a1", "step-40-a1"]

@@ -138,7 +138,7 @@ def test_a_target_that_is_no_layer_is_refused_with_one_that_may_be_meant(tiny_fl
 def test_adapters_that_were_saved_predict_the_same_when_they_are_loaded(tiny_flux: Path, tmp_path: Path) -> None:
     model = adapted(tiny_flux)
     move(model)
-    lora.save(model, SETTINGS, tmp_path)
+    lora.save(trained(model), SETTINGS, tmp_path)
     again = adapted(tiny_flux, seed=2)
     lora.load(again, SETTINGS, tmp_path)
     assert torch.equal(loss(again), loss(model))
@@ -153,6 +153,6 @@ def test_adapters_that_were_saved_predict_the_same_when_they_are_loaded(tiny_flu
     ],
 )
 def test_adapters_of_another_kind_are_refused(tiny_flux: Path, tmp_path: Path, settings: Lora, words: str) -> None:
-    lora.save(adapted(tiny_flux), SETTINGS, tmp_path)
+    lora.save(trained(adapted(tiny_flux)), SETTINGS, tmp_path)
     with pytest.raises(ConfigurationError, match=words):
         lora.load(adapted(tiny_flux, settings), settings, tmp_path)

@@ -34,7 +34,9 @@ def test_a_run_trains_every_step_saves_exports_and_ends_with_0(undisturbed: tupl
     assert list(run.losses) == list(range(1, 9))
     assert names(output) == ["step-8-a1", "step-4-a1"]
     phases = [event["name"] for event in run.of("phase") if event["rank"] == 0]
-    assert phases == ["Preprocessing", "Starting", "Training", "Saving", "Training", "Saving", "Exporting", "Done"]
+    assert phases[:3] == ["Preprocessing", "Starting", "Training"]
+    assert phases[-3:] == ["Saving", "Exporting", "Done"]
+    assert set(phases[3:-3]) <= {"Saving", "Training"}  # the first save, where it was not done before the second
     assert run.of("model")[0]["path"] == str(output / "model")
     saved = run.of("checkpoint")
     assert {event["step"] for event in saved} == {4, 8}
@@ -81,7 +83,7 @@ def test_killed_at_any_moment_the_next_attempt_repeats_the_undisturbed_losses_ex
     _, reference = undisturbed
 
     def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and event["step"] == 6 and event["rank"] == 0:
+        if event["event"] == "checkpoint":
             gang.kill(1)
 
     crashed = gang.run(tmp_path, gang.training(steps=8), on_event=kill)
@@ -123,7 +125,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_for_the_older_one(
     output, reference = undisturbed
     shutil.copytree(output, tmp_path, dirs_exist_ok=True)
     (tmp_path / ".oarlock" / "finished").unlink()
-    shard = next((tmp_path / "checkpoints" / "step-8-a1" / "deepspeed").glob("*zero_pp_rank_1*"))
+    shard = tmp_path / "checkpoints" / "step-8-a1" / "rank-00001.state"
     body = bytearray(shard.read_bytes())
     body[len(body) // 2] ^= 0xFF
     shard.write_bytes(body)

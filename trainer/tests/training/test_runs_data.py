@@ -116,7 +116,7 @@ def test_windows_and_probabilities_go_on_after_a_restart_as_if_there_had_been_no
     output = tmp_path / "disturbed"
 
     def leave(event: dict[str, Any]) -> None:
-        if event["event"] == "checkpoint" and event["step"] == 3:
+        if event["event"] == "step" and event["step"] == 3:
             gang.ask_to_leave()
 
     settings = gang.training(steps=6, checkpoint={"intervalSteps": 3}, data=data(gang, output, *datasets))

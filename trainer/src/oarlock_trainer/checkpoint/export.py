@@ -1,51 +1,137 @@
-"""The finished model in diffusers' format, whole or not there: a directory of all parts, or of a LoRA job its adapters."""
+"""The finished model in diffusers' format, whole or not there: a directory of all parts, or of a LoRA job its adapters.
+
+It is made from a checkpoint, by as many as share the work: a job's ranks at its end, or one process later.
+
+    begin (one) -> write_share (each) -> complete (one)
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from oarlock_api.contract.layout import MODEL
-from oarlock_trainer.durable import TEMPORARY, sync_folder, sync_tree
+from oarlock_trainer.checkpoint.weights import Weights
+from oarlock_trainer.durable import TEMPORARY, sync_file, sync_folder, sync_tree
 from oarlock_trainer.errors import storage
 from oarlock_trainer.models.flux import lora
+from oarlock_trainer.models.flux.parameters import parameter_shapes
 from oarlock_trainer.modes import make_ordinary
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from oarlock_api.weights import Lora
+    from oarlock_trainer.checkpoint.format import Checkpoint
 
 _TRAINED = "transformer"
-_SHARD_SIZE = "10GB"
+_LARGEST_FILE = 4 * 10**9
+"""Bytes. A file is put together in memory, and sixteen ranks have one each of a FLUX.1 model."""
+_WEIGHTS = "diffusion_pytorch_model"
 
 
-def export(transformer: Any, base: Path, output: Path, *, adapters: Lora | None = None) -> Path:
-    """Write `<output>/model`: the trained transformer and the rest of `base` as it is, or the `adapters` alone. Rank 0 only.
+class Export:
+    """The export of one checkpoint into `<output>/model`. All methods raise StorageError."""
 
-    Raises StorageError.
-    """
-    final, temporary = output / MODEL, output / f"{TEMPORARY}{MODEL}"
-    with storage("exporting the model"):
-        shutil.rmtree(temporary, ignore_errors=True)
-        if adapters:
-            lora.save(transformer, adapters, temporary)
-            make_ordinary(temporary)
-        else:
-            _copy_the_rest(base, temporary)
-            transformer.save_pretrained(temporary / _TRAINED, max_shard_size=_SHARD_SIZE)
-            make_ordinary(temporary / _TRAINED)
-        sync_tree(temporary)
-        if final.exists():
-            old = output / f"{TEMPORARY}old-{MODEL}"
-            shutil.rmtree(old, ignore_errors=True)
-            final.rename(old)
-            temporary.rename(final)
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            temporary.rename(final)
-        sync_folder(output)
-    return final
+    def __init__(self, found: Checkpoint, base: Path, output: Path, *, adapters: Lora | None) -> None:
+        """`base` is the model that was trained, in diffusers' layout; `adapters` of a LoRA job."""
+        self._weights = Weights(found)
+        self._base = base
+        self._adapters = adapters
+        self._final = output / MODEL
+        self._temporary = output / f"{TEMPORARY}{MODEL}"
+
+    def begin(self) -> None:
+        """Write all that was not trained."""
+        with storage("exporting the model"):
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            if self._adapters:
+                self._temporary.mkdir(parents=True)
+                return
+            _copy_the_rest(self._base, self._temporary)
+            (self._temporary / _TRAINED).mkdir()
+            _link_or_copy((self._base / _TRAINED / "config.json").resolve(), self._temporary / _TRAINED / "config.json")
+
+    def write_share(self, rank: int, ranks: int) -> None:
+        """Write every file of weights that falls to one of `ranks`."""
+        with storage("exporting the model"):
+            if self._adapters:
+                if rank == 0:
+                    self._write_adapters(self._adapters)
+                return
+            files = list(self._files().items())
+            for name, tensors in files[rank::ranks]:
+                self._write_weights(name, tensors)
+
+    def complete(self) -> Path:
+        """Put the model in its place; returns where it is."""
+        final, temporary, output = self._final, self._temporary, self._final.parent
+        with storage("exporting the model"):
+            if not self._adapters:
+                self._write_index()
+            make_ordinary(temporary if self._adapters else temporary / _TRAINED)
+            sync_tree(temporary)
+            if final.exists():
+                old = output / f"{TEMPORARY}old-{MODEL}"
+                shutil.rmtree(old, ignore_errors=True)
+                final.rename(old)
+                temporary.rename(final)
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                temporary.rename(final)
+            sync_folder(output)
+        return final
+
+    def _write_adapters(self, settings: Lora) -> None:
+        factors = {
+            name: self._weights.read(name, lora.factor_shape(name, size, settings))
+            for name, size in self._weights.sizes.items()
+        }
+        lora.save(factors, settings, self._temporary)
+
+    def _write_weights(self, name: str, tensors: Mapping[str, Sequence[int]]) -> None:
+        import torch  # noqa: PLC0415
+        from safetensors.torch import save_file  # noqa: PLC0415
+
+        path = self._temporary / _TRAINED / name
+        content = {tensor: self._weights.read(tensor, shape).to(torch.bfloat16) for tensor, shape in tensors.items()}
+        save_file(content, path, metadata={"format": "pt"})
+        sync_file(path)
+
+    def _write_index(self) -> None:
+        files = self._files()
+        if len(files) == 1:
+            return
+        body = {
+            "metadata": {"total_size": sum(_bytes(shape) for tensors in files.values() for shape in tensors.values())},
+            "weight_map": {tensor: name for name, tensors in files.items() for tensor in tensors},
+        }
+        path = self._temporary / _TRAINED / f"{_WEIGHTS}.safetensors.index.json"
+        path.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+    def _files(self) -> dict[str, dict[str, Sequence[int]]]:
+        """File -> its tensors with their shapes, by diffusers' names for files."""
+        groups: list[dict[str, Sequence[int]]] = [{}]
+        size = 0
+        for name, shape in parameter_shapes(self._base).items():
+            if groups[-1] and size + _bytes(shape) > _LARGEST_FILE:
+                groups.append({})
+                size = 0
+            groups[-1][name] = shape
+            size += _bytes(shape)
+        if len(groups) == 1:
+            return {f"{_WEIGHTS}.safetensors": groups[0]}
+        return {
+            f"{_WEIGHTS}-{number:05}-of-{len(groups):05}.safetensors": group for number, group in enumerate(groups, 1)
+        }
+
+
+def _bytes(shape: Sequence[int]) -> int:
+    return 2 * math.prod(shape)
 
 
 def _copy_the_rest(base: Path, target: Path) -> None:

@@ -1,9 +1,12 @@
 """What a checkpoint is on disk, and what makes it valid.
 
     checkpoints/step-120-a2/
-      deepspeed/...       what DeepSpeed wrote: the weights and each rank's optimizer part
-      manifest.json       step, attempt, job, ranks, data position, and every file with size and SHA-256
+      rank-00000.state    what rank 0 kept of the float32 weights and of the optimizer's state (layout.py)
+      rank-00001.state
+      manifest.json       step, attempt, job, ranks, data position, every file with size and SHA-256, and what lies where
       COMMITTED           SHA-256 of manifest.json; written last
+
+The weights that the model computes with are not in it: they are the float32 ones, rounded.
 
 It is written under a temporary name, synced, and renamed. Valid is what has the marker, a manifest that the marker
 matches, and every file in its size; the content is compared with its hash before it is loaded.
@@ -17,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
+from oarlock_trainer.checkpoint.layout import Run
 from oarlock_trainer.data.sampler import Origin
 
 if TYPE_CHECKING:
@@ -25,8 +29,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 MARKER = "COMMITTED"
-TAG = "deepspeed"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +58,24 @@ class DataPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a checkpoint holds. `step` optimizer steps are done."""
+    """What a checkpoint holds. `step` optimizer steps are done; the optimizer has counted `updates` of them.
+
+    `runs`: name of a file -> the runs that lie in it, in their order.
+    """
 
     step: int
+    updates: int
     attempt: int
     job_uid: str
     world_size: int
     saved_at: str
     data: DataPosition
     files: tuple[FileFacts, ...]
+    runs: Mapping[str, tuple[Run, ...]]
 
     def to_json(self) -> str:
         """JSON, stable."""
-        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True, indent=1) + "\n"
+        return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True) + "\n"
 
 
 def parse_manifest(body: str) -> Manifest:
@@ -80,7 +88,8 @@ def parse_manifest(body: str) -> Manifest:
         raise ValueError("a manifest of another version")
     position = raw.pop("data")
     return Manifest(
-        **{key: value for key, value in raw.items() if key != "files"},
+        **{key: value for key, value in raw.items() if key not in ("files", "runs")},
+        runs={file: tuple(Run(*run) for run in runs) for file, runs in raw["runs"].items()},
         files=tuple(FileFacts(**file) for file in raw["files"]),
         data=DataPosition(
             fingerprint=position["fingerprint"],
@@ -104,6 +113,11 @@ class Checkpoint:
     step: int
     attempt: int
     manifest: Manifest
+
+
+def shard_name(rank: int) -> str:
+    """File that a rank writes."""
+    return f"rank-{rank:05}.state"
 
 
 def digest(path: Path) -> str:

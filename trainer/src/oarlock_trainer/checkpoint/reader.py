@@ -47,16 +47,6 @@ def resume_words(found: Checkpoint, *, job_uid: str, total: int) -> str:
     return f"resuming from step {found.step} of {total}: checkpoint {found.path}, made by {who}"
 
 
-def check_fits(found: Checkpoint, job: Job) -> None:
-    """Raise ConfigurationError where a checkpoint was saved by another number of ranks."""
-    saved, now = found.manifest.world_size, job.place.world_size
-    if saved != now:
-        raise ConfigurationError(
-            f"the checkpoint {found.path} was saved by {saved} ranks, this job has {now}: use as many nodes and GPUs as "
-            "before, or start a new job from the exported weights (training.initFrom)"
-        )
-
-
 def _claim(job: Job, fence: Fence) -> list[Checkpoint]:
     with storage(f"taking over the output {job.output}"):
         job.output.mkdir(parents=True, exist_ok=True)

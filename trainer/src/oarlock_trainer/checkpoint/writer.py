@@ -1,165 +1,207 @@
-"""Saving: all ranks write into a temporary folder, rank 0 commits it with a rename, old ones go.
+"""Saving while training goes on: the ranks copy, their writer processes write, rank 0 commits.
 
-A crash at any byte leaves the temporary folder, which nobody reads and the next owner removes, or the whole checkpoint.
+    begin -> [copy] -> [each rank's process writes its file] -> all have: rank 0 commits in a thread -> a checkpoint
+
+Between `begin` and the commit lie as many steps as it takes. What must be agreed on rides on the small exchange that every
+step makes anyway: each rank tells whether it is `ready`, and when all are, all call `advance`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shutil
+import errno
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name, parse_checkpoint_name
-from oarlock_trainer.checkpoint.format import (
-    MANIFEST,
-    MARKER,
-    TAG,
-    DataPosition,
-    FileFacts,
-    Manifest,
-    digest,
-    inspect,
-    valid_checkpoints,
-)
-from oarlock_trainer.durable import TEMPORARY, sync_file, sync_folder, write_bytes
-from oarlock_trainer.errors import StorageError, storage
+from oarlock_trainer.checkpoint.commit import Commit
+from oarlock_trainer.checkpoint.format import FileFacts, Manifest, shard_name
+from oarlock_trainer.checkpoint.layout import ELEMENT, Run, runs_of
+from oarlock_trainer.checkpoint.shard_writer import ShardWriter
+from oarlock_trainer.checkpoint.snapshot import Snapshot
+from oarlock_trainer.engine.background import Background
+from oarlock_trainer.errors import TrainingEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from oarlock_trainer.checkpoint.fence import Fence
-    from oarlock_trainer.engine.deepspeed import Engine
+    from oarlock_trainer.checkpoint.format import DataPosition
+    from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A committed checkpoint. `saved_at` RFC 3339, `stall_seconds` how long training stood still for it."""
+    """A committed checkpoint.
+
+    `saved_at` RFC 3339; `stall_seconds` how long training stood still for it, `seconds` from its step to its commit.
+    """
 
     step: int
     path: Path
     saved_at: str
     stall_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """A checkpoint for which the storage had no room: it was given up, and training goes on.
+
+    `freed`: an older one was deleted, so that the next may have room.
+    """
+
+    step: int
+    freed: bool
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A save that is no checkpoint yet. `commit` is there on rank 0 once all files are."""
+
+    step: int
+    position: DataPosition
+    updates: int
+    runs: tuple[Run, ...]
+    began: float
+    stall: float = 0.0
+    copied: bool = False
+    written: bool = False
+    commit: Background[Path] | None = None
+    saved_at: str = ""
 
 
 class Writer:
-    """Saves checkpoints of one attempt. All methods are collective."""
+    """Saves checkpoints of one attempt, one at a time."""
 
-    def __init__(self, output: Path, fence: Fence, ranks: Ranks, *, keep: int) -> None:
-        """`keep` valid checkpoints of this job stay."""
-        self._folder = output / CHECKPOINTS
-        self._output = output
+    def __init__(self, output: Path, fence: Fence, ranks: Ranks, engine: Engine, *, keep: int) -> None:
+        """`keep` valid checkpoints of this job stay. Makes the memory of the copies, and starts the writer process."""
         self._fence = fence
         self._ranks = ranks
-        self._keep = keep
+        self._engine = engine
+        self._commit = Commit(output, fence, keep=keep)
+        self._snapshot = Snapshot(sum(run.length for run in runs_of(engine.parts())) * ELEMENT, ranks.device)
+        self._shard = ShardWriter(self._snapshot.descriptor)
+        self._pending: _Pending | None = None
 
-    def save(self, engine: Engine, step: int, data: DataPosition) -> Saved:
-        """Write, verify and commit a checkpoint after `step` steps.
+    @property
+    def pending(self) -> bool:
+        """Whether a save is on its way."""
+        return self._pending is not None
 
-        Raises FencedError where the output was taken over meanwhile: then nothing was committed.
-        """
+    def begin(self, step: int, position: DataPosition) -> None:
+        """Save the state after `step` steps. None may be on its way."""
         began = time.monotonic()
-        name = checkpoint_name(step, self._fence.owner.attempt)
-        temporary = self._folder / f"{TEMPORARY}{name}"
-        doing = f"saving the checkpoint of step {step}"
+        parts = self._engine.parts()
+        self._snapshot.begin(parts)
+        self._pending = _Pending(step, position, self._engine.updates, runs_of(parts), began)
+        self._pending.stall = time.monotonic() - began
 
-        def begin() -> None:
-            with self._writing(doing):
-                shutil.rmtree(temporary, ignore_errors=True)
-                temporary.mkdir(parents=True)
+    def before_update(self) -> None:
+        """Wait until the state may change: it is copied. To be called before each update."""
+        pending = self._pending
+        if pending is None or pending.copied:
+            return
+        began = time.monotonic()
+        self._snapshot.wait()
+        pending.stall += time.monotonic() - began
+        self._hand_over(pending)
 
-        def own_files() -> list[FileFacts]:
-            with self._writing(doing):
-                return _own_files(temporary, self._ranks)
+    def ready(self) -> bool:
+        """Whether this rank has done what the others wait for. With all ranks ready, all must call `advance`."""
+        pending = self._pending
+        if pending is None or not pending.copied:
+            return False
+        if not pending.written:
+            return self._shard.ended()
+        return pending.commit is None or pending.commit.ended
 
-        def commit() -> str:
-            with self._writing(doing):
-                saved_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-                manifest = Manifest(
-                    step=step, attempt=self._fence.owner.attempt, job_uid=self._fence.owner.job_uid,
-                    world_size=self._ranks.place.world_size, saved_at=saved_at, data=data, files=tuple(files),
-                )  # fmt: skip
-                self._commit(temporary, self._folder / name, manifest)
-                self._rotate()
-                return saved_at
+    def advance(self) -> Saved | NoRoom | None:
+        """Take the next step of the save together. Collective. None: it is still on its way.
 
-        self._ranks.decide(begin)
-        with self._writing(doing):
-            engine.save(str(temporary), TAG)
-        files = sorted(
-            (file for some in self._ranks.gather(self._ranks.all_or_none(own_files)) for file in some),
-            key=lambda file: file.name,
-        )
-        saved_at = self._ranks.decide(commit)
-        return Saved(step, self._folder / name, saved_at, time.monotonic() - began)
+        Raises FencedError where the output was taken over meanwhile: then nothing was committed. Raises StorageError.
+        """
+        pending = self._given()
+        if not pending.written:
+            return self._all_written(pending)
+        saved = self._ranks.decide(lambda: self._committed(pending))
+        self._pending = None
+        return saved
 
-    @contextmanager
-    def _writing(self, doing: str) -> Iterator[None]:
-        """Turn the storage's failures into StorageError, unless the next attempt has cleared our files away."""
+    def finish(self) -> Saved | NoRoom:
+        """Wait until the save that is on its way is a checkpoint. Collective. Raises what `advance` raises."""
+        pending = self._given()
+        began = time.monotonic()
+        self.before_update()
+        outcome = None
+        while outcome is None:
+            if not pending.written:
+                self._shard.ended(None)
+            elif pending.commit is not None:
+                pending.commit.wait(None)
+            outcome = self.advance()
+        if isinstance(outcome, Saved):
+            outcome = replace(outcome, stall_seconds=outcome.stall_seconds + time.monotonic() - began)
+        return outcome
+
+    def close(self) -> None:
+        """End the writer process."""
+        self._shard.close()
+
+    def _hand_over(self, pending: _Pending) -> None:
+        pending.copied = True
+        path = self._commit.temporary(pending.step) / shard_name(self._ranks.place.rank)
+        self._shard.begin(path, self._snapshot.size)
+
+    def _all_written(self, pending: _Pending) -> NoRoom | None:
+        """Every rank's process has ended its file: rank 0 goes on, or all raise what one of them met."""
+        told = self._ranks.gather(self._own_file(pending))
+        if any(isinstance(one, OSError) and one.errno in _FULL for one in told):
+            freed = self._ranks.decide(lambda: self._commit.make_room(pending.step))
+            self._pending = None
+            return NoRoom(pending.step, freed)
+        for one in told:
+            if isinstance(one, TrainingEnd):
+                raise one
+            if isinstance(one, OSError):
+                with self._commit.writing(pending.step):
+                    raise one
+        pending.written = True
+        if self._ranks.place.is_leader:
+            manifest = self._manifest(pending, told)
+            pending.commit = Background(lambda: self._commit.commit(manifest))
+        return None
+
+    def _own_file(self, pending: _Pending) -> tuple[FileFacts, tuple[Run, ...]] | OSError | TrainingEnd:
         try:
-            with storage(doing):
-                yield
-        except StorageError:
-            with suppress(StorageError):
-                self._fence.check()
-            raise
+            return self._shard.result(), pending.runs
+        except (OSError, TrainingEnd) as error:
+            return error
 
-    def _commit(self, temporary: Path, final: Path, manifest: Manifest) -> None:
-        body = manifest.to_json().encode()
-        write_bytes(temporary / MANIFEST, body)
-        write_bytes(temporary / MARKER, hashlib.sha256(body).hexdigest().encode())
-        sync_folder(temporary / TAG)
-        sync_folder(temporary)
-        self._fence.check()
-        if final.exists():
-            existing = inspect(final)
-            if existing and existing.manifest.job_uid == manifest.job_uid:
-                # This attempt saved this step before it restarted in place: the same state, and valid already.
-                shutil.rmtree(temporary)
-                return
-            self._discard(final)
-        temporary.rename(final)
-        sync_folder(final.parent)
+    def _manifest(self, pending: _Pending, told: list[tuple[FileFacts, tuple[Run, ...]]]) -> Manifest:
+        pending.saved_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return Manifest(
+            step=pending.step,
+            updates=pending.updates,
+            attempt=self._fence.owner.attempt,
+            job_uid=self._fence.owner.job_uid,
+            world_size=self._ranks.place.world_size,
+            saved_at=pending.saved_at,
+            data=pending.position,
+            files=tuple(file for file, _ in told),
+            runs={file.name: runs for file, runs in told},
+        )
 
-    def _rotate(self) -> None:
-        """Delete this job's oldest beyond `keep`, and what is damaged and older than the newest valid one."""
-        valid = valid_checkpoints(self._output)
-        own = [one for one in valid if one.manifest.job_uid == self._fence.owner.job_uid]
-        names = {one.path.name for one in valid}
-        for old in own[self._keep :]:
-            self._discard(old.path)
-        for path in list(self._folder.iterdir()):
-            parsed = parse_checkpoint_name(path.name)
-            if parsed and path.name not in names and own and parsed < (own[0].step, own[0].attempt):
-                self._discard(path)
+    def _committed(self, pending: _Pending) -> Saved:
+        if pending.commit is None:
+            raise AssertionError("rank 0 alone commits")
+        path = pending.commit.result()
+        return Saved(pending.step, path, pending.saved_at, pending.stall, time.monotonic() - pending.began)
 
-    def _discard(self, path: Path) -> None:
-        """Take the name away first: a half-deleted checkpoint must not look like one."""
-        trash = path.parent / f"{TEMPORARY}old-{path.name}"
-        shutil.rmtree(trash, ignore_errors=True)
-        path.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
-
-
-def _own_files(folder: Path, ranks: Ranks) -> list[FileFacts]:
-    """Sync and hash the files that this rank wrote.
-
-    The writer itself must sync: over NFS another node's fsync flushes nothing of ours. DeepSpeed puts the rank into the
-    name of each optimizer part; the rest is rank 0's.
-    """
-    found = []
-    for path in sorted((folder / TAG).iterdir()):
-        if _writer_of(path.name) == ranks.place.rank:
-            sync_file(path)
-            found.append(FileFacts(f"{TAG}/{path.name}", path.stat().st_size, digest(path)))
-    return found
-
-
-def _writer_of(name: str) -> int:
-    parts: Sequence[str] = name.partition("zero_pp_rank_")[2].split("_")
-    return int(parts[0]) if parts[0].isdecimal() else 0
+    def _given(self) -> _Pending:
+        if self._pending is None:
+            raise AssertionError("no save is on its way")
+        return self._pending

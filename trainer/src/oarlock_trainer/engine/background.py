@@ -26,8 +26,8 @@ class Background(Generic[Result]):
         """Whether it has a result or has failed."""
         return not self._thread.is_alive()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait that long for its end; whether it has come."""
+    def wait(self, seconds: float | None) -> bool:
+        """Wait that long for its end, None = for as long as it takes; whether it has come."""
         self._thread.join(seconds)
         return self.ended
 

@@ -8,7 +8,6 @@ files and the same seed made their models: nothing is broadcast.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -32,10 +31,9 @@ if TYPE_CHECKING:
 
 _BUCKET_ELEMENTS = 25_000_000
 _MEBIBYTE = 2.0**20
-_FILE = "state.pt"
 _groups: list[object] = []
 """Groups that gradients were exchanged in, kept to the process's end. If the last to hold one were DDP's reducer, torch would
-wait for the group's threads with the interpreter's lock in hand, and they may want it: ranks hung at their end, about one run in five.
+wait for the group's threads with the interpreter's lock in hand, which they may want: one run in five hung at its end.
 """
 
 
@@ -108,24 +106,6 @@ class DdpEngine:
             values.write(0, whole)
         for master in self._masters.values():
             set_updates(self._optimizer, master, updates)
-        self._write_back()
-
-    def save(self, folder: str, tag: str) -> None:
-        """Rank 0 writes the state below folder/tag: it is the same on all."""
-        path = Path(folder, tag)
-        path.mkdir(parents=True, exist_ok=True)
-        if self._place.is_leader:
-            whole = [values.read(0, len(values)) for _, _, values in self._slots()]
-            torch.save({"updates": self.updates, "slots": whole}, path / _FILE)
-
-    @torch.no_grad()
-    def load(self, folder: str, tag: str) -> None:
-        """Load what `save` wrote."""
-        saved = torch.load(Path(folder, tag, _FILE), map_location="cpu")
-        for (_, _, values), whole in zip(self._slots(), saved["slots"], strict=True):
-            values.write(0, whole)
-        for master in self._masters.values():
-            set_updates(self._optimizer, master, saved["updates"])
         self._write_back()
 
     def _update(self, learning_rate: float) -> None:

@@ -18,14 +18,18 @@ import torch
 
 from oarlock_api.engine import OffloadOptimizer
 from oarlock_api.optimization import ClippingMethod
+from oarlock_trainer.engine import zero_state
 from oarlock_trainer.engine.clipping import clip_values
 from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import nn
 
     from oarlock_api.training import Training
+    from oarlock_trainer.engine.engine import Part
     from oarlock_trainer.job import Place
 
 WEIGHTS_SHARDED = 3
@@ -70,9 +74,10 @@ def configuration(training: Training, *, world_size: int) -> dict[str, Any]:
 class Engine:
     """The model on all ranks."""
 
-    def __init__(self, engine: Any) -> None:
+    def __init__(self, engine: Any, place: Place) -> None:
         """`engine` is DeepSpeed's."""
         self._engine = engine
+        self._rank = place.rank
 
     @property
     def model(self) -> nn.Module:
@@ -106,13 +111,18 @@ class Engine:
         """Updates that were left out in this process's life, because a gradient was not finite on some rank."""
         return int(self._engine.skipped_steps)
 
-    def save(self, folder: str, tag: str) -> None:
-        """Every rank writes its part below folder/tag."""
-        self._engine.save_checkpoint(folder, tag=tag, save_latest=False)
+    @property
+    def updates(self) -> int:
+        """How many updates the optimizer has counted."""
+        return zero_state.updates(self._engine.optimizer)
 
-    def load(self, folder: str, tag: str) -> None:
-        """Load what `save` wrote with the same number of ranks."""
-        self._engine.load_checkpoint(folder, tag=tag, load_lr_scheduler_states=False)
+    def parts(self) -> list[Part]:
+        """This rank's partition of the float32 weights and of the optimizer's state."""
+        return zero_state.parts(self._engine.optimizer, self.weights, self._rank)
+
+    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+        """All values of `parts` were overwritten: take them over. Collective."""
+        zero_state.restored(self._engine.optimizer, self.weights, self._rank, updates=updates, parts=parts)
 
 
 def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
@@ -138,7 +148,7 @@ def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
         dist_init_required=False,
     )
     _assert_as_configured(engine, training)
-    return Engine(engine)
+    return Engine(engine, place)
 
 
 def check(training: Training) -> None:

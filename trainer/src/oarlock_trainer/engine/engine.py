@@ -22,7 +22,7 @@ MASTER = "master"
 class Part:
     """A run of elements of one logical tensor: `slot` of the parameter `name`, from element `start` on.
 
-    `values` (length,) float32 is a view: what is written into it is the engine's state.
+    `values` (length,) float32 is the engine's state itself, or a copy where the engine keeps it in another form.
     """
 
     name: str
@@ -58,5 +58,8 @@ class Engine(Protocol):
     def updates(self) -> int:
         """How many updates the optimizer has counted: what Adam corrects its averages by."""
 
-    def restored(self, updates: int) -> None:
-        """All parts were overwritten: take `updates` over and bring the model's weights in line. Collective."""
+    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+        """All values of `parts` were overwritten: take them and `updates` over, and bring the model's weights in line.
+
+        Collective.
+        """

@@ -27,7 +27,7 @@ def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
     if strategy(training) is Strategy.DDP:
         from oarlock_trainer.engine.ddp import DdpEngine  # noqa: PLC0415 - only one of the two is needed
 
-        return DdpEngine(model, training, place)  # type: ignore[return-value]  # checkpoints change the protocol
+        return DdpEngine(model, training, place)
     from oarlock_trainer.engine import deepspeed  # noqa: PLC0415
 
-    return deepspeed.initialize(model, training, place)  # type: ignore[return-value]
+    return deepspeed.initialize(model, training, place)

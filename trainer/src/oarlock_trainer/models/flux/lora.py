@@ -21,7 +21,7 @@ from oarlock_trainer.models.flux.folder import loading
 from oarlock_trainer.models.flux.lora_targets import PRESETS, matching, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from oarlock_api.weights import Lora
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FILE = "pytorch_lora_weights.safetensors"
 """Where diffusers' pipelines look for adapters in a folder."""
 _ADAPTER = "default"
+_A = ".lora_A."
 _PREFIX = "transformer."
 _METADATA = "lora_adapter_metadata"
 _SHOWN = 3
@@ -79,15 +80,25 @@ def without_adapters(transformer: nn.Module) -> Iterator[nn.Module]:
             layer.enable_adapters(enabled=True)
 
 
-def save(transformer: nn.Module, settings: Lora, folder: Path) -> None:
-    """Write the adapters as float32, in the format that FluxPipeline.load_lora_weights of diffusers reads."""
+def factor_shape(name: str, elements: int, settings: Lora) -> tuple[int, int]:
+    """Shape of an A or a B, by its name."""
+    other = elements // settings.rank
+    return (settings.rank, other) if _A in name else (other, settings.rank)
+
+
+def save(factors: Mapping[str, torch.Tensor], settings: Lora, folder: Path) -> None:
+    """Write the adapters as float32, in the format that FluxPipeline.load_lora_weights of diffusers reads.
+
+    `factors`: each A and B by its parameter's name.
+    """
     from safetensors.torch import save_file  # noqa: PLC0415
 
     adapters = {
-        f"{_PREFIX}{name}": weight.detach().to("cpu", torch.float32).contiguous()
-        for name, weight in _factors(transformer).items()
+        f"{_PREFIX}{_file_name(name)}": weight.detach().to("cpu", torch.float32).contiguous()
+        for name, weight in factors.items()
     }
-    facts = {"r": settings.rank, "lora_alpha": settings.alpha, "target_modules": sorted(dict(_layers(transformer)))}
+    modules = sorted(name.partition(_A)[0] for name in factors if _A in name)
+    facts = {"r": settings.rank, "lora_alpha": settings.alpha, "target_modules": modules}
     told = {f"{_PREFIX}{key}": value for key, value in facts.items()}
     folder.mkdir(parents=True, exist_ok=True)
     save_file(adapters, folder / FILE, metadata={"format": "pt", _METADATA: json.dumps(told, sort_keys=True)})
@@ -135,10 +146,12 @@ def _layers(transformer: nn.Module) -> Iterator[tuple[str, Any]]:
 def _factors(transformer: nn.Module) -> dict[str, nn.Parameter]:
     """Each A and B, by the name that it has in diffusers' files (without the pipeline's part)."""
     return {
-        name.replace(f".{_ADAPTER}.", "."): parameter
-        for name, parameter in transformer.named_parameters()
-        if parameter.requires_grad
+        _file_name(name): parameter for name, parameter in transformer.named_parameters() if parameter.requires_grad
     }
+
+
+def _file_name(name: str) -> str:
+    return name.replace(f".{_ADAPTER}.", ".")
 
 
 def _float32(factor: nn.Linear) -> _Factor:

@@ -1,0 +1,111 @@
+"""What makes a finished save a checkpoint, and which older ones go: rank 0's part of saving.
+
+A crash at any byte leaves the temporary folder, which nobody reads and the next owner removes, or the whole checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name, parse_checkpoint_name
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, inspect, valid_checkpoints
+from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
+from oarlock_trainer.errors import StorageError, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from oarlock_trainer.checkpoint.fence import Fence
+    from oarlock_trainer.checkpoint.format import Checkpoint, Manifest
+
+
+class Commit:
+    """Commits, rotates and makes room below one output, for the owner of `fence`."""
+
+    def __init__(self, output: Path, fence: Fence, *, keep: int) -> None:
+        """`keep` valid checkpoints of this job stay."""
+        self._output = output
+        self._folder = output / CHECKPOINTS
+        self._fence = fence
+        self._keep = keep
+
+    def final(self, step: int) -> Path:
+        """The folder of a checkpoint."""
+        return self._folder / checkpoint_name(step, self._fence.owner.attempt)
+
+    def temporary(self, step: int) -> Path:
+        """Where a checkpoint is written until it is one."""
+        return self._folder / f"{TEMPORARY}{self.final(step).name}"
+
+    def commit(self, manifest: Manifest) -> Path:
+        """Make the files that all ranks have written a checkpoint, and delete those that are too many.
+
+        Raises FencedError where the output was taken over meanwhile: then nothing was committed. Raises StorageError.
+        """
+        temporary, final = self.temporary(manifest.step), self.final(manifest.step)
+        with self.writing(manifest.step):
+            body = manifest.to_json().encode()
+            write_bytes(temporary / MANIFEST, body)
+            write_bytes(temporary / MARKER, hashlib.sha256(body).hexdigest().encode())
+            sync_folder(temporary)
+            self._fence.check()
+            existing = inspect(final) if final.exists() else None
+            if existing and existing.manifest.job_uid == manifest.job_uid:
+                # This attempt saved this step before it restarted in place: the same state, and valid already.
+                shutil.rmtree(temporary)
+            else:
+                if final.exists():
+                    self._discard(final)
+                temporary.rename(final)
+                sync_folder(final.parent)
+            self._rotate()
+        return final
+
+    def make_room(self, step: int) -> bool:
+        """Give up what was written of a checkpoint for which the storage has no room, and the oldest one that may go.
+
+        The newest valid one stays. Tells whether an older one was deleted.
+        """
+        with self.writing(step):
+            shutil.rmtree(self.temporary(step), ignore_errors=True)
+            older = self._own(valid_checkpoints(self._output))[1:]
+            if older:
+                self._discard(older[-1].path)
+            return bool(older)
+
+    @contextmanager
+    def writing(self, step: int) -> Iterator[None]:
+        """Turn the storage's failures into StorageError, unless the next attempt has cleared our files away."""
+        try:
+            with storage(f"saving the checkpoint of step {step}"):
+                yield
+        except StorageError:
+            with suppress(StorageError):
+                self._fence.check()
+            raise
+
+    def _rotate(self) -> None:
+        """Delete this job's oldest beyond `keep`, and what is damaged and older than the newest valid one."""
+        valid = valid_checkpoints(self._output)
+        own = self._own(valid)
+        names = {one.path.name for one in valid}
+        for old in own[self._keep :]:
+            self._discard(old.path)
+        for path in list(self._folder.iterdir()):
+            parsed = parse_checkpoint_name(path.name)
+            if parsed and path.name not in names and own and parsed < (own[0].step, own[0].attempt):
+                self._discard(path)
+
+    def _own(self, valid: list[Checkpoint]) -> list[Checkpoint]:
+        return [one for one in valid if one.manifest.job_uid == self._fence.owner.job_uid]
+
+    def _discard(self, path: Path) -> None:
+        """Take the name away first: a half-deleted checkpoint must not look like one."""
+        trash = path.parent / f"{TEMPORARY}old-{path.name}"
+        shutil.rmtree(trash, ignore_errors=True)
+        path.rename(trash)
+        shutil.rmtree(trash, ignore_errors=True)

@@ -1,0 +1,81 @@
+"""Bringing a checkpoint's state into an engine, whatever number of ranks saved it and whatever number loads it.
+
+Each rank reads the ranges of the files that hold its own parts. Contents were compared with their hashes before, when
+the checkpoint was chosen (reader.py).
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import torch
+
+from oarlock_trainer.checkpoint.layout import Layout, Run
+from oarlock_trainer.checkpoint.weights import read_piece
+from oarlock_trainer.errors import ConfigurationError, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from oarlock_trainer.checkpoint.format import Checkpoint
+    from oarlock_trainer.engine.engine import Engine, Part
+
+_LISTED = 3
+
+
+def load(found: Checkpoint, engine: Engine) -> None:
+    """Continue from a checkpoint. Collective.
+
+    Raises ConfigurationError where it is of another model, method or optimizer, and StorageError.
+    """
+    layout = Layout(found.manifest.runs)
+    parts = engine.parts()
+    check_same_state(found, layout, engine, parts)
+    with storage(f"reading the checkpoint {found.path}"), ExitStack() as opened:
+        files: dict[str, int] = {}
+        for part in parts:
+            values = part.values
+            here = values if values.device.type == "cpu" else torch.empty_like(values, device="cpu")
+            for piece in layout.pieces(Run(part.name, part.slot, part.start, values.numel())):
+                if piece.file not in files:
+                    files[piece.file] = _open(found.path / piece.file, opened)
+                read_piece(files[piece.file], piece, here)
+            if here is not values:
+                values.copy_(here)
+    engine.restored(found.manifest.updates, parts)
+
+
+def check_same_state(found: Checkpoint, layout: Layout, engine: Engine, parts: Sequence[Part]) -> None:
+    """Raise ConfigurationError where a checkpoint holds other parameters, or another optimizer's state."""
+    saved = {name for name, _ in layout.slots}
+    now = {name for name, parameter in engine.weights.named_parameters() if parameter.requires_grad}
+    if saved != now:
+        raise ConfigurationError(
+            f"the checkpoint {found.path} is of another model or method: {_difference(saved, now)}. Give the job back the "
+            "model, the method and the LoRA settings that it had, or start from it anew: another output.directory, and "
+            "training.initFrom with the exported weights"
+        )
+    slots = {slot for _, slot in layout.slots}
+    needed = {part.slot for part in parts}
+    if parts and slots != needed:
+        raise ConfigurationError(
+            f"the checkpoint {found.path} is of another optimizer: it holds {', '.join(sorted(slots))}, this one keeps "
+            f"{', '.join(sorted(needed))}. Set optimizer.name and ema as they were, or give the job another output.directory"
+        )
+
+
+def _difference(saved: set[str], now: set[str]) -> str:
+    return "; ".join(
+        f"{words} {', '.join(sorted(names)[:_LISTED])}{f' and {len(names) - _LISTED} more' if len(names) > _LISTED else ''}"
+        for words, names in (("only it has", saved - now), ("it lacks", now - saved))
+        if names
+    )
+
+
+def _open(path: Path, opened: ExitStack) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    opened.callback(os.close, descriptor)
+    return descriptor

@@ -1,0 +1,80 @@
+"""When the loop saves, and what is told of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.status import PodPhase
+from oarlock_trainer import channel
+from oarlock_trainer.checkpoint.writer import NoRoom
+from oarlock_trainer.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from oarlock_trainer.checkpoint.writer import Saved
+    from oarlock_trainer.session import Session
+
+
+class Saves:
+    """The checkpoints of one run of the loop. Methods that say so are collective."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.newest: Path | None = None
+        """The checkpoint that was made last."""
+
+    def begin(self, step: int) -> None:
+        """Save the state after `step` steps, once the save before it has ended. Collective."""
+        if self._session.writer.pending:
+            self.told(self._ended())
+            channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
+        self._begin(step)
+
+    def finish(self, step: int) -> None:
+        """Wait until the save that was begun after `step` steps is a checkpoint. Collective.
+
+        Raises StorageError where there is no room for it, and none could be made.
+        """
+        outcome = self._ended()
+        while isinstance(outcome, NoRoom) and outcome.freed:
+            self.told(outcome)
+            self._begin(step)
+            outcome = self._ended()
+        if isinstance(outcome, NoRoom):
+            raise StorageError(f"{_words(outcome)}: give the output more room, or set a lower checkpoint.keep")
+        self.told(outcome)
+
+    def _begin(self, step: int) -> None:
+        self._session.interval.began(time.monotonic())
+        self._session.writer.begin(step, self._session.position(step))
+
+    def _ended(self) -> Saved | NoRoom:
+        """Stand still until the save that is on its way has ended."""
+        channel.send(channel.Event.PHASE, name=PodPhase.SAVING)
+        return self._session.writer.finish()
+
+    def told(self, outcome: Saved | NoRoom | None) -> None:
+        """Tell the agent, and the interval, how a save ended; None: it has not yet."""
+        if outcome is None:
+            return
+        if isinstance(outcome, NoRoom):
+            channel.send(channel.Event.NOTE, message=_words(outcome))
+            sys.stderr.write(f"{_words(outcome)}\n")
+            return
+        self.newest = outcome.path
+        self._session.interval.saved(stall=outcome.stall_seconds, seconds=outcome.seconds)
+        channel.send(
+            channel.Event.CHECKPOINT,
+            step=outcome.step,
+            path=str(outcome.path),
+            savedAt=outcome.saved_at,
+            stallSeconds=outcome.stall_seconds,
+        )
+
+
+def _words(gone: NoRoom) -> str:
+    freed = "the oldest checkpoint was deleted to make room" if gone.freed else "no older checkpoint could be deleted"
+    return f"no room for the checkpoint of step {gone.step}: {freed}"

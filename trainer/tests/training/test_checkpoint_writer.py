@@ -1,0 +1,186 @@
+"""Saving beside training: what the writer processes do when they are killed, when nothing fits, when ranks change."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from saving import POSITION, Alone, Plain, save, save_alone, saver
+
+from oarlock_trainer.checkpoint.format import FileFacts, inspect, valid_checkpoints
+from oarlock_trainer.checkpoint.layout import runs_of
+from oarlock_trainer.checkpoint.load import load
+from oarlock_trainer.checkpoint.writer import NoRoom, Saved
+from oarlock_trainer.errors import ConfigurationError, StorageError
+from oarlock_trainer.job import Place
+
+
+def pid_of(writer: Any) -> int:
+    return int(writer._shard._process.pid)
+
+
+def newest(output: Path) -> Any:
+    return valid_checkpoints(output)[0]
+
+
+def state(engine: Plain) -> dict[tuple[str, str, int], list[float]]:
+    return {(part.name, part.slot, part.start): part.values.tolist() for part in engine.parts()}
+
+
+def test_a_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    save_alone(tmp_path, 10)
+    again = Plain(filled=-1.0)
+    again.updates = 0
+    load(newest(tmp_path), again)
+    assert state(again) == state(Plain())
+    assert again.updates == 3
+
+
+def test_the_state_may_change_as_soon_as_an_update_is_allowed(tmp_path: Path) -> None:
+    engine = Plain(sizes=(1 << 20,))
+    with saver(tmp_path, engine=engine) as writer:
+        writer.begin(10, POSITION)
+        writer.before_update()
+        for part in engine.parts():
+            part.values.zero_()
+        writer.finish()
+    again = Plain(sizes=(1 << 20,), filled=-1.0)
+    load(newest(tmp_path), again)
+    assert state(again) == state(Plain(sizes=(1 << 20,)))
+
+
+def test_killed_at_random_moments_the_process_writes_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    """200 kills, some before the process has begun, some in the middle of a file, some after its last byte."""
+    chance = random.Random(7)  # noqa: S311
+    engine = Plain(sizes=(1 << 18,))
+    kills = 0
+    with saver(tmp_path, engine=engine, keep=2) as writer:
+        step = 0
+        while kills < 200:
+            step += 1
+            writer.begin(step, POSITION)
+            writer.before_update()
+            for _ in range(chance.randrange(3)):
+                writer._shard.ended(chance.random() * 0.05)
+                os.kill(pid_of(writer), signal.SIGKILL)
+                kills += 1
+            assert isinstance(writer.finish(), Saved)
+            found = inspect(newest(tmp_path).path)
+            assert found is not None
+            assert found.step == step
+    again = Plain(sizes=(1 << 18,), filled=-1.0)
+    load(newest(tmp_path), again)
+    assert state(again) == state(engine)
+
+
+def test_a_process_that_dies_again_and_again_ends_the_attempt_with_its_signal(tmp_path: Path) -> None:
+    def die_often(writer: Any) -> None:
+        for _ in range(5):
+            os.kill(pid_of(writer), signal.SIGSTOP)  # before it can have answered
+            kill_and_wait(pid_of(writer))
+            writer.ready()  # notices, and starts the next one
+
+    with saver(tmp_path) as writer:
+        os.kill(pid_of(writer), signal.SIGSTOP)
+        writer.begin(10, POSITION)
+        writer.before_update()
+        with pytest.raises(StorageError, match="ended 5 times, last with -9"):
+            die_often(writer)
+
+
+def kill_and_wait(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def fill_up(output: Path, step: int) -> None:
+    """A full disk for one checkpoint: its file is the device that has no room."""
+    folder = output / "checkpoints" / f".tmp-step-{step}-a1"
+    folder.mkdir(parents=True)
+    (folder / "rank-00000.state").symlink_to("/dev/full")
+
+
+def test_a_full_disk_costs_the_oldest_checkpoint_and_training_goes_on(tmp_path: Path) -> None:
+    with saver(tmp_path) as writer:
+        for step in (10, 20, 30):
+            save(writer, step)
+        fill_up(tmp_path, 40)
+        assert save(writer, 40) == NoRoom(40, freed=True)
+        assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["step-20-a1", "step-30-a1"]
+        assert isinstance(save(writer, 40), Saved)
+
+
+def test_a_full_disk_never_costs_the_newest_checkpoint(tmp_path: Path) -> None:
+    with saver(tmp_path) as writer:
+        save(writer, 10)
+        for step in (20, 30):
+            fill_up(tmp_path, step)
+            assert save(writer, step) == NoRoom(step, freed=False)
+        assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-10-a1"]
+
+
+def test_a_storage_that_fails_is_told_with_its_words(tmp_path: Path) -> None:
+    with saver(tmp_path) as writer:
+        (tmp_path / "checkpoints").write_text("a file in the folder's place")
+        with pytest.raises(
+            StorageError, match=r"saving the checkpoint of step 10: .*Not a directory.*\.tmp-step-10-a1"
+        ):
+            save(writer, 10)
+
+
+class Together(Alone):
+    """Rank 0 of several, where the others' files are there already."""
+
+    def __init__(self, ranks: int, others: list[Any]) -> None:
+        super().__init__(Place(rank=0, local_rank=0, world_size=ranks, local_world_size=ranks))
+        self.others = others
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, *self.others]
+
+
+def save_as_many(output: Path, ranks: int) -> None:
+    """A checkpoint of several ranks, each with its own file."""
+    told = []
+    folder = output / "checkpoints" / ".tmp-step-10-a1"
+    for rank in range(1, ranks):
+        engine = Plain(rank=rank, ranks=ranks)
+        save_alone(output / "aside", 10, engine=engine)
+        file = output / "aside" / "checkpoints" / "step-10-a1" / "rank-00000.state"
+        facts = newest(output / "aside").manifest.files[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        file.rename(folder / f"rank-{rank:05}.state")
+        told.append((FileFacts(f"rank-{rank:05}.state", facts.size, facts.sha256), runs_of(engine.parts())))
+    with saver(output, engine=Plain(rank=0, ranks=ranks), ranks=Together(ranks, told)) as writer:
+        save(writer, 10)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (4, 1), (2, 5), (3, 2)])
+def test_any_number_of_ranks_goes_on_from_what_any_other_number_saved(tmp_path: Path, before: int, after: int) -> None:
+    save_as_many(tmp_path, before)
+    found = newest(tmp_path)
+    assert found.manifest.world_size == before
+    for rank in range(after):
+        engine = Plain(rank=rank, ranks=after, filled=-1.0)
+        load(found, engine)
+        assert state(engine) == state(Plain(rank=rank, ranks=after))
+
+
+def test_another_model_is_refused_with_what_differs(tmp_path: Path) -> None:
+    save_alone(tmp_path, 10)
+    with pytest.raises(ConfigurationError, match=r"another model or method: it lacks p2\. Give the job back"):
+        load(newest(tmp_path), Plain(sizes=(7, 64, 5)))
+
+
+def test_another_optimizer_is_refused_with_what_it_keeps(tmp_path: Path) -> None:
+    save_alone(tmp_path, 10)
+    engine = Plain()
+    engine._parts = [part for part in engine._parts if part.slot == "master"]
+    with pytest.raises(
+        ConfigurationError, match=r"it holds exp_avg, master, this one keeps master\. Set optimizer\.name"
+    ):
+        load(newest(tmp_path), engine)
