@@ -47,12 +47,12 @@ def sync_tree(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, mark: str = "") -> Iterator[Path]:
     """A temporary name beside `path`, whose file takes its place at the end; after an error nothing stays of it.
 
-    Two writers of one file never mix: each has its own temporary name.
+    Two writers of one file never mix: each has its own temporary name. It holds `mark`, by which it is known after a kill.
     """
-    temporary = path.parent / f"{TEMPORARY}{path.name}-{secrets.token_hex(8)}"
+    temporary = path.parent / f"{TEMPORARY}{path.name}-{mark}{secrets.token_hex(8)}"
     try:
         yield temporary
         sync_file(temporary)

@@ -68,7 +68,7 @@ class Job:
 
     def files_at(self, location: Location, field: str) -> Files:
         """The files at a location that `field` of the job names."""
-        return place.files_at(location, field=field, **self._service())
+        return place.files_at(location, field=field, owner=self.file.job_uid, **self._service())
 
     def file_at(self, location: Location, field: str) -> tuple[Files, str]:
         """The place of the one file that a location names, and its name there."""

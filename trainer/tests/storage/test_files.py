@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+
+from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,6 +123,29 @@ def test_readers_see_one_whole_version_while_others_replace_it(files: Files) -> 
         reads = [pool.submit(files.read, "a") for _ in range(16)]
         assert all(read.result() in versions for read in reads)
         assert [write.result() for write in writes] == [None] * 8
+
+
+def test_what_a_kill_left_of_an_owner_s_writes_is_removed_and_nobody_else_s(tmp_path: Path) -> None:
+    def killed(owner: str) -> Path:
+        """A process of `owner` that is killed while it writes; returns what it leaves."""
+        before = set(tmp_path.iterdir())
+        program = (
+            "import os, sys, pathlib\n"
+            "from oarlock_trainer.storage.local import LocalFiles\n"
+            "pathlib.Path.write_bytes = lambda path, content: (path.touch(), os.kill(os.getpid(), 9))\n"
+            "LocalFiles(pathlib.Path(sys.argv[1]), field='f', owner=sys.argv[2]).write('shard-1.bin', b'1')\n"
+        )
+        assert subprocess.run([sys.executable, "-c", program, str(tmp_path), owner], check=False).returncode == -9
+        (left,) = set(tmp_path.iterdir()) - before
+        return left
+
+    own, other, nobody = killed("uid"), killed("another"), killed("")
+    files = LocalFiles(tmp_path, field="f", owner="uid")
+    files.write("shard-2.bin", b"2")
+    for one in (files, LocalFiles(tmp_path, field="f"), LocalFiles(tmp_path / "nowhere", field="f", owner="uid")):
+        one.remove_unfinished()
+    assert not own.exists()
+    assert sorted(tmp_path.iterdir()) == sorted([other, nobody, tmp_path / "shard-2.bin"])
 
 
 def test_the_place_says_where_it_is(files: Files, tmp_path: Path, folder: str) -> None:

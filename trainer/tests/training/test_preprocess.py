@@ -18,6 +18,7 @@ import pytest
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.layout import DATA_MANIFEST, PRIVATE
 from oarlock_local.s3 import serving
+from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
     from conftest import Preprocess
@@ -89,10 +90,15 @@ def test_killed_at_any_moment_the_next_attempt_makes_what_is_missing_and_nothing
     assert {answer["code"] for answer in killed} == {-signal.SIGKILL}
     left = records(tmp_path)
     assert 0 < left < 2 * preprocess.count + 1
+    latents = tmp_path / "embeds" / "latents"
+    latents.mkdir(exist_ok=True)
+    own = LocalFiles(latents, field="f", owner="uid")._mark
+    (latents / f".tmp-shard-1.bin-{own}0").touch()  # whatever the kill left, this is like it
     answers = preprocess(tmp_path, ranks=ranks, attempt=2)
     assert [answer["code"] for answer in answers] == [0] * ranks, answers
     assert dealt_out(tmp_path) == 2 * preprocess.count + 1 - left
     assert shards(tmp_path) == whole
+    assert not list((tmp_path / "embeds").rglob(".tmp-*"))
     assert answers[0]["facts"] == undisturbed[1]["facts"]
 
 

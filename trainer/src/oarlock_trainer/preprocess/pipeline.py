@@ -45,6 +45,7 @@ from oarlock_trainer.preprocess.stores import (
     open_stores,
     places_folder,
     read_through,
+    remove_unfinished,
 )
 from oarlock_trainer.preprocess.summary import Work, summary
 from oarlock_trainer.preprocess.units import latent_work, text_work
@@ -98,6 +99,7 @@ def prepare(
     fingerprint = _fingerprint(job.training, encoders)
     folder, empty_key = table_folder(job.output), empty_text_key(job, encoders)
     stores = ranks.all_or_none(lambda: open_stores(job))
+    ranks.decide(lambda: remove_unfinished(stores))
     published = ranks.decide(lambda: _published(job, folder, fingerprint))
     manifest = published or scan(job, ranks, encoders, fingerprint=fingerprint, go_on=go_on).manifest
     table = Table(folder, manifest)

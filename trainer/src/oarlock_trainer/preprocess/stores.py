@@ -60,14 +60,14 @@ def latents_at(job: Job, dataset: Dataset) -> Files:
         return job.files_at(dataset.image_embeds.location, f'imageEmbeds.location of dataset "{dataset.name}"')
     if job.training.data.image_embeds:
         return job.files_at(job.training.data.image_embeds, "training.data.imageEmbeds")
-    return LocalFiles(job.output / "embeds" / "latents", field="output.directory")
+    return LocalFiles(job.output / "embeds" / "latents", field="output.directory", owner=job.file.job_uid)
 
 
 def texts_at(job: Job) -> Files:
     """Where text embeddings are cached."""
     if job.training.data.text_embeds:
         return job.files_at(job.training.data.text_embeds, "training.data.textEmbeds")
-    return LocalFiles(job.output / "embeds" / "text", field="output.directory")
+    return LocalFiles(job.output / "embeds" / "text", field="output.directory", owner=job.file.job_uid)
 
 
 def open_stores(job: Job) -> Stores:
@@ -79,6 +79,16 @@ def open_stores(job: Job) -> Stores:
     of_dataset = {dataset.name: latents_at(job, dataset) for dataset in kept}
     distinct = {store.where: store for store in of_dataset.values()}
     return Stores(of_dataset=of_dataset, latents=tuple(distinct.values()), texts=texts_at(job))
+
+
+def remove_unfinished(stores: Stores) -> None:
+    """Remove what a kill left in folders of this job's own writes. Rank 0 only, before any rank writes.
+
+    Whoever holds the output's fence may: an earlier attempt that still writes is one that was given up.
+    """
+    for store in (*stores.latents, stores.texts):
+        if isinstance(store, LocalFiles):
+            store.remove_unfinished()
 
 
 def read_through(job: Job, stores: Sequence[Files]) -> list[Files]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
 from typing import TYPE_CHECKING, BinaryIO
 
-from oarlock_trainer.durable import replacing, sync_file, sync_folder, write_bytes
+from oarlock_trainer.durable import TEMPORARY, replacing, sync_file, sync_folder
 from oarlock_trainer.errors import readable, storage
 from oarlock_trainer.storage.files import Entry
 
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
 
 
 class LocalFiles:
-    """The files below a folder. `field` is the job's field that names it, for messages."""
+    """The files below a folder. `field` is the job's field that names it, for messages.
 
-    def __init__(self, folder: Path, *, field: str) -> None:
+    `owner`, the UID of a job, is part of what a kill leaves of its writes.
+    """
+
+    def __init__(self, folder: Path, *, field: str, owner: str = "") -> None:
         self._folder = folder
         self._field = field
+        self._mark = f"{hashlib.sha256(owner.encode()).hexdigest()[:16]}-" if owner else ""
 
     @property
     def where(self) -> str:
@@ -59,7 +64,8 @@ class LocalFiles:
         path = self._folder / name
         with storage(f"writing {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, content)
+            with replacing(path, mark=self._mark) as temporary:
+                temporary.write_bytes(content)
 
     def upload(self, name: str, file: Path) -> None:
         """Move a file here; one from another file system is copied under a temporary name first."""
@@ -67,7 +73,7 @@ class LocalFiles:
         with storage(f"writing {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             if file.stat().st_dev != path.parent.stat().st_dev:
-                with replacing(path) as temporary:
+                with replacing(path, mark=self._mark) as temporary:
                     shutil.copyfile(file, temporary)
                 file.unlink()
                 return
@@ -79,6 +85,14 @@ class LocalFiles:
         """Remove a file; fine where there is none."""
         with storage(f"removing {name} from {self._folder}"):
             (self._folder / name).unlink(missing_ok=True)
+
+    def remove_unfinished(self) -> None:
+        """Remove what a kill left of the owner's writes, in the folder itself. Not to be called while it writes."""
+        if not self._mark or not self._folder.is_dir():
+            return
+        with storage(f"removing unfinished files from {self._folder}"):
+            for path in self._folder.glob(f"{TEMPORARY}*-{self._mark}*"):
+                path.unlink(missing_ok=True)
 
 
 def _walk(folder: str, prefix: str, found: list[Entry]) -> None:

@@ -27,14 +27,16 @@ def files_at(
     credentials: Mapping[str, Keys],
     field: str,
     pool_size: int | None = None,
+    owner: str = "",
 ) -> Files:
     """The files below a location. `field` of the job names it; `credentials` are by the connection's name.
 
-    This process has at most `pool_size` requests to its S3 service under way, None = no limit.
+    `owner` is the UID of the job that writes there. This process has at most `pool_size` requests to its S3 service under
+    way, None = no limit.
     Raises ConfigurationError where it names no place. Nothing is asked for yet.
     """
     if location.path is not None:
-        return LocalFiles(Path(location.path), field=f"{field}.path")
+        return LocalFiles(Path(location.path), field=f"{field}.path", owner=owner)
     if location.s3 is not None:
         below = _service(location.s3, connections, credentials, field=f"{field}.s3", pool_size=pool_size)
         return below(location.s3.prefix or "")
