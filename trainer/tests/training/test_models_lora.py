@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.engine import Attention
 from oarlock_api.objective import Loss
 from oarlock_api.weights import Lora
 from oarlock_trainer import warm
@@ -18,14 +19,15 @@ if TYPE_CHECKING:
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
-from oarlock_trainer.models.flux import lora, transformer  # noqa: E402
+from oarlock_trainer.models.flux import forward, lora, transformer  # noqa: E402
+from oarlock_trainer.models.flux.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss  # noqa: E402
 
 SETTINGS = Lora(rank=4, alpha=8)
 
 
-def adapted(tiny_flux: Path, settings: Lora = SETTINGS, *, seed: int = 1, recompute: bool = False) -> Any:
-    model = transformer.load(tiny_flux, recompute=recompute)
+def adapted(tiny_flux: Path, settings: Lora = SETTINGS, *, seed: int = 1) -> Any:
+    model = transformer.load(tiny_flux)
     lora.add_adapters(model, settings, seed=seed)
     return model
 
@@ -79,7 +81,7 @@ def test_the_same_seed_makes_the_same_adapters_whatever_was_drawn_before(tiny_fl
 
 
 def test_a_new_adapter_changes_no_prediction_and_a_moved_one_does(tiny_flux: Path) -> None:
-    plain, model = transformer.load(tiny_flux, recompute=False), adapted(tiny_flux)
+    plain, model = transformer.load(tiny_flux), adapted(tiny_flux)
     assert torch.equal(loss(model), loss(plain))
     move(model)
     assert not torch.equal(loss(model), loss(plain))
@@ -87,11 +89,12 @@ def test_a_new_adapter_changes_no_prediction_and_a_moved_one_does(tiny_flux: Pat
         assert torch.equal(loss(model), loss(plain))
 
 
-@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("recomputed", [0, 2, 6])
 def test_data_that_keep_the_model_cost_nothing_at_first_and_pull_a_moved_adapter_back(
-    tiny_flux: Path, *, recompute: bool
+    tiny_flux: Path, recomputed: int
 ) -> None:
-    model = adapted(tiny_flux, recompute=recompute)
+    model = adapted(tiny_flux)
+    forward.install(model, attend=attend_with(Attention.SDPA), recomputed=recomputed)
     assert loss(model, keep=True).item() == 0.0
     move(model)
     before = loss(model, keep=True)
