@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nvml_library
 import pytest
-from agent_process import eventually
+from agent_process import eventually, lives
 
 if TYPE_CHECKING:
     from agent_process import Agent
@@ -80,6 +81,23 @@ def test_no_process_that_the_agent_starts_is_given_the_webhooks_secrets(gpus: Ag
     for environment in children.values():
         assert "MINE=1" in environment
         assert "hush" not in environment
+
+
+def test_a_check_that_hangs_dies_with_the_agent(gpus: Agent) -> None:
+    gpus.environment["FAKE_NVML"] = "hang"
+    gpus.start("trains_until_told")
+
+    def check() -> int | None:
+        for pid in Path(f"/proc/{gpus.pid}/task/{gpus.pid}/children").read_text().split():
+            with contextlib.suppress(OSError):  # one that is over
+                if "agent.preflight.child" in Path(f"/proc/{pid}/cmdline").read_text():
+                    return int(pid)
+        return None
+
+    eventually(lambda: checks(gpus.status())["storage"]["result"] == "Passed", "the storage check")
+    hanging = eventually(check, "the check of the GPUs")
+    gpus.send(signal.SIGKILL)
+    eventually(lambda: not lives(hanging), "the end of the check")
 
 
 def test_a_job_that_asks_for_no_check_shows_none(agent: Agent) -> None:

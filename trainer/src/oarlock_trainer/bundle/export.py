@@ -27,6 +27,7 @@ _OURS = {
         "circuit.py",
         "cli.py",
         "health",
+        "job_arguments.py",
         "last_words.py",
         "notes.py",
         "parent.py",

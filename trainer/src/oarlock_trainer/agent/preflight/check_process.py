@@ -47,7 +47,9 @@ class CheckProcess:
         self._began = now
         told, child_tells = os.pipe()
         self._told = PipeLines(told, longest=_LONGEST_LINE)
-        command = own_module.command("oarlock_trainer.agent.preflight.child", json.dumps(list(orders)))
+        command = own_module.command(
+            "oarlock_trainer.agent.preflight.child", json.dumps(list(orders)), str(os.getpid())
+        )
         try:
             self.pid = children.spawn(command, environment=environment, stdout=child_tells)
         finally:

@@ -1,8 +1,9 @@
 """Runs checks one after the other and tells each finding in a line of its own, in a process that may hang or crash.
 
-    python -m oarlock_trainer.agent.preflight.child '[{"check": "storage", "directory": "/output/flux"}]'
+    python -m oarlock_trainer.agent.preflight.child '[{"check": "storage", "directory": "/output/flux"}]' 1
 
-An order names the check's module in this folder; the rest are the arguments of its `find`.
+An order names the check's module in this folder; the rest are the arguments of its `find`. The number is the agent's pid: the
+process dies with it, however long a check hangs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.parent import die_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +37,8 @@ def perform(order: Mapping[str, Any]) -> Finding:
 
 
 def main() -> None:
-    """Do what the first argument orders."""
+    """Do what the first argument orders, for the parent that the second one names."""
+    die_with(int(sys.argv[2]))
     for order in json.loads(sys.argv[1]):
         os.write(_FOUND_ON, perform(order).to_line())
 
