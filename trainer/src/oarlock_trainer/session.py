@@ -34,14 +34,15 @@ from oarlock_trainer.engine import collective, deepspeed
 from oarlock_trainer.engine.initialize import initialize, strategy
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux import folder, lora, transformer
-from oarlock_trainer.models.flux.forward import blocks_of
 from oarlock_trainer.models.flux.tuning import tune
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up
 from oarlock_trainer.plan import bucket_report
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
-from oarlock_trainer.plan.recomputation import allowed
+from oarlock_trainer.plan.parameters import read_architecture
+from oarlock_trainer.plan.planner import plan_for
 from oarlock_trainer.plan.support import refuse_unsupported
+from oarlock_trainer.plan.work import picture_tokens
 from oarlock_trainer.preprocess.live import LiveEncoding
 from oarlock_trainer.preprocess.pipeline import prepare
 
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
+    from oarlock_trainer.plan.parameters import Architecture
+    from oarlock_trainer.plan.planner import Plan
     from oarlock_trainer.preprocess.pipeline import Prepared
 
 
@@ -80,7 +83,7 @@ class Session:
     ranks: Ranks
     fence: Fence
     batch: Batch
-    shape: transformer.Shape
+    plan: Plan
     order: Timeline
     streams: tuple[tuple[str, int], ...]
     data_fingerprint: str
@@ -98,6 +101,11 @@ class Session:
     def adapters(self) -> Lora | None:
         """What the adapters are like; None where the whole model is trained."""
         return adapters_of(self.job)
+
+    @property
+    def shape(self) -> Architecture:
+        """What the model is like."""
+        return self.plan.work.shape
 
     @property
     def model(self) -> Path:
@@ -168,7 +176,6 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
 def assemble(claim: Claim) -> Session:
     """Load the model, resume, and start reading the first batch."""
     job, ranks, batch, training = claim.job, claim.ranks, claim.batch, claim.job.training
-    shape = transformer.read_shape(model_folder(job))
     buckets = claim.prepared.buckets
     if job.place.is_leader:
         bucket_report.write(job, claim.prepared.table, buckets, batch)
@@ -179,7 +186,8 @@ def assemble(claim: Claim) -> Session:
         words = resume_words(claim.resumed, job_uid=job.file.job_uid, total=total)
         channel.send(channel.Event.NOTE, message=words)
         sys.stderr.write(f"{words}\n")
-    engine = _engine(claim)
+    plan = _plan(claim)
+    engine = _engine(claim, plan)
     loader = Loader(
         claim.prepared,
         buckets,
@@ -196,7 +204,7 @@ def assemble(claim: Claim) -> Session:
         ranks=ranks,
         fence=claim.fence,
         batch=batch,
-        shape=shape,
+        plan=plan,
         order=order,
         streams=streams_of(buckets, training),
         data_fingerprint=claim.prepared.fingerprint,
@@ -212,7 +220,37 @@ def assemble(claim: Claim) -> Session:
     )
 
 
-def _engine(claim: Claim) -> Engine:
+def _plan(claim: Claim) -> Plan:
+    """How the job is fitted into the GPUs that it has: into the smallest, if they differ. Collective.
+
+    Raises ConfigurationError where it does not fit.
+    """
+    job, ranks = claim.job, claim.ranks
+    is_gpu = ranks.device.type == "cuda"
+    found = ranks.gather((torch.cuda.mem_get_info()[1], torch.cuda.get_device_name()) if is_gpu else None)
+    memory, name = min(found) if is_gpu else (None, "")
+    plan = plan_for(
+        job.training,
+        read_architecture(model_folder(job)),
+        world_size=job.place.world_size,
+        local_world_size=job.place.local_world_size,
+        gpu_memory_bytes=memory,
+        gpu_name=name,
+        image_tokens=max(picture_tokens(bucket.size.width, bucket.size.height) for bucket in claim.prepared.buckets),
+        text_tokens=_text_tokens(claim.prepared),
+    )
+    if job.place.is_leader:
+        sys.stderr.write(f"{plan.words()}\n")
+    return plan
+
+
+def _text_tokens(prepared: Prepared) -> int:
+    """Tokens that a caption without a mask is padded to: all have one length."""
+    _, (tokens, *_) = prepared.texts.read(prepared.empty_text)
+    return int(tokens)
+
+
+def _engine(claim: Claim, plan: Plan) -> Engine:
     """The model on its device, tuned and sharded, with the checkpoint's state where there is one."""
     job, ranks, resumed, training = claim.job, claim.ranks, claim.resumed, claim.job.training
     adapters = adapters_of(job)
@@ -224,17 +262,11 @@ def _engine(claim: Claim) -> Engine:
         if initial:
             lora.load(model, adapters, initial)
     model = model.to(ranks.device)
-    blocks = allowed(training.activation_checkpointing, blocks=len(blocks_of(model)))
-    kernel = tune(
-        model,
-        training,
-        device=ranks.device,
-        recomputed=blocks[-1] if ranks.device.type == "cuda" else blocks[0],
-        scratch=Path(tempfile.gettempdir()),
-    )
+    scratch = Path(tempfile.gettempdir())
+    kernel = tune(model, training, device=ranks.device, recomputed=plan.recomputed, scratch=scratch)
     if ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE:
         _warm_up(claim, model, kernel)
-    engine = initialize(model, training, job.place)
+    engine = initialize(model, plan.settled(training), job.place)
     if resumed:
         load(resumed, engine)
         channel.send(channel.Event.RESUMED, step=resumed.step)
@@ -242,10 +274,9 @@ def _engine(claim: Claim) -> Engine:
 
 
 def _warm_up(claim: Claim, model: nn.Module, kernel: Attention) -> None:
-    """Steps on zeros: what is compiled is compiled before the first step; without a mask all texts have one length."""
-    prepared = claim.prepared
-    _, (text_tokens, *_) = prepared.texts.read(prepared.empty_text)
-    shapes = {Shape.of(bucket.size, text_tokens=text_tokens) for bucket in prepared.buckets}
+    """Steps on zeros: what is compiled is compiled before the first step."""
+    text_tokens = _text_tokens(claim.prepared)
+    shapes = {Shape.of(bucket.size, text_tokens=text_tokens) for bucket in claim.prepared.buckets}
 
     def told(done: int, shapes: int, seconds: float) -> None:
         channel.send(channel.Event.NOTE, message=f"step on zeros: shape {done} of {shapes}, {seconds:.1f} s")

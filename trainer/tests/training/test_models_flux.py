@@ -14,8 +14,7 @@ from oarlock_api.objective import Loss, Objective
 from oarlock_api.weights import ModelFlavor
 from oarlock_trainer import warm
 from oarlock_trainer.data.draws import SampleDraws
-from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.models.flux import schedule, transformer
+from oarlock_trainer.models.flux import schedule
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -152,13 +151,3 @@ def test_the_automatic_shift_is_the_pipelines() -> None:
 def test_random_guidance_lies_between_its_bounds() -> None:
     objective = Objective.model_validate({"guidance": {"mode": "Random", "min": 1, "max": 3}})
     assert schedule.guidance(objective, draws(guidance=0.25)) == 1.5
-
-
-def test_a_directory_that_is_no_flux_model_is_the_jobs_fault(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"layout of diffusers"):
-        transformer.read_shape(tmp_path)
-
-
-def test_the_shape_of_the_model_is_read_from_its_configuration(tiny_flux: Path) -> None:
-    shape = transformer.read_shape(tiny_flux)
-    assert (shape.blocks, shape.width, shape.has_guidance) == (6, 64, True)

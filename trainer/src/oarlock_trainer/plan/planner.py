@@ -79,6 +79,22 @@ class Plan:
         """What one optimizer step takes."""
         return Batch(per_rank=self.work.samples, ranks=self.work.ranks, accumulation=self.work.accumulation)
 
+    def settled(self, training: Training) -> Training:
+        """`training` with what was left open in it filled in as planned; DDP has neither stages nor this kind of bucket."""
+        if not self.zero_stage:
+            return training
+        chosen = {"zero_stage": self.zero_stage, "bucket_elements": self.bucket_elements}
+        return training.model_copy(update={"engine": training.engine.model_copy(update=chosen)})
+
+    def words(self) -> str:
+        """The plan in a line, for the log."""
+        spread = f"ZeRO stage {self.zero_stage}" if self.zero_stage else "DDP"
+        memory = f", {self.memory.total / 1e9:.1f} GB a GPU by the model" if self.gpus.memory else ""
+        return (
+            f"plan: {spread} on {self.work.ranks} ranks, effective batch {self.batch.effective}, "
+            f"{self.recomputed} of {self.work.shape.blocks} blocks recomputed{memory}"
+        )
+
     def status(self) -> dict[str, int]:
         """The plan as status.resolved.plan has it; memoryBytes are those of one GPU at its peak, by the model."""
         return {
