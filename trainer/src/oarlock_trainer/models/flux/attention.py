@@ -6,11 +6,12 @@ Hopper and newer GPUs, FlashAttention 2 on older ones; with a text mask, and on 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from oarlock_api.engine import Attention
 from oarlock_trainer.errors import ConfigurationError
@@ -29,10 +30,10 @@ _BACKENDS = {
 _OPERATORS = {
     Attention.CUDNN: "aten::_scaled_dot_product_cudnn_attention",
     Attention.FLASH2: "aten::_scaled_dot_product_flash_attention",
-    Attention.FLASH3: "flash_attn_3::fwd",
+    Attention.FLASH3: "aten::_scaled_dot_product_flash_attention",
 }
-"""The operator that each one is to be seen as in a profile."""
-_PREFIXES = ("aten::_scaled_dot_product", "flash_attn_3::fwd")
+"""The operator that each one is seen as. FlashAttention 3 takes the place of torch's own behind the same operator."""
+_PREFIX = "aten::_scaled_dot_product"
 
 
 class Attend(Protocol):
@@ -108,22 +109,31 @@ def _only(backend: SDPBackend) -> Attend:
     return attend
 
 
-def operators_in(run: Callable[[], None]) -> frozenset[str]:
-    """Names of the attention operators that ran in `run`."""
-    from torch.profiler import ProfilerActivity, profile  # noqa: PLC0415 - a second of imports
+class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Collects the names of fused attention operators that torch dispatches to."""
 
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as recorded:
-        run()
-    return frozenset(event.key for event in recorded.key_averages() if event.key.startswith(_PREFIXES))
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = func.name()
+        if name.startswith(_PREFIX) and not name.endswith("_backward"):
+            self.names.add(name)
+        return func(*args, **kwargs or {})
 
 
 def assert_ran(kernel: Attention, run: Callable[[], None]) -> str:
-    """Run a step and return the name of the attention operator that it used.
+    """Run a step, in which nothing is compiled, and return the name of the attention operator that it used.
 
     Raises ConfigurationError where that is not the chosen kernel, or where that cannot take the step.
     """
+    seen = _Seen()
     try:
-        seen = operators_in(run)
+        with seen:
+            run()
     except RuntimeError as error:
         if "No available kernel" not in str(error):
             raise
@@ -132,9 +142,9 @@ def assert_ran(kernel: Attention, run: Callable[[], None]) -> str:
             "training.attention to Auto or SDPA"
         ) from error
     wanted = _OPERATORS.get(kernel)
-    if not seen or (wanted and wanted not in seen):
+    if not seen.names or (wanted and {wanted} != seen.names):
         raise ConfigurationError(
-            f"training.attention: {kernel} was to run, {', '.join(sorted(seen)) or 'nothing'} did: set "
+            f"training.attention: {kernel} was to run, {', '.join(sorted(seen.names)) or 'no fused kernel'} did: set "
             "training.attention to SDPA, and tell us with the GPU and the versions of torch and its driver"
         )
-    return wanted or min(seen)
+    return wanted or min(seen.names)

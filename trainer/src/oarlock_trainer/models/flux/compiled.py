@@ -38,11 +38,11 @@ def compile_blocks(transformer: Any, settings: Compile, *, device: torch.device,
     if settings.mode is CompileMode.NONE:
         return
     _require_compiler(device)
-    _keep_compiled_code(scratch)
     bring_back()
     os.environ["TORCHDYNAMO_DISABLE"] = "0"  # the warm process set it, before it knew the job
     import torch._dynamo  # noqa: PLC0415 - a second of imports, for jobs that compile
 
+    _keep_compiled_code(scratch)
     torch._dynamo.config.disable = False  # noqa: SLF001
     torch._dynamo.config.recompile_limit = _GRAPHS  # noqa: SLF001
     # CUDA graphs of single blocks and the engines' hooks on gradients do not go together.

@@ -6,6 +6,7 @@ They leave no trace in weights, gradients or random numbers, and are run before 
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -52,17 +53,15 @@ def warm_up(
 ) -> str:
     """Compile every shape of a tuned transformer on its device, where the job compiles; returns the attention that ran.
 
-    One shape is run in any case, and its attention looked at: raises ConfigurationError where that is not `kernel`. Where
-    several are, the largest is the first: what does not fit is told at once. `told` hears (done, all, seconds) after each.
+    The smallest shape runs in any case, without compiled code: raises ConfigurationError where its attention is not
+    `kernel`. Then the largest is compiled first: what does not fit is told at once. `told` hears (done, all, seconds).
     """
+    compiles = training.compile.mode is not CompileMode.NONE
     wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width, shape))
-    if training.compile.mode is CompileMode.NONE:
-        wanted = wanted[-1:]
     run = partial(step_on_zeros, transformer, batch_size=training.batch_size, masked=training.objective.attention_mask)
-    began = time.monotonic()
-    ran = assert_ran(kernel, partial(run, wanted[0]))
-    told(1, len(wanted), time.monotonic() - began)
-    for done, shape in enumerate(wanted[1:], start=2):
+    with torch.compiler.set_stance("force_eager") if compiles else nullcontext():
+        ran = assert_ran(kernel, partial(run, wanted[-1]))
+    for done, shape in enumerate(wanted if compiles else (), start=1):
         began = time.monotonic()
         run(shape)
         told(done, len(wanted), time.monotonic() - began)
