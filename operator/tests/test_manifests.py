@@ -293,6 +293,21 @@ def test_the_keys_of_an_s3_connection_s_secret_become_variables_once_and_a_sessi
     }
 
 
+def test_the_tokens_of_model_hubs_become_variables_by_reference() -> None:
+    read, write = {"name": "hub", "key": "read"}, {"name": "hub", "key": "write"}
+    plain = spec().training
+    assert plain is not None
+    training = plain.to_manifest() | {
+        "model": {"family": "Flux1", "hub": {"repo": "o/m", "tokenSecretRef": read}},
+        "publish": [{"name": "hub", "hub": {"repo": "o/n", "tokenSecretRef": write}}],
+    }
+    secrets = {name: value for name, value in environment(made(training=training)).items() if "SECRET" in name}
+    assert secrets == {
+        secret_variable("hub", "read"): {"secretKeyRef": read},
+        secret_variable("hub", "write"): {"secretKeyRef": write},
+    }
+
+
 def test_job_json_tells_the_webhooks_and_the_variables_that_hold_their_secrets() -> None:
     facts = parse_job_file(config_map(job(), secretive(), 1)["data"]["job.json"])
     variables = environment(made(webhooks=WEBHOOKS))

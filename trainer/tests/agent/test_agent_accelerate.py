@@ -130,3 +130,14 @@ def test_ranks_get_the_keys_of_s3_connections_and_no_other_secret() -> None:
     assert rank_environment.without_secrets(given) == {"HOME": "/"}
     assert rank_environment.credentials(job, given) == {key: "a"}
     assert rank_environment.credentials(assignment({}), given) == {}
+
+
+def test_ranks_get_the_tokens_of_the_hubs_that_the_job_reads_from_and_publishes_to() -> None:
+    read, write = secret_variable("hub", "read"), secret_variable("hub", "write")
+    model = {"family": "Flux1", "hub": {"repo": "o/m", "tokenSecretRef": {"name": "hub", "key": "read"}}}
+    target = {"repo": "o/n", "tokenSecretRef": {"name": "hub", "key": "write"}}
+    job = assignment(
+        {"model": model, "publish": [{"name": "hub", "hub": target}, {"name": "s3", "s3": {"bucket": "b"}}]}
+    )
+    given = {read: "a", write: "b", secret_variable("hooks", "url"): "c"}
+    assert rank_environment.credentials(job, given) == {read: "a", write: "b"}

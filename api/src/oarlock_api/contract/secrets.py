@@ -35,7 +35,7 @@ def is_secret_variable(name: str) -> bool:
 
 
 def s3_variables(training: Mapping[str, Any]) -> frozenset[str]:
-    """Variables with the keys of a job's S3 connections: ranks need these, and no other secret. `training` as in job.json."""
+    """Variables with the keys of a job's S3 connections: ranks need these. `training` as in job.json."""
     references = [connection.get("credentialsSecretRef") for connection in training.get("s3Connections") or ()]
     return frozenset(
         secret_variable(reference["name"], key)
@@ -43,3 +43,10 @@ def s3_variables(training: Mapping[str, Any]) -> frozenset[str]:
         if reference
         for key in (S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN)
     )
+
+
+def hub_variables(training: Mapping[str, Any]) -> frozenset[str]:
+    """Variables with the tokens of the model hubs that a job reads from or publishes to: ranks need these too."""
+    hubs = [(training.get("model") or {}).get("hub"), *(one.get("hub") for one in training.get("publish") or ())]
+    references = [hub.get("tokenSecretRef") for hub in hubs if hub]
+    return frozenset(secret_variable(reference["name"], reference["key"]) for reference in references if reference)

@@ -54,7 +54,8 @@ def secret_references(spec: TrainingJobSpec) -> dict[str, dict[str, Any]]:
 
     A key that is missing keeps the pods from starting, unless it is optional.
     """
-    return {_variable(reference): reference.to_manifest() for reference in _of_webhooks(spec)} | {
+    single = (*_of_webhooks(spec), *_of_hubs(spec))
+    return {_variable(reference): reference.to_manifest() for reference in single} | {
         secret_variable(secret, key): {"name": secret, "key": key, **how}
         for secret in _of_connections(spec)
         for key, how in _S3_KEYS.items()
@@ -66,6 +67,13 @@ def _of_webhooks(spec: TrainingJobSpec) -> Iterator[SecretKeyRef]:
         for reference in (webhook.url_secret_ref, webhook.auth_secret_ref, webhook.signature_secret_ref):
             if reference:
                 yield reference
+
+
+def _of_hubs(spec: TrainingJobSpec) -> Iterator[SecretKeyRef]:
+    if spec.training is None:
+        return
+    hubs = (spec.training.model.hub, *(one.hub for one in spec.training.publish))
+    yield from (hub.token_secret_ref for hub in hubs if hub and hub.token_secret_ref)
 
 
 def _of_connections(spec: TrainingJobSpec) -> Iterator[str]:

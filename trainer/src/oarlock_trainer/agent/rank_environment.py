@@ -3,7 +3,7 @@
 `shared` must stand before the heavy imports (thread pools and DeepSpeed read it while they load), so the rank host
 gets it; `of_rank` is what differs from rank to rank. A command of the job's own numbers its ranks by itself: it gets what
 the contract sets in the pod, and a few defaults (`of_command`). The webhooks' secrets are the agent's: no process that it
-starts gets them (`without_secrets`). The keys of S3 connections are the ranks' alone (`credentials`).
+starts gets them (`without_secrets`). The keys of S3 connections and tokens of hubs are the ranks' alone (`credentials`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import POD_IP, Variable
-from oarlock_api.contract.secrets import is_secret_variable, s3_variables
+from oarlock_api.contract.secrets import hub_variables, is_secret_variable, s3_variables
 from oarlock_trainer import circuit
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.cgroup import cpu_limit
@@ -33,8 +33,9 @@ def without_secrets(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def credentials(assignment: Assignment, given: Mapping[str, str]) -> dict[str, str]:
-    """Of the container's environment, the keys of the job's S3 connections."""
-    return {name: given[name] for name in s3_variables(assignment.job.training) if name in given}
+    """Of the container's environment, the keys of the job's S3 connections and the tokens of its model hubs."""
+    training = assignment.job.training
+    return {name: given[name] for name in s3_variables(training) | hub_variables(training) if name in given}
 
 
 def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -72,9 +72,7 @@ def judged(
     aliases: tuple[str, ...] = (),
 ) -> Row:
     """An option that is read together with others."""
-    return Row(
-        key=key, fate=Fate.MAPPED, kind=kind, to=to, default=default, words=words or {}, aliases=aliases, judged=True
-    )
+    return replace(mapped(key, to, kind, default=default, words=words, aliases=aliases), judged=True)
 
 
 def ignored(why: str, keys: str) -> tuple[Row, ...]:

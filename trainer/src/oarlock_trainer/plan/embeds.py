@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.buckets import Size
 
 _BFLOAT16 = 2
+_Side = TypeVar("_Side", int, np.ndarray)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +28,10 @@ class Encoded:
     width: int = 4096
     pooled: int = 768
 
-    def latents(self, size: Size) -> int:
-        """Bytes of the latents of a picture."""
-        return self.channels * (size.width // self.factor) * (size.height // self.factor) * _BFLOAT16
+    def latents(self, width: _Side, height: _Side) -> _Side:
+        """Bytes of the latents of a picture, or of many."""
+        found: _Side = self.channels * (width // self.factor) * (height // self.factor) * _BFLOAT16
+        return found
 
     @property
     def caption(self) -> int:
@@ -53,7 +57,8 @@ def read_encoded(model: Path) -> Encoded:
 
 def total(pictures: Iterable[tuple[Size, int]], captions: int, encoded: Encoded) -> tuple[int, int]:
     """(latents, text) in bytes, of pictures by size and distinct captions."""
-    return sum(encoded.latents(size) * count for size, count in pictures), captions * encoded.caption
+    latents = sum(encoded.latents(size.width, size.height) * count for size, count in pictures)
+    return latents, captions * encoded.caption
 
 
 def _config(folder: Path, name: str = "config.json") -> dict[str, Any]:

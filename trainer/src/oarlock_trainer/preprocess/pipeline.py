@@ -7,8 +7,6 @@ embeddings; what was encoded until a kill is published already, shard by shard.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -25,6 +23,7 @@ from oarlock_trainer import channel
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.matching import SortedKeys
 from oarlock_trainer.data.metadata.facts import total
+from oarlock_trainer.data.metadata.recipe import table_fingerprint
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import MANIFEST, Manifest, Table, open_table, publish
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
@@ -32,7 +31,7 @@ from oarlock_trainer.data.places import Places, forget
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.errors import ConfigurationError, storage
 from oarlock_trainer.preprocess import data_report
-from oarlock_trainer.preprocess.keys import Encoders, fingerprints
+from oarlock_trainer.preprocess.keys import fingerprints
 from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
 from oarlock_trainer.preprocess.stores import (
     Found,
@@ -53,7 +52,6 @@ from oarlock_trainer.preprocess.units import latent_work, text_work
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from oarlock_api.training import Training
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
@@ -96,7 +94,7 @@ def prepare(
     """
     began = clock()
     encoders = fingerprints(Path(job.training.model.path or ""))
-    fingerprint = _fingerprint(job.training, encoders)
+    fingerprint = table_fingerprint(job.training, encoders)
     folder, empty_key = table_folder(job.output), empty_text_key(job, encoders)
     stores = ranks.all_or_none(lambda: open_stores(job))
     ranks.decide(lambda: remove_unfinished(stores))
@@ -252,22 +250,3 @@ def _tell(job: Job, manifest: Manifest, report: Mapping[str, Any], *, made: int,
     words = summary(report, work)
     channel.send(channel.Event.NOTE, message=words)
     sys.stderr.write(f"{words}\n")
-
-
-def _fingerprint(training: Training, encoders: Encoders) -> str:
-    """What the table was made from: the settings that decide about its rows, and the encoders.
-
-    Fields that are not set are left out: a later version's new field that is absent changes no fingerprint.
-    """
-    passing = {"repeats", "probability", "preserve_scan", "start_step", "end_step", "image_embeds"}
-    facts = {
-        "datasets": [
-            dataset.model_dump(mode="json", exclude=passing, exclude_none=True) for dataset in training.data.datasets
-        ],
-        "vae": encoders.vae,
-        "text": encoders.text,
-        "resolution": [training.resolution, training.resolution_type, training.aspect_buckets],
-        "masked": training.objective.attention_mask,
-        "seed": training.seed,
-    }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -14,6 +14,7 @@ import numpy as np
 
 from oarlock_trainer.data.matching import firsts
 from oarlock_trainer.data.shards import SHARD_BYTES
+from oarlock_trainer.plan.embeds import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,11 +34,6 @@ _PADDED_BYTES, _UNPADDED_BYTES = 512 * 4096 * 2, 128 * 4096 * 2
 """A caption's T5 sequence: all 512 tokens, or those of a long caption."""
 
 
-def latent_bytes(width: np.ndarray, height: np.ndarray) -> np.ndarray:
-    """Bytes of pictures' latents: 16 channels of an eighth of each side, two bytes a value."""
-    return np.asarray(16 * (width // 8) * (height // 8) * 2, dtype=np.int64)
-
-
 def latent_work(table: Table, *, missing: np.ndarray, stored: np.ndarray) -> np.ndarray:
     """WORK for rows `missing` latents, (rows,) bool; `stored`, (data sets,) bool: whose are encoded beforehand.
 
@@ -48,7 +44,7 @@ def latent_work(table: Table, *, missing: np.ndarray, stored: np.ndarray) -> np.
     width, height = (table.numbers(f"target_{side}")[rows].astype(np.uint64) for side in ("width", "height"))
     buckets = datasets[rows].astype(np.uint64) << np.uint64(48) | width << np.uint64(24) | height
     _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
-    each = latent_bytes(width[one_of], height[one_of])
+    each = Encoded().latents(width[one_of], height[one_of]).astype(np.int64)
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
     units = -(-counts // length)
     order = np.argsort(bucket, kind="stable")

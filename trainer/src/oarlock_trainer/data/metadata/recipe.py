@@ -22,6 +22,25 @@ _PASSING = {"name", "role", "repeats", "probability", "preserve_scan", "start_st
 """Fields of a data set that change no row."""
 
 
+def table_fingerprint(training: Training, encoders: Encoders) -> str:
+    """Tells the settings that a table was made with from others: those of all its rows, and what data sets are called."""
+    return keys.digest(*([one.name, one.role, *_settings(training, one, encoders)] for one in training.data.datasets))
+
+
+def _settings(training: Training, dataset: Dataset, encoders: Encoders) -> list[object]:
+    """What decides about a data set's rows.
+
+    Fields that are not set are left out: a later version's new field that is absent changes no fingerprint.
+    """
+    return [
+        dataset.model_dump(mode="json", exclude=_PASSING, exclude_none=True),
+        [encoders.vae, encoders.text],
+        [training.resolution, training.resolution_type, training.aspect_buckets],
+        training.objective.attention_mask,
+        training.seed,
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """The settings of one data set. `source` is the place that its names are relative to (Files.where)."""
@@ -37,18 +56,8 @@ class Recipe:
         return self.dataset.resolution_type or self.training.resolution_type
 
     def fingerprint(self) -> str:
-        """Tells these settings from others.
-
-        Fields that are not set are left out: a later version's new field that is absent changes no fingerprint.
-        """
-        return keys.digest(
-            self.dataset.model_dump(mode="json", exclude=_PASSING, exclude_none=True),
-            self.source,
-            [self.encoders.vae, self.encoders.text],
-            [self.training.resolution, self.training.resolution_type, self.training.aspect_buckets],
-            self.training.objective.attention_mask,
-            self.training.seed,
-        )
+        """Tells these settings from others."""
+        return keys.digest(self.source, *_settings(self.training, self.dataset, self.encoders))
 
 
 def cuts(training: Training, dataset: Dataset, names: pa.Array, size: tuple[np.ndarray, np.ndarray]) -> buckets.Cuts:
