@@ -23,7 +23,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "training.attention": ("SDPA",),
     "training.compile": (),
     "training.activationCheckpointing.mode": ("None", "Full"),
-    "training.ema": (),
     "training.checkpoint.upload": (),
     "training.validation": (),
     "training.tracking": (),

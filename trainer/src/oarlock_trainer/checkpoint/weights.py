@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_trainer.checkpoint.layout import Layout, Run
-from oarlock_trainer.engine.engine import MASTER
+from oarlock_trainer.engine.engine import AVERAGE, MASTER
 from oarlock_trainer.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 
 class Weights:
-    """The float32 weights of one checkpoint."""
+    """The float32 weights of one checkpoint: their moving average, where the job had one."""
 
     def __init__(self, found: Checkpoint) -> None:
         """Reads nothing yet."""
         self._path = found.path
         self._layout = Layout(found.manifest.runs)
-        self.sizes = self._layout.sizes(MASTER)
+        averages = self._layout.sizes(AVERAGE)
+        self._slot = AVERAGE if averages else MASTER
+        self.sizes = averages or self._layout.sizes(MASTER)
         """Name of each parameter -> its elements."""
 
     def read(self, name: str, shape: Sequence[int]) -> Tensor:
@@ -43,7 +45,7 @@ class Weights:
             )
         with storage(f"reading the checkpoint {self._path}"):
             flat = values.view(-1)
-            for piece in self._layout.pieces(Run(name, MASTER, 0, flat.numel())):
+            for piece in self._layout.pieces(Run(name, self._slot, 0, flat.numel())):
                 with (self._path / piece.file).open("rb", buffering=0) as file:
                     read_piece(file.fileno(), piece, flat)
         return values

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 MASTER = "master"
+AVERAGE = "ema"
+"""Slot of the moving average, where the job asks for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,10 @@ class Engine(Protocol):
 
     def gradient_norm(self) -> float | None:
         """Global norm of the last update before clipping; None where there is none."""
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were left out in this process's life, because a gradient was not finite."""
 
     def parts(self) -> Sequence[Part]:
         """This rank's state. All ranks' together hold each element of each slot exactly once."""

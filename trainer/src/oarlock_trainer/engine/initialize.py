@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.engine import Strategy
 from oarlock_api.weights import Method
+from oarlock_trainer.engine.ema import Averaging
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,6 +25,13 @@ def strategy(training: Training) -> Strategy:
 
 def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
     """Spread a model that is on its device over all ranks. The process groups exist already. Collective."""
+    engine = _engine(model, training, place)
+    if training.ema is None:
+        return engine
+    return Averaging(engine, training.ema, accumulation=training.gradient_accumulation)
+
+
+def _engine(model: nn.Module, training: Training, place: Place) -> Engine:
     if strategy(training) is Strategy.DDP:
         from oarlock_trainer.engine.ddp import DdpEngine  # noqa: PLC0415 - only one of the two is needed
 

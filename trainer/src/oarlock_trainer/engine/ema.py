@@ -1,0 +1,107 @@
+"""An exponential moving average of the trained weights, beside any engine and spread over the ranks as its masters are.
+
+average = d average + (1 - d) weights after every n-th update, where d rises to the job's decay as in diffusers' EMAModel
+and SimpleTuner: the k-th time it is min(decay, k / (k + 9)), and the first time 0. What is exported is the average.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from oarlock_api.optimization import EmaDevice
+from oarlock_trainer.engine.engine import AVERAGE, MASTER, Part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor, nn
+
+    from oarlock_api.optimization import Ema
+    from oarlock_trainer.engine.engine import Engine
+
+
+def decay(settings: Ema, updates: int) -> float | None:
+    """What the average keeps of itself after so many updates of the weights; None where it is not renewed."""
+    if updates % settings.every_steps:
+        return None
+    times = updates // settings.every_steps
+    return 0.0 if times <= 1 else min(settings.decay, times / (times + 9))
+
+
+class Averaging:
+    """An engine with an average; see engine.Engine for what each method promises."""
+
+    def __init__(self, engine: Engine, settings: Ema, *, accumulation: int) -> None:
+        """The average begins as the weights. `accumulation` micro-batches make an update."""
+        self._engine = engine
+        self._settings = settings
+        self._accumulation = accumulation
+        self._micro_batches = 0
+        self._updates = engine.updates  # counted along: the optimizer's own count may lie on the GPU
+        self._masters = [part for part in engine.parts() if part.slot == MASTER]
+        on_cpu = settings.device is EmaDevice.CPU
+        self._averages = [
+            Part(
+                name=part.name,
+                slot=AVERAGE,
+                start=part.start,
+                values=part.values.to("cpu", copy=True) if on_cpu else part.values.clone(),
+            )
+            for part in self._masters
+        ]
+
+    @property
+    def model(self) -> nn.Module:
+        """The engine's."""
+        return self._engine.model
+
+    @property
+    def weights(self) -> nn.Module:
+        """The engine's: the weights themselves, not their average."""
+        return self._engine.weights
+
+    @property
+    def updates(self) -> int:
+        """The engine's."""
+        return self._engine.updates
+
+    @property
+    def skipped(self) -> int:
+        """The engine's."""
+        return self._engine.skipped
+
+    def backward(self, loss: Tensor) -> None:
+        """The engine's."""
+        self._engine.backward(loss)
+
+    def step(self, learning_rate: float) -> None:
+        """The engine's, and the average follows where it updated."""
+        skipped = self._engine.skipped
+        self._engine.step(learning_rate)
+        self._micro_batches = (self._micro_batches + 1) % self._accumulation
+        if not self._micro_batches and self._engine.skipped == skipped:
+            self._updates += 1
+            self._follow()
+
+    def gradient_norm(self) -> float | None:
+        """The engine's."""
+        return self._engine.gradient_norm()
+
+    def parts(self) -> Sequence[Part]:
+        """The engine's, and the average."""
+        return [*self._engine.parts(), *self._averages]
+
+    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+        """The engine's; the average is its own values."""
+        self._updates = updates
+        self._engine.restored(updates, parts[: len(parts) - len(self._averages)])
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        kept = decay(self._settings, self._updates)
+        if kept is None:
+            return
+        for average, master in zip(self._averages, self._masters, strict=True):
+            average.values.lerp_(master.values.to(average.values.device), 1.0 - kept)
