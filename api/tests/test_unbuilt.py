@@ -31,20 +31,17 @@ USES: dict[str, dict[str, Any]] = {
     "training.model.s3": {"training": {**CONNECTION, "model": {"path": None, "s3": S3}}},
     "training.model.hub": {"training": {"model": {"path": None, "hub": {"repo": "o/m"}}}},
     "training.initFrom.s3": {"training": {"initFrom": {"s3": S3}, **CONNECTION}},
-    "training.lora.quantizeBase": {"training": {"method": "LoRA", "lora": {"quantizeBase": "NF4"}}},
     "training.precision": {"training": {"precision": "FP8"}},
     "training.compile": {"training": {"compile": {"mode": "Default"}}},
     "training.activationCheckpointing.mode": {
         "training": {"activationCheckpointing": {"mode": "Partial", "percent": 50}}
     },
-    "training.ema": {"training": {"ema": {"decay": 0.999}}},
     "training.validation": {
         "training": {"validation": {"everySteps": 10, "prompts": [{"name": "a", "prompt": "a boat"}]}}
     },
     "training.tracking": {"training": {"tracking": [{"name": "board"}]}},
     "training.publish": {"training": {"publish": [{"name": "bucket", "s3": S3}], **CONNECTION}},
     "training.attention": {"training": {"attention": "Flash3"}},
-    "training.engine.zeroStage": {"training": {"engine": {"strategy": "DeepSpeed", "zeroStage": 3}}},
     "training.checkpoint.upload": {"training": {"checkpoint": {"upload": S3}, **CONNECTION}},
     "scheduling.gang": {"scheduling": {"gang": "Volcano"}},
     "scheduling.queue": {"scheduling": {"queue": "team"}},
@@ -110,8 +107,6 @@ def test_a_value_that_asks_for_nothing_is_never_named(path: str) -> None:
             uses = {group: uses}
         if name == "task":
             uses["training"]["steps"] = None
-        if name == "zeroStage":
-            uses["training"]["engine"]["strategy"] = "DeepSpeed"
         assert unbuilt_fields(using(uses)) == []
 
 

@@ -27,9 +27,7 @@ def test_the_plain_job_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"method": "LoRA", "lora": {"quantizeBase": "NF4"}}, "training.lora.quantizeBase"),
         ({"precision": "FP8"}, "training.precision"),
-        ({"ema": {"decay": 0.99}}, "training.ema"),
         ({"optimizer": {"options": {"fused": True}}}, "training.optimizer.options.fused .AdamW has no"),
         ({"optimizer": {"name": "Lion", "options": {"eps": 1e-6}}}, "training.optimizer.options.eps .Lion has no"),
         ({"optimizer": {"options": {"eps": "small"}}}, "training.optimizer.options.eps: small"),
@@ -56,5 +54,5 @@ def test_what_the_engine_can_do_is_accepted(fields: dict[str, Any]) -> None:
 
 
 def test_all_refused_settings_are_named_at_once() -> None:
-    with pytest.raises(ConfigurationError, match=r"precision.*ema"):
-        refuse_unsupported(training(precision="FP8", ema={"decay": 0.99}))
+    with pytest.raises(ConfigurationError, match=r"precision.*tracking"):
+        refuse_unsupported(training(precision="FP8", tracking=[{"name": "board"}]))
