@@ -256,7 +256,7 @@ def _engine(claim: Claim, plan: Plan) -> Engine:
     adapters = adapters_of(job)
     initial = None if resumed else _initial_weights(job)
     base = model_folder(job) if adapters else initial or model_folder(job)
-    model = transformer.load(base)
+    model = transformer.load(base, device=ranks.device, blank=bool(resumed) and not adapters)
     if adapters:
         lora.add_adapters(model, adapters, seed=training.seed)
         if initial:
