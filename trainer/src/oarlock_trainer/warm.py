@@ -16,6 +16,10 @@ from pathlib import Path
 from oarlock_api.contract.environment import SIMULATE_GPUS, Variable
 from oarlock_trainer.uncompiled import import_torch
 
+OFFLINE_BY_DEFAULT = "OARLOCK_OFFLINE_BY_DEFAULT"
+"""Variable that is set where nobody but us told the libraries to stay offline: a model that the job itself has on a hub
+may be fetched then."""
+
 _IMPORTED_LATE = (
     "deepspeed.comm.mori",
     "deepspeed.module_inject.auto_ep_layer",
@@ -114,6 +118,8 @@ def settle_environment() -> None:
     # Arrow's allocator would start a thread at import, and a process with threads cannot be forked safely.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if "HF_HUB_OFFLINE" not in os.environ:
+        os.environ[OFFLINE_BY_DEFAULT] = "1"
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
         os.environ.setdefault(name, "1")
     if int(os.environ.get(Variable.GPUS_PER_NODE, "0") or 0) == 0 or os.environ.get(SIMULATE_GPUS) == "1":
