@@ -13,7 +13,10 @@ import importlib
 import os
 from pathlib import Path
 
-from oarlock_api.contract.environment import SIMULATE_GPUS, Variable
+from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable
+from oarlock_api.contract.job_file import parse_job_file
+from oarlock_api.contract.wire import WireError
+from oarlock_api.weights import Method
 from oarlock_trainer.uncompiled import import_torch
 
 OFFLINE_BY_DEFAULT = "OARLOCK_OFFLINE_BY_DEFAULT"
@@ -69,6 +72,10 @@ def _import(*, encoders: bool | None) -> None:
 
     transformer_class()
     skip_operator_probes()
+    if _trains_adapters():
+        from oarlock_trainer.models.flux.lora import import_peft  # noqa: PLC0415
+
+        import_peft()
     for name in _IMPORTED_LATE:
         with contextlib.suppress(ImportError):  # another release may have moved it: then it is merely imported later
             importlib.import_module(name)
@@ -77,6 +84,15 @@ def _import(*, encoders: bool | None) -> None:
         encoders = output is None or not table_path(Path(output)).exists()
     if encoders:
         import_encoders()
+
+
+def _trains_adapters() -> bool:
+    """Whether the job that this process is for does; a job file that can't be read is told of by the ranks."""
+    try:
+        file = parse_job_file(Path(os.environ.get(Variable.CONFIG, CONFIG_PATH)).read_text(encoding="utf-8"))
+    except (OSError, WireError):
+        return False
+    return file.training.get("method") == Method.LORA
 
 
 def import_encoders() -> None:
