@@ -83,3 +83,17 @@ def test_all_layers_of_the_blocks_are_quantized_and_the_adapters_are_not(tiny_fl
     kept = {name: value for name, value in model.named_parameters() if value.requires_grad}
     assert kept.keys() == adapters.keys()
     assert all(torch.equal(kept[name], adapters[name]) for name in kept)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gpu_makes_the_same_weight_of_it_and_its_products_have_gradients(kind: QuantizeBase) -> None:
+    here = unpack(pack(weight(), kind), torch.bfloat16)
+    there = unpack(pack(weight().cuda(), kind), torch.bfloat16)
+    torch.testing.assert_close(there.cpu(), here)
+    frozen = FrozenLinear(nn.Linear(128, 96, dtype=torch.bfloat16).cuda(), kind)
+    values = torch.ones(2, 5, 128, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+    frozen(values).float().sum().backward()
+    assert values.grad is not None
+    assert bool(values.grad.isfinite().all())
