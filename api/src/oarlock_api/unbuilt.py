@@ -18,7 +18,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "training.model.s3": (),
     "training.model.hub": (),
     "training.initFrom.s3": (),
-    "training.lora.quantizeBase": (),
     "training.precision": (),
     "training.attention": ("SDPA",),
     "training.compile": (),

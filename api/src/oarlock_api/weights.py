@@ -87,5 +87,6 @@ class Lora(Group):
     )
     quantize_base: QuantizeBase = Field(
         default=QuantizeBase.NONE,
-        description="Quantization of the frozen base weights. SimpleTuner: base_model_precision.",
+        description="Format of the frozen weights of all blocks; arithmetic stays bfloat16. SimpleTuner: "
+        "base_model_precision.",
     )

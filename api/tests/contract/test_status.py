@@ -37,6 +37,8 @@ def test_a_newer_version_with_unknown_fields_is_read_as_far_as_it_is_known() -> 
         ({"jobUid": "u" * 100}, "job_uid", "u" * 64),
         ({"modelPath": "/x\udfff"}, "model_path", "/x?"),
         ({"message": "m" * 2000}, "message", "m" * 1024),
+        ({"stepSeconds": [1.0]}, "step_seconds", {}),
+        ({"stepSeconds": {"data": 1, "forward": "2", "lunch": 3.0}}, "step_seconds", {"data": 1.0}),
         ({"checkpoint": "step-4"}, "checkpoint", None),
         ({"checkpoint": {"path": "/no/step"}}, "checkpoint", None),
     ],

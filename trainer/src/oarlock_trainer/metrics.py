@@ -1,7 +1,7 @@
-"""What every step reports: one JSON line to stdout and to `<output>/metrics.jsonl`, and the event for the agent.
+"""What every step reports: one JSON line to stdout and to `<output>/metrics.jsonl`, the event for the agent, the trackers.
 
 Lines carry the attempt: after a fault the steps since the last checkpoint stand there twice, and the later attempt
-counts. A line that a crash cut off is ended, so that the next one can be read.
+counts. A line that a crash cut off is ended, so that the next one can be read. docs/numbers.md says what each figure is.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import json
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from oarlock_api.contract.status import StepPart
 from oarlock_api.contract.wire import finite
 from oarlock_trainer import channel
 from oarlock_trainer.errors import storage
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from oarlock_trainer.step_clock import Split
+
+FILE = "metrics.jsonl"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """One optimizer step. `loss` is the mean over all ranks and micro-batches, times are seconds of rank 0."""
+    """One optimizer step. `loss` is the mean over all ranks and micro-batches; times and memory (bytes) are rank 0's."""
 
     step: int
     total: int
@@ -31,19 +36,28 @@ class StepFacts:
     loss: float
     learning_rate: float
     gradient_norm: float | None
-    seconds: float
-    data_seconds: float
+    skipped: int
+    split: Split
     images: int
     mfu: float | None
+    memory: int
+
+
+class Trackers(Protocol):
+    """Where figures go beside the file."""
+
+    def report(self, step: int, figures: Mapping[str, float]) -> None:
+        """Take the figures of a step, by their names. Never raises and never waits."""
 
 
 class Metrics:
     """Rank 0's reports."""
 
-    def __init__(self, output: Path, attempt: int) -> None:
+    def __init__(self, output: Path, attempt: int, trackers: Trackers | None = None) -> None:
         """Opens the file for appending."""
         self._attempt = attempt
-        path = output / "metrics.jsonl"
+        self.trackers = trackers
+        path = output / FILE
         with storage(f"opening {path}"):
             self._file = path.open("ab+")
             if self._file.seek(0, os.SEEK_END):
@@ -53,19 +67,24 @@ class Metrics:
 
     def step(self, facts: StepFacts) -> None:
         """Report one step."""
-        fields = {
-            "step": facts.step,
-            "total": facts.total,
-            "epoch": facts.epoch,
+        seconds, parts = facts.split.seconds, facts.split.parts
+        figures = {
             "loss": _rounded(facts.loss),
             "learningRate": facts.learning_rate,
-            "secondsPerStep": _rounded(facts.seconds),
-            "imagesPerSecond": _rounded(facts.images / facts.seconds if facts.seconds > 0 else None),
-            "dataWaitShare": _rounded(facts.data_seconds / facts.seconds if facts.seconds > 0 else None),
+            "gradientNorm": _rounded(facts.gradient_norm),
+            "skippedUpdates": facts.skipped,
+            "secondsPerStep": _rounded(seconds),
+            "imagesPerSecond": _rounded(facts.images / seconds if seconds > 0 else None),
             "mfu": _rounded(facts.mfu),
+            "dataWaitShare": _rounded(parts[StepPart.DATA] / seconds if seconds > 0 else None),
+            "memoryPeakBytes": facts.memory,
         }
-        channel.send(channel.Event.STEP, **fields)
-        self._write({"attempt": self._attempt, **fields, "gradientNorm": _rounded(facts.gradient_norm)})
+        spent = {str(part): _rounded(value) for part, value in parts.items()}
+        place = {"step": facts.step, "total": facts.total, "epoch": facts.epoch}
+        channel.send(channel.Event.STEP, **place, **figures, **{f"{part}Seconds": spent[part] for part in spent})
+        self._write({"attempt": self._attempt, **place, **figures, "seconds": spent})
+        named = {"epoch": facts.epoch, **figures} | {f"seconds/{part}": value for part, value in spent.items()}
+        self._track(facts.step, named)
 
     def evaluation(self, step: int, losses: Mapping[str, float]) -> None:
         """Report the losses on datasets that are not trained on, by their names."""
@@ -73,10 +92,15 @@ class Metrics:
         words = ", ".join(f"{name} {loss}" for name, loss in rounded.items())
         channel.send(channel.Event.NOTE, message=f"loss on unseen data after step {step}: {words}")
         self._write({"attempt": self._attempt, "step": step, "evaluationLoss": rounded})
+        self._track(step, {f"evaluationLoss/{name}": loss for name, loss in rounded.items()})
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _track(self, step: int, figures: Mapping[str, float | None]) -> None:
+        if self.trackers:
+            self.trackers.report(step, {name: value for name, value in figures.items() if value is not None})
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps(line, separators=(",", ":")) + "\n"

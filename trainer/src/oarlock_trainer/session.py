@@ -34,6 +34,7 @@ from oarlock_trainer.engine import collective, deepspeed
 from oarlock_trainer.engine.initialize import initialize, strategy
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux import folder, lora, transformer
+from oarlock_trainer.models.flux.frozen_weights import quantize
 from oarlock_trainer.models.flux.tuning import tune
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up
 from oarlock_trainer.plan import bucket_report
@@ -261,6 +262,7 @@ def _engine(claim: Claim, plan: Plan) -> Engine:
         lora.add_adapters(model, adapters, seed=training.seed)
         if initial:
             lora.load(model, adapters, initial)
+        quantize(model, adapters.quantize_base, device=ranks.device)
     model = model.to(ranks.device)
     scratch = Path(tempfile.gettempdir())
     kernel = tune(model, training, device=ranks.device, recomputed=plan.recomputed, scratch=scratch)

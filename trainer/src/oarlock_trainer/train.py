@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import sys
 import time
 import traceback
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from oarlock_api.contract.status import PodPhase
+from oarlock_api.contract.status import PodPhase, StepPart
+from oarlock_api.engine import Strategy
 from oarlock_api.training import Task
 from oarlock_trainer import channel, denied, last_words
 from oarlock_trainer.checkpoint.export import Export
 from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.engine import process_group
+from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.errors import LeftOnRequest, PeerLostError, StorageError, TrainingEnd, lost_a_peer, lost_storage
 from oarlock_trainer.evaluation import evaluate
@@ -28,6 +31,7 @@ from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
 from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Claim, Session, assemble, claim
+from oarlock_trainer.step_clock import StepClock, watch_of
 from oarlock_trainer.stop import StopRequest
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.batches import StepBatch
     from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.loss import MicroBatch
+    from oarlock_trainer.step_clock import Split
 
 _BAD_LOSSES = 10
 """So many losses in a row that are not finite, and the weights are beyond recovery: DeepSpeed skips such updates."""
@@ -71,13 +76,14 @@ def run(job: Job) -> None:
         _finish(claimed, step=0)
         return
     session = assemble(claimed)
-    saved = loop(session, stop)
+    with StepClock(watch_of(session.ranks.device), around_update=_around_update(session)) as clock:
+        saved = loop(session, stop, clock)
     channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
     _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed)
     _finish(claimed, step=session.total)
 
 
-def loop(session: Session, stop: StopRequest) -> Path | None:
+def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
     """Every optimizer step from `session.first` to `session.total`; returns the last checkpoint, if any was to be made.
 
     Raises LeftOnRequest, after saving, where a rank was asked to leave.
@@ -87,12 +93,11 @@ def loop(session: Session, stop: StopRequest) -> Path | None:
     bad_losses = 0
     saves = Saves(session)
     for step in range(session.first, session.total):
-        began = time.monotonic()
         batch = session.prefetch.take()
-        waited = time.monotonic() - began
+        clock.lap(StepPart.DATA)
         rate = learning_rate(settings.optimizer, step, session.total)
         _seed(session, step)
-        loss = _optimizer_step(session, batch, rate)
+        loss = _optimizer_step(session, batch, rate, clock)
         done = step + 1
         due = stop.take_saving() or (ranks.place.is_leader and session.interval.is_due(done, time.monotonic()))
         # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, whether a
@@ -101,29 +106,15 @@ def loop(session: Session, stop: StopRequest) -> Path | None:
         total_loss, leaving, saving, ready = ranks.sum(
             [float(loss), float(stop.requested), float(due), float(session.writer.ready())]
         )
+        clock.lap(StepPart.COMMUNICATION)
         mean_loss = total_loss / ranks.place.world_size
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.hang_seconds))
-        if session.metrics:
-            session.metrics.step(
-                StepFacts(
-                    step=done,
-                    total=session.total,
-                    epoch=batch.epoch,
-                    loss=mean_loss,
-                    learning_rate=rate,
-                    gradient_norm=session.engine.gradient_norm(),
-                    seconds=(seconds := time.monotonic() - began),
-                    data_seconds=waited,
-                    images=session.batch.effective,
-                    mfu=_mfu(session, batch, seconds),
-                )
-            )
-        else:
-            channel.send(channel.Event.STEP, step=done, total=session.total)
+        _report(session, batch, clock.split(), step=done, loss=mean_loss, rate=rate)
         bad_losses = 0 if math.isfinite(mean_loss) else bad_losses + 1
         if bad_losses >= _BAD_LOSSES:
             raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")
+        clock.lap(StepPart.REST)
         if ready == ranks.place.world_size:
             saves.told(session.writer.advance())
         last = bool(leaving) or done == session.total
@@ -131,8 +122,10 @@ def loop(session: Session, stop: StopRequest) -> Path | None:
             saves.begin(done)
             if last:
                 saves.finish(done)
-            if not leaving:
-                _evaluate(session, done, batch.micro_batches[-1])
+        clock.lap(StepPart.CHECKPOINT)
+        if (saving or last) and not leaving:
+            _evaluate(session, done, batch.micro_batches[-1])
+            clock.skip()
         if leaving:
             session.prefetch.close()  # publishes what was encoded on the way
             raise LeftOnRequest(f"saved step {done} and left on request")
@@ -147,7 +140,7 @@ def _seed(session: Session, step: int) -> None:
         torch.manual_seed(int(drawn.integers(2**63)))
 
 
-def _optimizer_step(session: Session, batch: StepBatch, rate: float) -> Tensor:
+def _optimizer_step(session: Session, batch: StepBatch, rate: float, clock: StepClock) -> Tensor:
     """Forward, backward, update; returns this rank's mean loss, still on its device."""
     engine, losses = session.engine, []
     for micro_batch in batch.micro_batches:
@@ -158,11 +151,50 @@ def _optimizer_step(session: Session, batch: StepBatch, rate: float) -> Tensor:
             measure=session.job.training.objective.loss,
             base=without_adapters(engine.weights) if batch.regularizes else None,
         )
+        clock.lap(StepPart.FORWARD)
         engine.backward(loss)
+        clock.lap(StepPart.BACKWARD)
         session.writer.before_update()
+        clock.lap(StepPart.CHECKPOINT)
         engine.step(rate)
+        clock.updated()
         losses.append(loss.detach())
     return torch.stack(losses).mean()
+
+
+def _around_update(session: Session) -> StepPart:
+    """What the engine's step does beside the update: with a sharded optimizer it exchanges, else it clips."""
+    sharded = strategy(session.job.training) is Strategy.DEEPSPEED and session.ranks.place.world_size > 1
+    return StepPart.COMMUNICATION if sharded else StepPart.OPTIMIZER
+
+
+def _report(session: Session, batch: StepBatch, split: Split, *, step: int, loss: float, rate: float) -> None:
+    """Tell of a step: rank 0 its figures, the others that it is done."""
+    if session.metrics is None:
+        channel.send(channel.Event.STEP, step=step, total=session.total)
+        return
+    session.metrics.step(
+        StepFacts(
+            step=step,
+            total=session.total,
+            epoch=batch.epoch,
+            loss=loss,
+            learning_rate=rate,
+            gradient_norm=session.engine.gradient_norm(),
+            skipped=getattr(session.engine, "skipped", 0),
+            split=split,
+            images=session.batch.effective,
+            mfu=_mfu(session, batch, split.seconds),
+            memory=_memory_peak(session.ranks.device),
+        )
+    )
+
+
+def _memory_peak(device: torch.device) -> int:
+    """Most bytes that tensors took on the GPU at once in this process's life; on the CPU the process as a whole."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:

@@ -13,8 +13,15 @@ import importlib
 import os
 from pathlib import Path
 
-from oarlock_api.contract.environment import SIMULATE_GPUS, Variable
+from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable
+from oarlock_api.contract.job_file import parse_job_file
+from oarlock_api.contract.wire import WireError
+from oarlock_api.weights import Method
 from oarlock_trainer.uncompiled import import_torch
+
+OFFLINE_BY_DEFAULT = "OARLOCK_OFFLINE_BY_DEFAULT"
+"""Variable that is set where nobody but us told the libraries to stay offline: a model that the job itself has on a hub
+may be fetched then."""
 
 _IMPORTED_LATE = (
     "deepspeed.comm.mori",
@@ -65,6 +72,10 @@ def _import(*, encoders: bool | None) -> None:
 
     transformer_class()
     skip_operator_probes()
+    if _trains_adapters():
+        from oarlock_trainer.models.flux.lora import import_peft  # noqa: PLC0415
+
+        import_peft()
     for name in _IMPORTED_LATE:
         with contextlib.suppress(ImportError):  # another release may have moved it: then it is merely imported later
             importlib.import_module(name)
@@ -73,6 +84,15 @@ def _import(*, encoders: bool | None) -> None:
         encoders = output is None or not table_path(Path(output)).exists()
     if encoders:
         import_encoders()
+
+
+def _trains_adapters() -> bool:
+    """Whether the job that this process is for does; a job file that can't be read is told of by the ranks."""
+    try:
+        file = parse_job_file(Path(os.environ.get(Variable.CONFIG, CONFIG_PATH)).read_text(encoding="utf-8"))
+    except (OSError, WireError):
+        return False
+    return file.training.get("method") == Method.LORA
 
 
 def import_encoders() -> None:
@@ -114,6 +134,8 @@ def settle_environment() -> None:
     # Arrow's allocator would start a thread at import, and a process with threads cannot be forked safely.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if "HF_HUB_OFFLINE" not in os.environ:
+        os.environ[OFFLINE_BY_DEFAULT] = "1"
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):
         os.environ.setdefault(name, "1")
     if int(os.environ.get(Variable.GPUS_PER_NODE, "0") or 0) == 0 or os.environ.get(SIMULATE_GPUS) == "1":

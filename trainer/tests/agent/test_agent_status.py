@@ -23,7 +23,21 @@ from oarlock_trainer.channel import Event, Message
 
 POD = Pod(rank=1, job="flux", attempt=2, pod_uid="p", node="n")
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.lists(st.integers())
-FIELDS = ("name", "step", "total", "epoch", "loss", "mfu", "path", "savedAt", "stallSeconds", "message", "code")
+FIELDS = (
+    "name",
+    "step",
+    "total",
+    "epoch",
+    "loss",
+    "mfu",
+    "dataSeconds",
+    "skippedUpdates",
+    "path",
+    "savedAt",
+    "stallSeconds",
+    "message",
+    "code",
+)
 
 
 def new_board() -> StatusBoard:
@@ -82,6 +96,16 @@ def test_metrics_have_no_sample_for_what_is_not_known() -> None:
         (7.0, {"training_job": "flux", "rank": "1"})
     ]
     assert "oarlock_trainer_loss" not in samples or samples["oarlock_trainer_loss"] == []
+
+
+def test_metrics_tell_what_a_step_s_seconds_were_spent_on() -> None:
+    board = new_board()
+    board.apply(Message(Event.STEP, 8, {"step": 7, "forwardSeconds": 0.5, "dataSeconds": 0.25, "skippedUpdates": 2}))
+    families = text_string_to_metric_families(metrics.exposition("flux", board.status).decode())
+    samples = {family.name: family.samples for family in families}
+    parts = {one.labels["part"]: one.value for one in samples["oarlock_trainer_step_part_seconds"]}
+    assert parts == {"forward": 0.5, "data": 0.25}
+    assert [one.value for one in samples["oarlock_trainer_skipped_updates"]] == [2]
 
 
 def test_metrics_escape_what_a_label_cannot_hold() -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from oarlock_api.contract.status import StepPart
 from oarlock_trainer.metrics import Metrics, StepFacts
+from oarlock_trainer.step_clock import Split
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
 def facts(step: int, loss: float = 0.5) -> StepFacts:
+    parts = dict.fromkeys(StepPart, 0.0) | {StepPart.DATA: 0.5, StepPart.FORWARD: 1.5}
     return StepFacts(
-        step=step, total=9, epoch=0, loss=loss, learning_rate=1e-5, gradient_norm=1.0, seconds=2.0, data_seconds=0.5,
-        images=8, mfu=None,
+        step=step, total=9, epoch=0, loss=loss, learning_rate=1e-5, gradient_norm=1.0, skipped=1,
+        split=Split(2.0, parts), images=8, mfu=None, memory=2**30,
     )  # fmt: skip
 
 
@@ -35,6 +39,33 @@ def test_rates_follow_from_the_seconds(tmp_path: Path) -> None:
     metrics.close()
     line = json.loads((tmp_path / "metrics.jsonl").read_text())
     assert (line["imagesPerSecond"], line["dataWaitShare"]) == (4.0, 0.25)
+
+
+def test_a_line_holds_what_a_step_s_seconds_were_spent_on(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, 1)
+    metrics.step(facts(1))
+    metrics.close()
+    line = json.loads((tmp_path / "metrics.jsonl").read_text())
+    assert set(line["seconds"]) == set(StepPart)
+    assert sum(line["seconds"].values()) == line["secondsPerStep"] == 2.0
+    assert (line["skippedUpdates"], line["memoryPeakBytes"]) == (1, 2**30)
+
+
+def test_trackers_get_every_figure_that_is_known_by_one_name_each(tmp_path: Path) -> None:
+    told: list[tuple[int, dict[str, float]]] = []
+
+    class Heard:
+        def report(self, step: int, figures: Mapping[str, float]) -> None:
+            told.append((step, dict(figures)))
+
+    metrics = Metrics(tmp_path, 1, Heard())
+    metrics.step(facts(1, loss=float("inf")))
+    metrics.evaluation(1, {"unseen": 0.25, "empty": float("nan")})
+    metrics.close()
+    (_, figures), evaluated = told
+    assert figures["seconds/forward"] == 1.5
+    assert {"loss", "mfu"}.isdisjoint(figures)
+    assert evaluated == (1, {"evaluationLoss/unseen": 0.25})
 
 
 def test_a_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:

@@ -89,6 +89,17 @@ def test_a_run_that_starts_from_adapters_goes_on_where_they_were_left(
     assert old.losses[1] > 0.0
 
 
+@pytest.mark.parametrize("kind", ["Int8", "NF4", "FP8"])
+def test_adapters_are_trained_over_quantized_weights_and_start_at_what_these_predict(
+    gang: Gang, tmp_path: Path, kind: str
+) -> None:
+    fields = {"lora": {"rank": RANK, "quantizeBase": kind}, "steps": 4, "checkpoint": {"intervalSteps": 2}}
+    run = gang.run(tmp_path, training(gang, **fields))
+    assert run.codes == {0: 0, 1: 0}, gang.log()
+    assert run.losses[1] == 0.0  # kept: the quantized model is its own base
+    assert (tmp_path / "model" / "pytorch_lora_weights.safetensors").exists()
+
+
 def test_weights_to_start_from_that_are_no_adapters_end_in_85_before_the_model_is_read(
     gang: Gang, tmp_path: Path
 ) -> None:

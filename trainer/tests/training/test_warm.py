@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PROGRAM = """
 import json, os, sys
@@ -20,9 +25,11 @@ print(json.dumps({{
 """
 
 
-def warmed(*, encoders: bool) -> dict[str, object]:
-    program = _PROGRAM.format(encoders=encoders)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+def warmed(*, encoders: bool, **environment: str) -> dict[str, object]:
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM.format(encoders=encoders)],
+        capture_output=True, text=True, check=True, env=os.environ | environment,
+    )  # fmt: skip
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -48,3 +55,18 @@ def test_without_encoders_neither_transformers_nor_the_compiler_cost_time() -> N
     assert isinstance(modules, list)
     assert "diffusers.models.transformers.transformer_flux" in modules
     assert not {"transformers", "torch._dynamo.eval_frame", "sympy"} & set(modules)
+
+
+def test_for_a_job_with_adapters_it_has_what_makes_them_and_can_be_forked_safely(tmp_path: Path) -> None:
+    job = {
+        "version": 1, "job": "flux", "namespace": "default", "job_uid": "uid", "attempt": 1, "nodes": 1,
+        "gpus_per_node": 0, "output_directory": str(tmp_path), "training": {"method": "LoRA"},
+    }  # fmt: skip
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(job))
+    found = warmed(encoders=False, OARLOCK_CONFIG=str(path))
+    assert (found["threads"], found["cuda"], found["group"]) == (1, False, False)
+    modules = found["modules"]
+    assert isinstance(modules, list)
+    assert "peft" in modules
+    assert not {"bitsandbytes", "torchao"} & set(modules)

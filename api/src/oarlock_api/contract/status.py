@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.health import Health, parse_health
 from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STATUS_VERSION = 1
 MAX_BYTES = 65536
@@ -44,6 +47,25 @@ class CheckpointStatus:
     stall_seconds: float | None = None
 
 
+class StepPart(StrEnum):
+    """What the time of an optimizer step is spent on."""
+
+    DATA = "data"
+    """Waiting for the next batch."""
+    FORWARD = "forward"
+    """The forward pass and the loss, and the batch's way to the device."""
+    BACKWARD = "backward"
+    """The backward pass, with the exchange of gradients that goes on beneath it and what is left of that at its end."""
+    COMMUNICATION = "communication"
+    """The step of a sharded optimizer without its update, and the exchange of every step: what nothing hides."""
+    OPTIMIZER = "optimizer"
+    """The update. Where no other rank is needed for a step: clipping too."""
+    CHECKPOINT = "checkpoint"
+    """Standing still for a checkpoint."""
+    REST = "rest"
+    """What is none of the others: reporting."""
+
+
 class CheckResult(StrEnum):
     """How a check before the start stands."""
 
@@ -70,6 +92,7 @@ class PreflightCheck:
 class PodStatus:
     """One agent's view of itself. A value that is not known yet is None, never a made-up zero.
 
+    `step_seconds` are those of the last step by its parts (StepPart), `skipped_updates` those of this attempt.
     `first_step_at` is when the first optimizer step of this attempt ended, `started_at` when the agent started,
     both RFC 3339 on the pod's clock: only their difference means something elsewhere. `hang_after_seconds` is how long
     this phase may now go without progress before the agent itself ends the pod with 83, None while it judges nothing:
@@ -94,6 +117,10 @@ class PodStatus:
     images_per_second: float | None = None
     mfu: float | None = None
     data_wait_share: float | None = None
+    gradient_norm: float | None = None
+    skipped_updates: int | None = None
+    memory_peak_bytes: int | None = None
+    step_seconds: Mapping[str, float] = field(default_factory=dict)
     checkpoint: CheckpointStatus | None = None
     model_path: str = ""
     message: str = ""
@@ -120,6 +147,10 @@ class PodStatus:
             "imagesPerSecond": finite(self.images_per_second),
             "mfu": finite(self.mfu),
             "dataWaitShare": finite(self.data_wait_share),
+            "gradientNorm": finite(self.gradient_norm),
+            "skippedUpdates": self.skipped_updates,
+            "memoryPeakBytes": self.memory_peak_bytes,
+            "stepSeconds": {part: finite(seconds) for part, seconds in self.step_seconds.items()},
             "checkpoint": saved
             and {
                 "step": saved.step,
@@ -182,6 +213,10 @@ def parse_status(body: str) -> PodStatus:
         images_per_second=number(raw.get("imagesPerSecond")),
         mfu=number(raw.get("mfu")),
         data_wait_share=number(raw.get("dataWaitShare")),
+        gradient_norm=number(raw.get("gradientNorm")),
+        skipped_updates=integer(raw.get("skippedUpdates")),
+        memory_peak_bytes=integer(raw.get("memoryPeakBytes")),
+        step_seconds=_seconds(raw.get("stepSeconds")),
         checkpoint=checkpoint,
         model_path=text(raw.get("modelPath"), 1024),
         message=text(raw.get("message"), 1024),
@@ -189,6 +224,11 @@ def parse_status(body: str) -> PodStatus:
         preflight=_checks(raw.get("preflight")),
         health=parse_health(raw.get("health")),
     )
+
+
+def _seconds(raw: object) -> dict[str, float]:
+    known = {part.value: number(raw.get(part)) for part in StepPart} if isinstance(raw, dict) else {}
+    return {part: seconds for part, seconds in known.items() if seconds is not None}
 
 
 def _checks(raw: object) -> tuple[PreflightCheck, ...]:

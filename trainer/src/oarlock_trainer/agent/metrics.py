@@ -32,6 +32,13 @@ _GAUGES = (
     ("images_per_second", "Images per second over all GPUs", lambda status: status.images_per_second),
     ("mfu_ratio", "Model FLOPs utilization, 0 to 1", lambda status: status.mfu),
     ("data_wait_ratio", "Share of step time spent waiting for data, 0 to 1", lambda status: status.data_wait_share),
+    ("gradient_norm", "Global norm of the last update's gradients before clipping", lambda s: s.gradient_norm),
+    (
+        "skipped_updates",
+        "Updates of this attempt that were left out: gradients not finite",
+        lambda s: s.skipped_updates,
+    ),
+    ("memory_peak_bytes", "Most memory that the first rank's tensors took at once", lambda s: s.memory_peak_bytes),
     ("resumed_from_step", "Step of the checkpoint that this attempt started from", lambda s: s.resumed_from_step),
     ("checkpoint_step", "Step of the newest valid checkpoint", lambda s: s.checkpoint and s.checkpoint.step),
     (
@@ -52,6 +59,8 @@ def exposition(job: str, status: PodStatus, *, reports: Mapping[str, int] | None
     for name, documentation, read in _GAUGES:
         value = read(status)
         lines += _family(name, documentation, [] if value is None else [(labels, value)])
+    parts = [({**labels, "part": part}, seconds) for part, seconds in status.step_seconds.items()]
+    lines += _family("step_part_seconds", "Seconds of the last step by what they were spent on", parts)
     phases = [({**labels, "phase": name}, name == status.phase) for name in PodPhase]
     lines += _family("phase", "1 for the phase that the pod is in", phases)
     states = [({**labels, "state": state}, state == status.health.state) for state in HealthState]

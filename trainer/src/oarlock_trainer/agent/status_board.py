@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus, PreflightCheck
+from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus, PreflightCheck, StepPart
 from oarlock_api.contract.wire import integer, number, text
 from oarlock_trainer.channel import Event
 
@@ -107,4 +107,10 @@ def _step(fields: Mapping[str, Any]) -> dict[str, Any]:
         "images_per_second": number(fields.get("imagesPerSecond")),
         "mfu": number(fields.get("mfu")),
         "data_wait_share": number(fields.get("dataWaitShare")),
+        "gradient_norm": number(fields.get("gradientNorm")),
+        "skipped_updates": integer(fields.get("skippedUpdates")),
+        "memory_peak_bytes": integer(fields.get("memoryPeakBytes")),
+        "step_seconds": {
+            part.value: seconds for part in StepPart if (seconds := number(fields.get(f"{part}Seconds"))) is not None
+        },
     }

@@ -32,6 +32,15 @@ def vae_class() -> Any:
     return AutoencoderKL
 
 
+def scheduler_class() -> Any:
+    """FlowMatchEulerDiscreteScheduler."""
+    with _lean():
+        from diffusers.schedulers.scheduling_flow_match_euler_discrete import (  # noqa: PLC0415
+            FlowMatchEulerDiscreteScheduler,
+        )
+    return FlowMatchEulerDiscreteScheduler
+
+
 @contextmanager
 def _lean() -> Iterator[None]:
     # Some modules ask no switch, but try the import and cope with its failure.

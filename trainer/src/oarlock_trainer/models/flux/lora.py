@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -43,24 +44,43 @@ class _Factor(nn.Linear):
         return functional.linear(values, self.weight.to(values.dtype))
 
 
+def import_peft() -> Any:
+    """PEFT, without the libraries of quantized layers that it takes along where they are installed; returns the module."""
+    hidden = [name for name in ("bitsandbytes", "torchao") if name not in sys.modules]
+    sys.modules |= dict.fromkeys(hidden)  # type: ignore[arg-type]  # None = not to be had
+    try:
+        import peft  # noqa: PLC0415 - seconds that only LoRA jobs pay
+        from peft import import_utils  # noqa: PLC0415
+
+        for is_available in (
+            import_utils.is_bnb_available,
+            import_utils.is_bnb_4bit_available,
+            import_utils.is_torchao_available,
+        ):
+            is_available()  # it asks again when it makes layers, and remembers the answer
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    return peft
+
+
 def add_adapters(transformer: nn.Module, settings: Lora, *, seed: int) -> None:
     """Freeze a transformer and put adapters into it, in place. The same seed draws the same A on every rank.
 
     Raises ConfigurationError where a target is no linear layer of the model.
     """
-    from peft import LoraConfig, inject_adapter_in_model  # noqa: PLC0415 - seconds that only LoRA jobs pay
-
+    peft = import_peft()
     transformer.requires_grad_(requires_grad=False)
     names = _targets(transformer, settings)
-    configuration = LoraConfig(
+    configuration = peft.LoraConfig(
         r=settings.rank,
-        lora_alpha=settings.alpha,  # type: ignore[arg-type]  # any number is right
+        lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=names,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        inject_adapter_in_model(configuration, transformer, adapter_name=_ADAPTER)
+        peft.inject_adapter_in_model(configuration, transformer, adapter_name=_ADAPTER)
     for _, layer in _layers(transformer):
         layer.cast_input_dtype_enabled = False
         for factors in (layer.lora_A, layer.lora_B):

@@ -1,0 +1,52 @@
+"""Latents -> pixels, by the model's VAE, which waits on the CPU between two pictures: training has the GPU's memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from PIL import Image
+
+from oarlock_trainer.models.flux.classes import vae_class
+from oarlock_trainer.models.flux.folder import loading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+
+class NotFiniteError(ValueError):
+    """The weights made no picture: its values are not finite."""
+
+
+class PictureDecoder:
+    """The VAE's decoder."""
+
+    def __init__(self, model: Path, device: torch.device) -> None:
+        """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
+        dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+        with loading(model / "vae"):
+            self._vae: Any = vae_class().from_pretrained(
+                model / "vae", local_files_only=True, dtype=dtype, low_cpu_mem_usage=False
+            )
+        self._vae.eval().requires_grad_(requires_grad=False)
+        self._device, self._dtype = device, dtype
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor) -> Image.Image:
+        """(1, C, h, w), shifted and scaled -> RGB of 8 h x 8 w.
+
+        Raises NotFiniteError.
+        """
+        config = self._vae.config
+        scaled = latents / config.scaling_factor + config.shift_factor
+        try:
+            self._vae.to(self._device)
+            pixels = self._vae.decode(scaled.to(self._device, self._dtype), return_dict=False)[0]
+        finally:
+            self._vae.to("cpu")
+        if not bool(torch.isfinite(pixels).all()):
+            raise NotFiniteError("its values are not finite")
+        values = (pixels[0].float() / 2 + 0.5).clamp(0.0, 1.0).permute(1, 2, 0).cpu()
+        return Image.fromarray((values * 255).round().to(torch.uint8).numpy())

@@ -1,0 +1,99 @@
+"""Prompts -> embeddings, once and before the transformer is loaded: no text encoder is needed while training.
+
+They lie in one file below the output, named after the encoders and the texts: a resumed run finds it. Each rank reads
+the prompts of its own pictures from it when it makes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.layout import PRIVATE
+from oarlock_trainer.beat import Beat
+from oarlock_trainer.durable import replacing
+from oarlock_trainer.errors import storage
+from oarlock_trainer.preprocess.keys import fingerprints
+from oarlock_trainer.preprocess.shares import TEXT_BATCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.validation.wanted import Wanted
+
+_FOLDER = f"{PRIVATE}/validation"
+
+
+class Texts:
+    """The embeddings of all prompts, in a file."""
+
+    def __init__(self, file: Path, texts: Sequence[str]) -> None:
+        self._file = file
+        self._places = {text: place for place, text in enumerate(texts)}
+
+    def read(self, text: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """T5 sequence (1, T, d) and CLIP vector (1, p) of a prompt, both bfloat16. Raises StorageError."""
+        from safetensors import safe_open  # noqa: PLC0415
+
+        place = self._places[text]
+        with storage(f"reading {self._file}"), safe_open(self._file, framework="pt") as file:
+            return file.get_tensor(f"{place}.sequence")[None], file.get_tensor(f"{place}.pooled")[None]
+
+
+def prepare_texts(job: Job, ranks: Ranks, wanted: Sequence[Wanted], *, go_on: Callable[[], None]) -> Texts:
+    """The embeddings of all prompts, encoded by rank 0 where they are not there yet. Collective.
+
+    `go_on` is called meanwhile, and may raise to stop.
+    """
+    texts = sorted({text for one in wanted for text in (one.prompt, one.negative)})
+    unpadded = job.training.objective.attention_mask
+    facts = [fingerprints(_model(job)).text, job.training.model.flavor, unpadded, texts]
+    digest = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
+    file = job.output / _FOLDER / f"prompts-{digest}.safetensors"
+
+    def work() -> None:
+        if ranks.place.is_leader and not file.is_file():
+            _encode(job, ranks, texts, file, unpadded=unpadded, go_on=go_on)
+
+    ranks.shares(work, go_on)
+    return Texts(file, texts)
+
+
+def _encode(
+    job: Job, ranks: Ranks, texts: Sequence[str], file: Path, *, unpadded: bool, go_on: Callable[[], None]
+) -> None:
+    import torch  # noqa: PLC0415
+    from safetensors.torch import save_file  # noqa: PLC0415
+
+    from oarlock_trainer.models.flux.encode import CaptionEncoder  # noqa: PLC0415 - only where something is missing
+    from oarlock_trainer.modes import make_ordinary  # noqa: PLC0415
+
+    encoder = CaptionEncoder(_model(job), job.training.model.flavor, ranks.device)
+    beat, found = Beat(), {}
+    size = job.training.data.tuning.text_batch_size or TEXT_BATCH
+    for start in range(0, len(texts), size):
+        go_on()
+        beat()
+        sequences, pooled, lengths = encoder.encode(texts[start : start + size])
+        for place, (sequence, vector, length) in enumerate(zip(sequences, pooled, lengths, strict=True), start):
+            # A single prompt needs no mask: without its padding it is what a masked one would be.
+            found[f"{place}.sequence"] = sequence[:length].clone() if unpadded else sequence.clone()
+            found[f"{place}.pooled"] = vector.clone()
+    with storage(f"writing {file}"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as temporary:
+            save_file(found, temporary)
+        make_ordinary(file.parent)
+    del encoder
+    if ranks.device.type == "cuda":
+        torch.cuda.empty_cache()  # what the encoders held is wanted for the transformer
+
+
+def _model(job: Job) -> Path:
+    return Path(job.training.model.path or "")

@@ -1,0 +1,182 @@
+"""Pictures from the weights of the moment, made by all ranks together, which never end a run and never hold it for long.
+
+The pictures are dealt out in rounds, one for each rank, the largest first. What goes wrong with a picture (memory, a disk,
+values that are not finite) is told and costs this picture. After each round stands the only exchange, which every rank
+comes to whatever happened to it: whether somebody was asked to leave, and whether the time is up by rank 0's clock.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from oarlock_api.contract.status import PodPhase
+from oarlock_trainer import channel
+from oarlock_trainer.beat import Beat
+from oarlock_trainer.validation.decoding import PictureDecoder
+from oarlock_trainer.validation.index import Made, Pictures
+from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from PIL import Image
+    from torch import nn
+
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.validation.texts import Texts
+    from oarlock_trainer.validation.wanted import Wanted
+
+MOST_SECONDS = 600.0
+"""Of one validation. Groups wait 900 s before the first step: a rank without a picture must not lose the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one validation of all ranks has come to. `failed`: a line for each picture that could not be made."""
+
+    made: list[Made]
+    failed: list[str]
+    left_out: int
+    seconds: float
+
+
+class _BrokenOffError(Exception):
+    """The picture is given up, because there is no time for it."""
+
+
+class Validation:
+    """The pictures of one job."""
+
+    def __init__(
+        self,
+        job: Job,
+        ranks: Ranks,
+        *,
+        model: Path,
+        wanted: Sequence[Wanted],
+        texts: Texts,
+        has_guidance: bool,
+        packed_channels: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`model` is the base model's directory. Nothing is loaded before the first picture."""
+        self._ranks = ranks
+        self._model = model
+        self._wanted = wanted
+        self._texts = texts
+        self._has_guidance = has_guidance
+        self._channels = packed_channels // 4
+        self._pictures = Pictures(job.output, job_uid=job.file.job_uid)
+        self._decoder: PictureDecoder | None = None
+        self._clock = clock
+
+    def make(self, transformer: nn.Module, step: int, *, leaving: Callable[[], bool]) -> Outcome | None:
+        """Make the pictures of a step that are not there yet; None where all are. Collective.
+
+        `leaving` says whether this rank was asked to leave: all then stop within a picture's time.
+        """
+        missing = self._ranks.decide(lambda: self._pictures.missing(step, self._wanted))
+        if not missing:
+            return None
+        channel.send(channel.Event.PHASE, name=PodPhase.VALIDATING)
+        began = self._clock()
+        trains = transformer.training
+        transformer.eval()
+        made, failed = self._rounds(transformer, step, missing, began=began, leaving=leaving)
+        transformer.train(trains)
+        if self._ranks.device.type == "cuda":
+            torch.cuda.empty_cache()  # sizes of pictures that training has no use for
+        gathered = self._ranks.gather((made, failed))
+        outcome = Outcome(
+            made=(all_made := [one for theirs, _ in gathered for one in theirs]),
+            failed=(all_failed := [one for _, theirs in gathered for one in theirs]),
+            left_out=len(missing) - len(all_made) - len(all_failed),
+            seconds=self._clock() - began,
+        )
+        if self._ranks.place.is_leader:
+            self._record(step, outcome)
+        return outcome
+
+    def _rounds(
+        self, transformer: nn.Module, step: int, missing: Sequence[int], *, began: float, leaving: Callable[[], bool]
+    ) -> tuple[list[Made], list[str]]:
+        """This rank's pictures, and what was wrong with the others of its share."""
+        made: list[Made] = []
+        failed: list[str] = []
+        place, beat = self._ranks.place, Beat()
+        mine = missing[place.rank :: place.world_size]
+
+        def go_on() -> None:
+            beat()
+            if leaving() or self._clock() - began > MOST_SECONDS:
+                raise _BrokenOffError
+
+        for done in range(1, math.ceil(len(missing) / place.world_size) + 1):
+            for wanted in (self._wanted[number] for number in mine[done - 1 : done]):
+                started = self._clock()
+                try:
+                    file = self._pictures.write(step, wanted, self._draw(transformer, wanted, go_on))
+                    made.append(Made(wanted=wanted, file=file, seconds=self._clock() - started))
+                except _BrokenOffError:
+                    pass  # it is counted as left out
+                except Exception as error:  # noqa: BLE001 - a picture is no reason to end a run
+                    failed.append(_words(wanted, error))
+                    sys.stderr.write(f"step {step}: {failed[-1]}\n")
+            channel.send(channel.Event.WAITING)
+            # Whether another round, as long as those before on average, would take too long.
+            late = place.is_leader and (self._clock() - began) * (done + 1) / done > MOST_SECONDS
+            (ending,) = self._ranks.sum([float(leaving() or late)])
+            channel.send(channel.Event.WORKING)
+            if ending:
+                break
+        return made, failed
+
+    def _draw(self, transformer: nn.Module, wanted: Wanted, go_on: Callable[[], None]) -> Image.Image:
+        device = self._ranks.device
+        latents = denoise(
+            transformer,
+            draw_noise(wanted.seed, channels=self._channels, width=wanted.width, height=wanted.height).to(device),
+            self._text(wanted.prompt),
+            guidance=Guidance(
+                told=wanted.guidance if self._has_guidance else None,
+                scale=wanted.scale,
+                negative=self._text(wanted.negative),
+            ),
+            scheduler=read_scheduler(self._model),
+            steps=wanted.steps,
+            go_on=go_on,
+        )
+        if self._decoder is None:
+            self._decoder = PictureDecoder(self._model, device)
+        return self._decoder.decode(latents)
+
+    def _text(self, prompt: str) -> Text:
+        sequence, pooled = self._texts.read(prompt)
+        return Text(sequence=sequence.to(self._ranks.device), pooled=pooled.to(self._ranks.device))
+
+    def _record(self, step: int, outcome: Outcome) -> None:
+        """Write the index, and say in a sentence what has come of it."""
+        words = [f"{len(outcome.made)} pictures of step {step} in {outcome.seconds:.1f} s"]
+        try:
+            self._pictures.add(step, outcome.made)
+        except OSError as error:
+            words.append(f"their index could not be written ({error})")
+        if outcome.failed:
+            words.append(f"{len(outcome.failed)} failed: {', '.join(outcome.failed)}")
+        if outcome.left_out:
+            words.append(f"{outcome.left_out} left out: there was no time for them (at most {MOST_SECONDS:.0f} s)")
+        channel.send(channel.Event.NOTE, message="; ".join(words))
+        sys.stderr.write(f"{'; '.join(words)}\n")
+
+
+def _words(wanted: Wanted, error: Exception) -> str:
+    told = str(error).partition("\n")[0]
+    return f"{wanted.file} ({type(error).__name__}{f': {told}' if told else ''})"

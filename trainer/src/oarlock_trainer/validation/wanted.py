@@ -1,0 +1,123 @@
+"""Which pictures a validation makes: every prompt at every size, from training.validation and its library of prompts."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_api.weights import ModelFlavor
+from oarlock_trainer.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from oarlock_api.training import Training
+    from oarlock_api.validation import Validation
+    from oarlock_trainer.job import Job
+
+_FIELD = "training.validation.promptsFrom"
+_MOST_PROMPTS = 256
+_LIBRARY_BYTES = 4 * 2**20
+_LONGEST_NAME = 120
+"""Characters: a file's name has at most 255 bytes, with the size and the mark of a temporary name."""
+_USUAL_STEPS = {ModelFlavor.DEV: 28, ModelFlavor.KREA: 28, ModelFlavor.SCHNELL: 4}
+_USUAL_GUIDANCE = {ModelFlavor.DEV: 3.5, ModelFlavor.KREA: 4.5, ModelFlavor.SCHNELL: 1.0}
+"""What the models' own pages advise; Schnell is distilled to four steps without guidance."""
+_PATCH = 16
+"""Pixels: the VAE's factor of 8, times the two latents that are a token's edge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One picture: `width` x `height` pixels, both multiples of 16; `file` is its name in the step's folder.
+
+    `guidance` is what the model is told, where it can be told; `scale` 1 = one pass, above = with the negative prompt.
+    """
+
+    name: str
+    prompt: str
+    negative: str
+    file: str
+    width: int
+    height: int
+    steps: int
+    guidance: float
+    scale: float
+    seed: int
+
+
+def read_wanted(job: Job) -> list[Wanted]:
+    """All pictures of one validation, the largest first; none where the job has no validation.
+
+    Raises ConfigurationError where promptsFrom is no library of prompts, and StorageError.
+    """
+    settings = job.training.validation
+    if settings is None:
+        return []
+    prompts = {one.name: one.prompt for one in settings.prompts}
+    for name, prompt in _library(job).items():
+        if name in prompts:
+            raise ConfigurationError(
+                f'{_FIELD}: the prompt "{name}" would get the same file as another one: rename one of the two'
+            )
+        prompts[name] = prompt
+    if not prompts or len(prompts) > _MOST_PROMPTS:
+        raise ConfigurationError(
+            f"training.validation has {len(prompts)} prompts with those of promptsFrom; 1 to {_MOST_PROMPTS} are meant"
+        )
+    found = [
+        _picture(job.training, settings, name, prompt, size)
+        for size in settings.resolutions
+        for name, prompt in prompts.items()
+    ]
+    return sorted(found, key=lambda one: -one.width * one.height)
+
+
+def _picture(training: Training, settings: Validation, name: str, prompt: str, size: str) -> Wanted:
+    width, height = (max(int(edge) // _PATCH, 1) * _PATCH for edge in size.split("x"))
+    flavor = training.model.flavor
+    guidance = _USUAL_GUIDANCE[flavor] if settings.guidance is None else settings.guidance
+    twice = settings.negative_prompt is not None
+    return Wanted(
+        name=name,
+        prompt=prompt,
+        negative=settings.negative_prompt or "",
+        file=f"{name}-{size}.png",
+        width=width,
+        height=height,
+        steps=settings.inference_steps or _USUAL_STEPS[flavor],
+        guidance=1.0 if twice else guidance,
+        scale=guidance if twice else 1.0,
+        seed=training.seed if settings.seed is None else settings.seed,
+    )
+
+
+def _library(job: Job) -> dict[str, str]:
+    """Name -> prompt of promptsFrom. A name that is no file's gets hyphens."""
+    location = job.training.validation and job.training.validation.prompts_from
+    if not location:
+        return {}
+    files, name = job.file_at(location, _FIELD)
+    try:
+        body = files.read(name, 0, _LIBRARY_BYTES + 1)
+        raw: Any = json.loads(body) if len(body) <= _LIBRARY_BYTES else None
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"{_FIELD}: {files.where} has no {name}: correct the field") from error
+    except ValueError as error:
+        raise ConfigurationError(f"{_FIELD}: {name} in {files.where} is no JSON ({error}): correct the file") from error
+    if not isinstance(raw, dict):
+        raise ConfigurationError(
+            f"{_FIELD}: {name} in {files.where} is no JSON object of at most {_LIBRARY_BYTES // 2**20} MiB: give each "
+            'prompt a name, as in {"boat": "a boat on a lake"}'
+        )
+    found: dict[str, str] = {}
+    for key, value in raw.items():
+        prompt = value.get("prompt") if isinstance(value, dict) else value
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:_LONGEST_NAME]
+        if not isinstance(prompt, str) or not plain or plain in found:
+            raise ConfigurationError(
+                f'{_FIELD}: "{key}" in {name} has no prompt, or no name for a file of its own: give each entry a name of '
+                "letters and digits, and a text"
+            )
+        found[plain] = prompt
+    return found

@@ -1,0 +1,58 @@
+"""Our denoising loop beside diffusers' own pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from oarlock_trainer.models.flux.loss import pack
+from oarlock_trainer.validation.sampling import draw_noise, unpack
+
+_IN_DIFFUSERS = Path(__file__).parent / "support" / "pictures_in_diffusers.py"
+
+
+@pytest.fixture(scope="module")
+def compared(tiny_flux: Path) -> dict[str, dict[str, float]]:
+    """Each case -> how far both pictures are apart, in steps of 0 to 255."""
+    command = [sys.executable, str(_IN_DIFFUSERS), str(tiny_flux)]
+    found: dict[str, dict[str, float]] = json.loads(
+        subprocess.run(
+            command, check=True, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        ).stdout
+    )
+    return found
+
+
+@pytest.mark.parametrize("scale", ["1", "2.5"])
+def test_in_float32_our_picture_is_that_of_diffusers_pipeline_but_for_single_roundings(
+    compared: dict[str, dict[str, float]], scale: str
+) -> None:
+    apart = compared[f"float32, scale {scale}"]
+    assert apart["most"] <= 1.0
+    assert apart["mean"] < 0.001
+    assert apart["spread"] > 10.0  # it is no even surface, of which any loop would make the same
+
+
+@pytest.mark.parametrize("scale", ["1", "2.5"])
+def test_in_bfloat16_our_picture_is_that_of_diffusers_pipeline_within_its_rounding(
+    compared: dict[str, dict[str, float]], scale: str
+) -> None:
+    apart = compared[f"bfloat16, scale {scale}"]
+    assert apart["most"] <= 8.0
+    assert apart["mean"] < 1.0
+
+
+def test_the_negative_prompt_and_the_guidance_change_the_picture(compared: dict[str, dict[str, float]]) -> None:
+    assert compared["float32, scale 1"]["spread"] != compared["float32, scale 2.5"]["spread"]
+
+
+def test_unpacked_tokens_are_the_latents_that_were_packed() -> None:
+    latents = draw_noise(3, channels=4, width=96, height=64)
+    assert latents.shape == (1, 4, 8, 12)
+    assert torch.equal(unpack(pack(latents), channels=4, height=8, width=12), latents)

@@ -1,0 +1,97 @@
+"""Which pictures a validation makes, from the job and its library of prompts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_api.contract.job_file import JobFile
+from oarlock_api.training import Training
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.job import Job, Place
+from oarlock_trainer.validation.wanted import read_wanted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def job(tmp_path: Path, flavor: str = "Dev", **validation: Any) -> Job:
+    body = {
+        "model": {"family": "Flux1", "flavor": flavor, "path": "/models/flux"},
+        "steps": 10,
+        "seed": 5,
+        "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
+        "validation": {"everySteps": 2, **validation},
+    }
+    file = JobFile(
+        job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0,
+        output_directory=str(tmp_path), training=body,
+    )  # fmt: skip
+    place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
+    return Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
+
+
+BOAT = [{"name": "boat", "prompt": "a boat"}]
+
+
+def library(tmp_path: Path, content: Any) -> dict[str, str]:
+    path = tmp_path / "library.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return {"path": str(path)}
+
+
+def test_every_prompt_is_wanted_at_every_size_and_the_largest_come_first(tmp_path: Path) -> None:
+    prompts = [*BOAT, {"name": "cat", "prompt": "a cat"}]
+    found = read_wanted(job(tmp_path, prompts=prompts, resolutions=["64x64", "128x96"]))
+    assert [one.file for one in found] == [
+        "boat-128x96.png", "cat-128x96.png", "boat-64x64.png", "cat-64x64.png",
+    ]  # fmt: skip
+    assert {one.seed for one in found} == {5}
+
+
+@pytest.mark.parametrize(("flavor", "steps", "guidance"), [("Dev", 28, 3.5), ("Krea", 28, 4.5), ("Schnell", 4, 1.0)])
+def test_what_the_job_leaves_open_is_what_the_models_own_page_advises(
+    tmp_path: Path, flavor: str, steps: int, guidance: float
+) -> None:
+    (found,) = read_wanted(job(tmp_path, flavor, prompts=BOAT))
+    assert (found.steps, found.guidance, found.scale) == (steps, guidance, 1.0)
+
+
+def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Path) -> None:
+    (found,) = read_wanted(job(tmp_path, prompts=BOAT, negativePrompt="", guidance=4.0, seed=9, inferenceSteps=3))
+    assert (found.guidance, found.scale, found.seed, found.steps) == (1.0, 4.0, 9, 3)
+
+
+def test_sizes_that_are_no_multiple_of_16_are_rounded_down_and_files_say_what_was_asked_for(tmp_path: Path) -> None:
+    (found,) = read_wanted(job(tmp_path, prompts=BOAT, resolutions=["100x15"]))
+    assert (found.width, found.height, found.file) == (96, 16, "boat-100x15.png")
+
+
+def test_a_library_gives_prompts_by_their_names_also_in_simpletuners_longer_form(tmp_path: Path) -> None:
+    told = library(tmp_path, {"old/boat 1": "a boat", "cat": {"prompt": "a cat", "adapter_strength": 1.0}})
+    found = read_wanted(job(tmp_path, promptsFrom=told, resolutions=["64x64"]))
+    assert [(one.name, one.prompt) for one in found] == [("old-boat-1", "a boat"), ("cat", "a cat")]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param("{", "no JSON", id="broken"),
+        pytest.param([1], "no JSON object", id="list"),
+        pytest.param({"a": 1}, '"a" in library.json has no prompt', id="number"),
+        pytest.param({"..": "a"}, "no name for a file", id="no name"),
+        pytest.param({"a b": "a", "a-b": "b"}, "a file of its own", id="same file"),
+        pytest.param({"boat": "another"}, 'the prompt "boat" would get the same file', id="same as in the job"),
+        pytest.param({f"p{number}": "a" for number in range(256)}, "257 prompts", id="too many"),
+    ],
+)
+def test_a_library_that_is_none_is_refused_with_what_is_wrong(tmp_path: Path, content: Any, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        read_wanted(job(tmp_path, prompts=BOAT, promptsFrom=library(tmp_path, content)))
+
+
+def test_a_library_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"promptsFrom: .* has no nothing\.json"):
+        read_wanted(job(tmp_path, promptsFrom={"path": str(tmp_path / "nothing.json")}))
