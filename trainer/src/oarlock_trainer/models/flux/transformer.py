@@ -36,7 +36,9 @@ def load(model: Path, *, device: torch.device | str = "cpu", blank: bool = False
             transformer = empty(model)
             _assign(transformer, {name: tensor.to(torch.bfloat16) for name, tensor in _tensors(folder, device)})
         else:
-            transformer = transformer_class().from_pretrained(folder, dtype=torch.bfloat16, local_files_only=True)
+            transformer = transformer_class().from_pretrained(
+                folder, dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
+            )
     transformer.to(device)
     transformer.train()
     transformer.requires_grad_(requires_grad=True)
