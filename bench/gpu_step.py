@@ -1,0 +1,196 @@
+"""A training step of FLUX.1's real blocks on one GPU: diffusers' forward pass, ours, compiled, by kernel, recomputed, float8.
+
+    .venv/bin/python bench/gpu_step.py [--pixels 1024] [--batch 1] [--blocks auto] [--rounds 20]
+
+As many of FLUX.1's blocks as fit, one double to two single ones; "auto" tries. Each contender runs alone, in a process of
+its own; each figure is a median of single steps, told by the GPU's own clock. ms per image are also extended to all 57
+blocks by their number: that column is a model, not a measurement. MFU counts useful work only (plan/flops.py).
+Prints a table and writes bench/results/gpu-step.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from data_report import RESULTS
+from flux_shapes import Work, make_inputs, make_model, step
+
+from oarlock_api.engine import Attention, Compile
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux import attention, forward, fp8
+from oarlock_trainer.models.flux.compiled import compile_blocks
+from oarlock_trainer.plan.flops import model_flops_utilization, peak_flops, training_flops
+
+GPU, DTYPE = torch.device("cuda"), torch.bfloat16
+WIDTH, ALL_BLOCKS, TEXT_TOKENS = 3072, 57, 512
+SIZES = (19, 12, 8, 4, 2, 1)
+"""Numbers of double blocks that are tried, the most first."""
+WARM = 3
+CONTENDERS: dict[str, dict[str, Any]] = {
+    "diffusers, eager": {"theirs": True},
+    "diffusers, eager, all recomputed": {"theirs": True, "share": 1.0},
+    "ours, eager": {},
+    "ours, eager, half recomputed": {"share": 0.5},
+    "ours, eager, all recomputed": {"share": 1.0},
+    "ours, compiled": {"compile": "Default"},
+    "ours, compiled, SDPA": {"compile": "Default", "attention": "SDPA"},
+    "ours, compiled, CuDNN": {"compile": "Default", "attention": "CuDNN"},
+    "ours, compiled, Flash2": {"compile": "Default", "attention": "Flash2"},
+    "ours, compiled, Flash3": {"compile": "Default", "attention": "Flash3"},
+    "ours, compiled, half recomputed": {"compile": "Default", "share": 0.5},
+    "ours, compiled, all recomputed": {"compile": "Default", "share": 1.0},
+    "ours, max-autotune": {"compile": "MaxAutotune"},
+    "ours, compiled, float8": {"compile": "Default", "float8": True},
+}
+
+
+def main() -> int:
+    """Measure all contenders one after the other."""
+    options = _options()
+    if not torch.cuda.is_available():
+        print("bench/gpu_step.py needs a CUDA GPU, and this machine has none: nothing was measured.")
+        return 0
+    if options.contender:
+        print(json.dumps(measure(CONTENDERS[options.contender], _work(options, int(options.blocks)), options.rounds)))
+        return 0
+    sizes = SIZES if options.blocks == "auto" else (int(options.blocks),)
+    results, double = {}, 0
+    for double in sizes:
+        # What keeps the most decides: all contenders compute the same blocks.
+        results = {"diffusers, eager": _alone("diffusers, eager", double, options)}
+        if "error" not in results["diffusers, eager"]:
+            break
+    for name in CONTENDERS:
+        if name not in results:
+            results[name] = _alone(name, double, options)
+        print(_line(name, results[name]), flush=True)
+    facts = vars(options) | {"blocks": 3 * double, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "gpu-step.json").write_text(json.dumps({"facts": facts, "results": results}, indent=1) + "\n")
+    return 0
+
+
+def measure(way: dict[str, Any], work: Work, rounds: int) -> dict[str, Any]:
+    """Figures of one contender."""
+    try:
+        model, given, kernel = _prepared(way, work)
+        began = time.monotonic()
+        for _ in range(WARM):
+            step(model, given)
+        torch.cuda.synchronize()
+        warm_up = time.monotonic() - began
+    except torch.OutOfMemoryError:
+        return {"error": "does not fit"}
+    except ConfigurationError as error:
+        return {"error": str(error)}
+    torch.cuda.reset_peak_memory_stats()
+    milliseconds = []
+    for _ in range(rounds):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        step(model, given)
+        end.record()
+        end.synchronize()
+        milliseconds.append(start.elapsed_time(end))
+    image = statistics.median(milliseconds) / work.batch
+    flops = training_flops(blocks=work.blocks, width=work.width, tokens=work.tokens)
+    peak = peak_flops(torch.cuda.get_device_name())
+    return {
+        "ms_per_image": image,
+        "steps_ms": milliseconds,
+        "all_blocks_ms_model": image * ALL_BLOCKS / work.blocks,
+        "mfu": model_flops_utilization(flops=flops, seconds=image / 1e3, devices=1, peak=peak) if peak else None,
+        "peak_gb": torch.cuda.max_memory_allocated() / 1e9,
+        "warm_up_s": warm_up,
+        "attention": kernel,
+        "kernels": _kernels(model, given),
+    }
+
+
+def _prepared(way: dict[str, Any], work: Work) -> tuple[Any, dict[str, Any], str]:
+    model = make_model(work, device=GPU, dtype=DTYPE)
+    given = make_inputs(work, device=GPU, dtype=DTYPE)
+    if way.get("theirs"):
+        if way.get("share"):
+            model.enable_gradient_checkpointing()
+        return model, given, "diffusers' default"
+    if way.get("float8"):
+        fp8.require_float8(GPU)
+        fp8.use_float8(model)
+    kernel = attention.choose(Attention(way.get("attention", "Auto")), device=GPU, masked=False)
+    recomputed = round(work.blocks * way.get("share", 0.0))
+    forward.install(model, attend=attention.attend_with(kernel), recomputed=recomputed)
+    ran = attention.assert_ran(kernel, lambda: step(model, given))
+    settings = Compile.model_validate({"mode": way.get("compile", "None")})
+    compile_blocks(model, settings, device=GPU, scratch=Path(tempfile.gettempdir()))
+    return model, given, ran
+
+
+def _kernels(model: Any, given: dict[str, Any]) -> list[str]:
+    """The GPU's kernels that took the most time in a step, and all of attention."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA], acc_events=True) as seen:
+        step(model, given)
+        torch.cuda.synchronize()
+    events = sorted(seen.key_averages(), key=lambda event: -event.self_device_time_total)
+    words = ("flash", "fmha", "sdpa", "attention")
+    return [
+        f"{event.self_device_time_total / 1e3:.2f} ms {event.key[:100]}"
+        for place, event in enumerate(events)
+        if place < 8 or any(word in event.key.lower() for word in words)
+    ]
+
+
+def _alone(name: str, double: int, options: argparse.Namespace) -> dict[str, Any]:
+    """One contender in a process of its own: no other's memory, no other's compiled code."""
+    arguments = ["--contender", name, "--blocks", str(double), "--rounds", str(options.rounds)]
+    arguments += ["--pixels", str(options.pixels), "--batch", str(options.batch)]
+    done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["ended without a word"])[-1]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _work(options: argparse.Namespace, double: int) -> Work:
+    return Work(
+        double=double,
+        single=2 * double,
+        width=WIDTH,
+        text_width=4096,
+        pixels=options.pixels,
+        text_tokens=TEXT_TOKENS,
+        batch=options.batch,
+    )
+
+
+def _line(name: str, result: dict[str, Any]) -> str:
+    if "error" in result:
+        return f"{name:<36}{result['error']}"
+    mfu = "unknown" if result["mfu"] is None else f"{result['mfu']:.1%}"
+    return (
+        f"{name:<36}{result['ms_per_image']:>9.2f} ms/image{mfu:>9} MFU{result['peak_gb']:>8.1f} GB"
+        f"{result['all_blocks_ms_model']:>9.1f} ms with all blocks (model)   {result['attention']}"
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pixels", type=int, default=1024)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--blocks", default="auto", help="number of double blocks, with twice as many single ones")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--contender", choices=CONTENDERS, help="that one alone, as JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
