@@ -136,12 +136,13 @@ def _plan(options: argparse.Namespace) -> int:
 
     def plan() -> int:
         paths = local_manifest.read_paths(options.path)
-        name, spec = local_manifest.read_manifest(options.filename)
-        data = rehearsal.rehearse(name, spec, paths)
-        sys.stdout.write(describe(data))
-        training = local_manifest.moved(spec, paths)
-        sizes, text = [bucket.size for bucket in data.buckets], data.encoded.tokens
-        sys.stdout.write(forecast(spec, training, sizes, text_tokens=text, gpu=options.gpu, fabric=options.fabric))
+        name, given = local_manifest.read_manifest(options.filename)
+        with rehearsal.with_model_here(given, paths, os.environ) as spec:
+            data = rehearsal.rehearse(name, spec, paths)
+            sys.stdout.write(describe(data))
+            training = local_manifest.moved(spec, paths)
+            sizes, text = [bucket.size for bucket in data.buckets], data.encoded.tokens
+            sys.stdout.write(forecast(spec, training, sizes, text_tokens=text, gpu=options.gpu, fabric=options.fabric))
         return ExitCode.DONE
 
     return job_arguments.with_manifest(plan)

@@ -16,6 +16,7 @@ from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.mistakes import mistakes
 from oarlock_trainer.rank_host import COLLECTIVE_SECONDS
 from oarlock_trainer.storage import place
@@ -60,6 +61,7 @@ class Job:
     rendezvous: tuple[str, int] = ("", 0)
     collective_seconds: float | None = None
     credentials: Mapping[str, Keys] = field(default_factory=dict)
+    hub: Hub = field(default_factory=Hub)
 
     @property
     def output(self) -> Path:
@@ -99,6 +101,7 @@ def read_job(environment: Mapping[str, str]) -> Job:
         file=file,
         training=training,
         credentials=read_credentials(training.s3_connections, environment),
+        hub=Hub(dict(environment)),
         place=read_place(environment),
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
         node=environment.get(Variable.NODE, ""),

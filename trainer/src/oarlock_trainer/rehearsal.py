@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,14 +25,17 @@ from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
+from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.job import Job, Place
 from oarlock_trainer.local_manifest import job_file, moved
 from oarlock_trainer.models.flux import folder
+from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.plan.words import Plan, PlannedBucket
 from oarlock_trainer.preprocess.keys import fingerprints
+from oarlock_trainer.storage import place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,6 +81,19 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
             encoded=read_encoded(model),
             notes=[*_left_out(job, table), *([] if model.is_dir() else [_NO_MODEL.format(model=model)])],
         )
+
+
+@contextmanager
+def with_model_here(
+    spec: TrainingJobSpec, paths: Mapping[str, str], environment: Mapping[str, str]
+) -> Iterator[TrainingJobSpec]:
+    """The same job, whose model is here as far as a plan reads it, though it lies in a bucket or on a hub."""
+    training = moved(spec, paths)
+    refuse_unsupported(training)
+    files_at = partial(place.files_at, connections=training.s3_connections, credentials={})
+    with sketched(training, lambda where, field: files_at(where, field=field), Hub(environment)) as model:
+        here = training if model is training.model else training.model_copy(update={"model": model})
+        yield spec if here is training else spec.model_copy(update={"training": here})
 
 
 def _left_out(job: Job, table: Table) -> Iterator[str]:

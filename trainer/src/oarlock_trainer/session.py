@@ -37,6 +37,7 @@ from oarlock_trainer.models.flux import folder, lora, transformer
 from oarlock_trainer.models.flux.frozen_weights import quantize
 from oarlock_trainer.models.flux.tuning import tune
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up
+from oarlock_trainer.models.source import bring
 from oarlock_trainer.plan import bucket_report
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
@@ -147,7 +148,8 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     """
     training = job.training
     refuse_unsupported(training)
-    folder.check(model_folder(job), field="training.model.path")
+    if training.model.path:
+        folder.check(model_folder(job), field="training.model.path")
     if strategy(training) is Strategy.DEEPSPEED:
         deepspeed.check(training)
     ranks = collective.join(job, go_on=go_on)
@@ -155,6 +157,7 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     name = f"{job.file.namespace}/{job.file.job}"
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
     resumed = take_over(job, ranks, fence)
+    job = bring(job, ranks, initial=not resumed, go_on=go_on)
     if not resumed and (weights := _initial_weights(job)):
         if adapters_of(job):
             folder.check_file(weights, lora.FILE, field="training.initFrom.path")

@@ -1,0 +1,1 @@
+"""Model hubs: repositories of models that are read from and published to."""

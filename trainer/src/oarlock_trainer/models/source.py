@@ -1,0 +1,125 @@
+"""Models that lie in a bucket or on a hub become folders of each node, before anything reads them.
+
+Rank 0 decides which files of which version are taken, so that all nodes have the same model though somebody publishes
+another one meanwhile. One rank of each node fetches; what a node has already is not fetched again. Whoever reads the model
+after that sees a path, and nothing else.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_api.location import Location
+from oarlock_api.weights import Method
+from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
+from oarlock_trainer.models import wanted
+from oarlock_trainer.models.flux import folder, lora
+from oarlock_trainer.models.source_kinds import HubSource, StoreSource
+from oarlock_trainer.models.told import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from oarlock_api.training import Training
+    from oarlock_api.weights import Model
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.hub.hub import Hub
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.models.source_kinds import Source
+    from oarlock_trainer.storage.files import Files
+
+SCRATCH = "oarlock-models"
+"""Folder for what is fetched, below the node's temporary one."""
+
+
+def bring(job: Job, ranks: Ranks, *, initial: bool, go_on: Callable[[], None]) -> Job:
+    """The same job, whose model is a folder of this node; so is `initFrom`, where the `initial` weights are needed.
+
+    Collective. `go_on` is called while fetching and waiting, and may raise to stop. Raises ConfigurationError where what lies
+    there is no such model, and StorageError.
+    """
+    training, scratch = job.training, Path(tempfile.gettempdir(), SCRATCH)
+    model, start = training.model, training.init_from
+    if source := _of_model(model, job.files_at, job.hub, scratch):
+        model = _at(model, _on_every_node(source, _check_model, job, ranks, go_on))
+    if initial and start and start.s3:
+        adapters = training.method is Method.LORA
+        files = job.files_at(Location(s3=start.s3), "training.initFrom")
+        choose, check = (_adapters, _check_adapters) if adapters else (wanted.of_transformer, _check_transformer)
+        source = StoreSource("training.initFrom.s3", files, choose, scratch)
+        start = Location(path=str(_on_every_node(source, check, job, ranks, go_on)))
+    return replace(job, training=training.model_copy(update={"model": model, "init_from": start}))
+
+
+@contextmanager
+def sketched(training: Training, files_at: Callable[[Location, str], Files], hub: Hub) -> Iterator[Model]:
+    """A model that lies elsewhere as a folder here, with empty files for its weights: enough to plan with."""
+    with tempfile.TemporaryDirectory(prefix="oarlock-model-") as scratch:
+        source = _of_model(training.model, files_at, hub, Path(scratch))
+        if source is None:
+            yield training.model
+            return
+        here, listing = Path(scratch, "model"), source.list()
+        for entry in listing.entries:
+            (here / entry.name).parent.mkdir(parents=True, exist_ok=True)
+            (here / entry.name).touch()
+        source.read_light(listing, here)
+        _check_model(here, source.field)
+        yield _at(training.model, here)
+
+
+def _of_model(
+    model: Model, files_at: Callable[[Location, str], Files], hub: Hub, scratch: Path
+) -> StoreSource | HubSource | None:
+    """Where a model comes from; None for a path."""
+    if model.s3:
+        files = files_at(Location(s3=model.s3), "training.model")
+        return StoreSource("training.model.s3", files, wanted.of_model, scratch)
+    if model.hub:
+        return HubSource("training.model.hub", hub, model.hub, wanted.of_model, scratch)
+    return None
+
+
+def _at(model: Model, path: Path) -> Model:
+    return model.model_copy(update={"path": str(path), "s3": None, "hub": None})
+
+
+def _on_every_node(
+    source: Source, check: Callable[[Path, str], None], job: Job, ranks: Ranks, go_on: Callable[[], None]
+) -> Path:
+    listing = ranks.decide(source.list)
+
+    def share() -> Path | None:
+        if job.place.local_rank:
+            return None
+        found = source.bring(listing, go_on=go_on, tell=Told(source.field))
+        check(found, source.field)
+        return found
+
+    ranks.bound_waiting(PREPROCESS_TIMEOUT)
+    folders = ranks.shares(share, go_on)
+    ranks.bound_waiting(START_TIMEOUT)
+    found = folders[job.place.rank - job.place.local_rank]
+    if found is None:
+        raise AssertionError("the first rank of each node fetches")
+    return found
+
+
+def _adapters(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name == lora.FILE]
+
+
+def _check_model(found: Path, field: str) -> None:
+    folder.check(found, field=field)
+
+
+def _check_transformer(found: Path, field: str) -> None:
+    folder.check_transformer(found, field=field)
+
+
+def _check_adapters(found: Path, field: str) -> None:
+    folder.check_file(found, lora.FILE, field=field)
