@@ -308,6 +308,28 @@ def test_the_tokens_of_model_hubs_become_variables_by_reference() -> None:
     }
 
 
+def test_the_keys_of_a_tracker_s_secret_become_variables_and_any_may_be_missing() -> None:
+    tracking = [
+        {"name": "board"},
+        {"name": "wandb", "type": "Wandb", "secretRef": {"name": "figures"}},
+        {"name": "mlflow", "type": "MLflow", "url": "https://mlflow.example.com", "secretRef": {"name": "figures"}},
+    ]
+    plain = spec().training
+    assert plain is not None
+    manifest = made(training={**plain.to_manifest(), "tracking": tracking})
+    secrets = {name: value for name, value in environment(manifest).items() if "SECRET" in name}
+    assert secrets == {
+        secret_variable("figures", key): {"secretKeyRef": {"name": "figures", "key": key, "optional": True}}
+        for key in (
+            "WANDB_API_KEY",
+            "WANDB_ENTITY",
+            "MLFLOW_TRACKING_TOKEN",
+            "MLFLOW_TRACKING_USERNAME",
+            "MLFLOW_TRACKING_PASSWORD",
+        )
+    }
+
+
 def test_job_json_tells_the_webhooks_and_the_variables_that_hold_their_secrets() -> None:
     facts = parse_job_file(config_map(job(), secretive(), 1)["data"]["job.json"])
     variables = environment(made(webhooks=WEBHOOKS))

@@ -132,6 +132,14 @@ def test_ranks_get_the_keys_of_s3_connections_and_no_other_secret() -> None:
     assert rank_environment.credentials(assignment({}), given) == {}
 
 
+def test_the_pod_of_rank_0_alone_gets_the_keys_of_trackers() -> None:
+    training = {"tracking": [{"name": "board"}, {"name": "w", "type": "Wandb", "secretRef": {"name": "figures"}}]}
+    key, other = secret_variable("figures", "WANDB_API_KEY"), secret_variable("figures", "AWS_ACCESS_KEY_ID")
+    given = {key: "a", other: "b"}
+    assert rank_environment.credentials(assignment(training, nodes=1), given) == {key: "a"}
+    assert rank_environment.credentials(assignment(training, nodes=2), given) == {}
+
+
 def test_ranks_get_the_tokens_of_the_hubs_that_the_job_reads_from_and_publishes_to() -> None:
     read, write = secret_variable("hub", "read"), secret_variable("hub", "write")
     model = {"family": "Flux1", "hub": {"repo": "o/m", "tokenSecretRef": {"name": "hub", "key": "read"}}}

@@ -21,6 +21,12 @@ _DIGITS = 16
 S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
 """Keys of the Secret of an S3 connection; the token may be missing."""
 
+TRACKER_KEYS: Mapping[str, tuple[str, ...]] = {
+    "Wandb": ("WANDB_API_KEY", "WANDB_ENTITY"),
+    "MLflow": ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"),
+}
+"""Keys of the Secret of a tracker, by the tracker's type. Any may be missing: the trainer tells what it needs."""
+
 
 def secret_variable(secret: str, key: str) -> str:
     """Name of the variable that holds `key` of the Secret `secret`: at most 72 characters, legal in every shell."""
@@ -50,3 +56,13 @@ def hub_variables(training: Mapping[str, Any]) -> frozenset[str]:
     hubs = [(training.get("model") or {}).get("hub"), *(one.get("hub") for one in training.get("publish") or ())]
     references = [hub.get("tokenSecretRef") for hub in hubs if hub]
     return frozenset(secret_variable(reference["name"], reference["key"]) for reference in references if reference)
+
+
+def tracker_variables(training: Mapping[str, Any]) -> frozenset[str]:
+    """Variables with the keys of a job's trackers, which rank 0 alone needs. `training` as in job.json."""
+    return frozenset(
+        secret_variable(tracker["secretRef"]["name"], key)
+        for tracker in training.get("tracking") or ()
+        if tracker.get("secretRef")
+        for key in TRACKER_KEYS.get(tracker.get("type", ""), ())
+    )

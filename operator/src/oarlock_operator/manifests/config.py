@@ -7,7 +7,7 @@ from typing import Any
 
 from oarlock_api.contract.job_file import CustomProgram, JobFile, Webhook
 from oarlock_api.contract.names import Label, config_map_name
-from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, secret_variable
+from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, TRACKER_KEYS, secret_variable
 from oarlock_api.quantity import whole_bytes
 from oarlock_api.secret_refs import SecretKeyRef
 from oarlock_api.spec import Custom, TrainingJobSpec
@@ -55,10 +55,12 @@ def secret_references(spec: TrainingJobSpec) -> dict[str, dict[str, Any]]:
     A key that is missing keeps the pods from starting, unless it is optional.
     """
     single = (*_of_webhooks(spec), *_of_hubs(spec))
+    several = (
+        *((secret, key, {"optional": True}) for secret, key in _of_trackers(spec)),
+        *((secret, key, how) for secret in _of_connections(spec) for key, how in _S3_KEYS.items()),
+    )
     return {_variable(reference): reference.to_manifest() for reference in single} | {
-        secret_variable(secret, key): {"name": secret, "key": key, **how}
-        for secret in _of_connections(spec)
-        for key, how in _S3_KEYS.items()
+        secret_variable(secret, key): {"name": secret, "key": key, **how} for secret, key, how in several
     }
 
 
@@ -80,6 +82,12 @@ def _of_connections(spec: TrainingJobSpec) -> Iterator[str]:
     for connection in spec.training.s3_connections if spec.training else ():
         if connection.credentials_secret_ref:
             yield connection.credentials_secret_ref.name
+
+
+def _of_trackers(spec: TrainingJobSpec) -> Iterator[tuple[str, str]]:
+    for tracker in spec.training.tracking if spec.training else ():
+        if tracker.secret_ref:
+            yield from ((tracker.secret_ref.name, key) for key in TRACKER_KEYS.get(tracker.type, ()))
 
 
 def _program(custom: Custom) -> CustomProgram:

@@ -3,7 +3,8 @@
 `shared` must stand before the heavy imports (thread pools and DeepSpeed read it while they load), so the rank host
 gets it; `of_rank` is what differs from rank to rank. A command of the job's own numbers its ranks by itself: it gets what
 the contract sets in the pod, and a few defaults (`of_command`). The webhooks' secrets are the agent's: no process that it
-starts gets them (`without_secrets`). The keys of S3 connections and tokens of hubs are the ranks' alone (`credentials`).
+starts gets them (`without_secrets`). The keys of S3 connections and trackers and the tokens of hubs are the ranks' alone
+(`credentials`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import POD_IP, Variable
-from oarlock_api.contract.secrets import hub_variables, is_secret_variable, s3_variables
+from oarlock_api.contract.secrets import hub_variables, is_secret_variable, s3_variables, tracker_variables
 from oarlock_trainer import circuit
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.cgroup import cpu_limit
@@ -33,9 +34,15 @@ def without_secrets(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def credentials(assignment: Assignment, given: Mapping[str, str]) -> dict[str, str]:
-    """Of the container's environment, the keys of the job's S3 connections and the tokens of its model hubs."""
+    """Of the container's environment, the keys of the job's S3 connections and the tokens of its model hubs.
+
+    In rank 0's pod also the keys of its trackers.
+    """
     training = assignment.job.training
-    return {name: given[name] for name in s3_variables(training) | hub_variables(training) if name in given}
+    needed = s3_variables(training) | hub_variables(training)
+    if assignment.first_rank == 0:
+        needed |= tracker_variables(training)
+    return {name: given[name] for name in needed if name in given}
 
 
 def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
