@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,12 +59,3 @@ def test_train_refuses_a_job_file_that_it_does_not_understand(
     job.write_text('{"version": 99}')
     assert main(["train", str(job)]) == 85
     assert "version 99" in capsys.readouterr().err
-
-
-def test_make_tiny_flux_says_nothing_and_others_can_read_what_it_wrote(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "oarlock_trainer", "make-tiny-flux", str(tmp_path / "flux")]
-    environment = {key: value for key, value in os.environ.items() if key != "DS_ACCELERATOR"}
-    made = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, umask=0o022)
-    assert made.stdout + made.stderr == ""
-    modes = {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()}
-    assert modes == {0o644}

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from oarlock_trainer.health.symptom import Symptom
 
 _DEADLINE_SECONDS = 20.0
+_MONITOR = ("-m", "oarlock_trainer.health.monitor")
+_QUICK = """
+from oarlock_trainer.health import monitor, probes
+monitor.ROUND_SECONDS = 0.2
+for probe in probes.PROBES:
+    probe.EVERY = 0.2
+monitor.main()
+"""
+"""The same monitor, which asks everything all the time: what it asks for once a minute, too."""
 
 
 class Monitored:
@@ -37,7 +46,7 @@ class Monitored:
         self._pending = b""
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, expected: int = 2, program: Sequence[str] = ("-m", "oarlock_trainer.health.monitor")) -> None:
+    def start(self, expected: int = 2, program: Sequence[str] = _MONITOR) -> None:
         command = [sys.executable, *program, "--told", str(self._writable)]
         command += ["--parent", str(os.getpid()), "--expected", str(expected)]
         self.process = subprocess.Popen(command, env=self.environment, pass_fds=[self._writable])
@@ -54,8 +63,8 @@ class Monitored:
                 self._pending += os.read(self._readable, 65536)
         raise AssertionError("the monitor did not tell it in time")
 
-    def watching(self) -> None:
-        self.start()
+    def watching(self, program: Sequence[str] = _MONITOR) -> None:
+        self.start(program=program)
         self.until(lambda line: line.news is News.BEAT)
 
     def symptom(self) -> Symptom:
@@ -168,7 +177,7 @@ def test_what_was_before_the_start_is_never_told(monitored: Monitored) -> None:
 def test_what_no_event_tells_is_found_by_asking(
     monitored: Monitored, word: str, probe: str, verdict: GpuVerdict
 ) -> None:
-    monitored.watching()
+    monitored.watching(("-c", _QUICK))
     monitored.gpus.set(word)
     symptom = monitored.symptom()
     assert (symptom.probe, symptom.verdict) == (probe, verdict)

@@ -5,6 +5,7 @@ The rank host is the one that runs in pods, so imports are paid once, and what i
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
@@ -217,10 +218,20 @@ class Preprocess:
 
 @pytest.fixture(scope="session")
 def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A FLUX.1 directory, written by a process of its own: this one stays without torch."""
-    directory = tmp_path_factory.mktemp("models") / "tiny-flux"
-    program = "import sys, pathlib; from oarlock_trainer.models.flux import tiny; tiny.write(pathlib.Path(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", program, str(directory)], check=True, capture_output=True)
+    """A FLUX.1 directory, written by the command for it: this process stays without torch. Nobody changes it.
+
+    The workers of one run share it: whoever comes first makes it. What the command said lies beside it.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    directory = shared / "tiny-flux"
+    with (shared / "tiny-flux.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not directory.exists():
+            command = [sys.executable, "-m", "oarlock_trainer", "make-tiny-flux", str(directory)]
+            environment = {key: value for key, value in os.environ.items() if key != "DS_ACCELERATOR"}
+            made = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, umask=0o022)
+            (shared / "tiny-flux.said").write_text(made.stdout + made.stderr)
     return directory
 
 

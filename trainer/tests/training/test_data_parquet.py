@@ -246,4 +246,6 @@ def test_every_line_of_a_jsonl_file_is_read_once_wherever_it_is_cut(
             with pytest.raises(ConfigurationError, match="it has none"):
                 Set(folder, "t.jsonl").pieces()
             return
-        assert [row["name"] for row in Set(folder, "t.jsonl").rows()] == names
+        pieces = Set(folder, "t.jsonl").pieces()
+        read = [found for group, its in enumerate(pieces.groups) for _, found in pieces.read(group, its, look)]
+    assert [name for found in read for name in found.names.to_pylist()] == names

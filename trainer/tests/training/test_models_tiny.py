@@ -1,0 +1,14 @@
+"""`oarlock-trainer make-tiny-flux`, which made the session's model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_it_says_nothing_and_others_can_read_what_it_wrote(tiny_flux: Path) -> None:
+    assert (tiny_flux.parent / "tiny-flux.said").read_text() == ""
+    modes = {path.stat().st_mode & 0o777 for path in tiny_flux.rglob("*") if path.is_file()}
+    assert modes == {0o644}
