@@ -16,38 +16,42 @@ from oarlock_trainer.models.flux.loss import flow_matching_loss
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from torch import nn
+
+    from oarlock_trainer.data.batches import Loader
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.loss import MicroBatch
-    from oarlock_trainer.session import Session
 
 
 @torch.no_grad()
-def evaluate(session: Session, spare: MicroBatch) -> dict[str, float]:
+def evaluate(
+    model: nn.Module, loader: Loader, job: Job, ranks: Ranks, *, has_guidance: bool, spare: MicroBatch | None = None
+) -> dict[str, float]:
     """Mean loss of each dataset with role Evaluation, over all ranks; nothing where there is none. Collective.
 
-    Every picture counts once, with the same noise each time, and without caption dropout. `spare`, of any data, is
-    computed and not counted where the others have more and cannot go on alone.
+    Every picture counts once, with the same noise each time, and without caption dropout. With sharded weights `spare`,
+    of any data, is computed and not counted where the others have more and cannot go on alone.
     """
-    datasets = session.job.training.data.datasets
+    datasets = job.training.data.datasets
     places = [place for place, dataset in enumerate(datasets) if dataset.role is Role.EVALUATION]
     if not places:
         return {}
     losses: defaultdict[int, float] = defaultdict(float)
     counts: defaultdict[int, int] = defaultdict(int)
-    model = session.engine.weights
+    trains = model.training
     model.eval()
-    for dataset, batch in _in_step(session, told(session.loader.evaluation(), Beat()), spare):
+    mine = told(loader.evaluation(), Beat())
+    for dataset, batch in mine if spare is None else _in_step(model, ranks, mine, spare):
         loss = flow_matching_loss(
-            model,
-            batch.to(session.ranks.device),
-            has_guidance=session.shape.has_guidance,
-            measure=session.job.training.objective.loss,
+            model, batch.to(ranks.device), has_guidance=has_guidance, measure=job.training.objective.loss
         )
         if dataset is not None:
             losses[dataset] += float(loss) * len(batch.sigmas)
             counts[dataset] += len(batch.sigmas)
-    model.train()
+    model.train(trains)
     channel.send(channel.Event.WAITING)  # for ranks whose share takes longer
-    sums = session.ranks.sum([value for place in places for value in (losses[place], counts[place])])
+    sums = ranks.sum([value for place in places for value in (losses[place], counts[place])])
     channel.send(channel.Event.WORKING)
     return {
         datasets[place].name: total / count
@@ -57,11 +61,11 @@ def evaluate(session: Session, spare: MicroBatch) -> dict[str, float]:
 
 
 def _in_step(
-    session: Session, batches: Iterator[tuple[int, MicroBatch]], spare: MicroBatch
+    model: nn.Module, ranks: Ranks, batches: Iterator[tuple[int, MicroBatch]], spare: MicroBatch
 ) -> Iterator[tuple[int | None, MicroBatch]]:
     """This rank's batches; with sharded weights, which all ranks gather together, as many as the rank with the most."""
-    if not is_sharded(next(session.engine.weights.parameters())):
+    if not is_sharded(next(model.parameters())):
         yield from batches
         return
-    while session.ranks.sum([(batch := next(batches, None)) is not None])[0]:
+    while ranks.sum([(batch := next(batches, None)) is not None])[0]:
         yield batch or (None, spare)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.step_clock import Split
+    from oarlock_trainer.validation.validation import Outcome
 
 FILE = "metrics.jsonl"
 
@@ -93,6 +94,13 @@ class Metrics:
         channel.send(channel.Event.NOTE, message=f"loss on unseen data after step {step}: {words}")
         self._write({"attempt": self._attempt, "step": step, "evaluationLoss": rounded})
         self._track(step, {f"evaluationLoss/{name}": loss for name, loss in rounded.items()})
+
+    def validation(self, step: int, outcome: Outcome) -> None:
+        """Report what the pictures of a step cost."""
+        seconds = _rounded(outcome.seconds)
+        counts = {"pictures": len(outcome.made), "failed": len(outcome.failed), "leftOut": outcome.left_out}
+        self._write({"attempt": self._attempt, "step": step, "validation": {**counts, "seconds": seconds}})
+        self._track(step, {"validationSeconds": seconds})
 
     def close(self) -> None:
         """Close the file."""

@@ -47,6 +47,7 @@ from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.plan.work import picture_tokens
 from oarlock_trainer.preprocess.live import LiveEncoding
 from oarlock_trainer.preprocess.pipeline import prepare
+from oarlock_trainer.validation.wanted import read_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,6 +64,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.plan.planner import Plan
     from oarlock_trainer.preprocess.pipeline import Prepared
+    from oarlock_trainer.validation.validation import Validation
+    from oarlock_trainer.validation.wanted import Wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,7 @@ class Claim:
     resumed: Checkpoint | None
     batch: Batch
     prepared: Prepared
+    validation: Validation | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +98,7 @@ class Session:
     interval: Interval
     loader: Loader
     prefetch: Prefetcher
+    validation: Validation | None
     metrics: Metrics | None
     peak: float | None
     first: int
@@ -173,8 +178,26 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
         steps_of(make_timeline(buckets, training, effective=batch.effective), training)
         return buckets
 
+    wanted = ranks.decide(lambda: read_wanted(job))
     prepared = prepare(job, ranks, cut=cut, go_on=go_on)
-    return Claim(job=job, ranks=ranks, fence=fence, resumed=resumed, batch=batch, prepared=prepared)
+    return Claim(
+        job=job,
+        ranks=ranks,
+        fence=fence,
+        resumed=resumed,
+        batch=batch,
+        prepared=prepared,
+        validation=_validation(job, ranks, wanted, go_on=go_on) if wanted else None,
+    )
+
+
+def _validation(job: Job, ranks: Ranks, wanted: Sequence[Wanted], *, go_on: Callable[[], None]) -> Validation:
+    """What makes the pictures, with all prompts encoded."""
+    from oarlock_trainer.validation.texts import prepare_texts  # noqa: PLC0415 - for those who want pictures
+    from oarlock_trainer.validation.validation import Validation  # noqa: PLC0415
+
+    texts = prepare_texts(job, ranks, wanted, go_on=go_on)
+    return Validation(job, ranks, wanted, texts, architecture=read_architecture(model_folder(job)))
 
 
 def assemble(claim: Claim) -> Session:
@@ -217,6 +240,7 @@ def assemble(claim: Claim) -> Session:
         interval=Interval(training.checkpoint, now=time.monotonic()),
         loader=loader,
         prefetch=prefetch,
+        validation=claim.validation,
         metrics=Metrics(job.output, job.file.attempt) if job.place.is_leader else None,
         peak=peak_flops(torch.cuda.get_device_name()) if ranks.device.type == "cuda" else None,
         first=first,
@@ -254,19 +278,26 @@ def _text_tokens(prepared: Prepared) -> int:
     return int(tokens)
 
 
+def load_model(claim: Claim) -> nn.Module:
+    """The model on its device as it is before the first step: with adapters and initFrom, where the job has them."""
+    job, device = claim.job, claim.ranks.device
+    adapters = adapters_of(job)
+    initial = None if claim.resumed else _initial_weights(job)
+    base = model_folder(job) if adapters else initial or model_folder(job)
+    blank = claim.resumed is not None and not adapters  # the checkpoint's take their place
+    model = transformer.load(base, device=device, blank=blank)
+    if adapters:
+        lora.add_adapters(model, adapters, seed=job.training.seed)
+        if initial:
+            lora.load(model, adapters, initial)
+        quantize(model, adapters.quantize_base, device=device)
+    return model.to(device)
+
+
 def _engine(claim: Claim, plan: Plan) -> Engine:
     """The model on its device, tuned and sharded, with the checkpoint's state where there is one."""
     job, ranks, resumed, training = claim.job, claim.ranks, claim.resumed, claim.job.training
-    adapters = adapters_of(job)
-    initial = None if resumed else _initial_weights(job)
-    base = model_folder(job) if adapters else initial or model_folder(job)
-    model = transformer.load(base, device=ranks.device, blank=bool(resumed) and not adapters)
-    if adapters:
-        lora.add_adapters(model, adapters, seed=training.seed)
-        if initial:
-            lora.load(model, adapters, initial)
-        quantize(model, adapters.quantize_base, device=ranks.device)
-    model = model.to(ranks.device)
+    model = load_model(claim)
     scratch = Path(tempfile.gettempdir())
     kernel = tune(model, training, device=ranks.device, recomputed=plan.recomputed, scratch=scratch)
     if ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE:

@@ -33,6 +33,7 @@ from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Claim, Session, assemble, claim
 from oarlock_trainer.step_clock import StepClock, watch_of
 from oarlock_trainer.stop import StopRequest
+from oarlock_trainer.validation.task import judge, of_evaluation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,9 +72,14 @@ def main() -> int:
 def run(job: Job) -> None:
     """Train one attempt to its end."""
     stop = StopRequest()
+    if job.training.task is Task.EVALUATE:
+        job = of_evaluation(job)
     claimed = claim(job, go_on=stop.leave_if_requested)
     if job.training.task is Task.PREPROCESS:
         _finish(claimed, step=0)
+        return
+    if job.training.task is Task.EVALUATE:
+        _finish(claimed, step=judge(claimed, stop))
         return
     session = assemble(claimed)
     with StepClock(watch_of(session.ranks.device), around_update=_around_update(session)) as clock:
@@ -92,6 +98,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
     channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
     bad_losses = 0
     saves = Saves(session)
+    _validate(session, session.first, stop)  # what a fault kept from being made
     for step in range(session.first, session.total):
         batch = session.prefetch.take()
         clock.lap(StepPart.DATA)
@@ -123,8 +130,10 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
             if last:
                 saves.finish(done)
         clock.lap(StepPart.CHECKPOINT)
-        if (saving or last) and not leaving:
-            _evaluate(session, done, batch.micro_batches[-1])
+        if not leaving:
+            if saving or last:
+                _evaluate(session, done, batch.micro_batches[-1])
+            _validate(session, done, stop)
             clock.skip()
         if leaving:
             session.prefetch.close()  # publishes what was encoded on the way
@@ -217,9 +226,30 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
 
 
 def _evaluate(session: Session, step: int, spare: MicroBatch) -> None:
-    losses = evaluate(session, spare)
+    losses = evaluate(
+        session.engine.weights,
+        session.loader,
+        session.job,
+        session.ranks,
+        has_guidance=session.shape.has_guidance,
+        spare=spare,
+    )
     if losses and session.metrics:
         session.metrics.evaluation(step, losses)
+
+
+def _validate(session: Session, step: int, stop: StopRequest) -> None:
+    """Make the pictures that are due after `step` steps and not there yet."""
+    settings, validation = session.job.training.validation, session.validation
+    due = step and settings and (step % settings.every_steps == 0 or step == session.total)
+    if not due or validation is None:
+        return
+    outcome = validation.make(session.engine.weights, step, leaving=lambda: stop.requested)
+    if outcome is None:
+        return
+    channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
+    if session.metrics:
+        session.metrics.validation(step, outcome)
 
 
 def _export(session: Session, last: Checkpoint | None) -> None:

@@ -15,6 +15,8 @@ CHECKPOINTS = "checkpoints"
 MODEL = "model"
 DATA_MANIFEST = "reports/data.json"
 """Which embeddings a job used, where they lie, how many and how large."""
+EVALUATION_REPORT = "reports/evaluation.json"
+"""Losses and pictures of a job with task Evaluate."""
 
 _CHECKPOINT = re.compile(r"step-([0-9]{1,12})-a([0-9]{1,9})")
 

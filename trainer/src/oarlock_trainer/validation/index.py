@@ -59,6 +59,10 @@ class Pictures:
             or not (self._folder / _file(step, one)).is_file()
         ]
 
+    def of_step(self, step: int) -> list[dict[str, Any]]:
+        """The index's entries of a step."""
+        return [entry for entry in self._entries() if entry.get("step") == step]
+
     def write(self, step: int, wanted: Wanted, picture: Image.Image) -> str:
         """Write a picture; returns its file, relative to the folder of pictures. Raises OSError."""
         path = self._folder / _file(step, wanted)
@@ -73,8 +77,7 @@ class Pictures:
         entries = [entry for entry in self._entries() if entry.get("file") not in files] + new
         entries.sort(key=lambda entry: (entry.get("step", 0), entry.get("file", "")))
         write_json(self._folder / _INDEX, {"pictures": entries})
-        of_step = [entry for entry in entries if entry.get("step") == step]
-        write_bytes(self._folder / _folder_of(step) / "grid.png", _png(self._grid(of_step)))
+        write_bytes(self._folder / _folder_of(step) / "grid.png", _png(self._grid(self.of_step(step))))
 
     def _entries(self) -> list[dict[str, Any]]:
         try:

@@ -11,6 +11,7 @@ import math
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,13 +25,13 @@ from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_no
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from PIL import Image
     from torch import nn
 
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
+    from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.validation.texts import Texts
     from oarlock_trainer.validation.wanted import Wanted
 
@@ -59,21 +60,18 @@ class Validation:
         self,
         job: Job,
         ranks: Ranks,
-        *,
-        model: Path,
         wanted: Sequence[Wanted],
         texts: Texts,
-        has_guidance: bool,
-        packed_channels: int,
+        *,
+        architecture: Architecture,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`model` is the base model's directory. Nothing is loaded before the first picture."""
+        """Nothing is loaded before the first picture."""
         self._ranks = ranks
-        self._model = model
+        self._model = Path(job.training.model.path or "")
         self._wanted = wanted
         self._texts = texts
-        self._has_guidance = has_guidance
-        self._channels = packed_channels // 4
+        self._architecture = architecture
         self._pictures = Pictures(job.output, job_uid=job.file.job_uid)
         self._decoder: PictureDecoder | None = None
         self._clock = clock
@@ -143,10 +141,12 @@ class Validation:
         device = self._ranks.device
         latents = denoise(
             transformer,
-            draw_noise(wanted.seed, channels=self._channels, width=wanted.width, height=wanted.height).to(device),
+            draw_noise(
+                wanted.seed, channels=self._architecture.packed_channels // 4, width=wanted.width, height=wanted.height
+            ).to(device),
             self._text(wanted.prompt),
             guidance=Guidance(
-                told=wanted.guidance if self._has_guidance else None,
+                told=wanted.guidance if self._architecture.has_guidance else None,
                 scale=wanted.scale,
                 negative=self._text(wanted.negative),
             ),
