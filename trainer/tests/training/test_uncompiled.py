@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _START = """
 import os, sys
@@ -15,12 +22,47 @@ assert not compiler(), "importing torch imported the compiler"
 """
 
 
-def run(program: str) -> None:
-    done = subprocess.run([sys.executable, "-c", _START + program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+_HOST = (
+    _START
+    + """
+import json, traceback
+for line in sys.stdin:
+    said, told = os.pipe()
+    if (pid := os.fork()) == 0:
+        complaint = ""
+        try:
+            exec(json.loads(line))
+        except BaseException:
+            complaint = traceback.format_exc()
+        os.write(told, complaint.encode()[-4000:])
+        os._exit(0)
+    os.close(told)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with open(said) as file:
+        print(json.dumps(file.read() or ("" if code == 0 else f"ended with {code}")), flush=True)
+"""
+)
 
 
-def test_an_optimizer_steps_and_marked_functions_run_without_the_compiler() -> None:
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[[str], None]]:
+    """Run a program in a fork of a process that has imported torch without its compiler."""
+    host = subprocess.Popen([sys.executable, "-c", _HOST], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert host.stdin
+    assert host.stdout
+    asked, told = host.stdin, host.stdout
+
+    def forked(program: str) -> None:
+        asked.write(json.dumps(program) + "\n")
+        asked.flush()
+        assert json.loads(told.readline()) == ""
+
+    yield forked
+    asked.close()
+    host.wait(timeout=30)
+
+
+def test_an_optimizer_steps_and_marked_functions_run_without_the_compiler(run: Callable[[str], None]) -> None:
     run("""
 weight = torch.nn.Parameter(torch.ones(3))
 optimizer = torch.optim.AdamW([weight], lr=0.1)
@@ -35,7 +77,7 @@ assert not compiler()
 """)
 
 
-def test_asked_for_more_than_marks_the_stand_in_makes_way_for_the_compiler() -> None:
+def test_asked_for_more_than_marks_the_stand_in_makes_way_for_the_compiler(run: Callable[[str], None]) -> None:
     run("""
 torch.compiler.disable(lambda: 7)
 assert torch._dynamo.config.recompile_limit > 0
@@ -44,7 +86,7 @@ assert torch.compile.__module__ == "torch"
 """)
 
 
-def test_recomputed_activations_work() -> None:
+def test_recomputed_activations_work(run: Callable[[str], None]) -> None:
     run("""
 from torch.utils.checkpoint import checkpoint
 x = torch.ones(3, requires_grad=True)
@@ -53,7 +95,7 @@ assert x.grad.tolist() == [2, 2, 2]
 """)
 
 
-def test_brought_back_the_compiler_is_imported_whole() -> None:
+def test_brought_back_the_compiler_is_imported_whole(run: Callable[[str], None]) -> None:
     run("""
 bring_back()
 bring_back()
