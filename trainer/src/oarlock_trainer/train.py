@@ -33,9 +33,11 @@ from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Claim, Session, assemble, claim
 from oarlock_trainer.step_clock import StepClock, watch_of
 from oarlock_trainer.stop import StopRequest
+from oarlock_trainer.tracking.trackers import Trackers, runs_of
 from oarlock_trainer.validation.task import judge, of_evaluation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -53,7 +55,7 @@ _BAD_LOSSES = 10
 def main() -> int:
     """Run this rank; returns the exit code of the contract."""
     try:
-        run(read_job(os.environ))
+        run(read_job(os.environ), os.environ)
     except TrainingEnd as end:
         return _ended(int(end.code), str(end))
     except Exception as error:  # noqa: BLE001 - the process ends here, and says why
@@ -69,11 +71,12 @@ def main() -> int:
     return 0
 
 
-def run(job: Job) -> None:
-    """Train one attempt to its end."""
+def run(job: Job, environment: Mapping[str, str]) -> None:
+    """Train one attempt to its end. `environment`: where the trackers' secrets are."""
     stop = StopRequest()
     if job.training.task is Task.EVALUATE:
         job = of_evaluation(job)
+    tracked = runs_of(job, environment) if job.place.is_leader else []
     claimed = claim(job, go_on=stop.leave_if_requested)
     if job.training.task is Task.PREPROCESS:
         _finish(claimed, step=0)
@@ -82,10 +85,13 @@ def run(job: Job) -> None:
         _finish(claimed, step=judge(claimed, stop))
         return
     session = assemble(claimed)
-    with StepClock(watch_of(session.ranks.device), around_update=_around_update(session)) as clock:
-        saved = loop(session, stop, clock)
-    channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
-    _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed)
+    with Trackers(tracked, first=session.first) as trackers:
+        if session.metrics:
+            session.metrics.trackers = trackers
+        with StepClock(watch_of(session.ranks.device), around_update=_around_update(session)) as clock:
+            saved = loop(session, stop, clock)
+        channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
+        _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed)
     _finish(claimed, step=session.total)
 
 
@@ -110,8 +116,8 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, whether a
         # checkpoint is due by rank 0's clock, or asked for by anybody, and who is done with the last one's next stage. It
         # waits for the step, as DeepSpeed's overflow check did.
-        total_loss, leaving, saving, ready = ranks.sum(
-            [float(loss), float(stop.requested), float(due), float(session.writer.ready())]
+        total_loss, leaving, saving, *ready = ranks.sum(
+            [float(loss), float(stop.requested), float(due), *saves.ready()]
         )
         clock.lap(StepPart.COMMUNICATION)
         mean_loss = total_loss / ranks.place.world_size
@@ -122,8 +128,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         if bad_losses >= _BAD_LOSSES:
             raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")
         clock.lap(StepPart.REST)
-        if ready == ranks.place.world_size:
-            saves.told(session.writer.advance())
+        saves.go_on(*ready)
         last = bool(leaving) or done == session.total
         if saving or last:
             saves.begin(done)
@@ -139,6 +144,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
             session.prefetch.close()  # publishes what was encoded on the way
             raise LeftOnRequest(f"saved step {done} and left on request")
     session.prefetch.close()
+    saves.finish_copy(stop.leave_if_requested)
     return saves.newest
 
 
