@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_trainer import channel
+from oarlock_trainer.checkpoint.reader import copies_of
+from oarlock_trainer.checkpoint.upload import Upload
 from oarlock_trainer.checkpoint.writer import NoRoom
 from oarlock_trainer.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from oarlock_trainer.checkpoint.upload import Copied
     from oarlock_trainer.checkpoint.writer import Saved
     from oarlock_trainer.session import Session
 
@@ -23,8 +27,27 @@ class Saves:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        copies = copies_of(session.job)
+        keep = session.job.training.checkpoint.keep
+        self._upload = Upload(copies, session.fence, session.ranks, keep=keep) if copies else None
         self.newest: Path | None = None
         """The checkpoint that was made last."""
+
+    def ready(self) -> tuple[float, float]:
+        """Whether this rank is ready to go on with the save that is on its way, and with the copy: what all ranks add up."""
+        return float(self._session.writer.ready()), float(self._upload is not None and self._upload.ready())
+
+    def go_on(self, saving: float, copying: float) -> None:
+        """Go on with what all ranks are ready for, by the sums of what they told. Collective."""
+        if saving == self._session.ranks.place.world_size:
+            self.told(self._session.writer.advance())
+        if self._upload and copying == self._session.ranks.place.world_size:
+            _tell_copy(self._upload.advance())
+
+    def finish_copy(self, go_on: Callable[[], None]) -> None:
+        """Wait for the copy that is on its way. Collective. `go_on` may raise to stop."""
+        if self._upload:
+            _tell_copy(self._upload.finish(go_on))
 
     def begin(self, step: int) -> None:
         """Save the state after `step` steps, once the save before it has ended. Collective."""
@@ -73,6 +96,21 @@ class Saves:
             savedAt=outcome.saved_at,
             stallSeconds=outcome.stall_seconds,
         )
+        if self._upload:
+            self._upload.begin(outcome.path)
+
+
+def _tell_copy(copied: Copied | None) -> None:
+    """Say what became of a copy; None: nothing yet."""
+    if copied is None:
+        return
+    words = f"checkpoint {copied.name} was copied to checkpoint.upload"
+    if copied.wrong:
+        words = (
+            f"checkpoint {copied.name} could not be copied to checkpoint.upload, the next one will be: {copied.wrong}"
+        )
+        sys.stderr.write(f"{words}\n")
+    channel.send(channel.Event.NOTE, message=words)
 
 
 def _words(gone: NoRoom) -> str:

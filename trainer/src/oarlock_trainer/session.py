@@ -161,7 +161,7 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
-    resumed = take_over(job, ranks, fence)
+    resumed = take_over(job, ranks, fence, go_on=go_on)
     job = bring(job, ranks, initial=not resumed, go_on=go_on)
     if not resumed and (weights := _initial_weights(job)):
         if adapters_of(job):

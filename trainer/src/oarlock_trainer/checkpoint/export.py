@@ -54,7 +54,7 @@ class Export:
                 return
             _copy_the_rest(self._base, self._temporary)
             (self._temporary / _TRAINED).mkdir()
-            _link_or_copy((self._base / _TRAINED / "config.json").resolve(), self._temporary / _TRAINED / "config.json")
+            link_or_copy((self._base / _TRAINED / "config.json").resolve(), self._temporary / _TRAINED / "config.json")
 
     def write_share(self, rank: int, ranks: int) -> None:
         """Write every file of weights that falls to one of `ranks`."""
@@ -145,14 +145,14 @@ def _copy_the_rest(base: Path, target: Path) -> None:
         for name in names:
             if not name.startswith("."):
                 # A symbolic link, as in the hub's cache, would be linked itself and lead elsewhere from there.
-                _link_or_copy((source / name).resolve(), copy / name)
+                link_or_copy((source / name).resolve(), copy / name)
 
 
 def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-def _link_or_copy(source: Path, target: Path) -> None:
+def link_or_copy(source: Path, target: Path) -> None:
     """The encoders are 10 GB that do not change: link them where both lie on one file system."""
     try:
         target.hardlink_to(source)

@@ -8,32 +8,48 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.checkpoint import Resume
 from oarlock_api.contract.layout import CHECKPOINTS
+from oarlock_api.location import Location
+from oarlock_trainer.checkpoint.copies import Copies
+from oarlock_trainer.checkpoint.fetch import fetch_newest
 from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
 from oarlock_trainer.durable import TEMPORARY
 from oarlock_trainer.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oarlock_trainer.checkpoint.fence import Fence, Previous
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
 
 
-def take_over(job: Job, ranks: Ranks, fence: Fence) -> Checkpoint | None:
+def take_over(job: Job, ranks: Ranks, fence: Fence, *, go_on: Callable[[], None]) -> Checkpoint | None:
     """Raise the fence and find the newest checkpoint that counts and whose content is whole; None = from the start.
 
-    Every rank verifies its share of the hashes. A damaged one is passed over for the next older one.
+    Every rank verifies its share of the hashes. A damaged one is passed over for the next older one. Where the output has
+    none, the newest copy in the store is fetched; `go_on` is called meanwhile, and may raise to stop.
     Raises FencedError, StorageError, or ConfigurationError where checkpoint.resume asks for one and there is none.
     """
     candidates = ranks.decide(lambda: _claim(job, fence))
     for candidate in candidates:
         if all(ranks.gather(ranks.all_or_none(partial(_share_is_whole, candidate, ranks)))):
             return candidate
+    if copies := copies_of(job):
+        own = job.file.job_uid if job.training.checkpoint.resume is Resume.NEVER else ""
+        if found := fetch_newest(copies, job.output, ranks, fence, job_uid=own, go_on=go_on):
+            return found
     if job.training.checkpoint.resume is Resume.REQUIRED:
         raise ConfigurationError(
-            f"checkpoint.resume is Required and {job.output / CHECKPOINTS} holds no valid checkpoint: correct "
-            "output.directory, or set checkpoint.resume: Auto"
+            f"checkpoint.resume is Required and {job.output / CHECKPOINTS} holds no valid checkpoint"
+            f"{', nor does checkpoint.upload' if copies else ''}: correct output.directory, or set checkpoint.resume: Auto"
         )
     return None
+
+
+def copies_of(job: Job) -> Copies | None:
+    """Where a job's checkpoints are copied to; None where they are not."""
+    upload = job.training.checkpoint.upload
+    return Copies(job.files_at(Location(s3=upload), "training.checkpoint.upload")) if upload else None
 
 
 def resume_words(found: Checkpoint, *, job_uid: str, total: int) -> str:

@@ -48,6 +48,12 @@ class Alone:
     def gather(self, value: Any) -> list[Any]:
         return [value]
 
+    def shares(self, work: Callable[[], Any], _go_on: Callable[[], None]) -> list[Any]:
+        return [work()]
+
+    def bound_waiting(self, seconds: float) -> None:
+        """Waits for nobody."""
+
 
 class Plain:
     """One of `ranks` engines that share each tensor evenly, as rank `rank`; every element of every slot differs."""

@@ -1,0 +1,99 @@
+"""Bringing the newest copy of a checkpoint back into an output that has none: then it is one as all others.
+
+Whole files are fetched, each rank its share of them, into the output: so whatever reads a checkpoint after that, now or in
+later attempts, reads it there. A copy that is not what its manifest says is passed over for the next older one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.layout import CHECKPOINTS
+from oarlock_trainer import channel
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, inspect
+from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
+from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
+from oarlock_trainer.errors import storage
+from oarlock_trainer.models.told import Told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from oarlock_trainer.checkpoint.copies import Copies, Copy
+    from oarlock_trainer.checkpoint.fence import Fence
+    from oarlock_trainer.checkpoint.format import Checkpoint
+    from oarlock_trainer.engine.process_group import Ranks
+
+_PIECE = 16 << 20
+
+
+def fetch_newest(
+    copies: Copies, output: Path, ranks: Ranks, fence: Fence, *, job_uid: str, go_on: Callable[[], None]
+) -> Checkpoint | None:
+    """The newest whole copy as a checkpoint of the output; None where there is none. Collective.
+
+    With `job_uid`, of that job alone. `go_on` is called while fetching, and may raise to stop. Raises StorageError,
+    ConfigurationError and FencedError.
+    """
+    candidates = copies.newest(job_uid=job_uid)
+    while copy := ranks.decide(lambda: next(candidates, None)):
+        temporary = output / CHECKPOINTS / f"{TEMPORARY}{copy.name}"
+        ranks.decide(lambda: _begin(temporary))  # noqa: B023 - called here
+        ranks.bound_waiting(PREPROCESS_TIMEOUT)
+        whole = ranks.shares(lambda: _fetch_share(copies, copy, temporary, ranks, go_on), go_on)  # noqa: B023
+        ranks.bound_waiting(START_TIMEOUT)
+        if all(whole):
+            return ranks.decide(lambda: _complete(copy, temporary, fence))  # noqa: B023
+        if ranks.place.is_leader:
+            words = f"{copy.name} in {copies.files.where} is damaged: the copy before it is taken"
+            channel.send(channel.Event.NOTE, message=words)
+    return None
+
+
+def _begin(temporary: Path) -> None:
+    with storage(f"making {temporary}"):
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+
+
+def _fetch_share(copies: Copies, copy: Copy, temporary: Path, ranks: Ranks, go_on: Callable[[], None]) -> bool:
+    """Fetch this rank's share of the files; whether they are what the manifest says."""
+    share = copy.manifest.files[ranks.place.rank :: ranks.place.world_size]
+    total, done, tell = sum(file.size for file in share), 0, Told(f"checkpoint {copy.name}")
+    for facts in share:
+        digest = hashlib.sha256()
+        with storage(f"fetching {copy.name}"), (temporary / facts.name).open("wb") as file:
+            for start in range(0, facts.size, _PIECE):
+                go_on()
+                try:
+                    content = copies.files.read(f"{copy.name}/{facts.name}", start, min(_PIECE, facts.size - start))
+                except FileNotFoundError:
+                    return False
+                file.write(content)
+                digest.update(content)
+                done += len(content)
+                tell(done, total)
+            file.flush()
+            os.fsync(file.fileno())
+        if digest.hexdigest() != facts.sha256:
+            return False
+    return True
+
+
+def _complete(copy: Copy, temporary: Path, fence: Fence) -> Checkpoint | None:
+    """Make it a checkpoint of the output, which the next attempt trusts though this one did not make it."""
+    final = temporary.with_name(copy.name)
+    with storage(f"fetching {copy.name}"):
+        write_bytes(temporary / MANIFEST, copy.body)
+        write_bytes(temporary / MARKER, hashlib.sha256(copy.body).hexdigest().encode())
+        fence.check()
+        if final.exists():  # a damaged one, or it would have been taken
+            shutil.rmtree(final)
+        temporary.rename(final)
+        sync_folder(final.parent)
+        fence.take([copy.name])
+    return inspect(final)

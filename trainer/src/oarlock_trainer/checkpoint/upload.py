@@ -1,0 +1,133 @@
+"""Copying checkpoints into a store while training goes on: each rank its own file, rank 0 what makes the copy count.
+
+    begin -> [each rank's thread sends its file] -> all have: rank 0 sends manifest and marker in a thread -> a copy
+
+It goes by the same small exchange as the saves (writer.py): each rank tells whether it is `ready`, and when all are, all call
+`advance`. One copy is made at a time; a checkpoint that comes meanwhile is not copied, the next one is. What fails is told
+and never ends training: the copy that is begun next is a whole one again. The last checkpoint of a run is always copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_trainer.beat import Beat
+from oarlock_trainer.checkpoint.format import MANIFEST, shard_name
+from oarlock_trainer.engine.background import Background
+from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT
+from oarlock_trainer.errors import TrainingEnd, storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from oarlock_trainer.checkpoint.copies import Copies
+    from oarlock_trainer.checkpoint.fence import Fence
+    from oarlock_trainer.engine.process_group import Ranks
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How the copy of a checkpoint ended: `wrong` says why there is none, empty = there is."""
+
+    name: str
+    wrong: str = ""
+
+
+@dataclass(slots=True)
+class _Pending:
+    path: Path
+    sending: Background[bytes]
+    sent: bool = False
+    commit: Background[None] | None = None
+
+    @property
+    def current(self) -> Background[Any] | None:
+        """What this rank waits for; None where it waits for others alone."""
+        return self.commit if self.sent else self.sending
+
+
+class Upload:
+    """The copies of one attempt's checkpoints."""
+
+    def __init__(self, copies: Copies, fence: Fence, ranks: Ranks, *, keep: int) -> None:
+        """`keep` copies of this job stay."""
+        self._copies = copies
+        self._fence = fence
+        self._ranks = ranks
+        self._keep = keep
+        self._pending: _Pending | None = None
+        self._passed_over: Path | None = None
+
+    def begin(self, path: Path) -> None:
+        """Copy a checkpoint, unless one is being copied. Every rank calls it for the same ones."""
+        self._passed_over = path if self._pending else None
+        if self._pending is None:
+            self._pending = _Pending(path, Background(lambda: self._send(path)))
+
+    def ready(self) -> bool:
+        """Whether this rank has done what the others wait for. With all ranks ready, all must call `advance`."""
+        pending = self._pending
+        return pending is not None and (pending.current is None or pending.current.ended)
+
+    def advance(self) -> Copied | None:
+        """Take the next step of the copy together. Collective. None: it is still on its way."""
+        pending = self._pending
+        if pending is None:
+            raise AssertionError("no copy is on its way")
+        if pending.sent:
+            copied = self._ranks.decide(lambda: Copied(pending.path.name, _wrong(pending.commit)))
+            self._pending = None
+            return copied
+        wrong = next(filter(None, self._ranks.gather(_wrong(pending.sending))), "")
+        if wrong:
+            self._pending = None
+            return Copied(pending.path.name, wrong)
+        pending.sent = True
+        if self._ranks.place.is_leader:
+            pending.commit = Background(lambda: self._commit(pending))
+        return None
+
+    def finish(self, go_on: Callable[[], None]) -> Copied | None:
+        """Wait until the last checkpoint is copied, or can't be. Collective. `go_on` may raise to stop."""
+        copied = None
+        while self._pending is not None:
+            self._ranks.bound_waiting(PREPROCESS_TIMEOUT)
+            current = self._pending.current
+            self._ranks.shares(lambda: _wait(current, go_on), go_on)  # noqa: B023 - it is called here
+            copied = self.advance()
+            if self._pending is None and self._passed_over:
+                self.begin(self._passed_over)
+        return copied
+
+    def _send(self, path: Path) -> bytes:
+        """Send this rank's file; returns the manifest, which may be gone from the output once all have sent theirs."""
+        with storage(f"copying {path}"):
+            manifest = (path / MANIFEST).read_bytes()
+        self._copies.send(path, shard_name(self._ranks.place.rank))
+        return manifest
+
+    def _commit(self, pending: _Pending) -> None:
+        self._fence.check()
+        self._copies.commit(pending.path.name, pending.sending.result())
+        self._copies.rotate(self._keep, job_uid=self._fence.owner.job_uid)
+
+
+def _wrong(work: Background[Any] | None) -> str:
+    """Why ended work failed; empty where it did not."""
+    try:
+        if work is not None:
+            work.result()
+    except (TrainingEnd, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _wait(work: Background[Any] | None, go_on: Callable[[], None]) -> None:
+    beat = Beat()
+    while work is not None and not work.wait(_LOOK_SECONDS):
+        go_on()
+        beat()
