@@ -8,7 +8,7 @@ from pydantic import Field, StrictBool
 from oarlock_api.group import Group
 from oarlock_api.location import S3Location
 from oarlock_api.primitives import Label, Text, Url
-from oarlock_api.rules import Rule, exactly_one
+from oarlock_api.rules import Rule, exactly_one, only_when
 from oarlock_api.secret_refs import SecretKeyRef, SecretRef
 from oarlock_api.weights import RepositoryName
 
@@ -24,19 +24,35 @@ class TrackerType(StrEnum):
 class Tracker(Group):
     """A tracker of experiments."""
 
+    admission: ClassVar[tuple[Rule, ...]] = tuple(
+        only_when(
+            field,
+            setting="type",
+            allowed=("Wandb", "MLflow"),
+            message="a tracker of type TensorBoard writes files and asks no server: remove url and secretRef, or set type",
+        )
+        for field in ("url", "secret_ref")
+    )
+
     name: Label = Field(description="Name of this entry.")
     type: TrackerType = Field(
         default=TrackerType.TENSORBOARD,
-        description="TensorBoard writes files into the output directory. SimpleTuner: report_to.",
+        description="TensorBoard writes files below <output>/tensorboard. SimpleTuner: report_to.",
     )
-    project: Text | None = Field(default=None, description="Project or experiment. SimpleTuner: tracker_project_name.")
+    project: Text | None = Field(
+        default=None,
+        description="Project or experiment of W&B and MLflow; absent = oarlock. SimpleTuner: tracker_project_name.",
+    )
     run: Text | None = Field(
         default=None, description="Name of the run; absent = the job's name. SimpleTuner: tracker_run_name."
     )
-    url: Url | None = Field(default=None, description="Address of the server; absent = the tracker's default.")
+    url: Url | None = Field(
+        default=None, description="Address of the server; absent = W&B's own, or MLFLOW_TRACKING_URI."
+    )
     secret_ref: SecretRef | None = Field(
         default=None,
-        description="Secret whose keys become environment variables of the tracker, such as WANDB_API_KEY.",
+        description="Secret with WANDB_API_KEY (and WANDB_ENTITY), or MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and "
+        "MLFLOW_TRACKING_PASSWORD.",
     )
 
 
