@@ -63,7 +63,7 @@ def _keep_compiled_code(scratch: Path) -> None:
     if os.environ.get(_CACHE_VARIABLE, default_cache_dir()) == default_cache_dir():  # importing torch may set it
         hardware = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
         name = f"torch-{torch.__version__}-{hardware}".replace(" ", "-").replace("/", "-")
-        os.environ[_CACHE_VARIABLE] = str(scratch / "compiled" / name)
+        os.environ[_CACHE_VARIABLE] = str(scratch / "oarlock-compiled" / name)
 
 
 def _require_compiler(device: torch.device) -> None:
