@@ -27,7 +27,6 @@ CONNECTION = {"s3Connections": [{"name": "default"}]}
 
 # One job per entry of UNBUILT: what is merged over a job that is accepted.
 USES: dict[str, dict[str, Any]] = {
-    "training.task": {"training": {"task": "Evaluate"}},
     "training.model.s3": {"training": {**CONNECTION, "model": {"path": None, "s3": S3}}},
     "training.model.hub": {"training": {"model": {"path": None, "hub": {"repo": "o/m"}}}},
     "training.initFrom.s3": {"training": {"initFrom": {"s3": S3}, **CONNECTION}},
@@ -35,9 +34,6 @@ USES: dict[str, dict[str, Any]] = {
     "training.compile": {"training": {"compile": {"mode": "Default"}}},
     "training.activationCheckpointing.mode": {
         "training": {"activationCheckpointing": {"mode": "Partial", "percent": 50}}
-    },
-    "training.validation": {
-        "training": {"validation": {"everySteps": 10, "prompts": [{"name": "a", "prompt": "a boat"}]}}
     },
     "training.tracking": {"training": {"tracking": [{"name": "board"}]}},
     "training.publish": {"training": {"publish": [{"name": "bucket", "s3": S3}], **CONNECTION}},

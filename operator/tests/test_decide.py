@@ -95,16 +95,23 @@ def test_the_last_step_and_checkpoint_are_those_that_rank_0_ended_with() -> None
     assert status.latest_checkpoint.relative_path == "flux/checkpoints/step-100-a1"
 
 
-def test_preprocessing_succeeds_without_a_model() -> None:
+@pytest.mark.parametrize(
+    ("task", "made"),
+    [("Preprocess", "the embeddings are cached"), ("Evaluate", "judged in /output/flux/reports/evaluation.json")],
+)
+def test_a_task_that_does_not_train_succeeds_without_a_model(task: str, made: str) -> None:
     training = spec().to_manifest()["training"]
     del training["steps"]
-    world = World(job=job(spec=spec(training={**training, "task": "Preprocess"})))
+    datasets = [{**one, "role": "Evaluation"} for one in training["data"]["datasets"]]
+    body = {**training, "task": task, "data": {"datasets": datasets}}
+    world = World(job=job(spec=spec(training=body)))
     world.settle()
     world.start_all()
     for rank in (0, 1):
         world.end(rank, 0)
     world.settle()
     assert world.job.status.phase == "Succeeded"
+    assert made in world.job.status.message
     assert world.job.status.output is not None
     assert world.job.status.output.model is None
     assert world.job.status.output.data_manifest == "/output/flux/reports/data.json"

@@ -45,6 +45,17 @@ class Training(Group):
             message="say how long to train: set exactly one of training.steps and training.epochs",
             holds=lambda training: training.task != Task.TRAIN or (training.steps is None) != (training.epochs is None),
         ),
+        Rule(
+            cel="self.task != 'Evaluate' || has(self.validation) || "
+            "self.data.datasets.exists(d, has(d.role) && d.role == 'Evaluation')",
+            message="task: Evaluate has nothing to judge by: give a data set role: Evaluation, or set training.validation, "
+            "or both",
+            holds=lambda training: (
+                training.task != Task.EVALUATE
+                or training.validation is not None
+                or any(dataset.role == Role.EVALUATION for dataset in training.data.datasets)
+            ),
+        ),
         only_when(
             "lora",
             setting="method",

@@ -14,7 +14,6 @@ from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.training import Training
 
 UNBUILT: dict[str, tuple[object, ...]] = {
-    "training.task": ("Preprocess",),
     "training.model.s3": (),
     "training.model.hub": (),
     "training.initFrom.s3": (),
@@ -23,7 +22,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "training.compile": (),
     "training.activationCheckpointing.mode": ("None", "Full"),
     "training.checkpoint.upload": (),
-    "training.validation": (),
     "training.tracking": (),
     "training.publish": (),
     "scheduling.gang": ("None",),

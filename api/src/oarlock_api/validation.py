@@ -31,28 +31,33 @@ class Validation(Group):
     )
 
     every_steps: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] = Field(
-        description="Optimizer steps between validations. SimpleTuner: validation_steps."
+        description="Optimizer steps between validations; the last one comes at the end. SimpleTuner: validation_steps."
     )
     prompts: Annotated[tuple[Prompt, ...], Field(max_length=256), ListMap("name")] = Field(
         default=(), description="Prompts. SimpleTuner: validation_prompt, user_prompt_library."
     )
     prompts_from: Location | None = Field(
         default=None,
-        description="A JSON file of name: prompt, like SimpleTuner's user_prompt_library.",
+        description="A JSON file of name: prompt, like SimpleTuner's user_prompt_library; at most 256 prompts in all.",
     )
     negative_prompt: LongText | None = Field(
-        default=None, description="Negative prompt. SimpleTuner: validation_negative_prompt."
+        default=None,
+        description="What pictures are to be unlike. Each step is then two passes, with guidance as their scale and 1 for the "
+        "guidance embedding. SimpleTuner: validation_negative_prompt.",
     )
     guidance: Annotated[StrictFloat, Field(ge=0, le=100)] | None = Field(
         default=None,
-        description="Guidance scale; absent = the model's usual value. SimpleTuner: validation_guidance.",
+        description="Guidance scale; absent = the model's usual value (Dev 3.5, Krea 4.5). Schnell takes none without "
+        "negativePrompt. SimpleTuner: validation_guidance.",
     )
     inference_steps: Annotated[StrictInt, Field(ge=1, le=1000)] | None = Field(
         default=None,
-        description="Denoising steps; absent = the model's usual value. SimpleTuner: validation_num_inference_steps.",
+        description="Denoising steps; absent = the model's usual value (28, Schnell 4). SimpleTuner: "
+        "validation_num_inference_steps.",
     )
     resolutions: Annotated[tuple[PictureSize, ...], Field(min_length=1, max_length=16), ListSet()] = Field(
-        default=("1024x1024",), description="WIDTHxHEIGHT in pixels. SimpleTuner: validation_resolution."
+        default=("1024x1024",),
+        description="WIDTHxHEIGHT in pixels, rounded down to multiples of 16. SimpleTuner: validation_resolution.",
     )
     seed: Annotated[StrictInt, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="Seed; absent = training.seed. SimpleTuner: validation_seed."

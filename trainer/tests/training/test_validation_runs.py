@@ -159,3 +159,18 @@ def test_evaluate_without_anything_to_judge_by_ends_in_85_with_what_to_add(gang:
     run = gang.run(tmp_path, gang.training(task="Evaluate"))
     assert set(run.codes.values()) == {ExitCode.CONFIGURATION}
     assert "give a data set role: Evaluation" in run.failure
+
+
+def test_asked_to_leave_amid_pictures_all_ranks_give_them_up_save_and_leave(gang: Gang, tmp_path: Path) -> None:
+    """Undisturbed, these pictures would take longer than all other tests together."""
+
+    def leave(event: dict[str, Any]) -> None:
+        if event["event"] == "phase" and event["name"] == "Validating" and event["rank"] == 0:
+            gang.ask_to_leave()
+
+    pictures = {"everySteps": 2, "prompts": PROMPTS, "resolutions": ["128x128"], "inferenceSteps": 1000}
+    run = gang.run(tmp_path, training(gang, validation=pictures), on_event=leave)
+    assert set(run.codes.values()) == {ExitCode.LEFT_ON_REQUEST}, gang.log()
+    assert list(run.losses) == [1, 2, 3]
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-3-a1"]
+    assert lines(tmp_path, "validation")[0]["validation"]["leftOut"] == 3

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
 
 def job(tmp_path: Path, flavor: str = "Dev", **validation: Any) -> Job:
+    scheduler = tmp_path / "flux/scheduler/scheduler_config.json"
+    scheduler.parent.mkdir(parents=True, exist_ok=True)
+    scheduler.write_text("{}")
     body = {
-        "model": {"family": "Flux1", "flavor": flavor, "path": "/models/flux"},
+        "model": {"family": "Flux1", "flavor": flavor, "path": str(tmp_path / "flux")},
         "steps": 10,
         "seed": 5,
         "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
@@ -95,3 +98,10 @@ def test_a_library_that_is_none_is_refused_with_what_is_wrong(tmp_path: Path, co
 def test_a_library_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"promptsFrom: .* has no nothing\.json"):
         read_wanted(job(tmp_path, promptsFrom={"path": str(tmp_path / "nothing.json")}))
+
+
+def test_a_model_without_a_scheduler_is_refused_before_anything_is_encoded(tmp_path: Path) -> None:
+    found = job(tmp_path, prompts=BOAT)
+    (tmp_path / "flux/scheduler/scheduler_config.json").rename(tmp_path / "elsewhere.json")
+    with pytest.raises(ConfigurationError, match=r"training\.model\.path: .*scheduler has no scheduler_config\.json"):
+        read_wanted(found)

@@ -6,7 +6,7 @@ operator that starts in between ends the job the same way.
 
 from __future__ import annotations
 
-from oarlock_api.contract.layout import DATA_MANIFEST, MODEL
+from oarlock_api.contract.layout import DATA_MANIFEST, EVALUATION_REPORT, MODEL
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import OutputStatus
 from oarlock_api.spec import TrainingJobSpec
@@ -98,6 +98,8 @@ def _made(spec: TrainingJobSpec, path: str) -> tuple[str | None, str]:
         return None, f"what the trainer made is where it put it; the job's output directory is {path}"
     if spec.training.task == Task.PREPROCESS:
         return None, f"the embeddings are cached, {path}/{DATA_MANIFEST} tells where"
+    if spec.training.task == Task.EVALUATE:
+        return None, f"the model is judged in {path}/{EVALUATION_REPORT}"
     return f"{path}/{MODEL}", f"the model is in {path}/{MODEL}"
 
 

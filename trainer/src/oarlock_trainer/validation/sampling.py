@@ -16,14 +16,13 @@ import torch
 from oarlock_trainer.models.flux.classes import scheduler_class
 from oarlock_trainer.models.flux.folder import loading
 from oarlock_trainer.models.flux.loss import image_ids, pack
+from oarlock_trainer.validation.wanted import SCHEDULER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from torch import Tensor, nn
-
-SCHEDULER = "scheduler"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.grouping import make_timeline
 from oarlock_trainer.durable import write_json
 from oarlock_trainer.engine import process_group
-from oarlock_trainer.errors import ConfigurationError, LeftOnRequest, storage
+from oarlock_trainer.errors import LeftOnRequest, storage
 from oarlock_trainer.evaluation import evaluate
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux.tuning import tune
@@ -44,15 +44,8 @@ if TYPE_CHECKING:
 
 
 def of_evaluation(job: Job) -> Job:
-    """The same job without latents of pictures that are not judged. Its table stays as it is: a row's noise hangs on it.
-
-    Raises ConfigurationError where there is nothing to judge by.
-    """
+    """The same job without latents of pictures that are not judged. Its table stays as it is: a row's noise hangs on it."""
     data = job.training.data
-    if not job.training.validation and all(one.role is not Role.EVALUATION for one in data.datasets):
-        raise ConfigurationError(
-            "task: Evaluate has nothing to judge by: give a data set role: Evaluation, or set training.validation, or both"
-        )
     datasets = tuple(
         one
         if one.role is Role.EVALUATION

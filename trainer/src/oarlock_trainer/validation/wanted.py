@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux import folder
 
 if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_api.validation import Validation
     from oarlock_trainer.job import Job
 
+SCHEDULER = "scheduler"
 _FIELD = "training.validation.promptsFrom"
 _MOST_PROMPTS = 256
 _LIBRARY_BYTES = 4 * 2**20
@@ -49,11 +52,13 @@ class Wanted:
 def read_wanted(job: Job) -> list[Wanted]:
     """All pictures of one validation, the largest first; none where the job has no validation.
 
-    Raises ConfigurationError where promptsFrom is no library of prompts, and StorageError.
+    Raises ConfigurationError where promptsFrom is no library of prompts, or the model has no scheduler, and StorageError.
     """
     settings = job.training.validation
     if settings is None:
         return []
+    scheduler = Path(job.training.model.path or "") / SCHEDULER
+    folder.check_file(scheduler, "scheduler_config.json", field="training.model.path")
     prompts = {one.name: one.prompt for one in settings.prompts}
     for name, prompt in _library(job).items():
         if name in prompts:

@@ -33,7 +33,7 @@ REPORTING: tuple[Row, ...] = (
     *refused(_PICTURES, "num_validation_images", unless=(1,)),
     *refused(_PICTURES, "validation_randomize validation_using_datasets validation_input"),
     *refused(
-        "pictures are made with the guidance of the model, without a second pass",
+        "two passes are made with validation.negativePrompt, whose scale is validation.guidance: set both in the job",
         "validation_guidance_real",
         unless=(0, 1),
     ),
@@ -71,7 +71,7 @@ REPORTING: tuple[Row, ...] = (
     *ignored("pictures are made from the average where there is one", "ema_validation"),
     *ignored("belongs to evaluation_type", "num_eval_images pretrained_evaluation_model_name_or_path"),
     *ignored(
-        "data sets for evaluation are measured with the pictures",
+        "data sets for evaluation are measured after each checkpoint",
         "eval_steps_interval eval_epoch_interval eval_timesteps eval_dataset_pooling eval_loss_disable",
     ),
     *ignored(
