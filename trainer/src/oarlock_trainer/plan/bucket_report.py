@@ -7,10 +7,10 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import escape
 
 import numpy as np
 
+from oarlock_trainer import svg
 from oarlock_trainer.data.grouping import steps_an_epoch
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.scan import table_folder
@@ -32,7 +32,6 @@ _REPORTS = "reports"
 
 _ROW, _LABEL, _BARS, _NUMBERS = 18, 190, 520, 330
 """Pixels of the picture: a row's height, and how wide its label, bars and numbers are."""
-_ONCE, _REPEATED, _INK = "#2f6f9f", "#a9cbe2", "#1b1f24"
 
 
 def write(job: Job, table: Table, buckets: Sequence[Bucket], batch: Batch) -> None:
@@ -80,10 +79,7 @@ def picture(report: dict[str, Any]) -> str:
     lines = list(_lines(report, most))
     height = _ROW * (len(lines) + 1)
     rows = [f'<g transform="translate(10 {_ROW * (number + 1)})">{line}</g>' for number, line in enumerate(lines)]
-    width = _LABEL + _BARS + _NUMBERS
-    style = f'font-family="sans-serif" font-size="12" fill="{_INK}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {style}>'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *rows, "</svg>\n"])
+    return svg.document(_LABEL + _BARS + _NUMBERS, height, rows)
 
 
 def _bucket(bucket: Bucket, dataset: Dataset, batch: Batch) -> dict[str, Any]:
@@ -117,7 +113,7 @@ def _with_left_out(counts: Sequence[Counts], manifest: Manifest) -> Iterator[Cou
 
 def _lines(report: dict[str, Any], most: int) -> Iterator[str]:
     batch = report["effectiveBatch"]
-    yield _text(
+    yield svg.text(
         0,
         f"{_steps(report['stepsPerEpoch'])} of {batch['samples']:,} samples = {batch['perGpu']} per GPU x "
         f"{batch['gpus']} GPUs x {batch['accumulation']} accumulation",
@@ -126,15 +122,15 @@ def _lines(report: dict[str, Any], most: int) -> Iterator[str]:
         others = [f"{count:,} {kind}" for kind, count in one["quarantined"].items()]
         others += [f"{count:,} left out by {field}" for field, count in one["leftOut"].items()]
         yield ""
-        yield _text(0, f"{one['name']}: {one['rows']:,} of {one['found']:,} pictures{_after(others)}", weight="bold")
+        yield svg.text(0, f"{one['name']}: {one['rows']:,} of {one['found']:,} pictures{_after(others)}", weight="bold")
         for bucket in one["buckets"]:
             scale = _BARS / most
             yield "".join(
                 [
-                    _text(0, f"{bucket['width']} x {bucket['height']} ({bucket['aspect']:.2f})"),
-                    _bar(bucket["samples"] * scale, _REPEATED),
-                    _bar(bucket["pictures"] * scale, _ONCE),
-                    _text(_LABEL + bucket["samples"] * scale + 6, _numbers(bucket)),
+                    svg.text(0, f"{bucket['width']} x {bucket['height']} ({bucket['aspect']:.2f})"),
+                    _bar(bucket["samples"] * scale, svg.LIGHT),
+                    _bar(bucket["pictures"] * scale, svg.DARK),
+                    svg.text(_LABEL + bucket["samples"] * scale + 6, _numbers(bucket)),
                 ]
             )
 
@@ -151,10 +147,6 @@ def _numbers(bucket: dict[str, Any]) -> str:
 
 def _after(words: Sequence[str]) -> str:
     return f" ({', '.join(words)})" if words else ""
-
-
-def _text(left: float, words: str, *, weight: str = "normal") -> str:
-    return f'<text x="{left:.0f}" font-weight="{weight}">{escape(words)}</text>'
 
 
 def _bar(width: float, colour: str) -> str:
