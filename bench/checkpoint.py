@@ -1,0 +1,216 @@
+"""What a checkpoint costs training: ours beside DeepSpeed's save_checkpoint and torch's distributed checkpoints, one state.
+
+    .venv/bin/python bench/checkpoint.py [--parameters 100e6] [--rounds 5] [--output FOLDER]
+
+Two ranks over gloo train a model with DeepSpeed ZeRO-1 and save after a step, each way in turn. Told are: how much longer
+the step with the save took than the one before it (the stall, of the slower rank), the time until the checkpoint was
+complete, and its bytes. Ours is fsynced, hashed and committed by then; of the others, nothing is. Writes
+bench/results/checkpoint.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from data_report import RESULTS
+
+from oarlock_trainer import warm
+
+RANKS = 2
+WIDTH = 1024
+SAMPLES = 512
+"""Rows of a step: enough work that a copy can hide behind it."""
+
+Wait = Callable[[], None]
+"""Returns when a save that was begun is complete."""
+
+
+def main() -> None:
+    """Fork the ranks; rank 0 reports."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parameters", type=float, default=100e6, help="of the model")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--output", type=Path, default=Path(tempfile.gettempdir()), help="file system that is written to"
+    )
+    options = parser.parse_args()
+    warm.import_everything(encoders=False)
+    with tempfile.TemporaryDirectory(dir=options.output) as folder:
+        ranks = []
+        for rank in range(RANKS):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(_rank(rank, Path(folder), int(options.parameters), options.rounds))
+            ranks.append(pid)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in ranks]
+    sys.exit(max(codes))
+
+
+def _rank(rank: int, folder: Path, parameters: int, rounds: int) -> int:
+    import traceback  # noqa: PLC0415
+
+    try:
+        _measure(rank, folder, parameters, rounds)
+    except BaseException:  # noqa: BLE001 - the process ends here
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
+    import torch  # noqa: PLC0415 - forked with it
+    import torch.distributed as dist  # noqa: PLC0415
+    from torch import nn  # noqa: PLC0415
+
+    from oarlock_trainer.engine.initialize import initialize  # noqa: PLC0415
+    from oarlock_trainer.engine.process_group import Ranks  # noqa: PLC0415
+    from oarlock_trainer.job import Place  # noqa: PLC0415
+
+    os.environ |= {"LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": str(RANKS)}  # DeepSpeed insists
+    torch.set_num_threads(1)
+    store = dist.FileStore(str(folder / "store"), RANKS)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
+    place = Place(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
+    layers = max(parameters // WIDTH**2, 1)
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers))).to(torch.bfloat16)
+    engine = initialize(model, _training(), place)
+    inputs = torch.randn(SAMPLES, WIDTH).to(torch.bfloat16)
+
+    def step(before_update: Wait) -> float:
+        """Seconds of a step, until all ranks have done it."""
+        dist.barrier()
+        began = time.monotonic()
+        engine.backward(engine.model(inputs).float().square().mean())
+        before_update()
+        engine.step(1e-4)
+        dist.barrier()
+        return time.monotonic() - began
+
+    contenders = _contenders(engine, Ranks(place, torch.device("cpu"), None), folder)
+    figures: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
+    for name, save in contenders.items():  # what the first save of each makes for all of them
+        _save_once(save, step, folder / name / "warm")
+    for number in range(rounds):
+        for name, save in contenders.items():
+            figures[name].append(_save_once(save, step, folder / name / str(number)))
+    if rank == 0:
+        _report(figures, parameters=layers * WIDTH**2)
+    dist.barrier()
+
+
+def _save_once(save: Any, step: Callable[[Wait], float], target: Path) -> dict[str, float]:
+    """One save: begun after a step, complete when `finish` returns."""
+    plain = statistics.median(step(lambda: None) for _ in range(3))
+    began = time.monotonic()
+    before_update, finish = save(target)
+    called = time.monotonic() - began
+    with_save = step(before_update)
+    finish()
+    total = time.monotonic() - began
+    size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    shutil.rmtree(target, ignore_errors=True)
+    return {"step, s": plain, "stall, s": called + with_save - plain, "complete, s": total, "MB": size / 1e6}
+
+
+def _contenders(engine: Any, ranks: Any, folder: Path) -> dict[str, Any]:
+    import torch.distributed as dist  # noqa: PLC0415
+    from torch.distributed import checkpoint as dcp  # noqa: PLC0415
+    from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType  # noqa: PLC0415
+
+    from oarlock_api.contract.layout import Owner  # noqa: PLC0415
+    from oarlock_trainer.checkpoint.fence import Fence  # noqa: PLC0415
+    from oarlock_trainer.checkpoint.format import DataPosition  # noqa: PLC0415
+    from oarlock_trainer.checkpoint.writer import Writer  # noqa: PLC0415
+    from oarlock_trainer.data.sampler import Origin  # noqa: PLC0415
+
+    position = DataPosition(fingerprint="", order="", origin=Origin(), reached=Origin(), streams=())
+    output = folder / "ours"
+    fence = Fence(output, Owner("bench", 1))
+    ranks.decide(lambda: fence.take([]))
+    writer = Writer(output, fence, ranks, engine, keep=1)
+    steps = iter(range(1, 10**6))
+
+    def ours(target: Path) -> tuple[Wait, Wait]:
+        writer.begin(next(steps), position)
+
+        def finish() -> None:
+            saved: Any = writer.finish()
+            if ranks.place.is_leader:
+                saved.path.rename(target)
+            dist.barrier()
+
+        return writer.before_update, finish
+
+    def deepspeed(target: Path) -> tuple[Wait, Wait]:
+        engine._engine.save_checkpoint(str(target), save_latest=False)  # noqa: SLF001
+        return _nothing, dist.barrier
+
+    def torchs(kind: Any) -> Callable[[Path], tuple[Wait, Wait]]:
+        group = dist.new_group(backend="gloo")
+
+        def save(target: Path) -> tuple[Wait, Wait]:
+            state = {f"{part.name}.{part.slot}.{part.start}": part.values for part in engine.parts()}
+            begun: Any = dcp.async_save(state, checkpoint_id=target, process_group=group, async_checkpointer_type=kind)
+
+            def finish() -> None:
+                getattr(begun, "upload_completion", begun).result()
+                dist.barrier()
+
+            return _nothing, finish
+
+        return save
+
+    return {
+        "ours": ours,
+        "DeepSpeed save_checkpoint": deepspeed,
+        "torch DCP async, thread": torchs(AsyncCheckpointerType.THREAD),
+        "torch DCP async, process": torchs(AsyncCheckpointerType.PROCESS),
+    }
+
+
+def _nothing() -> None:
+    """Nothing to wait for."""
+
+
+def _training() -> Any:
+    from oarlock_api.training import Training  # noqa: PLC0415
+
+    return Training.model_validate(
+        {
+            "model": {"family": "Flux1", "path": "/"},
+            "steps": 1,
+            "data": {"datasets": [{"name": "d", "source": {"path": "/"}}]},
+        }
+    )
+
+
+def _report(figures: dict[str, list[dict[str, float]]], *, parameters: int) -> None:
+    print(f"{parameters / 1e6:.0f} million parameters, {RANKS} ranks, {len(figures['ours'])} rounds, medians\n")
+    medians = {
+        name: {figure: statistics.median(one[figure] for one in rounds) for figure in rounds[0]}
+        for name, rounds in figures.items()
+    }
+    base = medians["DeepSpeed save_checkpoint"]
+    print(f"{'':28}{'step, s':>10}{'stall, s':>10}{'of DeepSpeed':>14}{'complete, s':>13}{'MB':>8}{'of DeepSpeed':>14}")
+    for name, one in medians.items():
+        print(
+            f"{name:28}{one['step, s']:10.2f}{one['stall, s']:10.3f}{one['stall, s'] / base['stall, s']:14.3f}"
+            f"{one['complete, s']:13.2f}{one['MB']:8.0f}{one['MB'] / base['MB']:14.3f}"
+        )
+    RESULTS.mkdir(exist_ok=True)
+    body = {"parameters": parameters, "ranks": RANKS, "rounds": figures}
+    (RESULTS / "checkpoint.json").write_text(json.dumps(body, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
