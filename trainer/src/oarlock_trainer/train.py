@@ -15,7 +15,7 @@ import torch
 from oarlock_api.contract.status import PodPhase, StepPart
 from oarlock_api.engine import Strategy
 from oarlock_api.training import Task
-from oarlock_trainer import channel, denied, last_words
+from oarlock_trainer import channel, denied, last_words, loss_curve
 from oarlock_trainer.checkpoint.export import Export
 from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.data.draws import Purpose, generator
@@ -92,6 +92,7 @@ def run(job: Job, environment: Mapping[str, str]) -> None:
             saved = loop(session, stop, clock)
         channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
         _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed)
+    claimed.ranks.decide(lambda: loss_curve.write(job.output))
     _finish(claimed, step=session.total)
 
 
