@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     "agent", "train", "check-storage", "check-gpus", "plan", "preprocess", "import-simpletuner", "export-agent",
-    "make-tiny-flux", "make-photographs",
+    "make-tiny-flux", "make-photographs", "checkpoints",
 )  # fmt: skip
 
 

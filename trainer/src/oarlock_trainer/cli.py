@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import AGENT_FILE, RUN_DIRECTORY, TERMINATION_LOG, Variable
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer import job_arguments
+from oarlock_trainer import checkpoints_arguments, job_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_check_storage(commands)
     _add_check_gpus(commands)
+    checkpoints_arguments.add(commands)
     _add_export_agent(commands)
     _add_make_tiny_flux(commands)
     _add_make_photographs(commands)

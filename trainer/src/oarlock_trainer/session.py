@@ -21,7 +21,7 @@ from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.fence import Fence
-from oarlock_trainer.checkpoint.format import Checkpoint, DataPosition
+from oarlock_trainer.checkpoint.format import Adapters, Checkpoint, DataPosition
 from oarlock_trainer.checkpoint.interval import Interval
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.checkpoint.reader import resume_words, take_over
@@ -236,7 +236,14 @@ def assemble(claim: Claim) -> Session:
         streams=streams_of(buckets, training),
         data_fingerprint=claim.prepared.fingerprint,
         engine=engine,
-        writer=Writer(job.output, claim.fence, ranks, engine, keep=training.checkpoint.keep),
+        writer=Writer(
+            job.output,
+            claim.fence,
+            ranks,
+            engine,
+            keep=training.checkpoint.keep,
+            adapters=Adapters(adapters.rank, adapters.alpha) if (adapters := adapters_of(job)) else None,
+        ),
         interval=Interval(training.checkpoint, now=time.monotonic()),
         loader=loader,
         prefetch=prefetch,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from oarlock_api.contract.layout import MODEL
 from oarlock_api.contract.status import PodPhase, StepPart
 from oarlock_api.engine import Strategy
 from oarlock_api.training import Task
@@ -264,7 +265,7 @@ def _export(session: Session, last: Checkpoint | None) -> None:
     if last is None:
         raise StorageError(f"the last checkpoint in {session.job.output} is not there as it was written")
     ranks, place = session.ranks, session.ranks.place
-    exporting = Export(last, session.model, session.job.output, adapters=session.adapters)
+    exporting = Export(last, session.model, session.job.output / MODEL, adapters=last.manifest.adapters)
     ranks.decide(exporting.begin)
     ranks.all_or_none(lambda: exporting.write_share(place.rank, place.world_size))
     path = ranks.decide(exporting.complete)

@@ -48,7 +48,7 @@ def trained(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def export(trained: Any, base: Path, output: Path, *, ranks: int = 3) -> Path:
     """As a job's ranks do it, one after the other."""
-    exporting = Export(trained[1], base, output, adapters=None)
+    exporting = Export(trained[1], base, output / "model", adapters=None)
     exporting.begin()
     for rank in range(ranks):
         exporting.write_share(rank, ranks)

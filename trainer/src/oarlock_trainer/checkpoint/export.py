@@ -14,7 +14,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from oarlock_api.contract.layout import MODEL
 from oarlock_trainer.checkpoint.weights import Weights
 from oarlock_trainer.durable import TEMPORARY, sync_file, sync_folder, sync_tree
 from oarlock_trainer.errors import storage
@@ -25,8 +24,7 @@ from oarlock_trainer.modes import make_ordinary
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from oarlock_api.weights import Lora
-    from oarlock_trainer.checkpoint.format import Checkpoint
+    from oarlock_trainer.checkpoint.format import Adapters, Checkpoint
 
 _TRAINED = "transformer"
 _LARGEST_FILE = 4 * 10**9
@@ -35,15 +33,15 @@ _WEIGHTS = "diffusion_pytorch_model"
 
 
 class Export:
-    """The export of one checkpoint into `<output>/model`. All methods raise StorageError."""
+    """The export of one checkpoint. All methods raise StorageError."""
 
-    def __init__(self, found: Checkpoint, base: Path, output: Path, *, adapters: Lora | None) -> None:
-        """`base` is the model that was trained, in diffusers' layout; `adapters` of a LoRA job."""
+    def __init__(self, found: Checkpoint, base: Path, target: Path, *, adapters: Adapters | None) -> None:
+        """`target` becomes what `base`, in diffusers' layout, was trained to; `adapters` of a LoRA job (no base then)."""
         self._weights = Weights(found)
         self._base = base
         self._adapters = adapters
-        self._final = output / MODEL
-        self._temporary = output / f"{TEMPORARY}{MODEL}"
+        self._final = target
+        self._temporary = target.with_name(f"{TEMPORARY}{target.name}")
 
     def begin(self) -> None:
         """Write all that was not trained."""
@@ -76,7 +74,7 @@ class Export:
             make_ordinary(temporary if self._adapters else temporary / _TRAINED)
             sync_tree(temporary)
             if final.exists():
-                old = output / f"{TEMPORARY}old-{MODEL}"
+                old = output / f"{TEMPORARY}old-{final.name}"
                 shutil.rmtree(old, ignore_errors=True)
                 final.rename(old)
                 temporary.rename(final)
@@ -86,7 +84,7 @@ class Export:
             sync_folder(output)
         return final
 
-    def _write_adapters(self, settings: Lora) -> None:
+    def _write_adapters(self, settings: Adapters) -> None:
         factors = {
             name: self._weights.read(name, lora.factor_shape(name, size, settings))
             for name, size in self._weights.sizes.items()

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
@@ -25,7 +26,6 @@ from oarlock_trainer.data.sampler import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 MANIFEST = "manifest.json"
 MARKER = "COMMITTED"
@@ -56,11 +56,19 @@ class DataPosition:
     streams: tuple[tuple[str, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """What a LoRA job's factors are multiplied by: alpha / rank."""
+
+    rank: int
+    alpha: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a checkpoint holds. `step` optimizer steps are done; the optimizer has counted `updates` of them.
 
-    `runs`: name of a file -> the runs that lie in it, in their order.
+    `runs`: name of a file -> the runs that lie in it, in their order. `adapters`: None where the whole model was trained.
     """
 
     step: int
@@ -72,6 +80,7 @@ class Manifest:
     data: DataPosition
     files: tuple[FileFacts, ...]
     runs: Mapping[str, tuple[Run, ...]]
+    adapters: Adapters | None = None
 
     def to_json(self) -> str:
         """JSON, stable."""
@@ -86,8 +95,9 @@ def parse_manifest(body: str) -> Manifest:
     raw: dict[str, Any] = json.loads(body)
     if raw.pop("version") != VERSION:
         raise ValueError("a manifest of another version")
-    position = raw.pop("data")
+    position, adapters = raw.pop("data"), raw.pop("adapters", None)
     return Manifest(
+        adapters=Adapters(**adapters) if adapters else None,
         **{key: value for key, value in raw.items() if key not in ("files", "runs")},
         runs={file: tuple(Run(*run) for run in runs) for file, runs in raw["runs"].items()},
         files=tuple(FileFacts(**file) for file in raw["files"]),
@@ -126,27 +136,45 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def inspect(path: Path) -> Checkpoint | None:
-    """A checkpoint by its folder, or None where it is not valid.
+class InvalidError(Exception):
+    """A folder is no valid checkpoint; the message says why."""
 
-    Raises PermissionError where it may not be read: to pass it over would be to train its steps again.
+
+def inspect(path: Path) -> Checkpoint | None:
+    """A checkpoint by its folder, or None where it is not valid. Raises PermissionError, as `read`."""
+    try:
+        return read(path)
+    except InvalidError:
+        return None
+
+
+def read(path: Path) -> Checkpoint:
+    """A checkpoint by its folder.
+
+    Raises InvalidError where it is not valid, and PermissionError where it may not be read: to pass it over would be to train
+    its steps again.
     """
     parsed = parse_checkpoint_name(path.name)
     if parsed is None:
-        return None
+        raise InvalidError("its name is not step-N-aM")
     try:
         body = (path / MANIFEST).read_bytes()
         marker = (path / MARKER).read_text(encoding="utf-8").strip()
         if hashlib.sha256(body).hexdigest() != marker:
-            return None
+            raise InvalidError(f"{MANIFEST} is not the one that {MARKER} was written for")
         manifest = parse_manifest(body.decode())
-        complete = all((path / file.name).stat().st_size == file.size for file in manifest.files)
+        for file in manifest.files:
+            if (size := (path / file.name).stat().st_size) != file.size:
+                raise InvalidError(f"{file.name} has {size} bytes, not {file.size}")
     except PermissionError:
         raise
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    right_name = (manifest.step, manifest.attempt) == parsed
-    return Checkpoint(path, *parsed, manifest) if complete and right_name else None
+    except FileNotFoundError as error:
+        raise InvalidError(f"{Path(error.filename).name} is missing") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidError(f"it cannot be read: {error}") from error
+    if (manifest.step, manifest.attempt) != parsed:
+        raise InvalidError(f"it holds step {manifest.step} of attempt {manifest.attempt}, not what its name says")
+    return Checkpoint(path, *parsed, manifest)
 
 
 def valid_checkpoints(output: Path) -> list[Checkpoint]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.checkpoint.fence import Fence
-    from oarlock_trainer.checkpoint.format import DataPosition
+    from oarlock_trainer.checkpoint.format import Adapters, DataPosition
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
 
@@ -77,11 +77,21 @@ class _Pending:
 class Writer:
     """Saves checkpoints of one attempt, one at a time."""
 
-    def __init__(self, output: Path, fence: Fence, ranks: Ranks, engine: Engine, *, keep: int) -> None:
-        """`keep` valid checkpoints of this job stay. Makes the memory of the copies, and starts the writer process."""
+    def __init__(
+        self,
+        output: Path,
+        fence: Fence,
+        ranks: Ranks,
+        engine: Engine,
+        *,
+        keep: int,
+        adapters: Adapters | None = None,
+    ) -> None:
+        """`keep` valid checkpoints of this job stay; `adapters` of a LoRA job. Makes memory, and starts the process."""
         self._fence = fence
         self._ranks = ranks
         self._engine = engine
+        self._adapters = adapters
         self._commit = Commit(output, fence, keep=keep)
         self._snapshot = Snapshot(sum(run.length for run in runs_of(engine.parts())) * ELEMENT, ranks.device)
         self._shard = ShardWriter(self._snapshot.descriptor)
@@ -193,6 +203,7 @@ class Writer:
             data=pending.position,
             files=tuple(file for file, _ in told),
             runs={file.name: runs for file, runs in told},
+            adapters=self._adapters,
         )
 
     def _committed(self, pending: _Pending) -> Saved:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_api.weights import Lora
+    from oarlock_trainer.checkpoint.format import Adapters
 
 FILE = "pytorch_lora_weights.safetensors"
 """Where diffusers' pipelines look for adapters in a folder."""
@@ -100,13 +101,13 @@ def without_adapters(transformer: nn.Module) -> Iterator[nn.Module]:
             layer.enable_adapters(enabled=True)
 
 
-def factor_shape(name: str, elements: int, settings: Lora) -> tuple[int, int]:
+def factor_shape(name: str, elements: int, settings: Lora | Adapters) -> tuple[int, int]:
     """Shape of an A or a B, by its name."""
     other = elements // settings.rank
     return (settings.rank, other) if _A in name else (other, settings.rank)
 
 
-def save(factors: Mapping[str, torch.Tensor], settings: Lora, folder: Path) -> None:
+def save(factors: Mapping[str, torch.Tensor], settings: Lora | Adapters, folder: Path) -> None:
     """Write the adapters as float32, in the format that FluxPipeline.load_lora_weights of diffusers reads.
 
     `factors`: each A and B by its parameter's name.
