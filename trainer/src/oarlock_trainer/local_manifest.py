@@ -73,6 +73,8 @@ def moved(spec: TrainingJobSpec, paths: Mapping[str, str]) -> Training:
     raw = spec.training.model_dump(by_alias=True, mode="json", exclude_none=True, exclude_defaults=True)
     for connection in raw.get("s3Connections", ()):
         connection.pop("credentialsSecretRef", None)
+    for tracker in raw.get("tracking", ()):
+        tracker.pop("secretRef", None)
     raw["model"].get("hub", {}).pop("tokenSecretRef", None)
     return Training.model_validate(_moved(raw, paths))
 

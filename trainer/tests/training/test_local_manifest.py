@@ -35,6 +35,7 @@ def manifest(folder: Path, *, nodes: int = 1, **training: Any) -> Path:
                 "steps": 1,
                 "resolution": 64,
                 "s3Connections": [{"endpoint": "https://s3", "credentialsSecretRef": {"name": "keys"}}],
+                "tracking": [{"name": "figures", "type": "Wandb", "secretRef": {"name": "keys"}}],
                 "data": {"datasets": [dataset()]},
                 **training,
             },
@@ -64,6 +65,7 @@ def test_a_job_of_this_machine_has_its_paths_here_and_no_secrets(tmp_path: Path)
     assert training.data.datasets[0].source.path == f"{tmp_path}/far"
     assert training.model.path == "/models/flux"
     assert training.s3_connections[0].credentials_secret_ref is None
+    assert training.tracking[0].secret_ref is None
     assert not path.exists()
 
 
