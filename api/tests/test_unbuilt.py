@@ -35,7 +35,6 @@ USES: dict[str, dict[str, Any]] = {
     "training.activationCheckpointing.mode": {
         "training": {"activationCheckpointing": {"mode": "Partial", "percent": 50}}
     },
-    "training.tracking": {"training": {"tracking": [{"name": "board"}]}},
     "training.publish": {"training": {"publish": [{"name": "bucket", "s3": S3}], **CONNECTION}},
     "training.attention": {"training": {"attention": "Flash3"}},
     "training.checkpoint.upload": {"training": {"checkpoint": {"upload": S3}, **CONNECTION}},

@@ -22,7 +22,6 @@ UNBUILT: dict[str, tuple[object, ...]] = {
     "training.compile": (),
     "training.activationCheckpointing.mode": ("None", "Full"),
     "training.checkpoint.upload": (),
-    "training.tracking": (),
     "training.publish": (),
     "scheduling.gang": ("None",),
     "scheduling.queue": (),

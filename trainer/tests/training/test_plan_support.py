@@ -54,5 +54,5 @@ def test_what_the_engine_can_do_is_accepted(fields: dict[str, Any]) -> None:
 
 
 def test_all_refused_settings_are_named_at_once() -> None:
-    with pytest.raises(ConfigurationError, match=r"precision.*tracking"):
-        refuse_unsupported(training(precision="FP8", tracking=[{"name": "board"}]))
+    with pytest.raises(ConfigurationError, match=r"precision.*attention"):
+        refuse_unsupported(training(precision="FP8", attention="Flash3"))
