@@ -19,7 +19,7 @@ from oarlock_api.contract.layout import Owner
 from oarlock_api.engine import CompileMode, Strategy
 from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
-from oarlock_trainer import channel
+from oarlock_trainer import channel, publish
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import Adapters, Checkpoint, DataPosition
 from oarlock_trainer.checkpoint.interval import Interval
@@ -162,6 +162,8 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     name = f"{job.file.namespace}/{job.file.job}"
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
     resumed = take_over(job, ranks, fence, go_on=go_on)
+    if training.task is Task.TRAIN and training.publish:
+        ranks.decide(lambda: publish.check(job, go_on=go_on))
     job = bring(job, ranks, initial=not resumed, go_on=go_on)
     if not resumed and (weights := _initial_weights(job)):
         if adapters_of(job):

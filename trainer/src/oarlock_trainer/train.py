@@ -30,6 +30,7 @@ from oarlock_trainer.metrics import StepFacts
 from oarlock_trainer.models.flux.lora import without_adapters
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
+from oarlock_trainer.publish import publish
 from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Claim, Session, assemble, claim
 from oarlock_trainer.step_clock import StepClock, watch_of
@@ -92,7 +93,7 @@ def run(job: Job, environment: Mapping[str, str]) -> None:
         with StepClock(watch_of(session.ranks.device), around_update=_around_update(session)) as clock:
             saved = loop(session, stop, clock)
         channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
-        _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed)
+        _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed, stop)
     claimed.ranks.decide(lambda: loss_curve.write(job.output))
     _finish(claimed, step=session.total)
 
@@ -260,8 +261,8 @@ def _validate(session: Session, step: int, stop: StopRequest) -> None:
         session.metrics.validation(step, outcome)
 
 
-def _export(session: Session, last: Checkpoint | None) -> None:
-    """Write the model from the last checkpoint, each rank its share."""
+def _export(session: Session, last: Checkpoint | None, stop: StopRequest) -> None:
+    """Write the model from the last checkpoint, each rank its share; rank 0 publishes it."""
     if last is None:
         raise StorageError(f"the last checkpoint in {session.job.output} is not there as it was written")
     ranks, place = session.ranks, session.ranks.place
@@ -271,6 +272,10 @@ def _export(session: Session, last: Checkpoint | None) -> None:
     path = ranks.decide(exporting.complete)
     if place.is_leader:
         channel.send(channel.Event.MODEL, path=str(path))
+    if session.job.training.publish:
+        ranks.bound_waiting(process_group.PREPROCESS_TIMEOUT)
+        go_on = stop.leave_if_requested
+        ranks.shares(lambda: publish(session.job, path, go_on=go_on) if place.is_leader else None, go_on)
 
 
 def _finish(claimed: Claim, *, step: int) -> None:

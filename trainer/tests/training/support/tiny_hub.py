@@ -95,8 +95,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"name": "somebody", "type": "user"})
         if path == "/api/repos/create":
             wanted = json.loads(body)
-            hub.repos.setdefault(f"{wanted.get('organization') or 'somebody'}/{wanted['name']}", {})
-            return self._json({"url": hub.address, "name": wanted["name"]})
+            repo = f"{wanted.get('organization') or 'somebody'}/{wanted['name']}"
+            hub.repos.setdefault(repo, {})
+            return self._json({"url": f"{hub.address}/{repo}", "name": wanted["name"]})
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree|preupload|commit)/(\w+))?", path):
             repo, what, revision = found.groups()
             return self._of_repo(repo, what, revision, body)

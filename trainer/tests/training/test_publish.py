@@ -1,0 +1,146 @@
+"""The finished model is published whole; what is there is not sent again; what fails says that the model is exported."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_trainer import warm
+
+warm.settle_environment()
+import tiny_hub  # noqa: E402
+
+from oarlock_api.contract.job_file import JobFile  # noqa: E402
+from oarlock_api.contract.secrets import secret_variable  # noqa: E402
+from oarlock_api.training import Training  # noqa: E402
+from oarlock_trainer import publish as publishing  # noqa: E402
+from oarlock_trainer.errors import ConfigurationError, StorageError  # noqa: E402
+from oarlock_trainer.hub.hub import Hub  # noqa: E402
+from oarlock_trainer.job import Job, Place  # noqa: E402
+from oarlock_trainer.storage.local import LocalFiles  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOKEN = {"name": "hub", "key": "write"}
+
+
+def nothing() -> None:
+    """Nobody stops."""
+
+
+class Store(LocalFiles):
+    """A store that tells what it was sent, and fails at a name."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, field="training.publish[0]")
+        self.sent: list[str] = []
+        self.fails_at = ""
+
+    def upload(self, name: str, file: Path) -> None:
+        if name == self.fails_at:
+            raise StorageError("the store is away")
+        super().upload(name, file)
+        self.sent.append(name)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "output/model"
+    for name, content in (
+        ("model_index.json", b"{}"),
+        ("transformer/a.safetensors", b"a"),
+        ("vae/b.safetensors", b"b"),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def send(store: Store, model: Path) -> list[str]:
+    store.sent.clear()
+    publishing._to_files(store, model, model.parent / ".oarlock/published-x.json", nothing)
+    return store.sent
+
+
+def test_a_bucket_gets_every_file_and_the_index_last(model: Path, tmp_path: Path) -> None:
+    (model.parent / ".oarlock").mkdir()
+    store = Store(tmp_path / "store")
+    assert send(store, model) == ["transformer/a.safetensors", "vae/b.safetensors", "model_index.json"]
+    assert {entry.name: store.read(entry.name) for entry in store.list()} == {
+        path.relative_to(model).as_posix(): path.read_bytes() for path in model.rglob("*") if path.is_file()
+    }
+
+
+def test_after_a_failure_only_the_rest_is_sent_and_what_somebody_replaced(model: Path, tmp_path: Path) -> None:
+    (model.parent / ".oarlock").mkdir()
+    store = Store(tmp_path / "store")
+    store.fails_at = "vae/b.safetensors"
+    with pytest.raises(StorageError, match="away"):
+        send(store, model)
+    store.fails_at = ""
+    assert send(store, model) == ["vae/b.safetensors", "model_index.json"]
+    assert send(store, model) == []
+    store.write("transformer/a.safetensors", b"somebody else's")
+    (model / "vae/b.safetensors").write_bytes(b"trained on")
+    assert send(store, model) == ["transformer/a.safetensors", "vae/b.safetensors"]
+    assert not list(model.rglob(".tmp-*"))
+
+
+@pytest.fixture
+def hub() -> Iterator[tiny_hub.TinyHub]:
+    with tiny_hub.serving() as running:
+        running.token = "hf_right"  # noqa: S105
+        yield running
+
+
+def job(hub: tiny_hub.TinyHub, output: Path, *, token: str = "hf_right") -> Job:  # noqa: S107
+    training = Training.model_validate(
+        {
+            "model": {"family": "Flux1", "path": "/m"}, "steps": 1,
+            "publish": [{"name": "mine", "hub": {"repo": "somebody/flux", "tokenSecretRef": TOKEN}}],
+            "data": {"datasets": [{"name": "d", "source": {"path": "/d"}}]},
+        }
+    )  # fmt: skip
+    file = JobFile(
+        job="flux", namespace="default", job_uid="job", attempt=1, nodes=1, gpus_per_node=0,
+        output_directory=str(output), training={},
+    )  # fmt: skip
+    place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
+    own: dict[str, Any] = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", warm.OFFLINE_BY_DEFAULT: "1"}
+    speaks = Hub({**os.environ, **own, secret_variable("hub", "write"): token})
+    return Job(file=file, training=training, place=place, simulate_gpus=False, hub=speaks)
+
+
+def test_a_hub_gets_the_model_in_one_commit_and_nothing_twice(
+    hub: tiny_hub.TinyHub, model: Path, tmp_path: Path
+) -> None:
+    given = job(hub, tmp_path / "output")
+    publishing.check(given, go_on=nothing)
+    publishing.publish(given, model, go_on=nothing)
+    held = {name: body for name, body in hub.repos["somebody/flux"].items() if name != ".gitattributes"}
+    assert held == {
+        path.relative_to(model).as_posix(): path.read_bytes() for path in model.rglob("*") if path.is_file()
+    }
+    sent = len(hub.requests("PUT", "/lfs/"))
+    assert sent == 2
+    publishing.publish(given, model, go_on=nothing)
+    assert len(hub.requests("PUT", "/lfs/")) == sent
+
+
+def test_a_token_that_the_hub_does_not_know_is_told_before_training(hub: tiny_hub.TinyHub, model: Path) -> None:
+    given = job(hub, model.parent, token="hf_wrong")  # noqa: S106
+    with pytest.raises(ConfigurationError, match=r"training.publish\[0\].hub: the hub refused .* \(HTTP 401\)"):
+        publishing.check(given, go_on=nothing)
+    with pytest.raises(ConfigurationError, match="the Secret hub gives no write"):
+        publishing.check(replace(given, hub=Hub()), go_on=nothing)
+
+
+def test_a_model_that_cannot_be_published_is_exported_and_the_end_says_so(hub: tiny_hub.TinyHub, model: Path) -> None:
+    given = job(hub, model.parent, token="hf_wrong")  # noqa: S106
+    with pytest.raises(StorageError, match=r"exported to .*/model, and could not be published: mine: .*401"):
+        publishing.publish(given, model, go_on=nothing)
