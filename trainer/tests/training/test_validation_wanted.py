@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def job(tmp_path: Path, flavor: str = "Dev", **validation: Any) -> Job:
+def job(tmp_path: Path, flavor: str = "Dev", task: str = "Train", **validation: Any) -> Job:
     scheduler = tmp_path / "flux/scheduler/scheduler_config.json"
     scheduler.parent.mkdir(parents=True, exist_ok=True)
     scheduler.write_text("{}")
     body = {
         "model": {"family": "Flux1", "flavor": flavor, "path": str(tmp_path / "flux")},
+        "task": task,
         "steps": 10,
         "seed": 5,
         "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
@@ -60,6 +61,10 @@ def test_what_the_job_leaves_open_is_what_the_models_own_page_advises(
 ) -> None:
     (found,) = read_wanted(job(tmp_path, flavor, prompts=BOAT))
     assert (found.steps, found.guidance, found.scale) == (steps, guidance, 1.0)
+
+
+def test_preprocessing_wants_no_pictures(tmp_path: Path) -> None:
+    assert read_wanted(job(tmp_path, task="Preprocess", prompts=BOAT)) == []
 
 
 def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Path) -> None:

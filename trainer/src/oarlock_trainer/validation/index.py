@@ -51,7 +51,7 @@ class Pictures:
 
     def missing(self, step: int, wanted: Sequence[Wanted]) -> list[int]:
         """Places in `wanted` of the pictures that this job has not made at this step."""
-        known = [_without_seconds(entry) for entry in self._entries()]
+        known = [_without_seconds(entry) for entry in self.of_step(step)]
         return [
             place
             for place, one in enumerate(wanted)

@@ -166,9 +166,10 @@ class Validation:
         """Write the index, and say in a sentence what has come of it."""
         words = [f"{len(outcome.made)} pictures of step {step} in {outcome.seconds:.1f} s"]
         try:
-            self._pictures.add(step, outcome.made)
+            if outcome.made:
+                self._pictures.add(step, outcome.made)
         except OSError as error:
-            words.append(f"their index could not be written ({error})")
+            words.append(f"their index or grid could not be written ({error})")
         if outcome.failed:
             words.append(f"{len(outcome.failed)} failed: {', '.join(outcome.failed)}")
         if outcome.left_out:

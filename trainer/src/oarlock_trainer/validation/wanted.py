@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oarlock_api.training import Task
 from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux import folder
@@ -50,12 +51,12 @@ class Wanted:
 
 
 def read_wanted(job: Job) -> list[Wanted]:
-    """All pictures of one validation, the largest first; none where the job has no validation.
+    """All pictures of one validation, the largest first; none where the job makes none.
 
     Raises ConfigurationError where promptsFrom is no library of prompts, or the model has no scheduler, and StorageError.
     """
     settings = job.training.validation
-    if settings is None:
+    if settings is None or job.training.task is Task.PREPROCESS:
         return []
     scheduler = Path(job.training.model.path or "") / SCHEDULER
     folder.check_file(scheduler, "scheduler_config.json", field="training.model.path")
