@@ -1,7 +1,7 @@
 """Task Evaluate: the losses on unseen data and the pictures of one model, which is not trained.
 
-The model is the output's newest checkpoint, else training.initFrom, else the base model. Losses are those that the
-training run itself reported at the checkpoint: the same pictures, noise and order.
+The model is the output's newest checkpoint (its moving average, where the job had one), else training.initFrom, else the
+base model. Losses are those that the training run itself reported at the checkpoint: the same pictures, noise and order.
 """
 
 from __future__ import annotations

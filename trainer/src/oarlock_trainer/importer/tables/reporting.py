@@ -68,7 +68,10 @@ REPORTING: tuple[Row, ...] = (
         "validation_torch_compile validation_torch_compile_mode validation_seed_source validation_multigpu"
         " inference_scheduler_timestep_spacing disable_benchmark validation_on_startup",
     ),
-    *ignored("pictures are made from the average where there is one", "ema_validation"),
+    *ignored(
+        "pictures are made from the weights themselves; task: Evaluate judges the average where there is one",
+        "ema_validation",
+    ),
     *ignored("belongs to evaluation_type", "num_eval_images pretrained_evaluation_model_name_or_path"),
     *ignored(
         "data sets for evaluation are measured after each checkpoint",
