@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 BLOCK = 256
+_CHUNK = BLOCK << 16
+"""Elements that are quantized at once: 64 MB of float32, and twice that while they are."""
 
 
 def make_adamw_8bit(
@@ -59,14 +61,16 @@ class QuantizedSlot:
 
     def write(self, start: int, values: Tensor) -> None:
         """Overwrite the elements from `start` on."""
-        from bitsandbytes.functional import quantize_blockwise  # noqa: PLC0415
+        for at in range(0, len(values), _CHUNK):
+            self._write(start + at, values[at : at + _CHUNK])
 
+    def _write(self, start: int, values: Tensor) -> None:
         stop = start + len(values)
         first, blocks = self._blocks(start, stop)
         blocks[start - first : stop - first].copy_(values)
-        codes, state = quantize_blockwise(blocks, code=self._table, blocksize=BLOCK)
+        codes, largest = _quantized(blocks, self._table)
         self._codes[first : first + len(codes)] = codes
-        self._largest[first // BLOCK : first // BLOCK + len(state.absmax)] = state.absmax
+        self._largest[first // BLOCK : first // BLOCK + len(largest)] = largest
 
     def _blocks(self, start: int, stop: int) -> tuple[int, Tensor]:
         """First element, and values, of the whole blocks that hold [start, stop)."""
@@ -78,3 +82,16 @@ class QuantizedSlot:
             codes, absmax=self._largest[first:last], code=self._table, blocksize=BLOCK
         )
         return first * BLOCK, values.to(torch.float32)
+
+
+def _quantized(values: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes uint8 (n,) and the largest magnitude of each block, as bitsandbytes keeps them.
+
+    Its own function for the CPU takes a neighbour of the nearest code now and then, so that a block would not come back.
+    """
+    padded = torch.nn.functional.pad(values, (0, -len(values) % BLOCK)).view(-1, BLOCK)
+    largest = padded.abs().amax(dim=1)
+    scaled = padded / largest.clamp_min(torch.finfo(torch.float32).tiny)[:, None]
+    middles = (table[1:] + table[:-1]) / 2
+    codes = torch.bucketize(scaled, middles, out_int32=True).to(torch.uint8)
+    return codes.view(-1)[: len(values)], largest
