@@ -22,22 +22,15 @@ BASE: dict[str, Any] = {
         "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
     },
 }
-S3 = {"bucket": "photos"}
-CONNECTION = {"s3Connections": [{"name": "default"}]}
 
 # One job per entry of UNBUILT: what is merged over a job that is accepted.
 USES: dict[str, dict[str, Any]] = {
-    "training.model.s3": {"training": {**CONNECTION, "model": {"path": None, "s3": S3}}},
-    "training.model.hub": {"training": {"model": {"path": None, "hub": {"repo": "o/m"}}}},
-    "training.initFrom.s3": {"training": {"initFrom": {"s3": S3}, **CONNECTION}},
     "training.precision": {"training": {"precision": "FP8"}},
     "training.compile": {"training": {"compile": {"mode": "Default"}}},
     "training.activationCheckpointing.mode": {
         "training": {"activationCheckpointing": {"mode": "Partial", "percent": 50}}
     },
-    "training.publish": {"training": {"publish": [{"name": "bucket", "s3": S3}], **CONNECTION}},
     "training.attention": {"training": {"attention": "Flash3"}},
-    "training.checkpoint.upload": {"training": {"checkpoint": {"upload": S3}, **CONNECTION}},
     "scheduling.gang": {"scheduling": {"gang": "Volcano"}},
     "scheduling.queue": {"scheduling": {"queue": "team"}},
     "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},

@@ -14,15 +14,10 @@ from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.training import Training
 
 UNBUILT: dict[str, tuple[object, ...]] = {
-    "training.model.s3": (),
-    "training.model.hub": (),
-    "training.initFrom.s3": (),
     "training.precision": (),
     "training.attention": ("SDPA",),
     "training.compile": (),
     "training.activationCheckpointing.mode": ("None", "Full"),
-    "training.checkpoint.upload": (),
-    "training.publish": (),
     "scheduling.gang": ("None",),
     "scheduling.queue": (),
     "scheduling.queuePriorityClassName": (),

@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,7 @@ from oarlock_trainer.data import photographs
 from oarlock_trainer.rank_host import HostEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
@@ -107,6 +108,7 @@ class Gang:
         uid: str = "job-uid",
         ranks: int = 2,
         on_event: Callable[[dict[str, Any]], None] = lambda _event: None,
+        environment: Mapping[str, str] = MappingProxyType({}),
         **facts: Any,
     ) -> Run:
         """Run one attempt to its end. `on_event` sees each event as it comes and may disturb the run."""
@@ -122,7 +124,7 @@ class Gang:
         environments = [
             {
                 "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
-                "MASTER_PORT": str(port), "OARLOCK_CONFIG": str(path), "OARLOCK_OUTPUT_DIR": str(output),
+                "MASTER_PORT": str(port), "OARLOCK_CONFIG": str(path), "OARLOCK_OUTPUT_DIR": str(output), **environment,
             }
             for rank in range(ranks)
         ]  # fmt: skip
