@@ -19,12 +19,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import torch
+from torch.autograd import Variable
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from oarlock_api.contract.status import StepPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from torch import Tensor
 
 
 class Watch(Protocol):
@@ -116,6 +119,13 @@ class StepClock:
         self.skip()
         self._seconds += self._last - last
         self._laps.append((part, moment, self._moment))
+
+    def backward_of(self, loss: Tensor) -> None:
+        """Begin a lap that ends with the computing of this loss's gradients; what an engine waits for then is not in it."""
+        # autograd calls what is queued when all gradients are there, in the order of the queueing: DDP, which waits there
+        # for the exchange, queues later than the first gradient.
+        queue: Any = Variable._execution_engine.queue_callback  # noqa: SLF001 - DDP in Python and FSDP use it too
+        loss.register_hook(lambda _: queue(lambda: self.lap(StepPart.BACKWARD)))  # type: ignore[no-untyped-call]
 
     def updated(self) -> None:
         """The engine's step has returned: since the optimizer's update, or where there was none, it did the rest."""

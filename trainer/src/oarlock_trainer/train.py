@@ -170,8 +170,9 @@ def _optimizer_step(session: Session, batch: StepBatch, rate: float, clock: Step
             base=without_adapters(engine.weights) if batch.regularizes else None,
         )
         clock.lap(StepPart.FORWARD)
+        clock.backward_of(loss)
         engine.backward(loss)
-        clock.lap(StepPart.BACKWARD)
+        clock.lap(StepPart.COMMUNICATION)
         session.writer.before_update()
         clock.lap(StepPart.CHECKPOINT)
         engine.step(rate)

@@ -92,6 +92,28 @@ def test_of_an_engine_s_step_the_update_counts_apart_however_many_groups_it_has(
     assert spent(clock.split().parts) == {"communication": 4.0, "optimizer": 0.5}
 
 
+def test_what_an_engine_does_after_the_gradients_are_there_is_no_part_of_the_backward_pass(
+    clock: StepClock, hands: Hands
+) -> None:
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(_: Any, value: torch.Tensor) -> torch.Tensor:
+            return value.clone()
+
+        @staticmethod
+        def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+            hands.time += 2
+            return gradient
+
+    for _ in range(2):
+        loss = Slow.apply(torch.zeros((), requires_grad=True))
+        clock.backward_of(loss)
+        (loss / 2).backward()
+        hands.time += 1
+        clock.lap(StepPart.COMMUNICATION)
+    assert spent(clock.split().parts) == {"backward": 4.0, "communication": 2.0}
+
+
 def test_after_its_end_a_clock_sees_no_optimizer(hands: Hands) -> None:
     with StepClock(HostWatch(hands), around_update=StepPart.OPTIMIZER, clock=hands) as clock:
         pass

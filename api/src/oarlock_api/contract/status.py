@@ -55,9 +55,10 @@ class StepPart(StrEnum):
     FORWARD = "forward"
     """The forward pass and the loss, and the batch's way to the device."""
     BACKWARD = "backward"
-    """The backward pass, with the exchange of gradients that goes on beneath it and what is left of that at its end."""
+    """The backward pass, with the exchange of gradients that goes on beneath it."""
     COMMUNICATION = "communication"
-    """The step of a sharded optimizer without its update, and the exchange of every step: what nothing hides."""
+    """What nothing hides: the end of the exchange of gradients, the step of a sharded optimizer without its update, and
+    the exchange of every step."""
     OPTIMIZER = "optimizer"
     """The update. Where no other rank is needed for a step: clipping too."""
     CHECKPOINT = "checkpoint"
