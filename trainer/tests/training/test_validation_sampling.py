@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from oarlock_trainer.models.flux.loss import pack
+from oarlock_trainer.validation.decoding import PictureDecoder
 from oarlock_trainer.validation.sampling import draw_noise, unpack
 
 _IN_DIFFUSERS = Path(__file__).parent / "support" / "pictures_in_diffusers.py"
@@ -56,3 +58,18 @@ def test_unpacked_tokens_are_the_latents_that_were_packed() -> None:
     latents = draw_noise(3, channels=4, width=96, height=64)
     assert latents.shape == (1, 4, 8, 12)
     assert torch.equal(unpack(pack(latents), channels=4, height=8, width=12), latents)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_the_decoder_makes_the_cpus_picture_and_leaves_its_memory_to_training(tiny_flux: Path) -> None:
+    latents = draw_noise(3, channels=4, width=256, height=256)
+    gpu = torch.device("cuda")
+    decoder = PictureDecoder(tiny_flux, gpu)
+    decoder.decode(latents.to(gpu))  # the libraries keep their work space
+    before = torch.cuda.memory_allocated()
+    made = decoder.decode(latents.to(gpu))
+    assert torch.cuda.memory_allocated() == before
+    expected = PictureDecoder(tiny_flux, torch.device("cpu")).decode(latents)
+    apart = np.abs(np.asarray(made, dtype=np.float32) - np.asarray(expected, dtype=np.float32))
+    assert apart.mean() < 2.0  # of 255: the GPU's is in bfloat16
