@@ -30,7 +30,7 @@ class StopRequest:
     def leave_if_requested(self) -> None:
         """Where there is nothing to save yet: leave at once."""
         if self.requested:
-            raise LeftOnRequest("left on request before the first step")
+            raise LeftOnRequest("left on request: there was nothing to save")
 
     def _note(self, _signal: int, _frame: FrameType | None) -> None:
         self.requested = True

@@ -12,6 +12,7 @@ from oarlock_trainer import warm
 from oarlock_trainer.checkpoint import export as export_module
 from oarlock_trainer.checkpoint.export import Export
 from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_trainer.cli import main
 from oarlock_trainer.models.flux import transformer
 
 warm.settle_environment()
@@ -114,3 +115,12 @@ def test_a_base_model_of_symbolic_links_is_exported_as_files(trained: Any, tiny_
     path = export(trained, snapshot, tmp_path / "out")
     assert not [one for one in path.rglob("*") if one.is_symlink()]
     assert (path / "vae/config.json").read_bytes() == (tiny_flux / "vae/config.json").read_bytes()
+
+
+def test_the_command_exports_what_the_job_would(trained: Any, tiny_flux: Path, tmp_path: Path) -> None:
+    output, new = trained[1].path.parents[1], tmp_path / "new"
+    assert main(["checkpoints", "export", str(output), "--model", str(tiny_flux), "--to", str(new)]) == 0
+    made = export(trained, tiny_flux, tmp_path)
+    names = {path.relative_to(made) for path in made.rglob("*") if path.is_file()}
+    assert {path.relative_to(new) for path in new.rglob("*") if path.is_file()} == names
+    assert all((new / name).read_bytes() == (made / name).read_bytes() for name in names)

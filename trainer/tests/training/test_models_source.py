@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from oarlock_trainer.hub.hub import Hub  # noqa: E402
 from oarlock_trainer.models import store_fetch, wanted  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource  # noqa: E402
+from oarlock_trainer.models.told import Told  # noqa: E402
 from oarlock_trainer.storage.local import LocalFiles  # noqa: E402
 
 if TYPE_CHECKING:
@@ -144,6 +147,29 @@ def test_half_a_line_of_the_journal_and_another_boot_s_journal_are_not_believed(
         found = source.bring(listing, go_on=nothing, tell=nothing)
         assert len(files.reads) == sum(-(-entry.size // 1000) for entry in listing.entries)
         assert (found / "transformer/config.json").read_bytes() == (published / "transformer/config.json").read_bytes()
+
+
+def test_two_processes_of_a_node_fetch_a_model_once(published: Path, tmp_path: Path) -> None:
+    source, files = source_of(published, tmp_path / "scratch")
+    listing = source.list()
+    with ThreadPoolExecutor(2) as pool:  # the lock tells their open files apart, as it does those of processes
+        found = list(pool.map(lambda _: source.bring(listing, go_on=nothing, tell=nothing), range(2)))
+    assert found[0] == found[1]
+    assert len(files.reads) == len(listing.entries)
+
+
+def test_a_fetch_tells_how_far_it_is_how_fast_and_how_long_it_still_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard, told = os.pipe()
+    monkeypatch.setenv("OARLOCK_AGENT_FD", str(told))
+    times = iter((0.0, 0.0, 2.0, 2.0, 10.0, 10.0))
+    tell = Told("training.model.s3", clock=lambda: next(times))
+    for gigabytes in (4, 6, 14):
+        tell(gigabytes * 10**9, 34 * 10**9)
+    os.close(told)
+    with os.fdopen(heard) as lines:
+        events = [json.loads(line) for line in lines]
+    assert [one["event"] for one in events] == ["working", "working", "working", "note"]
+    assert events[-1]["message"] == "training.model.s3: 14.0 of 34.0 GB fetched, 1000 MB/s, 20 s left"
 
 
 def test_a_file_that_is_replaced_meanwhile_is_no_part_of_a_model(published: Path, tmp_path: Path) -> None:

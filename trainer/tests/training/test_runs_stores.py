@@ -63,9 +63,14 @@ def test_a_run_reads_copies_and_publishes_in_stores_and_goes_on_where_its_output
             secret_variable("keys", "AWS_ACCESS_KEY_ID"): server.access_key_id,
             secret_variable("keys", "AWS_SECRET_ACCESS_KEY"): server.secret_access_key,
             "HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(tmp_path / "hub"),
+            "TMPDIR": str(tmp_path),
         }  # fmt: skip
-        first = gang.run(output, training({"s3": s3("base")}, steps=5), environment=environment)
+        first = gang.run(
+            output, training({"s3": s3("base")}, steps=5, initFrom={"s3": s3("base")}), environment=environment
+        )
         assert first.codes == {0: 0, 1: 0}, gang.log()
+        brought = [path for path in (tmp_path / "oarlock-models").iterdir() if path.is_dir()]
+        assert sorted((path / "vae").is_dir() for path in brought) == [False, True]  # the model, and initFrom
         assert [path.name for path in (bucket / "copies").iterdir()] == ["step-5-a1"]
         assert files_below(bucket / "copies/step-5-a1") == files_below(output / "checkpoints/step-5-a1")
         assert files_below(bucket / "done") == files_below(output / "model")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.checkpoint import Resume
 from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_api.location import Location
+from oarlock_api.training import Task
 from oarlock_trainer.checkpoint.copies import Copies
 from oarlock_trainer.checkpoint.fetch import fetch_newest
 from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
@@ -34,7 +35,8 @@ def take_over(job: Job, ranks: Ranks, fence: Fence, *, go_on: Callable[[], None]
     for candidate in candidates:
         if all(ranks.gather(ranks.all_or_none(partial(_share_is_whole, candidate, ranks)))):
             return candidate
-    if copies := copies_of(job):
+    copies = copies_of(job)
+    if copies and job.training.task is not Task.PREPROCESS:  # which needs none
         own = job.file.job_uid if job.training.checkpoint.resume is Resume.NEVER else ""
         if found := fetch_newest(copies, job.output, ranks, fence, job_uid=own, go_on=go_on):
             return found
