@@ -19,6 +19,7 @@ from oarlock_api.training import Task
 from oarlock_trainer import channel, denied, last_words, loss_curve
 from oarlock_trainer.checkpoint.export import Export
 from oarlock_trainer.checkpoint.format import inspect
+from oarlock_trainer.claim import Claim, claim
 from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.initialize import strategy
@@ -32,7 +33,7 @@ from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
 from oarlock_trainer.publish import publish
 from oarlock_trainer.saves import Saves
-from oarlock_trainer.session import Claim, Session, assemble, claim
+from oarlock_trainer.session import Session, assemble
 from oarlock_trainer.step_clock import StepClock, watch_of
 from oarlock_trainer.stop import StopRequest
 from oarlock_trainer.tracking.trackers import Trackers, runs_of

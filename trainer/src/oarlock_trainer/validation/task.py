@@ -19,6 +19,7 @@ from oarlock_api.contract.status import PodPhase
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.weights import Weights
+from oarlock_trainer.claim import model_folder
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.grouping import make_timeline
 from oarlock_trainer.durable import write_json
@@ -29,7 +30,7 @@ from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.models.flux.tuning import tune
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.preprocess.live import LiveEncoding
-from oarlock_trainer.session import load_model, model_folder
+from oarlock_trainer.trained_model import load_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from oarlock_trainer.checkpoint.format import Checkpoint
+    from oarlock_trainer.claim import Claim
     from oarlock_trainer.job import Job
-    from oarlock_trainer.session import Claim
     from oarlock_trainer.stop import StopRequest
     from oarlock_trainer.validation.validation import Outcome
 
