@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.objective import Loss
 from oarlock_api.weights import Lora
 from oarlock_trainer import warm
 
 warm.settle_environment()
 sys.path.append(str(Path(__file__).parent / "support"))
 import torch  # noqa: E402 - reads the environment that was just settled
-from flux_pair import batch, distance, pair, passes, worst  # noqa: E402
+from flux_pair import CHANNELS, POOLED, TEXT_WIDTH, batch, distance, pair, passes, worst  # noqa: E402
 
 from oarlock_api.engine import Attention  # noqa: E402
 from oarlock_trainer.models.flux import forward, lora  # noqa: E402
 from oarlock_trainer.models.flux.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.flux.blocks import linear_of_two  # noqa: E402
+from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss, image_ids  # noqa: E402
 from oarlock_trainer.models.flux.rotary import RotaryTables  # noqa: E402
 
 if TYPE_CHECKING:
@@ -129,15 +131,30 @@ def test_a_rotary_table_is_computed_once_for_the_same_ids_and_dropped_with_them(
     computed: list[Tensor] = []
     theirs.pos_embed.register_forward_pre_hook(lambda _module, given: computed.append(given[0]))
     tables = RotaryTables(theirs.pos_embed)
-    wide, high = (batch(height=height, width=width) for height, width in ((4, 8), (8, 4)))
-    text = wide["txt_ids"]
-    first = tables.of(text, wide["img_ids"])
-    assert tables.of(text, wide["img_ids"]) is first
-    assert not torch.equal(tables.of(text, high["img_ids"]), first)
+    wide, high, other = (image_ids(*size, torch.device("cpu")).clone() for size in ((4, 8), (8, 4), (4, 4)))
+    text = torch.zeros(9, 3)
+    first = tables.of(text, wide)
+    assert tables.of(text, wide) is first
+    assert not torch.equal(tables.of(text, high), first)
     assert len(computed) == 2
     del wide, high
-    tables.of(text, batch()["img_ids"])
+    tables.of(text, other)
     assert len(tables._kept) == 1
+
+
+def test_training_steps_of_one_shape_share_a_rotary_table() -> None:
+    _, mine = pair()
+    given = MicroBatch(
+        latents=torch.randn(1, CHANNELS // 4, 8, 12), noise=torch.randn(1, CHANNELS // 4, 8, 12),
+        text=torch.randn(1, 9, TEXT_WIDTH), pooled=torch.randn(1, POOLED), sigmas=torch.tensor([0.5]),
+        guidance=torch.tensor([1.0]), text_mask=None,
+    )  # fmt: skip
+    computed: list[Tensor] = []
+    mine.pos_embed.register_forward_pre_hook(lambda _module, given: computed.append(given[0]))
+    ours(mine)
+    for _ in range(2):
+        flow_matching_loss(mine, given, has_guidance=True, measure=Loss.MSE)
+    assert len(computed) == 1
 
 
 def test_the_linear_layer_of_two_parts_needs_no_gradient_that_nobody_wants() -> None:

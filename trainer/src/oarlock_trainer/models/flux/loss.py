@@ -7,6 +7,7 @@ diffusers' FLUX scripts and SimpleTuner compute. The model is told sigma itself 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,11 +62,18 @@ def pack(latents: Tensor) -> Tensor:
     return patches.permute(0, 2, 4, 1, 3, 5).reshape(batch, (height // 2) * (width // 2), 4 * channels)
 
 
+@cache
 def image_ids(height: int, width: int, device: torch.device) -> Tensor:
-    """(h/2 x w/2, 3): 0, row and column of each token of h x w latents."""
+    """(h/2 x w/2, 3): 0, row and column of each token of h x w latents. The same tensor each time: see `RotaryTables`."""
     rows, columns = torch.arange(height // 2, device=device), torch.arange(width // 2, device=device)
     grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1).reshape(-1, 2)
     return torch.cat([torch.zeros_like(grid[:, :1]), grid], dim=1).to(torch.float32)
+
+
+@cache
+def text_ids(tokens: int, device: torch.device) -> Tensor:
+    """(tokens, 3): text has no place in the picture. The same tensor each time."""
+    return torch.zeros(tokens, 3, device=device)
 
 
 def flow_matching_loss(
@@ -108,7 +116,7 @@ def predict(model: nn.Module, batch: MicroBatch, *, has_guidance: bool) -> Tenso
         timestep=batch.sigmas.to(batch.text.dtype),
         guidance=batch.guidance.to(batch.text.dtype) if has_guidance else None,
         img_ids=image_ids(height, width, latents.device),
-        txt_ids=torch.zeros(batch.text.shape[1], 3, device=latents.device),
+        txt_ids=text_ids(batch.text.shape[1], latents.device),
         return_dict=False,
         **arguments,
     )[0]

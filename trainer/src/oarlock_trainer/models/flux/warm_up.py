@@ -15,7 +15,7 @@ import torch
 
 from oarlock_api.engine import CompileMode
 from oarlock_trainer.models.flux.attention import assert_ran
-from oarlock_trainer.models.flux.loss import image_ids
+from oarlock_trainer.models.flux.loss import image_ids, text_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -87,7 +87,7 @@ def step_on_zeros(transformer: Any, shape: Shape, *, batch_size: int, masked: bo
         timestep=zeros(),
         guidance=zeros() if settings.guidance_embeds else None,
         img_ids=image_ids(shape.height, shape.width, weight.device),
-        txt_ids=torch.zeros(shape.text_tokens, 3, device=weight.device),
+        txt_ids=text_ids(shape.text_tokens, weight.device),
         joint_attention_kwargs={"attention_mask": seen} if masked else None,
         return_dict=False,
     )[0]
