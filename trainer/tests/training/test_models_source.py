@@ -15,12 +15,17 @@ from oarlock_trainer import warm
 
 warm.settle_environment()
 import tiny_hub  # noqa: E402
+from saving import PLACE, Alone  # noqa: E402
 
+from oarlock_api.contract.job_file import JobFile  # noqa: E402
+from oarlock_api.training import Training  # noqa: E402
 from oarlock_api.weights import HubModel  # noqa: E402
 from oarlock_trainer.errors import ConfigurationError, LeftOnRequest, StorageError  # noqa: E402
 from oarlock_trainer.hub.hub import Hub  # noqa: E402
+from oarlock_trainer.job import Job  # noqa: E402
 from oarlock_trainer.models import store_fetch, wanted  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
+from oarlock_trainer.models.source import bring  # noqa: E402
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource  # noqa: E402
 from oarlock_trainer.models.told import Told  # noqa: E402
 from oarlock_trainer.storage.local import LocalFiles  # noqa: E402
@@ -243,6 +248,40 @@ def test_a_model_of_a_hub_is_fetched_once_by_its_commit_and_checked(
     hub.asked.clear()
     assert brought(offline) == found
     assert hub.asked == []
+
+
+def test_a_job_keeps_to_the_commit_that_its_first_attempt_took_and_another_job_takes_the_newest(
+    hub: tiny_hub.TinyHub, tiny_flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    hub.add("o/m", tiny_flux)
+    (tmp_path / ".oarlock").mkdir()
+    first = fetched(hub, tmp_path, uid="a", attempt=1)
+    old = hub.commit("o/m")
+    hub.repos["o/m"]["vae/config.json"] = hub.repos["o/m"]["vae/config.json"] + b" "
+    hub.older.add(old)
+    assert fetched(hub, tmp_path, uid="a", attempt=2) == first
+    assert fetched(hub, tmp_path, uid="b", attempt=1).name == hub.commit("o/m") != old
+
+
+def fetched(hub: tiny_hub.TinyHub, output: Path, *, uid: str, attempt: int) -> Path:
+    """The model of a job as it is after `bring`."""
+    training = Training.model_validate(
+        {
+            "model": {"family": "Flux1", "hub": {"repo": "o/m"}}, "steps": 1,
+            "data": {"datasets": [{"name": "d", "source": {"path": "/d"}}]},
+        }
+    )  # fmt: skip
+    file = JobFile(
+        job="flux", namespace="default", job_uid=uid, attempt=attempt, nodes=1, gpus_per_node=0,
+        output_directory=str(output), training={},
+    )  # fmt: skip
+    speaks = hub_source(hub, output).hub
+    job = Job(file=file, training=training, place=PLACE, simulate_gpus=False, hub=speaks)
+    ranks: Any = Alone()
+    brought = bring(job, ranks, initial=True, go_on=nothing).training.model
+    assert brought.hub is None
+    return Path(brought.path or "")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ class TinyHub:
     token: str = ""
     """What every request must bring; empty: nothing is asked for."""
     gated: set[str] = field(default_factory=set)
+    older: set[str] = field(default_factory=set)
+    """Commits that were, and still answer, with the files of now."""
     damaged: dict[str, int] = field(default_factory=dict)
     """File -> how many more times it is sent with a wrong byte."""
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -115,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(404, {"error": "no repo"}, {"X-Error-Code": "RepoNotFound"})
         if repo in hub.gated:
             return self._send(403, {"error": "gated"}, {"X-Error-Code": "GatedRepo"})
-        if revision not in (None, "main", hub.commit(repo)):
+        if revision not in (None, "main", hub.commit(repo), *hub.older):
             return self._send(404, {"error": "no revision"}, {"X-Error-Code": "RevisionNotFound"})
         if what == "tree":
             return self._json([{"type": "file", "path": name, **self._facts(repo, name)} for name in hub.repos[repo]])
@@ -140,7 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
             for name in hub.repos[repo]
             for facts in [self._facts(repo, name)]
         ]
-        return self._json({"id": repo, "modelId": repo, "sha": hub.commit(repo), "siblings": siblings, "tags": []})
+        sha = revision if revision in hub.older else hub.commit(repo)
+        return self._json({"id": repo, "modelId": repo, "sha": sha, "siblings": siblings, "tags": []})
 
     def _batch(self, asked: dict[str, Any]) -> None:
         hub = self.served
