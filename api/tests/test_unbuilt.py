@@ -25,12 +25,6 @@ BASE: dict[str, Any] = {
 
 # One job per entry of UNBUILT: what is merged over a job that is accepted.
 USES: dict[str, dict[str, Any]] = {
-    "training.precision": {"training": {"precision": "FP8"}},
-    "training.compile": {"training": {"compile": {"mode": "Default"}}},
-    "training.activationCheckpointing.mode": {
-        "training": {"activationCheckpointing": {"mode": "Partial", "percent": 50}}
-    },
-    "training.attention": {"training": {"attention": "Flash3"}},
     "scheduling.gang": {"scheduling": {"gang": "Volcano"}},
     "scheduling.queue": {"scheduling": {"queue": "team"}},
     "scheduling.queuePriorityClassName": {"scheduling": {"queue": "team", "queuePriorityClassName": "high"}},

@@ -14,10 +14,6 @@ from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.training import Training
 
 UNBUILT: dict[str, tuple[object, ...]] = {
-    "training.precision": (),
-    "training.attention": ("SDPA",),
-    "training.compile": (),
-    "training.activationCheckpointing.mode": ("None", "Full"),
     "scheduling.gang": ("None",),
     "scheduling.queue": (),
     "scheduling.queuePriorityClassName": (),

@@ -27,12 +27,10 @@ def test_the_plain_job_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
-        ({"precision": "FP8"}, "training.precision"),
         ({"optimizer": {"options": {"fused": True}}}, "training.optimizer.options.fused .AdamW has no"),
         ({"optimizer": {"name": "Lion", "options": {"eps": 1e-6}}}, "training.optimizer.options.eps .Lion has no"),
         ({"optimizer": {"options": {"eps": "small"}}}, "training.optimizer.options.eps: small"),
         ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": {"name": "Lion"}}, "offloadOptimizer: CPU with optimizer.name"),
-        ({"compile": {"mode": "Default"}}, "training.compile"),
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], named: str) -> None:
@@ -47,12 +45,18 @@ def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[s
         {"optimizer": {"name": "AdamW8Bit", "options": {"eps": 1e-6}}},
         {"gradientClipping": {"method": "Value"}},
         {"engine": {"offloadOptimizer": "CPU"}},
+        {"compile": {"mode": "Default"}},
+        {"precision": "FP8"},
+        {"attention": "CuDNN"},
+        {"activationCheckpointing": {"mode": "Partial", "percent": 40}},
     ],
 )
-def test_what_the_engine_can_do_is_accepted(fields: dict[str, Any]) -> None:
+def test_what_can_be_done_is_accepted(fields: dict[str, Any]) -> None:
     refuse_unsupported(training(**fields))
 
 
 def test_all_refused_settings_are_named_at_once() -> None:
-    with pytest.raises(ConfigurationError, match=r"precision.*attention"):
-        refuse_unsupported(training(precision="FP8", attention="Flash3"))
+    with pytest.raises(ConfigurationError, match=r"eps .Lion has no.*offloadOptimizer"):
+        refuse_unsupported(
+            training(optimizer={"name": "Lion", "options": {"eps": 1e-6}}, engine={"offloadOptimizer": "CPU"})
+        )
