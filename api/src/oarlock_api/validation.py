@@ -42,8 +42,8 @@ class Validation(Group):
     )
     negative_prompt: LongText | None = Field(
         default=None,
-        description="What pictures are to be unlike. Each step is then two passes, with guidance as their scale and 1 for the "
-        "guidance embedding. SimpleTuner: validation_negative_prompt.",
+        description="What pictures are to be unlike. Each step is then two passes, with guidance as their scale and 1 for "
+        "the guidance embedding. SimpleTuner: validation_negative_prompt.",
     )
     guidance: Annotated[StrictFloat, Field(ge=0, le=100)] | None = Field(
         default=None,

@@ -201,7 +201,7 @@ def _report(session: Session, batch: StepBatch, split: Split, *, step: int, loss
             loss=loss,
             learning_rate=rate,
             gradient_norm=session.engine.gradient_norm(),
-            skipped=getattr(session.engine, "skipped", 0),
+            skipped=session.engine.skipped,
             split=split,
             images=session.batch.effective,
             mfu=_mfu(session, batch, split.seconds),

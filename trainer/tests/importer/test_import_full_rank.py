@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.group import Group
-from oarlock_trainer.importer.rows import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

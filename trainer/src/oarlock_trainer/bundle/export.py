@@ -24,6 +24,7 @@ _OURS = {
         "agent",
         "bundle",
         "channel.py",
+        "checkpoints_arguments.py",
         "circuit.py",
         "cli.py",
         "health",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oarlock_trainer.models.flux.classes import scheduler_class, transformer_class, vae_class
 from oarlock_trainer.modes import make_ordinary
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ _SENTENCES = (
 
 def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int = 4) -> None:
     """Write the model. The same seed gives the same bytes. Says nothing."""
-    from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler  # noqa: PLC0415 - seconds, only needed here
-    from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: PLC0415
     from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel  # noqa: PLC0415
     from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
 
@@ -50,7 +49,7 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
     t5_tokens = _write_t5_tokenizer(directory / "tokenizer_2")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        transformer = FluxTransformer2DModel(
+        transformer = transformer_class()(
             in_channels=4 * LATENT_CHANNELS,
             num_layers=layers,
             num_single_layers=single_layers,
@@ -61,7 +60,7 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
             guidance_embeds=True,
             axes_dims_rope=(4, 4, 8),
         )
-        vae = AutoencoderKL(
+        vae = vae_class()(
             in_channels=3,
             out_channels=3,
             down_block_types=("DownEncoderBlock2D",) * 4,
@@ -103,7 +102,7 @@ def write(directory: Path, *, seed: int = 0, layers: int = 2, single_layers: int
     vae.save_pretrained(directory / "vae")
     clip.save_pretrained(directory / "text_encoder")
     t5.save_pretrained(directory / "text_encoder_2")
-    FlowMatchEulerDiscreteScheduler(
+    scheduler_class()(
         shift=3.0, use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15, base_image_seq_len=256,
         max_image_seq_len=4096,
     ).save_pretrained(directory / "scheduler")  # fmt: skip
