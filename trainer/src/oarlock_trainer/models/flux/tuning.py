@@ -20,7 +20,7 @@ def tune(transformer: Any, training: Training, *, device: torch.device, recomput
     """Tune a transformer of diffusers in place, after adapters were added and before an engine takes it.
 
     Its first `recomputed` blocks keep no activations. What is compiled is kept below `scratch`. Returns the attention
-    kernel that was chosen; whether it runs, `warm_up.assert_attention` tells.
+    kernel that was chosen; whether it runs, `warm_up.warm_up` tells.
 
     Raises ConfigurationError where the device or the image lacks what the job asks for.
     """
