@@ -40,7 +40,7 @@ def check(job: Job, *, go_on: Callable[[], None]) -> None:
     for number, one in enumerate(job.training.publish):
         if one.hub:
             order = {"do": "check", "repo": one.hub.repo}
-            job.hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=go_on)
+            job.hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=_alive(go_on))
         else:
             _files(job, number, one).find(INDEX)
 
@@ -51,12 +51,7 @@ def publish(job: Job, model: Path, *, go_on: Callable[[], None]) -> None:
     `go_on` is called while sending, and may raise to stop. Raises StorageError, which says that the model is exported and
     what could not be published; another attempt sends only that.
     """
-    beat, wrong = Beat(), []
-
-    def still() -> None:
-        go_on()
-        beat()
-
+    wrong, still = [], _alive(go_on)
     for number, one in enumerate(job.training.publish):
         try:
             if one.hub:
@@ -70,6 +65,17 @@ def publish(job: Job, model: Path, *, go_on: Callable[[], None]) -> None:
             wrong.append(f"{one.name}: {error}")
     if wrong:
         raise StorageError(f"the model is exported to {model}, and could not be published: {'; '.join(wrong)}")
+
+
+def _alive(go_on: Callable[[], None]) -> Callable[[], None]:
+    """The same, with a sign of life."""
+    beat = Beat()
+
+    def still() -> None:
+        go_on()
+        beat()
+
+    return still
 
 
 def _field(number: int, one: Publication) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oarlock_trainer.beat import Beat
 from oarlock_trainer.errors import ConfigurationError, storage
 from oarlock_trainer.models import wanted
 from oarlock_trainer.models.store_fetch import check_room, fetch
@@ -93,7 +94,7 @@ class HubSource:
     def list(self) -> Listing:
         """The files of the commit that the revision is now."""
         order = {"do": "resolve", "repo": self.model.repo, "revision": self.model.revision}
-        told = self._ask(order, _nothing)
+        told = self._ask(order, Beat())
         found = {name: Entry(name, size, version or "") for name, size, version in told["files"]}
         names = _chosen(self.choose, found, field=self.field, where=f"the hub's {self.model.repo}")
         return Listing(told["commit"], tuple(found[name] for name in names))
@@ -116,7 +117,7 @@ class HubSource:
     def read_light(self, listing: Listing, folder: Path) -> None:
         """Through the cache, as all."""
         names = [entry.name for entry in listing.entries if wanted.is_light(entry.name)]
-        found = self._download(listing, names, _nothing)
+        found = self._download(listing, names, Beat())
         for name in names:
             shutil.copyfile(found / name, folder / name)
 
@@ -149,7 +150,3 @@ def _bytes_in(blobs: Path, most: int) -> int:
     if not blobs.is_dir():
         return 0
     return min(sum(path.stat().st_blocks * 512 for path in blobs.iterdir() if path.exists()), most)
-
-
-def _nothing() -> None:
-    """Nobody waits."""

@@ -17,6 +17,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from oarlock_trainer.beat import Beat
 from oarlock_trainer.durable import TEMPORARY, sync_folder, sync_tree
 from oarlock_trainer.errors import StorageError, storage
 
@@ -167,6 +168,7 @@ def _split(line: str) -> list[str]:
 @contextmanager
 def _alone(lock: Path, go_on: Callable[[], None]) -> Iterator[None]:
     """While no other process of this node, of whichever job, is within."""
+    beat = Beat()
     with lock.open("w") as file:
         while True:
             try:
@@ -174,5 +176,6 @@ def _alone(lock: Path, go_on: Callable[[], None]) -> Iterator[None]:
                 break
             except BlockingIOError:
                 go_on()
+                beat()
                 time.sleep(_LOOK_SECONDS)
         yield
