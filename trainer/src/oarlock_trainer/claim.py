@@ -15,7 +15,7 @@ from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer import publish
 from oarlock_trainer.checkpoint.fence import Fence
-from oarlock_trainer.checkpoint.format import Checkpoint
+from oarlock_trainer.checkpoint.format import Adapters, Checkpoint
 from oarlock_trainer.checkpoint.reader import take_over
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of
 from oarlock_trainer.engine import collective, deepspeed
@@ -26,6 +26,7 @@ from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.preprocess.pipeline import prepare
+from oarlock_trainer.start_clock import StartPart
 from oarlock_trainer.validation.wanted import read_wanted
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.preprocess.pipeline import Prepared
+    from oarlock_trainer.start_clock import StartClock
     from oarlock_trainer.validation.validation import Validation
     from oarlock_trainer.validation.wanted import Wanted
 
@@ -63,13 +65,19 @@ def adapters_of(job: Job) -> Lora | None:
     return job.training.lora or Lora() if job.training.method is Method.LORA else None
 
 
+def saved_adapters(job: Job) -> Adapters | None:
+    """What a job's checkpoints say of its adapters; None where it trains the whole model."""
+    adapters = adapters_of(job)
+    return Adapters(adapters.rank, adapters.alpha) if adapters else None
+
+
 def initial_weights(job: Job) -> Path | None:
     """The directory of training.initFrom."""
     start = job.training.init_from
     return Path(start.path) if start and start.path else None
 
 
-def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
+def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
     """Join the ranks, take the output over, and make sure that all embeddings are there.
 
     `go_on` is called while waiting and encoding, and may raise to stop.
@@ -81,18 +89,21 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
     if strategy(training) is Strategy.DEEPSPEED:
         deepspeed.check(training)
     ranks = collective.join(job, go_on=go_on)
+    clock.lap(StartPart.MEET)
     owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
     resumed = take_over(job, ranks, fence, go_on=go_on)
-    if training.task is Task.TRAIN and training.publish:
+    if training.task is Task.TRAIN and training.publish and not resumed:  # a restart does not depend on it
         ranks.decide(lambda: publish.check(job, go_on=go_on))
+    clock.lap(StartPart.OUTPUT)
     job = bring(job, ranks, initial=not resumed, go_on=go_on)
     if not resumed and (weights := initial_weights(job)):
         if adapters_of(job):
             folder.check_file(weights, lora.FILE, field="training.initFrom.path")
         else:
             folder.check_transformer(weights, field="training.initFrom.path")
+    clock.lap(StartPart.FETCH)
     batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
 
     def cut(table: Table) -> list[Bucket]:
@@ -105,6 +116,8 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
 
     wanted = ranks.decide(lambda: read_wanted(job))
     prepared = prepare(job, ranks, cut=cut, go_on=go_on)
+    validation = _validation(job, ranks, wanted, go_on=go_on) if wanted else None
+    clock.lap(StartPart.DATA)
     return Claim(
         job=job,
         ranks=ranks,
@@ -112,7 +125,7 @@ def claim(job: Job, *, go_on: Callable[[], None]) -> Claim:
         resumed=resumed,
         batch=batch,
         prepared=prepared,
-        validation=_validation(job, ranks, wanted, go_on=go_on) if wanted else None,
+        validation=validation,
     )
 
 

@@ -95,6 +95,8 @@ def lost_a_peer(error: BaseException) -> bool:
     return isinstance(error, ConnectionError) or (distributed and any(phrase in words for phrase in _PEER_LOST))
 
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What a storage says that has no room."""
 _STORAGE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EROFS, errno.ENODEV, errno.ENOTCONN})
 """What a full, failing or lost file system says, wherever it is met."""
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oarlock_api.contract.status import StepPart
 from oarlock_api.contract.wire import finite
 from oarlock_trainer import channel
-from oarlock_trainer.errors import storage
+from oarlock_trainer.errors import FULL, StorageError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from oarlock_trainer.start_clock import StartClock
     from oarlock_trainer.step_clock import Split
     from oarlock_trainer.validation.validation import Outcome
 
@@ -60,11 +61,17 @@ class Metrics:
         self.trackers = trackers
         path = output / FILE
         with storage(f"opening {path}"):
-            self._file = path.open("ab+")
+            self._file = path.open("ab+", buffering=0)
             if self._file.seek(0, os.SEEK_END):
                 self._file.seek(-1, os.SEEK_END)
                 if self._file.read(1) != b"\n":
                     self._file.write(b"\n")
+
+    def started(self, step: int, clock: StartClock) -> None:
+        """Report what the time before the first step went to; `step` steps are done already."""
+        sys.stderr.write(f"{clock.words()}\n")
+        seconds = {str(part): _rounded(value) for part, value in clock.seconds.items()}
+        self._write({"attempt": self._attempt, "step": step, "startSeconds": seconds})
 
     def step(self, facts: StepFacts) -> None:
         """Report one step."""
@@ -114,9 +121,13 @@ class Metrics:
         text = json.dumps(line, separators=(",", ":")) + "\n"
         sys.stdout.write(text)
         sys.stdout.flush()
-        with storage("writing metrics.jsonl"):
-            self._file.write(text.encode())
-            self._file.flush()
+        try:
+            with storage("writing metrics.jsonl"):
+                os.write(self._file.fileno(), text.encode())
+        except StorageError as error:
+            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL):
+                raise
+            channel.send(channel.Event.NOTE, message="the output is full: metrics.jsonl lacks steps, training goes on")
 
 
 def _rounded(value: float | None) -> float | None:

@@ -14,11 +14,11 @@ import torch
 from oarlock_api.weights import Lora
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.fence import Fence
-from oarlock_trainer.checkpoint.format import Adapters, DataPosition
+from oarlock_trainer.checkpoint.format import DataPosition
 from oarlock_trainer.checkpoint.interval import Interval
 from oarlock_trainer.checkpoint.reader import resume_words
 from oarlock_trainer.checkpoint.writer import Writer
-from oarlock_trainer.claim import adapters_of, model_folder
+from oarlock_trainer.claim import adapters_of, model_folder, saved_adapters
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.grouping import make_timeline, steps_of, streams_of
 from oarlock_trainer.data.prefetch import Prefetcher
@@ -28,6 +28,7 @@ from oarlock_trainer.plan import bucket_report
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
 from oarlock_trainer.preprocess.live import LiveEncoding
+from oarlock_trainer.start_clock import StartPart
 from oarlock_trainer.trained_model import make_engine, plan_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.job import Job
     from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.plan.planner import Plan
+    from oarlock_trainer.start_clock import StartClock
     from oarlock_trainer.validation.validation import Validation
 
 
@@ -93,7 +95,7 @@ class Session:
         )
 
 
-def assemble(claim: Claim) -> Session:
+def assemble(claim: Claim, clock: StartClock) -> Session:
     """Load the model, resume, and start reading the first batch."""
     job, ranks, batch, training = claim.job, claim.ranks, claim.batch, claim.job.training
     buckets = claim.prepared.buckets
@@ -108,6 +110,7 @@ def assemble(claim: Claim) -> Session:
         sys.stderr.write(f"{words}\n")
     plan = plan_of(claim)
     engine = make_engine(claim, plan)
+    clock.lap(StartPart.MODEL)
     loader = Loader(
         claim.prepared,
         buckets,
@@ -135,7 +138,7 @@ def assemble(claim: Claim) -> Session:
             ranks,
             engine,
             keep=training.checkpoint.keep,
-            adapters=Adapters(adapters.rank, adapters.alpha) if (adapters := adapters_of(job)) else None,
+            adapters=saved_adapters(job),
         ),
         interval=Interval(training.checkpoint, now=time.monotonic()),
         loader=loader,

@@ -34,6 +34,7 @@ from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
 from oarlock_trainer.publish import publish
 from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Session, assemble
+from oarlock_trainer.start_clock import StartClock, StartPart
 from oarlock_trainer.step_clock import StepClock, watch_of
 from oarlock_trainer.stop import StopRequest
 from oarlock_trainer.tracking.trackers import Trackers, runs_of
@@ -76,18 +77,21 @@ def main() -> int:
 
 def run(job: Job, environment: Mapping[str, str]) -> None:
     """Train one attempt to its end. `environment`: where the trackers' secrets are."""
-    stop = StopRequest()
+    stop, started = StopRequest(), StartClock()
     if job.training.task is Task.EVALUATE:
         job = of_evaluation(job)
     tracked = runs_of(job, environment) if job.place.is_leader else []
-    claimed = claim(job, go_on=stop.leave_if_requested)
+    claimed = claim(job, go_on=stop.leave_if_requested, clock=started)
     if job.training.task is Task.PREPROCESS:
         _finish(claimed, step=0)
         return
     if job.training.task is Task.EVALUATE:
         _finish(claimed, step=judge(claimed, stop))
         return
-    session = assemble(claimed)
+    session = assemble(claimed, started)
+    started.lap(StartPart.REST)
+    if session.metrics:
+        session.metrics.started(session.first, started)
     with Trackers(tracked, first=session.first) as trackers:
         if session.metrics:
             session.metrics.trackers = trackers
@@ -109,6 +113,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
     bad_losses = 0
     saves = Saves(session)
     _validate(session, session.first, stop)  # what a fault kept from being made
+    clock.skip()
     for step in range(session.first, session.total):
         batch = session.prefetch.take()
         clock.lap(StepPart.DATA)
@@ -141,6 +146,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         clock.lap(StepPart.CHECKPOINT)
         if not leaving:
             if saving or last:
+                session.writer.before_update()  # so that it is written while pictures are looked at
                 _evaluate(session, done, batch.micro_batches[-1])
             _validate(session, done, stop)
             clock.skip()
@@ -162,7 +168,7 @@ def _seed(session: Session, step: int) -> None:
 def _optimizer_step(session: Session, batch: StepBatch, rate: float, clock: StepClock) -> Tensor:
     """Forward, backward, update; returns this rank's mean loss, still on its device."""
     engine, losses = session.engine, []
-    for micro_batch in batch.micro_batches:
+    for number, micro_batch in enumerate(batch.micro_batches, start=1):
         loss = flow_matching_loss(
             engine.model,
             micro_batch.to(session.ranks.device),
@@ -174,7 +180,8 @@ def _optimizer_step(session: Session, batch: StepBatch, rate: float, clock: Step
         clock.backward_of(loss)
         engine.backward(loss)
         clock.lap(StepPart.COMMUNICATION)
-        session.writer.before_update()
+        if number == len(batch.micro_batches):
+            session.writer.before_update()
         clock.lap(StepPart.CHECKPOINT)
         engine.step(rate)
         clock.updated()
@@ -268,10 +275,21 @@ def _export(session: Session, last: Checkpoint | None, stop: StopRequest) -> Non
     if last is None:
         raise StorageError(f"the last checkpoint in {session.job.output} is not there as it was written")
     ranks, place = session.ranks, session.ranks.place
-    exporting = Export(last, session.model, session.job.output / MODEL, adapters=last.manifest.adapters)
+    exporting = Export(
+        last,
+        session.model,
+        session.job.output / MODEL,
+        adapters=last.manifest.adapters,
+        mark=f"-a{session.fence.owner.attempt}",
+    )
+
+    def complete() -> Path:
+        session.fence.check()  # before the model is anybody's, and before it is published
+        return exporting.complete()
+
     ranks.decide(exporting.begin)
     ranks.all_or_none(lambda: exporting.write_share(place.rank, place.world_size))
-    path = ranks.decide(exporting.complete)
+    path = ranks.decide(complete)
     if place.is_leader:
         channel.send(channel.Event.MODEL, path=str(path))
     if session.job.training.publish:

@@ -12,7 +12,7 @@ import torch
 from oarlock_api.engine import CompileMode
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.load import load
-from oarlock_trainer.claim import adapters_of, initial_weights, model_folder
+from oarlock_trainer.claim import adapters_of, initial_weights, model_folder, saved_adapters
 from oarlock_trainer.engine.initialize import initialize
 from oarlock_trainer.models.flux import lora, transformer
 from oarlock_trainer.models.flux.frozen_weights import quantize
@@ -88,7 +88,7 @@ def make_engine(claim: Claim, plan: Plan) -> Engine:
         _warm_up(claim, model, kernel)
     engine = initialize(model, plan.settled(training), job.place)
     if resumed:
-        load(resumed, engine)
+        load(resumed, engine, adapters=saved_adapters(job))
         channel.send(channel.Event.RESUMED, step=resumed.step)
     return engine
 

@@ -122,3 +122,22 @@ def test_half_written_leftovers_are_removed_and_checkpoints_are_not(tmp_path: Pa
     start(job(tmp_path, attempt=2))
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-10-a1"]
     assert not (tmp_path / ".tmp-model").exists()
+
+
+def damage(checkpoint: Path) -> None:
+    """In a byte, not in its size."""
+    state = checkpoint / "rank-00000.state"
+    state.write_bytes(b"x" * state.stat().st_size)
+
+
+def test_a_damaged_checkpoint_is_gone_once_it_was_passed_over_so_that_rotation_keeps_good_ones(tmp_path: Path) -> None:
+    _, save = start(job(tmp_path, attempt=1))
+    save(10)
+    save(20)
+    damage(tmp_path / "checkpoints/step-20-a1")
+    found, save = start(job(tmp_path, attempt=2))
+    assert found is not None
+    assert found.step == 10
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-10-a1"]
+    save(12)
+    assert resumed(job(tmp_path, attempt=3)) == 12

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from typing import Any
 import pytest
 from saving import POSITION, Alone, Plain, save, save_alone, saver
 
-from oarlock_trainer.checkpoint.format import FileFacts, inspect, valid_checkpoints
+from oarlock_trainer.checkpoint import commit
+from oarlock_trainer.checkpoint.format import Adapters, FileFacts, inspect, valid_checkpoints
 from oarlock_trainer.checkpoint.layout import runs_of
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.checkpoint.writer import NoRoom, Saved
@@ -114,6 +117,23 @@ def test_a_full_disk_costs_the_oldest_checkpoint_and_training_goes_on(tmp_path: 
         assert isinstance(save(writer, 40), Saved)
 
 
+def test_room_is_made_before_anything_is_written_where_there_is_too_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.disk_usage(tmp_path)
+    size = sum(part.values.numel() * 4 for part in Plain().parts())
+
+    def usage(_path: Path) -> Any:
+        """A storage with room for two checkpoints and a half."""
+        return real._replace(free=int(2.5 * size) - len(valid_checkpoints(tmp_path)) * size)
+
+    with saver(tmp_path) as writer:
+        monkeypatch.setattr(shutil, "disk_usage", usage)
+        for step in (10, 20, 30):
+            assert isinstance(save(writer, step), Saved)
+    assert [one.step for one in valid_checkpoints(tmp_path)] == [30, 20]
+
+
 def test_a_full_disk_never_costs_the_newest_checkpoint(tmp_path: Path) -> None:
     with saver(tmp_path) as writer:
         save(writer, 10)
@@ -184,3 +204,28 @@ def test_another_optimizer_is_refused_with_what_it_keeps(tmp_path: Path) -> None
         ConfigurationError, match=r"it holds exp_avg, master, this one keeps master\. Set optimizer\.name"
     ):
         load(newest(tmp_path), engine)
+
+
+def test_parameters_of_another_size_are_refused_by_their_names(tmp_path: Path) -> None:
+    save_alone(tmp_path, 10)
+    for sizes in ((7, 32), (7, 65)):
+        with pytest.raises(ConfigurationError, match=r"of another size are p1\."):
+            load(newest(tmp_path), Plain(sizes=sizes))
+
+
+def test_adapters_of_another_rank_or_scale_are_refused(tmp_path: Path) -> None:
+    save_alone(tmp_path, 10)
+    with pytest.raises(
+        ConfigurationError, match="has no adapters, the job asks for adapters of rank 16 and alpha 8: set"
+    ):
+        load(newest(tmp_path), Plain(), adapters=Adapters(16, 8.0))
+
+
+def test_a_full_disk_at_the_very_end_of_a_save_gives_it_up_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, _content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with saver(tmp_path) as writer:
+        save(writer, 10)
+        monkeypatch.setattr(commit, "write_bytes", full)
+        assert save(writer, 20) == NoRoom(20, freed=False)

@@ -183,7 +183,9 @@ def test_a_file_that_is_replaced_meanwhile_is_no_part_of_a_model(published: Path
 
     def replace_one(*_: int) -> None:
         path = published / "vae/config.json"
-        path.write_bytes(b"x" * path.stat().st_size)
+        other = tmp_path / "other"
+        other.write_bytes(b"x" * path.stat().st_size)
+        other.replace(path)  # at once: whoever reads has the one or the other
 
     with pytest.raises(StorageError, match=r"vae/config.json .* changed while it was fetched"):
         source.bring(listing, go_on=nothing, tell=replace_one)

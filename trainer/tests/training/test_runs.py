@@ -70,7 +70,9 @@ def test_the_loss_falls(gang: Gang, tmp_path: Path) -> None:
 
 def test_metrics_are_one_json_line_per_step_with_what_the_agent_was_told(undisturbed: tuple[Path, Run]) -> None:
     output, run = undisturbed
-    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    started, *lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    assert set(started["startSeconds"]) == {"meet", "output", "fetch", "data", "model", "rest"}
+    assert started["step"] == 0
     assert [line["step"] for line in lines] == list(range(1, 9))
     assert {line["step"]: line["loss"] for line in lines} == run.losses
     assert all(line["attempt"] == 1 and line["total"] == 8 and line["imagesPerSecond"] > 0 for line in lines)

@@ -43,14 +43,14 @@ def test_killed_ten_times_at_random_moments_a_run_ends_with_the_losses_of_one_th
     assert calm.codes == {0: 0, 1: 0}, gang.log()
     chance = random.Random(11)  # noqa: S311
     losses: dict[int, float] = {}
-    saved = 0
+    saved = resumes = 0
     for attempt in range(1, KILLS + 2):
         after = chance.randrange(3, 14) if attempt <= KILLS else 10**9
         killer = Killer(gang, after, chance.randrange(2))
         run = gang.run(tmp_path / "killed", settings, attempt=attempt, on_event=killer)
-        resumed = {event["step"] for event in run.of("resumed")}
-        if saved:
-            assert resumed <= set(range(saved, saved + 2 * INTERVAL + 1)), (attempt, saved, resumed)
+        if saved and run.losses:
+            assert min(run.losses) > saved, (attempt, saved)
+            resumes += 1
         losses |= run.losses
         newest = valid_checkpoints(tmp_path / "killed")
         saved = newest[0].step if newest else 0
@@ -58,6 +58,6 @@ def test_killed_ten_times_at_random_moments_a_run_ends_with_the_losses_of_one_th
         assert killer.step - saved <= 2 * INTERVAL  # the interval, and the steps that a save takes to be one
         if -9 not in run.codes.values():
             break
-    assert attempt > 3
+    assert resumes > 3
     assert set(run.codes.values()) == {0}, gang.log()
     assert losses == calm.losses

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name, parse_checkpoint_name
-from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, inspect, valid_checkpoints
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, valid_checkpoints
 from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
-from oarlock_trainer.errors import StorageError, storage
+from oarlock_trainer.errors import StorageError, TrainingEnd, storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,17 +53,27 @@ class Commit:
             write_bytes(temporary / MARKER, hashlib.sha256(body).hexdigest().encode())
             sync_folder(temporary)
             self._fence.check()
-            existing = inspect(final) if final.exists() else None
-            if existing and existing.manifest.job_uid == manifest.job_uid:
-                # This attempt saved this step before it restarted in place: the same state, and valid already.
-                shutil.rmtree(temporary)
-            else:
-                if final.exists():
-                    self._discard(final)
-                temporary.rename(final)
-                sync_folder(final.parent)
+            if final.exists():  # another job's, or damaged: else this attempt would have gone on from it
+                discard(final)
+            temporary.rename(final)
+            sync_folder(final.parent)
+            self._fence.check()  # whoever took over meanwhile goes on from one that is not ours to delete
             self._rotate()
         return final
+
+    def look_for_room(self, step: int, size: int) -> None:
+        """Delete the oldest checkpoints beyond the newest valid one, as many as a new one of `size` bytes needs.
+
+        What fails here is told by the save itself. Storages free room when they like, so their sizes are counted.
+        """
+        with suppress(TrainingEnd), self.writing(step):
+            storage_now = shutil.disk_usage(self._output)
+            missing = size - storage_now.free if storage_now.total else 0
+            older = self._own(valid_checkpoints(self._output))[1:]
+            while missing > 0 and older:
+                oldest = older.pop()
+                discard(oldest.path)
+                missing -= sum(file.size for file in oldest.manifest.files)
 
     def make_room(self, step: int) -> bool:
         """Give up what was written of a checkpoint for which the storage has no room, and the oldest one that may go.
@@ -74,7 +84,7 @@ class Commit:
             shutil.rmtree(self.temporary(step), ignore_errors=True)
             older = self._own(valid_checkpoints(self._output))[1:]
             if older:
-                self._discard(older[-1].path)
+                discard(older[-1].path)
             return bool(older)
 
     @contextmanager
@@ -94,18 +104,19 @@ class Commit:
         own = self._own(valid)
         names = {one.path.name for one in valid}
         for old in own[self._keep :]:
-            self._discard(old.path)
+            discard(old.path)
         for path in list(self._folder.iterdir()):
             parsed = parse_checkpoint_name(path.name)
             if parsed and path.name not in names and own and parsed < (own[0].step, own[0].attempt):
-                self._discard(path)
+                discard(path)
 
     def _own(self, valid: list[Checkpoint]) -> list[Checkpoint]:
         return [one for one in valid if one.manifest.job_uid == self._fence.owner.job_uid]
 
-    def _discard(self, path: Path) -> None:
-        """Take the name away first: a half-deleted checkpoint must not look like one."""
-        trash = path.parent / f"{TEMPORARY}old-{path.name}"
-        shutil.rmtree(trash, ignore_errors=True)
-        path.rename(trash)
-        shutil.rmtree(trash, ignore_errors=True)
+
+def discard(path: Path) -> None:
+    """Delete a checkpoint; its name first, because a half-deleted one must not look like one. Raises OSError."""
+    trash = path.parent / f"{TEMPORARY}old-{path.name}"
+    shutil.rmtree(trash, ignore_errors=True)
+    path.rename(trash)
+    shutil.rmtree(trash, ignore_errors=True)

@@ -67,7 +67,8 @@ class Copies:
         """Remove that job's copies beyond the newest `keep`, and what is older than the newest and no copy."""
         listed = self.files.list()
         counting = _counting(listed)
-        gone = [name for name in counting[keep:] if (copy := self._read(name)) and copy.manifest.job_uid == job_uid]
+        own = [name for name in counting if (copy := self._read(name)) and copy.manifest.job_uid == job_uid]
+        gone = own[keep:]
         present = {entry.name.partition("/")[0] for entry in listed}
         newest = parse_checkpoint_name(counting[0]) if counting else None
         for name in present - set(counting):

@@ -35,13 +35,18 @@ _WEIGHTS = "diffusion_pytorch_model"
 class Export:
     """The export of one checkpoint. All methods raise StorageError."""
 
-    def __init__(self, found: Checkpoint, base: Path, target: Path, *, adapters: Adapters | None) -> None:
-        """`target` becomes what `base`, in diffusers' layout, was trained to; `adapters` of a LoRA job (no base then)."""
+    def __init__(
+        self, found: Checkpoint, base: Path, target: Path, *, adapters: Adapters | None, mark: str = ""
+    ) -> None:
+        """`target` becomes what `base`, in diffusers' layout, was trained to; `adapters` of a LoRA job (no base then).
+
+        Who exports with another `mark` at the same time is not disturbed.
+        """
         self._weights = Weights(found)
         self._base = base
         self._adapters = adapters
         self._final = target
-        self._temporary = target.with_name(f"{TEMPORARY}{target.name}")
+        self._temporary = target.with_name(f"{TEMPORARY}{target.name}{mark}")
 
     def begin(self) -> None:
         """Write all that was not trained."""
@@ -52,7 +57,8 @@ class Export:
                 return
             _copy_the_rest(self._base, self._temporary)
             (self._temporary / _TRAINED).mkdir()
-            link_or_copy((self._base / _TRAINED / "config.json").resolve(), self._temporary / _TRAINED / "config.json")
+            # A copy: its mode is made an ordinary one, and a link's would be the base model's.
+            shutil.copyfile(self._base / _TRAINED / "config.json", self._temporary / _TRAINED / "config.json")
 
     def write_share(self, rank: int, ranks: int) -> None:
         """Write every file of weights that falls to one of `ranks`."""

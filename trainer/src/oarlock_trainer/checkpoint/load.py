@@ -12,31 +12,38 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from oarlock_trainer.beat import Beat, told
 from oarlock_trainer.checkpoint.layout import Layout, Run
 from oarlock_trainer.checkpoint.weights import read_piece
+from oarlock_trainer.engine.engine import MASTER
 from oarlock_trainer.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from oarlock_trainer.checkpoint.format import Checkpoint
+    from oarlock_trainer.checkpoint.format import Adapters, Checkpoint
     from oarlock_trainer.engine.engine import Engine, Part
 
 _LISTED = 3
 
 
-def load(found: Checkpoint, engine: Engine) -> None:
-    """Continue from a checkpoint. Collective.
+def load(found: Checkpoint, engine: Engine, *, adapters: Adapters | None = None) -> None:
+    """Continue from a checkpoint; `adapters` of a LoRA job. Collective.
 
     Raises ConfigurationError where it is of another model, method or optimizer, and StorageError.
     """
     layout = Layout(found.manifest.runs)
     parts = engine.parts()
+    if found.manifest.adapters != adapters:
+        raise ConfigurationError(
+            f"the checkpoint {found.path} has {_words(found.manifest.adapters)}, the job asks for {_words(adapters)}: set "
+            "method and lora as they were, or give the job another output.directory"
+        )
     check_same_state(found, layout, engine, parts)
     with storage(f"reading the checkpoint {found.path}"), ExitStack() as opened:
         files: dict[str, int] = {}
-        for part in parts:
+        for part in told(parts, Beat()):
             values = part.values
             here = values if values.device.type == "cpu" else torch.empty_like(values, device="cpu")
             for piece in layout.pieces(Run(part.name, part.slot, part.start, values.numel())):
@@ -50,8 +57,12 @@ def load(found: Checkpoint, engine: Engine) -> None:
 
 def check_same_state(found: Checkpoint, layout: Layout, engine: Engine, parts: Sequence[Part]) -> None:
     """Raise ConfigurationError where a checkpoint holds other parameters, or another optimizer's state."""
-    saved = {name for name, _ in layout.slots}
-    now = {name for name, parameter in engine.weights.named_parameters() if parameter.requires_grad}
+    saved = layout.sizes(MASTER)
+    now = {
+        name: int(getattr(parameter, "ds_numel", parameter.numel()))
+        for name, parameter in engine.weights.named_parameters()
+        if parameter.requires_grad
+    }
     if saved != now:
         raise ConfigurationError(
             f"the checkpoint {found.path} is of another model or method: {_difference(saved, now)}. Give the job back the "
@@ -67,10 +78,18 @@ def check_same_state(found: Checkpoint, layout: Layout, engine: Engine, parts: S
         )
 
 
-def _difference(saved: set[str], now: set[str]) -> str:
+def _words(adapters: Adapters | None) -> str:
+    return f"adapters of rank {adapters.rank} and alpha {adapters.alpha:g}" if adapters else "no adapters"
+
+
+def _difference(saved: Mapping[str, int], now: Mapping[str, int]) -> str:
     return "; ".join(
         f"{words} {', '.join(sorted(names)[:_LISTED])}{f' and {len(names) - _LISTED} more' if len(names) > _LISTED else ''}"
-        for words, names in (("only it has", saved - now), ("it lacks", now - saved))
+        for words, names in (
+            ("only it has", saved.keys() - now.keys()),
+            ("it lacks", now.keys() - saved.keys()),
+            ("of another size are", {name for name in saved.keys() & now.keys() if saved[name] != now[name]}),
+        )
         if names
     )
 

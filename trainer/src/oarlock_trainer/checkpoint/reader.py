@@ -10,6 +10,8 @@ from oarlock_api.checkpoint import Resume
 from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_api.location import Location
 from oarlock_api.training import Task
+from oarlock_trainer.beat import Beat, told
+from oarlock_trainer.checkpoint.commit import discard
 from oarlock_trainer.checkpoint.copies import Copies
 from oarlock_trainer.checkpoint.fetch import fetch_newest
 from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
@@ -35,6 +37,8 @@ def take_over(job: Job, ranks: Ranks, fence: Fence, *, go_on: Callable[[], None]
     for candidate in candidates:
         if all(ranks.gather(ranks.all_or_none(partial(_share_is_whole, candidate, ranks)))):
             return candidate
+        # It looks valid by its sizes: rotation would keep it, and delete good ones for it.
+        ranks.decide(partial(_discard, candidate))
     copies = copies_of(job)
     if copies and job.training.task is not Task.PREPROCESS:  # which needs none
         own = job.file.job_uid if job.training.checkpoint.resume is Resume.NEVER else ""
@@ -70,12 +74,21 @@ def _claim(job: Job, fence: Fence) -> list[Checkpoint]:
         job.output.mkdir(parents=True, exist_ok=True)
         previous = fence.previous()
         fence.check_free(previous)
-        counting = [one for one in valid_checkpoints(job.output) if _counts(one, previous, fence)]
+        found = valid_checkpoints(job.output)
+        counting = [one for one in found if _counts(one, previous, fence)]
         fence.take(one.path.name for one in counting)
         _clean(job)
+        for one in found:
+            if one not in counting:  # a fenced attempt committed it after it was overtaken
+                _discard(one)
     if job.training.checkpoint.resume is Resume.NEVER:
         return [one for one in counting if one.manifest.job_uid == fence.owner.job_uid]
     return counting
+
+
+def _discard(found: Checkpoint) -> None:
+    with storage(f"removing the checkpoint {found.path}, which does not count"):
+        discard(found.path)
 
 
 def _counts(found: Checkpoint, previous: Previous, fence: Fence) -> bool:
@@ -101,7 +114,7 @@ def _share_is_whole(candidate: Checkpoint, ranks: Ranks) -> bool:
     share = candidate.manifest.files[place.rank :: place.world_size]
     with storage(f"reading the checkpoint {candidate.path}"):
         try:
-            return all(digest(candidate.path / file.name) == file.sha256 for file in share)
+            return all(digest(candidate.path / file.name) == file.sha256 for file in told(share, Beat()))
         except PermissionError:
             raise
         except OSError:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -72,4 +73,5 @@ class Snapshot:
         if self._stream is not None:
             torch.cuda.set_device(self._device)
             cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-            torch.cuda.check_error(cudart.cudaHostRegister(address, len(self._map), 0))
+            if code := cudart.cudaHostRegister(address, len(self._map), 0):
+                sys.stderr.write(f"the memory of checkpoints could not be pinned ({code}): copies into it are slower\n")

@@ -8,7 +8,6 @@ step makes anyway: each rank tells whether it is `ready`, and when all are, all 
 
 from __future__ import annotations
 
-import errno
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from oarlock_trainer.checkpoint.layout import ELEMENT, Run, runs_of
 from oarlock_trainer.checkpoint.shard_writer import ShardWriter
 from oarlock_trainer.checkpoint.snapshot import Snapshot
 from oarlock_trainer.engine.background import Background
-from oarlock_trainer.errors import TrainingEnd
+from oarlock_trainer.errors import FULL, StorageError, TrainingEnd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.format import Adapters, DataPosition
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +104,8 @@ class Writer:
         began = time.monotonic()
         parts = self._engine.parts()
         self._snapshot.begin(parts)
+        if self._ranks.place.is_leader:
+            self._commit.look_for_room(step, self._snapshot.size * self._ranks.place.world_size)
         self._pending = _Pending(step, position, self._engine.updates, runs_of(parts), began)
         self._pending.stall = time.monotonic() - began
 
@@ -169,7 +168,7 @@ class Writer:
     def _all_written(self, pending: _Pending) -> NoRoom | None:
         """Every rank's process has ended its file: rank 0 goes on, or all raise what one of them met."""
         told = self._ranks.gather(self._own_file(pending))
-        if any(isinstance(one, OSError) and one.errno in _FULL for one in told):
+        if any(isinstance(one, OSError) and one.errno in FULL for one in told):
             freed = self._ranks.decide(lambda: self._commit.make_room(pending.step))
             self._pending = None
             return NoRoom(pending.step, freed)
@@ -206,10 +205,15 @@ class Writer:
             adapters=self._adapters,
         )
 
-    def _committed(self, pending: _Pending) -> Saved:
+    def _committed(self, pending: _Pending) -> Saved | NoRoom:
         if pending.commit is None:
             raise AssertionError("rank 0 alone commits")
-        path = pending.commit.result()
+        try:
+            path = pending.commit.result()
+        except StorageError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
+                return NoRoom(pending.step, self._commit.make_room(pending.step))
+            raise
         return Saved(pending.step, path, pending.saved_at, pending.stall, time.monotonic() - pending.began)
 
     def _given(self) -> _Pending:

@@ -53,6 +53,6 @@ class SharedQuarantine:
         found = set(self._own)
         for path in self._folder.glob(f"{self._attempt}*.jsonl"):
             # A line that its rank has not ended yet is counted by whoever looks next.
-            whole = path.read_text(encoding="utf-8").rpartition("\n")[0]
-            found.update(Rejected(**json.loads(line)) for line in whole.splitlines())
+            whole = path.read_bytes().rpartition(b"\n")[0]
+            found.update(Rejected(**json.loads(line)) for line in whole.split(b"\n") if line)
         return sorted({(item.dataset, item.name): item for item in found}.values())

@@ -15,10 +15,9 @@ class Background(Generic[Result]):
     """Starts the work at once."""
 
     def __init__(self, work: Callable[[], Result]) -> None:
-        self._work = work
         self._results: list[Result] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
         self._thread.start()
 
     @property
@@ -37,8 +36,9 @@ class Background(Generic[Result]):
             raise self._error
         return self._results[0]
 
-    def _run(self) -> None:
+    def _run(self, work: Callable[[], Result]) -> None:
+        # The work, and all that it holds, is gone with its thread.
         try:
-            self._results.append(self._work())
+            self._results.append(work())
         except BaseException as error:  # noqa: BLE001 - it is raised where the result is asked for
             self._error = error

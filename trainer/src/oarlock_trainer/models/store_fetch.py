@@ -7,6 +7,7 @@ store is listed again: what was replaced meanwhile is no whole.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -103,7 +104,8 @@ def _fetch(
             raise StorageError(f"{piece.name} in {files.where} ends before byte {piece.start + piece.length}")
         descriptor = os.open(parts / piece.name, os.O_WRONLY)
         try:
-            os.pwrite(descriptor, content, piece.start)
+            if os.pwrite(descriptor, content, piece.start) != piece.length:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(parts / piece.name))
         finally:
             os.close(descriptor)
         journal.note(piece)

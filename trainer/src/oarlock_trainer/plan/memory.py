@@ -26,6 +26,8 @@ GB = 1e9
 _BFLOAT16, _FLOAT32 = 2, 4
 _MOMENT_BYTES = {OptimizerName.ADAMW: 8, OptimizerName.LION: 4, OptimizerName.ADAMW_8BIT: 2}
 """Beside the master weight: two float32 moments, one, or two of 8 bits."""
+_SLOTS = {OptimizerName.ADAMW: 2, OptimizerName.LION: 1, OptimizerName.ADAMW_8BIT: 2}
+"""Values of an element that a checkpoint holds as float32, beside the master weight."""
 _GATHERED = 1_000_000_000
 """Parameters that stage 3 holds whole at a time: DeepSpeed's stage3_max_live_parameters."""
 _LATENT_BYTES = 2 + 5 * 4
@@ -63,10 +65,14 @@ def need(work: Work, *, recomputed: int) -> Memory:
 
 
 def host_bytes(work: Work) -> int:
-    """Bytes of the node's own memory that a rank takes for what is kept out of the GPU."""
+    """Bytes of the node's own memory that a rank takes.
+
+    For what is kept out of the GPU, and for the copy of its state that checkpoints are written from.
+    """
     count, share = work.parameters.trained, _share(work)
+    copied = count * _FLOAT32 * (1 + _SLOTS[work.optimizer] + (work.ema is not None)) // work.ranks
     offloaded = count * (_state_bytes(work) + _FLOAT32) // share if work.offload else 0
-    return offloaded + (count * _FLOAT32 // share if work.ema is EmaDevice.CPU else 0)
+    return copied + offloaded + (count * _FLOAT32 // share if work.ema is EmaDevice.CPU else 0)
 
 
 def _states(work: Work) -> Iterator[Component]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_api.engine import OffloadOptimizer
+from oarlock_api.engine import CompileMode, OffloadOptimizer
 from oarlock_api.optimization import OptimizerName
 from oarlock_api.unbuilt import unbuilt_training_fields
 from oarlock_trainer.errors import ConfigurationError
@@ -19,11 +19,13 @@ _OPTIONS = {
     OptimizerName.ADAMW_8BIT: frozenset({"eps"}),
     OptimizerName.LION: frozenset[str](),
 }
+_WEIGHTS_SHARDED = 3
+"""ZeRO's stage in which no rank has the whole weights."""
 
 
 def refuse_unsupported(training: Training) -> None:
     """Raise ConfigurationError that lists every setting that this image cannot honour."""
-    found = [*unbuilt_training_fields(training), *_options(training), *_offloading(training)]
+    found = [*unbuilt_training_fields(training), *_options(training), *_offloading(training), *_compiling(training)]
     if found:
         raise ConfigurationError(f"this trainer image cannot do what these settings ask for: {', '.join(found)}")
 
@@ -41,3 +43,8 @@ def _offloading(training: Training) -> Iterator[str]:
     name = training.optimizer.name
     if training.engine.offload_optimizer is OffloadOptimizer.CPU and name is not OptimizerName.ADAMW:
         yield f"spec.training.engine.offloadOptimizer: CPU with optimizer.name: {name} (DeepSpeed has AdamW for the CPU)"
+
+
+def _compiling(training: Training) -> Iterator[str]:
+    if training.engine.zero_stage == _WEIGHTS_SHARDED and training.compile.mode is not CompileMode.NONE:
+        yield "spec.training.compile with engine.zeroStage: 3 (weights are gathered by hooks that a graph cannot hold)"

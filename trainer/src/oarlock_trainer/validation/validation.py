@@ -168,12 +168,14 @@ class Validation:
         try:
             if outcome.made:
                 self._pictures.add(step, outcome.made)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - pictures never end a run
             words.append(f"their index or grid could not be written ({error})")
         if outcome.failed:
             words.append(f"{len(outcome.failed)} failed: {', '.join(outcome.failed)}")
         if outcome.left_out:
-            words.append(f"{outcome.left_out} left out: there was no time for them (at most {MOST_SECONDS:.0f} s)")
+            words.append(
+                f"{outcome.left_out} left out: there was no time for them (asked to leave, or {MOST_SECONDS:.0f} s)"
+            )
         channel.send(channel.Event.NOTE, message="; ".join(words))
         sys.stderr.write(f"{'; '.join(words)}\n")
 
