@@ -140,12 +140,12 @@ def test_the_pod_of_rank_0_alone_gets_the_keys_of_trackers() -> None:
     assert rank_environment.credentials(assignment(training, nodes=2), given) == {}
 
 
-def test_ranks_get_the_tokens_of_the_hubs_that_the_job_reads_from_and_publishes_to() -> None:
+def test_ranks_get_the_token_that_the_model_is_read_with_and_rank_0_s_pod_those_that_may_write() -> None:
     read, write = secret_variable("hub", "read"), secret_variable("hub", "write")
     model = {"family": "Flux1", "hub": {"repo": "o/m", "tokenSecretRef": {"name": "hub", "key": "read"}}}
     target = {"repo": "o/n", "tokenSecretRef": {"name": "hub", "key": "write"}}
-    job = assignment(
-        {"model": model, "publish": [{"name": "hub", "hub": target}, {"name": "s3", "s3": {"bucket": "b"}}]}
-    )
+    published = [{"name": "hub", "hub": target}, {"name": "s3", "s3": {"bucket": "b"}}]
+    training = {"model": model, "publish": published}
     given = {read: "a", write: "b", secret_variable("hooks", "url"): "c"}
-    assert rank_environment.credentials(job, given) == {read: "a", write: "b"}
+    assert rank_environment.credentials(assignment(training, nodes=1), given) == {read: "a", write: "b"}
+    assert rank_environment.credentials(assignment(training, nodes=2), given) == {read: "a"}

@@ -74,6 +74,13 @@ def test_mlflow_without_an_address_is_refused_and_with_one_of_the_pod_s_own_is_n
     runs_of(job(tracker), {"MLFLOW_TRACKING_URI": "https://mlflow.example.com"})
 
 
+def test_two_mlflow_servers_are_refused_because_one_would_get_the_other_s_keys() -> None:
+    first, second = ({"name": name, "type": "MLflow", "url": f"https://{name}.example.com"} for name in ("a", "b"))
+    with pytest.raises(ConfigurationError, match=r"MLflow trackers with different url or secretRef"):
+        runs_of(job(first, second), {})
+    runs_of(job(first, second | {"url": first["url"]}), {})
+
+
 def test_a_run_is_told_from_all_others_and_the_same_in_every_attempt() -> None:
     boards = {"name": "a"}, {"name": "b"}
     jobs = [job(*boards), job(*boards, uid="other"), job(*boards, output="/output/other")]

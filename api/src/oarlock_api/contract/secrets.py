@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PREFIX = "OARLOCK_SECRET_"
@@ -52,8 +52,16 @@ def s3_variables(training: Mapping[str, Any]) -> frozenset[str]:
 
 
 def hub_variables(training: Mapping[str, Any]) -> frozenset[str]:
-    """Variables with the tokens of the model hubs that a job reads from or publishes to: ranks need these too."""
-    hubs = [(training.get("model") or {}).get("hub"), *(one.get("hub") for one in training.get("publish") or ())]
+    """The variable with the token of the model hub that a job reads from: ranks of every node need it."""
+    return _tokens([(training.get("model") or {}).get("hub")])
+
+
+def publish_variables(training: Mapping[str, Any]) -> frozenset[str]:
+    """Variables with the tokens of the model hubs that a job publishes to, which may write: rank 0 alone needs them."""
+    return _tokens([one.get("hub") for one in training.get("publish") or ()])
+
+
+def _tokens(hubs: Sequence[Mapping[str, Any] | None]) -> frozenset[str]:
     references = [hub.get("tokenSecretRef") for hub in hubs if hub]
     return frozenset(secret_variable(reference["name"], reference["key"]) for reference in references if reference)
 

@@ -12,7 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import POD_IP, Variable
-from oarlock_api.contract.secrets import hub_variables, is_secret_variable, s3_variables, tracker_variables
+from oarlock_api.contract.secrets import (
+    hub_variables,
+    is_secret_variable,
+    publish_variables,
+    s3_variables,
+    tracker_variables,
+)
 from oarlock_trainer import circuit
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.cgroup import cpu_limit
@@ -34,14 +40,14 @@ def without_secrets(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 def credentials(assignment: Assignment, given: Mapping[str, str]) -> dict[str, str]:
-    """Of the container's environment, the keys of the job's S3 connections and the tokens of its model hubs.
+    """Of the container's environment, the keys of the job's S3 connections and the token that its model is read with.
 
-    In rank 0's pod also the keys of its trackers.
+    In rank 0's pod also the keys of its trackers and the tokens that the finished model is published with.
     """
     training = assignment.job.training
     needed = s3_variables(training) | hub_variables(training)
     if assignment.first_rank == 0:
-        needed |= tracker_variables(training)
+        needed |= tracker_variables(training) | publish_variables(training)
     return {name: given[name] for name in needed if name in given}
 
 

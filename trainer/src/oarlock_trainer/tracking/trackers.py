@@ -73,6 +73,15 @@ def runs_of(job: Job, environment: Mapping[str, str]) -> list[tuple[Settings, Ru
 
     Raises ConfigurationError where this image or the environment lacks what one of them needs.
     """
+    servers = {
+        (one.url, one.secret_ref.name if one.secret_ref else None)
+        for one in job.training.tracking
+        if one.type is TrackerType.MLFLOW
+    }
+    if len(servers) > 1:  # its package takes the keys from the process's environment: one would get another's
+        raise ConfigurationError(
+            "training.tracking: MLflow trackers with different url or secretRef; give all of a job the same, or leave one"
+        )
     return [(one, _facts(job, one, environment)) for one in job.training.tracking]
 
 
