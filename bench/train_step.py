@@ -96,9 +96,7 @@ def _measure(rank: int, folder: Path, options: argparse.Namespace) -> None:
         _report(seconds, losses, vars(options) | {"tokens": work.tokens})
 
 
-def ours(
-    work: Work, given: dict[str, Any], target: torch.Tensor, options: argparse.Namespace, rank: int
-) -> Callable[[], float]:
+def ours(work: Work, given: dict[str, Any], target: torch.Tensor, options: argparse.Namespace) -> Callable[[], float]:
     """The trainer's model, engine and step."""
     from oarlock_api.engine import Attention  # noqa: PLC0415
     from oarlock_api.training import Training  # noqa: PLC0415
@@ -127,7 +125,7 @@ def ours(
             loss = torch.nn.functional.mse_loss(engine.model(**given)[0].float(), target)
             engine.backward(loss)
             engine.step(RATE)
-        return float(loss)
+        return float(loss.detach())
 
     return step
 
@@ -162,7 +160,7 @@ def theirs(work: Work, given: dict[str, Any], target: torch.Tensor, options: arg
                 accelerator.backward(loss)
                 optimizer.step()
                 optimizer.zero_grad()
-        return float(loss)
+        return float(loss.detach())
 
     return step
 

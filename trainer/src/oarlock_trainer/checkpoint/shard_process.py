@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 8 << 20
 """Bytes that are hashed while they are still in the processor's cache from being written."""
-_NICE = 5
+_NICE = 10
 """Training goes first where cores are few."""
 
 
