@@ -50,7 +50,7 @@ def test_memory_choices_time_and_a_proposal_are_told_and_called_a_model() -> Non
 
 def test_the_components_add_up_to_the_total() -> None:
     rows = [line.split() for line in told(nodes=1).splitlines() if line.startswith("  ") and line[2] != " "]
-    *components, total = [float(row[1]) for row in rows]
+    *components, total = [float(row[1]) for row in rows if row[0] != "node"]
     assert sum(components) == pytest.approx(total, abs=0.05 * len(components))
 
 
@@ -67,8 +67,10 @@ def test_what_does_not_fit_into_named_gpus_is_an_error_and_into_assumed_ones_a_r
         told(nodes=1, gpus=4, gpu="H100")
 
 
-def test_the_nodes_memory_is_told_where_it_is_used() -> None:
-    assert "  node           23.8   in the node's own memory" in told(nodes=1, engine={"offloadOptimizer": "CPU"})
+def test_the_nodes_memory_is_told() -> None:
+    """What checkpoints are written from: 12 bytes a parameter on 8 GPUs; and what is kept out of the GPUs."""
+    assert "  node           17.9   in the node's own memory" in told(nodes=1)
+    assert "  node           41.7   in the node's own memory" in told(nodes=1, engine={"offloadOptimizer": "CPU"})
 
 
 def test_adapters_have_no_stage_and_no_exchanges_to_choose() -> None:
