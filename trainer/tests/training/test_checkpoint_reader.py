@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from saving import Alone, Plain, save
+from saving import Alone, Plain, save, save_alone
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.layout import Owner
@@ -141,3 +141,10 @@ def test_a_damaged_checkpoint_is_gone_once_it_was_passed_over_so_that_rotation_k
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["step-10-a1"]
     save(12)
     assert resumed(job(tmp_path, attempt=3)) == 12
+
+
+def test_more_checkpoints_than_the_fence_lists_are_kept_over_takeovers(tmp_path: Path) -> None:
+    save_alone(tmp_path, *range(1, 71), keep=1000)
+    for attempt in (2, 3):
+        start(job(tmp_path, attempt=attempt))
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 70

@@ -69,7 +69,7 @@ class Commit:
         with suppress(TrainingEnd), self.writing(step):
             storage_now = shutil.disk_usage(self._output)
             missing = size - storage_now.free if storage_now.total else 0
-            older = self._own(valid_checkpoints(self._output))[1:]
+            older = self._older()
             while missing > 0 and older:
                 oldest = older.pop()
                 discard(oldest.path)
@@ -82,7 +82,7 @@ class Commit:
         """
         with self.writing(step):
             shutil.rmtree(self.temporary(step), ignore_errors=True)
-            older = self._own(valid_checkpoints(self._output))[1:]
+            older = self._older()
             if older:
                 discard(older[-1].path)
             return bool(older)
@@ -109,6 +109,10 @@ class Commit:
             parsed = parse_checkpoint_name(path.name)
             if parsed and path.name not in names and own and parsed < (own[0].step, own[0].attempt):
                 discard(path)
+
+    def _older(self) -> list[Checkpoint]:
+        """This job's that may go, newest first: all but the newest valid one."""
+        return self._own(valid_checkpoints(self._output))[1:]
 
     def _own(self, valid: list[Checkpoint]) -> list[Checkpoint]:
         return [one for one in valid if one.manifest.job_uid == self._fence.owner.job_uid]

@@ -78,9 +78,11 @@ def _claim(job: Job, fence: Fence) -> list[Checkpoint]:
         counting = [one for one in found if _counts(one, previous, fence)]
         fence.take(one.path.name for one in counting)
         _clean(job)
-        for one in found:
-            if one not in counting:  # a fenced attempt committed it after it was overtaken
-                _discard(one)
+        for one in found[: found.index(counting[0])] if counting else []:
+            if one.manifest.job_uid == fence.owner.job_uid:
+                _discard(
+                    one
+                )  # a fenced attempt committed it after it was overtaken; rotation would take it for the newest
     if job.training.checkpoint.resume is Resume.NEVER:
         return [one for one in counting if one.manifest.job_uid == fence.owner.job_uid]
     return counting
