@@ -31,6 +31,17 @@ class Beat:
             channel.send(channel.Event.WORKING)
 
 
+def alive(go_on: Callable[[], None]) -> Callable[[], None]:
+    """The same, with a sign of life."""
+    beat = Beat()
+
+    def still() -> None:
+        go_on()
+        beat()
+
+    return still
+
+
 def told(items: Iterable[Item], beat: Beat) -> Iterator[Item]:
     """The same items, with a sign of life for each that is taken."""
     for item in items:

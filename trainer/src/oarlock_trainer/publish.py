@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.location import Location
 from oarlock_trainer import channel
-from oarlock_trainer.beat import Beat
+from oarlock_trainer.beat import alive
 from oarlock_trainer.checkpoint.export import link_or_copy
 from oarlock_trainer.checkpoint.format import digest
 from oarlock_trainer.durable import TEMPORARY, write_json
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.job import Job
     from oarlock_trainer.storage.files import Files
 
-_LOOK_SECONDS = 0.5
-
 
 def check(job: Job, *, go_on: Callable[[], None]) -> None:
     """Ask each place whether it knows us, before days of training end there.
@@ -40,7 +38,7 @@ def check(job: Job, *, go_on: Callable[[], None]) -> None:
     for number, one in enumerate(job.training.publish):
         if one.hub:
             order = {"do": "check", "repo": one.hub.repo}
-            job.hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=_alive(go_on))
+            job.hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=alive(go_on))
         else:
             _files(job, number, one).find(INDEX)
 
@@ -51,7 +49,7 @@ def publish(job: Job, model: Path, *, go_on: Callable[[], None]) -> None:
     `go_on` is called while sending, and may raise to stop. Raises StorageError, which says that the model is exported and
     what could not be published; another attempt sends only that.
     """
-    wrong, still = [], _alive(go_on)
+    wrong, still = [], alive(go_on)
     for number, one in enumerate(job.training.publish):
         try:
             if one.hub:
@@ -65,17 +63,6 @@ def publish(job: Job, model: Path, *, go_on: Callable[[], None]) -> None:
             wrong.append(f"{one.name}: {error}")
     if wrong:
         raise StorageError(f"the model is exported to {model}, and could not be published: {'; '.join(wrong)}")
-
-
-def _alive(go_on: Callable[[], None]) -> Callable[[], None]:
-    """The same, with a sign of life."""
-    beat = Beat()
-
-    def still() -> None:
-        go_on()
-        beat()
-
-    return still
 
 
 def _field(number: int, one: Publication) -> str:
@@ -117,8 +104,7 @@ def _send(files: Files, name: str, path: Path, before: list[str] | None) -> list
 
 def _in_background(work: Callable[[], Any], go_on: Callable[[], None]) -> Any:
     running = Background(work)
-    while not running.wait(_LOOK_SECONDS):
-        go_on()
+    running.join(go_on)
     return running.result()
 
 

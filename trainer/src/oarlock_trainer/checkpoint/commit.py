@@ -5,13 +5,12 @@ A crash at any byte leaves the temporary folder, which nobody reads and the next
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name, parse_checkpoint_name
-from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, valid_checkpoints
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, marker_of, valid_checkpoints
 from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
 from oarlock_trainer.errors import StorageError, TrainingEnd, storage
 
@@ -50,7 +49,7 @@ class Commit:
         with self.writing(manifest.step):
             body = manifest.to_json().encode()
             write_bytes(temporary / MANIFEST, body)
-            write_bytes(temporary / MARKER, hashlib.sha256(body).hexdigest().encode())
+            write_bytes(temporary / MARKER, marker_of(body).encode())
             sync_folder(temporary)
             self._fence.check()
             if final.exists():  # another job's, or damaged: else this attempt would have gone on from it

@@ -8,13 +8,12 @@ fetched, by its hashes.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import parse_checkpoint_name
 from oarlock_trainer.checkpoint.export import link_or_copy
-from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, Manifest, parse_manifest
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, Manifest, marker_of, parse_manifest
 from oarlock_trainer.durable import TEMPORARY
 from oarlock_trainer.errors import storage
 
@@ -54,7 +53,7 @@ class Copies:
     def commit(self, name: str, manifest: bytes) -> None:
         """Make a copy count whose other files are all there."""
         self.files.write(f"{name}/{MANIFEST}", manifest)
-        self.files.write(f"{name}/{MARKER}", hashlib.sha256(manifest).hexdigest().encode())
+        self.files.write(f"{name}/{MARKER}", marker_of(manifest).encode())
 
     def newest(self, *, job_uid: str = "") -> Iterator[Copy]:
         """Copies that count, newest first; with `job_uid`, of that job alone."""
@@ -84,7 +83,7 @@ class Copies:
     def _read(self, name: str) -> Copy | None:
         try:
             body, marker = (self.files.read(f"{name}/{file}") for file in (MANIFEST, MARKER))
-            if hashlib.sha256(body).hexdigest() != marker.decode().strip():
+            if marker_of(body) != marker.decode().strip():
                 return None
             manifest = parse_manifest(body.decode())
         except (FileNotFoundError, ValueError, KeyError, TypeError):

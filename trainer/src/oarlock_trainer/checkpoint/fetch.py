@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_trainer import channel
-from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, inspect
+from oarlock_trainer.checkpoint.commit import discard
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, inspect, marker_of
 from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.errors import storage
@@ -89,10 +90,10 @@ def _complete(copy: Copy, temporary: Path, fence: Fence) -> Checkpoint | None:
     final = temporary.with_name(copy.name)
     with storage(f"fetching {copy.name}"):
         write_bytes(temporary / MANIFEST, copy.body)
-        write_bytes(temporary / MARKER, hashlib.sha256(copy.body).hexdigest().encode())
+        write_bytes(temporary / MARKER, marker_of(copy.body).encode())
         fence.check()
         if final.exists():  # a damaged one, or it would have been taken
-            shutil.rmtree(final)
+            discard(final)
         temporary.rename(final)
         sync_folder(final.parent)
         fence.take([copy.name])

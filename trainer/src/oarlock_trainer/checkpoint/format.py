@@ -130,6 +130,11 @@ def shard_name(rank: int) -> str:
     return f"rank-{rank:05}.state"
 
 
+def marker_of(manifest: bytes) -> str:
+    """What the marker of a manifest's very bytes says."""
+    return hashlib.sha256(manifest).hexdigest()
+
+
 def digest(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as file:
@@ -160,7 +165,7 @@ def read(path: Path) -> Checkpoint:
     try:
         body = (path / MANIFEST).read_bytes()
         marker = (path / MARKER).read_text(encoding="utf-8").strip()
-        if hashlib.sha256(body).hexdigest() != marker:
+        if marker_of(body) != marker:
             raise InvalidError(f"{MANIFEST} is not the one that {MARKER} was written for")
         manifest = parse_manifest(body.decode())
         for file in manifest.files:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oarlock_trainer.beat import Beat
+from oarlock_trainer.beat import alive
 from oarlock_trainer.checkpoint.format import MANIFEST, shard_name
 from oarlock_trainer.engine.background import Background
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.copies import Copies
     from oarlock_trainer.checkpoint.fence import Fence
     from oarlock_trainer.engine.process_group import Ranks
-
-_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +125,5 @@ def _wrong(work: Background[Any] | None) -> str:
 
 
 def _wait(work: Background[Any] | None, go_on: Callable[[], None]) -> None:
-    beat = Beat()
-    while work is not None and not work.wait(_LOOK_SECONDS):
-        go_on()
-        beat()
+    if work is not None:
+        work.join(alive(go_on))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_LOOK_SECONDS = 0.5
+
 Result = TypeVar("Result")
 
 
@@ -29,6 +31,11 @@ class Background(Generic[Result]):
         """Wait that long for its end, None = for as long as it takes; whether it has come."""
         self._thread.join(seconds)
         return self.ended
+
+    def join(self, go_on: Callable[[], None]) -> None:
+        """Wait for its end. `go_on` is called twice a second meanwhile, and may raise to stop waiting."""
+        while not self.wait(_LOOK_SECONDS):
+            go_on()
 
     def result(self) -> Result:
         """What the ended work returned. Raises what it raised."""

@@ -33,7 +33,6 @@ PREPROCESS_TIMEOUT = 7 * 86400.0
 STEP_TIMEOUT = 2000.0
 """Seconds, from the first step on. Dead peers are noticed long before, and silent ones by the agent (agent/hang.py), which
 can say who is stuck and where: so its allowances, the export's being the longest, must end first."""
-_LOOK_SECONDS = 0.5
 
 Result = TypeVar("Result")
 
@@ -89,8 +88,7 @@ class Ranks:
         own = work()
         channel.send(channel.Event.WAITING)
         gathering = Background(lambda: self.gather(own))
-        while not gathering.wait(_LOOK_SECONDS):
-            go_on()
+        gathering.join(go_on)
         gathered = gathering.result()
         channel.send(channel.Event.WORKING)
         return gathered

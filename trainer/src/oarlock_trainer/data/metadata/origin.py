@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer import channel
-from oarlock_trainer.beat import Beat
+from oarlock_trainer.beat import alive
 from oarlock_trainer.data.metadata.captions import Wording
 from oarlock_trainer.data.metadata.discovery import Discovered
 from oarlock_trainer.data.metadata.given import Given
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _THREADS = 16
 """Reading headers waits for the storage; more threads than this only wait for Python."""
-_LOOK_SECONDS = 0.5
 
 Result = TypeVar("Result")
 
@@ -85,10 +84,8 @@ def _listed(ranks: Ranks, work: Callable[[], Result], go_on: Callable[[], None])
     """
 
     def listed() -> Result:
-        listing, beat = Background(work), Beat()
-        while not listing.wait(_LOOK_SECONDS):
-            go_on()
-            beat()
+        listing = Background(work)
+        listing.join(alive(go_on))
         with storage("listing a source"):
             return listing.result()
 
@@ -96,6 +93,5 @@ def _listed(ranks: Ranks, work: Callable[[], Result], go_on: Callable[[], None])
         return ranks.decide(listed)
     channel.send(channel.Event.WAITING)
     waiting = Background(lambda: ranks.decide(listed))  # in C, where no signal would be looked at
-    while not waiting.wait(_LOOK_SECONDS):
-        go_on()
+    waiting.join(go_on)
     return waiting.result()
