@@ -54,7 +54,7 @@ def apply(cluster: Cluster, *objects: Any) -> None:
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(listed))
 
 
-def wait_for_phase(cluster: Cluster, pod: str, phase: str, seconds: int = 60) -> None:
+def wait_for_phase(cluster: Cluster, pod: str, phase: str, seconds: int = 120) -> None:
     """Wait until a pod is in that phase."""
     cluster.kubectl("wait", f"--for=jsonpath={{.status.phase}}={phase}", f"pod/{pod}", f"--timeout={seconds}s")
 
@@ -62,7 +62,7 @@ def wait_for_phase(cluster: Cluster, pod: str, phase: str, seconds: int = 60) ->
 def output(cluster: Cluster, pod: str) -> str:
     """What a pod printed; waits for its success first, and shows what it printed if there is none."""
     try:
-        wait_for_phase(cluster, pod, "Succeeded", 30)
+        wait_for_phase(cluster, pod, "Succeeded")
     except Exception as error:
         error.add_note(cluster.kubectl("logs", pod))
         raise

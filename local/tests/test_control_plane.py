@@ -30,7 +30,7 @@ def test_owned_objects_are_collected(control_plane: Cluster) -> None:
     owned = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owned", "ownerReferences": [owner]}}
     control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(owned))
     control_plane.kubectl("delete", "configmap", "owner")
-    control_plane.kubectl("wait", "--for=delete", "configmap/owned", "--timeout=30s")
+    control_plane.kubectl("wait", "--for=delete", "configmap/owned", "--timeout=120s")
     with pytest.raises(ClusterError, match="not found"):
         control_plane.kubectl("get", "configmap", "owned")
 

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.nodes, pytest.mark.xdist_group("local_cluster")]
 
 
 def _wait_ready(cluster: Cluster, status: str, *nodes: str) -> None:
-    cluster.kubectl("wait", f"--for=condition=Ready={status}", *(f"node/{node}" for node in nodes), "--timeout=60s")
+    cluster.kubectl("wait", f"--for=condition=Ready={status}", *(f"node/{node}" for node in nodes), "--timeout=120s")
 
 
 def test_frozen_cut_off_and_dead_nodes_are_lost_and_come_back(local_cluster: Cluster) -> None:

@@ -100,7 +100,7 @@ def test_pods_find_each_other_and_the_api_by_name_across_nodes(local_cluster: Cl
 
 def test_this_machine_reaches_pods_and_pods_reach_this_machine(local_cluster: Cluster) -> None:
     apply(local_cluster, python_pod("server", SERVER, node="node-3"))
-    local_cluster.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=30s")
+    local_cluster.kubectl("wait", "--for=condition=Ready", "pod/server", "--timeout=120s")
     client = f"""
         import socket
         with socket.create_server(("", 0)) as here:
@@ -135,7 +135,7 @@ def test_gpus_are_scheduled_by_number(local_cluster: Cluster) -> None:
     assert sorted(names) == ["node-1", "node-2", "node-3"]
     apply(local_cluster, python_pod("one-too-many", SERVER, gpus=1))
     unscheduled = "--for=jsonpath={.status.conditions[?(@.type=='PodScheduled')].reason}=Unschedulable"
-    local_cluster.kubectl("wait", unscheduled, "pod/one-too-many", "--timeout=30s")
+    local_cluster.kubectl("wait", unscheduled, "pod/one-too-many", "--timeout=120s")
 
 
 def test_further_names_lead_to_the_same_image(local_cluster: Cluster) -> None:

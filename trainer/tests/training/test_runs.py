@@ -85,7 +85,7 @@ def test_killed_at_any_moment_the_next_attempt_repeats_the_undisturbed_losses_ex
     _, reference = undisturbed
 
     def kill(event: dict[str, Any]) -> None:
-        if event["event"] == "checkpoint" and event["step"] == 2:
+        if event["event"] == "checkpoint" and (event["rank"], event["step"]) == (1, 2):
             gang.kill(1)
 
     # The save of step 4 waits for that of step 2, so a checkpoint is told of long before the last step.
