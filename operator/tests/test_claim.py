@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from worlds import World, job, spec
+from jobs import job, spec
+from worlds import World
 
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.ownership import output_mark

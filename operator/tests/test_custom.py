@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from worlds import World, condition, job, spec
+from jobs import job, spec
+from worlds import World, condition
 
 from oarlock_api.contract.job_file import CustomProgram, parse_job_file
 from oarlock_api.contract.status import PodStatus

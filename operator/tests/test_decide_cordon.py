@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from worlds import START, World, job, report, spec
+from jobs import START, job, report, spec
+from worlds import World
 
 from oarlock_api.contract.report import Gpu
 from oarlock_operator.marks import Mark

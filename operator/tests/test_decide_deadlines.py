@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from worlds import World, condition, job, spec
+from jobs import job, spec
+from worlds import World, condition
 
 from oarlock_operator.decide import decide
 from oarlock_operator.plan import DeleteJob, DeletePods

@@ -10,7 +10,8 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import Killed, World, job, spec
+from jobs import job, spec
+from worlds import Killed, World
 
 from oarlock_operator.marks import Mark
 from oarlock_operator.observation import Node, Pool

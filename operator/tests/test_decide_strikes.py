@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from worlds import START, World, condition, job, spec
+from jobs import START, job, spec
+from worlds import World, condition
 
 from oarlock_operator.observation import Node, NodeStrike, Pool
 from oarlock_operator.plan import CordonNode, NoteStrike, Plan

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from worlds import World, condition, job, spec
+from jobs import job, spec
+from worlds import World, condition
 
 from oarlock_operator.decide import decide
 from oarlock_operator.plan import CreatePods, DeletePods

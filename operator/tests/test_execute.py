@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from jobs import job, spec
 from memory_api import MemoryApi
 from virtual_time import in_virtual_time
-from worlds import job, spec
 
 from oarlock_operator.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.events import EventPoster

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import START, report
+from jobs import START, report
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_operator.faults.attribution import attribute, detected_at

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from worlds import START, World, gpu_report, job, spec
+from jobs import START, gpu_report, job, spec
+from worlds import World
 
 from oarlock_operator.observation import Ending, Pod, Pool
 from oarlock_operator.plan import CordonNode

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jobs import job, spec
+from made_pods import container, environment, made
 from pydantic import ValidationError
-from worlds import job, spec
 
 from oarlock_api.contract.environment import RESERVED
-from oarlock_api.contract.job_file import Webhook, WebhookLevel, WebhookType, parse_job_file
-from oarlock_api.contract.secrets import secret_variable
-from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.contract.job_file import parse_job_file
 from oarlock_operator.manifests.config import config_map, output_directory
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod
@@ -22,20 +21,6 @@ from oarlock_operator.manifests.service import service
 
 HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
-    return pod(job(), spec(**changes), attempt=attempt, rank=rank, image="trainer:1")
-
-
-def container(manifest: dict[str, Any]) -> dict[str, Any]:
-    return manifest["spec"]["containers"][0]
-
-
-def environment(manifest: dict[str, Any]) -> dict[str, Any]:
-    names = [item["name"] for item in container(manifest)["env"]]
-    assert len(names) == len(set(names)), "a variable is set twice"
-    return {item["name"]: item.get("value", item.get("valueFrom")) for item in container(manifest)["env"]}
 
 
 FULL: dict[str, Any] = {
@@ -231,135 +216,6 @@ def test_gpus_are_asked_as_requests_and_limits_beside_the_job_s_own() -> None:
 
 def test_a_grace_period_of_zero_is_not_the_default() -> None:
     assert made(pod={"terminationGracePeriodSeconds": 0})["spec"]["terminationGracePeriodSeconds"] == 0
-
-
-def secretive() -> TrainingJobSpec:
-    connection = {"name": "default", "credentialsSecretRef": {"name": "r2-keys"}}
-    training = spec().training
-    assert training is not None
-    raw = {**training.to_manifest(), "s3Connections": [connection]}
-    env = [{"name": "TOKEN", "value": "hunter2"}]
-    return spec(training=raw, pod={"env": env}, webhooks=WEBHOOKS)
-
-
-WEBHOOKS: list[dict[str, Any]] = [
-    {
-        "name": "orchestrator",
-        "url": "https://orchestrator.example.com/faults",
-        "authSecretRef": {"name": "hooks", "key": "token"},
-        "signatureSecretRef": {"name": "hooks", "key": "signing-key"},
-        "events": ["gpu.fault"],
-        "minLevel": "Warning",
-    },
-    {
-        "name": "chat",
-        "type": "Discord",
-        "urlSecretRef": {"name": "chat", "key": "url"},
-        "authSecretRef": {"name": "hooks", "key": "token"},
-        "messagePrefix": "[flux]",
-    },
-]
-
-
-def test_each_secret_of_the_webhooks_becomes_one_variable_by_reference_and_no_value() -> None:
-    secrets = {name: value for name, value in environment(made(webhooks=WEBHOOKS)).items() if "SECRET" in name}
-    assert secrets == {
-        secret_variable("hooks", "token"): {"secretKeyRef": {"name": "hooks", "key": "token"}},
-        secret_variable("hooks", "signing-key"): {"secretKeyRef": {"name": "hooks", "key": "signing-key"}},
-        secret_variable("chat", "url"): {"secretKeyRef": {"name": "chat", "key": "url"}},
-    }
-    assert not [name for name in environment(made()) if "SECRET" in name]
-
-
-def test_the_keys_of_an_s3_connection_s_secret_become_variables_once_and_a_session_token_may_be_missing() -> None:
-    connections = [
-        {"name": "default", "credentialsSecretRef": {"name": "r2-keys"}},
-        {"name": "again", "credentialsSecretRef": {"name": "r2-keys"}},
-        {"name": "chain"},
-    ]
-    training = spec().training
-    assert training is not None
-    manifest = made(training={**training.to_manifest(), "s3Connections": connections})
-    named = [variable["name"] for variable in container(manifest)["env"]]
-    assert len(named) == len(set(named))
-    secrets = {name: value for name, value in environment(manifest).items() if "SECRET" in name}
-    assert secrets == {
-        secret_variable("r2-keys", key): {"secretKeyRef": {"name": "r2-keys", "key": key, **optional}}
-        for key, optional in (
-            ("AWS_ACCESS_KEY_ID", {}),
-            ("AWS_SECRET_ACCESS_KEY", {}),
-            ("AWS_SESSION_TOKEN", {"optional": True}),
-        )
-    }
-
-
-def test_the_tokens_of_model_hubs_become_variables_by_reference() -> None:
-    read, write = {"name": "hub", "key": "read"}, {"name": "hub", "key": "write"}
-    plain = spec().training
-    assert plain is not None
-    training = plain.to_manifest() | {
-        "model": {"family": "Flux1", "hub": {"repo": "o/m", "tokenSecretRef": read}},
-        "publish": [{"name": "hub", "hub": {"repo": "o/n", "tokenSecretRef": write}}],
-    }
-    secrets = {name: value for name, value in environment(made(training=training)).items() if "SECRET" in name}
-    assert secrets == {
-        secret_variable("hub", "read"): {"secretKeyRef": read},
-        secret_variable("hub", "write"): {"secretKeyRef": write},
-    }
-
-
-def test_the_keys_of_a_tracker_s_secret_become_variables_and_any_may_be_missing() -> None:
-    tracking = [
-        {"name": "board"},
-        {"name": "wandb", "type": "Wandb", "secretRef": {"name": "figures"}},
-        {"name": "mlflow", "type": "MLflow", "url": "https://mlflow.example.com", "secretRef": {"name": "figures"}},
-    ]
-    plain = spec().training
-    assert plain is not None
-    manifest = made(training={**plain.to_manifest(), "tracking": tracking})
-    secrets = {name: value for name, value in environment(manifest).items() if "SECRET" in name}
-    assert secrets == {
-        secret_variable("figures", key): {"secretKeyRef": {"name": "figures", "key": key, "optional": True}}
-        for key in (
-            "WANDB_API_KEY",
-            "WANDB_ENTITY",
-            "MLFLOW_TRACKING_TOKEN",
-            "MLFLOW_TRACKING_USERNAME",
-            "MLFLOW_TRACKING_PASSWORD",
-        )
-    }
-
-
-def test_job_json_tells_the_webhooks_and_the_variables_that_hold_their_secrets() -> None:
-    facts = parse_job_file(config_map(job(), secretive(), 1)["data"]["job.json"])
-    variables = environment(made(webhooks=WEBHOOKS))
-    assert facts.webhooks == (
-        Webhook(
-            name="orchestrator",
-            url="https://orchestrator.example.com/faults",
-            auth_variable=secret_variable("hooks", "token"),
-            signature_variable=secret_variable("hooks", "signing-key"),
-            events=("gpu.fault",),
-            min_level=WebhookLevel.WARNING,
-        ),
-        Webhook(
-            name="chat",
-            type=WebhookType.DISCORD,
-            url_variable=secret_variable("chat", "url"),
-            auth_variable=secret_variable("hooks", "token"),
-            message_prefix="[flux]",
-        ),
-    )
-    told = {
-        name for hook in facts.webhooks for name in (hook.url_variable, hook.auth_variable, hook.signature_variable)
-    }
-    assert told - {""} == {name for name in variables if "SECRET" in name}
-
-
-def test_job_json_holds_names_of_secrets_at_most_and_none_of_the_environment() -> None:
-    body = config_map(job(), secretive(), 1)["data"]["job.json"]
-    assert "hunter2" not in body
-    assert json.loads(body)["training"]["s3Connections"][0]["credentialsSecretRef"] == {"name": "r2-keys"}
 
 
 def test_job_json_is_immutable_one_per_attempt_and_read_by_the_pod() -> None:

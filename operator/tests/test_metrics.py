@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from worlds import World, job, report, spec
+from jobs import job, report, spec
+from worlds import World
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics

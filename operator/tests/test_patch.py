@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import job, spec
+from jobs import job, spec
 
 from oarlock_operator.manifests.patch import patched
 from oarlock_operator.manifests.pod import pod

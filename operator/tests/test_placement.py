@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from worlds import job, spec
+from jobs import job, spec
 
 from oarlock_api.history import AvoidedNode
 from oarlock_api.status import TrainingJobStatus

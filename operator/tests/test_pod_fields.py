@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from jobs import job, spec
 from processes import Api, wait_for
 from pydantic import BaseModel, ValidationError
-from worlds import World, job, spec
+from worlds import World
 
 from oarlock_api.naming import camel_case
 from oarlock_api.pod import Pod, Ports, Resources

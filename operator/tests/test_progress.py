@@ -8,73 +8,23 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from aiohttp import web
+from jobs import job, spec
 from kubernetes.aio.client import Configuration
-from worlds import job, spec
+from status_pod import GOOD, PEER, POD, Server, running_job
 
 from oarlock_api.contract.health import Health, HealthState
-from oarlock_api.contract.status import MAX_BYTES, CheckpointStatus, PodStatus
-from oarlock_api.history import RecoveryStatus
+from oarlock_api.contract.status import MAX_BYTES
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import progress
 from oarlock_operator.cluster import Cluster
-from oarlock_operator.observation import Ending, Job, Pod
+from oarlock_operator.observation import Ending, Pod
 from oarlock_operator.progress import ProgressReader, Route
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-GOOD = PodStatus(
-    "uid-1",
-    "pod-uid",
-    1,
-    0,
-    "Training",
-    "2026-01-01T12:00:00+00:00",
-    step=7,
-    loss=0.5,
-    checkpoint=CheckpointStatus(5, "/output/flux/checkpoints/step-5-a1", "2026-01-01T11:59:00+00:00"),
-)
-POD = Pod(name="flux-1-0", uid="pod-uid", attempt=1, rank=0, address="127.0.0.1", started=True, scheduled=True)
-PEER = replace(POD, name="flux-1-1", uid="peer", rank=1)
-
-
-class Server:
-    """Rank 0 as one handler on a real socket. Under the proxy's path it is the API server in front of it."""
-
-    def __init__(self) -> None:
-        self.handler: Handler = self.tell(GOOD.to_json())
-        self.asked: list[str] = []
-        self.port = 0
-        self.gate = asyncio.Event()
-
-    @staticmethod
-    def tell(body: str | bytes, status: int = 200) -> Handler:
-        async def answer(_: web.Request) -> web.Response:
-            return web.Response(body=body, status=status)
-
-        return answer
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request.path)
-        return await self.handler(request)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    playing = Server()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", playing.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    playing.port = runner.addresses[0][1]
-    yield playing
-    playing.gate.set()
-    await runner.cleanup()
 
 
 @pytest.fixture(params=Route, ids=lambda route: route.value)
@@ -86,11 +36,6 @@ async def reader(request: pytest.FixtureRequest, server: Server) -> AsyncIterato
     yield reading
     await reading.close()
     await cluster.close()
-
-
-def running_job(server: Server, attempt: int = 1) -> Job:
-    ports = {"ports": {"status": server.port, "rendezvous": 29500}}
-    return job(spec=spec(pod=ports), status=TrainingJobStatus(attempt=attempt))
 
 
 async def test_the_status_of_rank_0_is_read_by_its_route(server: Server, reader: ProgressReader) -> None:
@@ -235,77 +180,6 @@ async def test_a_gang_that_is_not_whole_and_running_is_not_asked(
 ) -> None:
     assert (await reader.read(running_job(server), pods))[0] is None
     assert server.asked == []
-
-
-class Clock:
-    """Monotonic seconds that the test moves."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-async def timed() -> AsyncIterator[tuple[ProgressReader, Clock]]:
-    clock = Clock()
-    reading = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=clock)
-    yield reading, clock
-    await reading.close()
-
-
-async def test_others_are_asked_once_a_minute_and_rank_0_each_time(
-    server: Server, timed: tuple[ProgressReader, Clock]
-) -> None:
-    reader, clock = timed
-    for _ in range(4):
-        await reader.read(running_job(server), [PEER, POD])
-        clock.now += 20
-    assert len(server.asked) == 4 + 2
-
-
-async def test_silence_counts_from_the_first_question_and_ends_with_an_answer(
-    server: Server, timed: tuple[ProgressReader, Clock]
-) -> None:
-    reader, clock = timed
-    good, server.handler = server.handler, refuse
-    assert (await reader.read(running_job(server), [POD]))[1] == {POD.uid: 0.0}
-    clock.now += 90
-    assert (await reader.read(running_job(server), [POD]))[1] == {POD.uid: 90.0}
-    server.handler = good
-    assert (await reader.read(running_job(server), [POD]))[1] == {}
-
-
-async def test_a_gang_on_its_way_is_not_asked_but_for_rank_0(
-    server: Server, timed: tuple[ProgressReader, Clock]
-) -> None:
-    reader, _ = timed
-    starting = running_job(server)
-    starting = replace(starting, status=TrainingJobStatus(attempt=1, recovery=RecoveryStatus(stage="Start")))
-    await reader.read(starting, [PEER, POD])
-    assert len(server.asked) == 1
-
-
-async def refuse(_: web.Request) -> web.Response:
-    return web.Response(status=503)
-
-
-async def test_a_slow_answer_holds_no_pass_up_and_is_told_by_the_next(
-    server: Server, timed: tuple[ProgressReader, Clock]
-) -> None:
-    reader, _ = timed
-    prompt, late = server.handler, asyncio.Event()
-
-    async def slow(request: web.Request) -> web.StreamResponse:
-        await late.wait()
-        return await prompt(request)
-
-    server.handler = slow
-    assert await reader.read(running_job(server), [POD]) == (None, {})
-    late.set()
-    await asyncio.wait(list(reader._flights.values()), timeout=5)
-    server.handler = refuse
-    assert (await reader.read(running_job(server), [POD]))[0] == GOOD
 
 
 async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(reader: ProgressReader, server: Server) -> None:

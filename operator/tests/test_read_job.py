@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from jobs import spec
 from pydantic import ValidationError
-from worlds import spec
 
 from oarlock_operator.observe import read_job
 

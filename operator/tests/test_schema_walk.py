@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
+from jobs import job, spec
 from pydantic import ValidationError
-from worlds import World, job, spec
+from worlds import World
 
 from oarlock_api.spec import TrainingJobSpec
 

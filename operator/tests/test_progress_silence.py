@@ -1,0 +1,88 @@
+"""Who is asked for /status, how often, and how long silence counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from kubernetes.aio.client import Configuration
+from status_pod import GOOD, PEER, POD, Server, running_job
+
+from oarlock_api.history import RecoveryStatus
+from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.cluster import Cluster
+from oarlock_operator.progress import ProgressReader, Route
+
+
+class Clock:
+    """Monotonic seconds that the test moves."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def timed() -> AsyncIterator[tuple[ProgressReader, Clock]]:
+    clock = Clock()
+    reading = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=clock)
+    yield reading, clock
+    await reading.close()
+
+
+async def test_others_are_asked_once_a_minute_and_rank_0_each_time(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, clock = timed
+    for _ in range(4):
+        await reader.read(running_job(server), [PEER, POD])
+        clock.now += 20
+    assert len(server.asked) == 4 + 2
+
+
+async def test_silence_counts_from_the_first_question_and_ends_with_an_answer(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, clock = timed
+    good, server.handler = server.handler, refuse
+    assert (await reader.read(running_job(server), [POD]))[1] == {POD.uid: 0.0}
+    clock.now += 90
+    assert (await reader.read(running_job(server), [POD]))[1] == {POD.uid: 90.0}
+    server.handler = good
+    assert (await reader.read(running_job(server), [POD]))[1] == {}
+
+
+async def test_a_gang_on_its_way_is_not_asked_but_for_rank_0(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, _ = timed
+    starting = running_job(server)
+    starting = replace(starting, status=TrainingJobStatus(attempt=1, recovery=RecoveryStatus(stage="Start")))
+    await reader.read(starting, [PEER, POD])
+    assert len(server.asked) == 1
+
+
+async def refuse(_: web.Request) -> web.Response:
+    return web.Response(status=503)
+
+
+async def test_a_slow_answer_holds_no_pass_up_and_is_told_by_the_next(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, _ = timed
+    prompt, late = server.handler, asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await late.wait()
+        return await prompt(request)
+
+    server.handler = slow
+    assert await reader.read(running_job(server), [POD]) == (None, {})
+    late.set()
+    await asyncio.wait(list(reader._flights.values()), timeout=5)
+    server.handler = refuse
+    assert (await reader.read(running_job(server), [POD]))[0] == GOOD
