@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import select
-import subprocess
-import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
+from monitored import DEADLINE_SECONDS, Monitored
 
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_local import nvml
-from oarlock_trainer.health import messages
-from oarlock_trainer.health.messages import Line, News
+from oarlock_trainer.health.messages import News
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from oarlock_trainer.health.symptom import Symptom
 
-_DEADLINE_SECONDS = 20.0
-_MONITOR = ("-m", "oarlock_trainer.health.monitor")
 _QUICK = """
 from oarlock_trainer.health import monitor, probes
 monitor.ROUND_SECONDS = 0.2
@@ -32,57 +24,6 @@ for probe in probes.PROBES:
 monitor.main()
 """
 """The same monitor, which asks everything all the time: what it asks for once a minute, too."""
-
-
-class Monitored:
-    """A monitor over pretended GPUs."""
-
-    def __init__(self, folder: Path) -> None:
-        self.library = nvml.install(folder)
-        self.gpus = nvml.Control(folder)
-        self.gpus.set("gpus=2")
-        self.environment = {**os.environ, "NVML_LIBRARY": str(self.library)}
-        self._readable, self._writable = os.pipe()
-        self._pending = b""
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, expected: int = 2, program: Sequence[str] = _MONITOR) -> None:
-        command = [sys.executable, *program, "--told", str(self._writable)]
-        command += ["--parent", str(os.getpid()), "--expected", str(expected)]
-        self.process = subprocess.Popen(command, env=self.environment, pass_fds=[self._writable])
-
-    def until(self, fits: Callable[[Line], bool]) -> Line:
-        deadline = time.monotonic() + _DEADLINE_SECONDS
-        while (left := deadline - time.monotonic()) > 0:
-            *lines, self._pending = self._pending.split(b"\n")
-            for number, line in enumerate(lines):
-                if (said := messages.decode(line)) and fits(said):
-                    self._pending = b"\n".join([*lines[number + 1 :], self._pending])
-                    return said
-            if select.select([self._readable], [], [], left)[0]:
-                self._pending += os.read(self._readable, 65536)
-        raise AssertionError("the monitor did not tell it in time")
-
-    def watching(self, program: Sequence[str] = _MONITOR) -> None:
-        self.start(program=program)
-        self.until(lambda line: line.news is News.BEAT)
-
-    def symptom(self) -> Symptom:
-        found = self.until(lambda line: line.news is News.SYMPTOM).symptom
-        assert found is not None
-        return found
-
-    def stays_silent_for(self, rounds: int) -> bool:
-        rounds_and_symptoms = (News.BEAT, News.BLIND, News.SYMPTOM)
-        told = (self.until(lambda line: line.news in rounds_and_symptoms) for _ in range(rounds))
-        return all(line.symptom is None for line in told)
-
-    def end(self) -> None:
-        if self.process:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._readable)
-        os.close(self._writable)
 
 
 @pytest.fixture
@@ -291,7 +232,7 @@ def test_where_nothing_can_be_watched_it_says_why(
     assert why in monitored.until(lambda line: line.news is News.BLIND).why
     assert monitored.process is not None
     if code is not None:
-        assert monitored.process.wait(_DEADLINE_SECONDS) == code
+        assert monitored.process.wait(DEADLINE_SECONDS) == code
 
 
 def test_of_more_gpus_those_that_the_container_was_given_are_watched(monitored: Monitored) -> None:

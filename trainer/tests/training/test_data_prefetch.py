@@ -1,0 +1,68 @@
+"""Steps are read ahead in order; what reading raises, or never answers, comes out where a batch is taken."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from dealing import (
+    EFFECTIVE,
+    loader,
+    numbers,
+    prepared,
+    training,
+)
+
+from oarlock_trainer.data.places import Places
+from oarlock_trainer.data.prefetch import Prefetcher
+from oarlock_trainer.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def take_all(prefetch: Prefetcher) -> None:
+    while True:
+        prefetch.take()
+
+
+def test_a_storage_that_answers_no_more_is_the_cause_before_anybody_calls_it_a_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, stuck = prepared(tmp_path), threading.Event()
+    ahead = loader(data, training(batchSize=EFFECTIVE))
+    began, looks = time.monotonic(), itertools.count()
+    # Every look at the clock is twenty seconds later.
+    prefetch = Prefetcher(ahead, 0, 20, clock=lambda: began + 20.0 * next(looks))
+    prefetch.take()
+    monkeypatch.setattr(Places, "read", lambda _places, _index: stuck.wait())
+    with pytest.raises(StorageError, match=r"data of step \d do not come: nothing was read for \d+ s"):
+        take_all(prefetch)
+    stuck.set()
+    prefetch.close()
+
+
+def test_steps_are_handed_out_in_order_and_only_to_the_last(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    settings = training(batchSize=EFFECTIVE)
+    expected = [numbers(loader(data, settings).step(step)) for step in range(3, 8)]
+    ahead = Prefetcher(loader(data, settings), 3, 8)
+    assert [numbers(ahead.take()) for _ in range(5)] == expected
+    with pytest.raises(IndexError):
+        ahead.take()
+    ahead.close()
+
+
+def test_what_reading_raised_comes_out_where_the_batch_is_taken(tmp_path: Path) -> None:
+    data = prepared(tmp_path)
+    settings = training(batchSize=EFFECTIVE)
+    ahead = loader(data, settings)
+    for shard in (tmp_path / "embeds").glob("*.bin"):
+        shard.write_bytes(b"\0" * shard.stat().st_size)
+    prefetch = Prefetcher(ahead, 0, 4)
+    with pytest.raises(StorageError, match="shard-"):
+        prefetch.take()
+    prefetch.close()
