@@ -56,6 +56,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/python -m oarlock_operator.reference --check
 	@$(RUN)/python -m oarlock_trainer.health.reference --check
 	@$(RUN)/python -m oarlock_trainer.importer.page --check
+	@$(RUN)/python docs/pictures/draw.py --check
 	@$(UV) lock --check --quiet
 
 .PHONY: format
@@ -64,12 +65,18 @@ format: setup ## Format the code and mend what ruff can mend
 	@$(RUN)/ruff check --fix .
 
 .PHONY: generate
-generate: setup ## Write the CRD and the reference pages from the models
+generate: setup ## Write the CRD, the reference pages and the pictures from their sources
 	@$(RUN)/python -m oarlock_api.crd
 	@$(RUN)/python -m oarlock_api.reference
 	@$(RUN)/python -m oarlock_operator.reference
 	@$(RUN)/python -m oarlock_trainer.health.reference
 	@$(RUN)/python -m oarlock_trainer.importer.page
+	@$(RUN)/python docs/pictures/draw.py
+
+.PHONY: docs
+docs: setup ## Build the documentation's site into out/site
+	@$(RUN)/mkdocs build --strict --quiet
+	@echo "open out/site/index.html"
 
 .PHONY: clean
 clean: ## Stop every local cluster and remove the environment; the cache of built binaries stays
