@@ -32,6 +32,9 @@ class Saves:
         self._upload = Upload(copies, session.fence, session.ranks, keep=keep) if copies else None
         self.newest: Path | None = None
         """The checkpoint that was made last."""
+        resumed = session.resumed
+        if self._upload and resumed and resumed.manifest.job_uid == session.job.file.job_uid:
+            self._upload.begin(resumed.path)  # the attempt that made it may have died before
 
     def ready(self) -> tuple[float, float]:
         """Whether this rank is ready to go on with the save that is on its way, and with the copy: what all ranks add up."""
@@ -104,11 +107,9 @@ def _tell_copy(copied: Copied | None) -> None:
     """Say what became of a copy; None: nothing yet."""
     if copied is None:
         return
-    words = f"checkpoint {copied.name} was copied to checkpoint.upload"
+    words = f"checkpoint {copied.name} is in checkpoint.upload"
     if copied.wrong:
-        words = (
-            f"checkpoint {copied.name} could not be copied to checkpoint.upload, the next one will be: {copied.wrong}"
-        )
+        words = f"checkpoint {copied.name} could not be copied to checkpoint.upload: {copied.wrong}"
         sys.stderr.write(f"{words}\n")
     channel.send(channel.Event.NOTE, message=words)
 

@@ -34,6 +34,7 @@ from oarlock_trainer.trained_model import make_engine, plan_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.claim import Claim
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.timeline import Timeline
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """All parts of a training loop. `first` steps are done already, of `total`."""
+    """All parts of a training loop, which goes on from `resumed` and ends after `total` steps."""
 
     job: Job
     ranks: Ranks
@@ -66,8 +67,13 @@ class Session:
     validation: Validation | None
     metrics: Metrics | None
     peak: float | None
-    first: int
+    resumed: Checkpoint | None
     total: int
+
+    @property
+    def first(self) -> int:
+        """Steps that are done already."""
+        return self.resumed.step if self.resumed else 0
 
     @property
     def adapters(self) -> Lora | None:
@@ -102,7 +108,6 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
     if job.place.is_leader:
         bucket_report.write(job, claim.prepared.table, buckets, batch)
     order = _order(claim, buckets)
-    first = claim.resumed.step if claim.resumed else 0
     total = steps_of(order, training)
     if claim.resumed and job.place.is_leader:
         words = resume_words(claim.resumed, job_uid=job.file.job_uid, total=total)
@@ -121,7 +126,7 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
         encoding=LiveEncoding(job, ranks),
         pin=ranks.device.type == "cuda",
     )
-    prefetch = Prefetcher(loader, first, total)
+    prefetch = Prefetcher(loader, claim.resumed.step if claim.resumed else 0, total)
     return Session(
         job=job,
         ranks=ranks,
@@ -146,7 +151,7 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
         validation=claim.validation,
         metrics=Metrics(job.output, job.file.attempt) if job.place.is_leader else None,
         peak=peak_flops(torch.cuda.get_device_name()) if ranks.device.type == "cuda" else None,
-        first=first,
+        resumed=claim.resumed,
         total=total,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from saving import Alone, save, saver
@@ -17,9 +17,6 @@ from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.checkpoint.upload import Copied, Upload
 from oarlock_trainer.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
-
-if TYPE_CHECKING:
-    pass
 
 ALONE: Any = Alone()
 
@@ -119,6 +116,22 @@ def test_only_the_newest_copies_of_the_own_job_are_kept_and_what_was_never_whole
     copy_all(store, output, 10, 20, 30, keep=2)
     assert counting(store) == ["step-30-a1", "step-20-a1", "step-5-a1"]
     assert {entry.name.partition("/")[0] for entry in store.list()} == set(counting(store))
+
+
+def test_what_is_copied_is_not_sent_again_but_what_a_kill_left_of_a_copy_is_made_whole(
+    store: Store, output: Path
+) -> None:
+    copy_all(store, output, 10)
+    sent = [f"step-10-a1/{name}" for name in ("rank-00000.state", "manifest.json", "COMMITTED")]
+    for lost, again in ((None, sent[1:]), (sent[2], sent)):
+        if lost:
+            store.remove(lost)
+        store.written.clear()
+        upload = Upload(Copies(store), Fence(output, Owner("job", 1)), ALONE, keep=5)
+        upload.begin(output / "checkpoints/step-10-a1")
+        assert upload.finish(nothing) == Copied("step-10-a1")
+        assert store.written == again
+    assert counting(store) == ["step-10-a1"]
 
 
 def test_the_last_checkpoint_is_copied_though_it_came_while_another_one_was(store: Store, output: Path) -> None:

@@ -75,6 +75,11 @@ def test_a_run_reads_copies_and_publishes_in_stores_and_goes_on_where_its_output
         assert files_below(bucket / "copies/step-5-a1") == files_below(output / "checkpoints/step-5-a1")
         assert files_below(bucket / "done") == files_below(output / "model")
 
+        shutil.rmtree(bucket / "copies")  # as if the attempt had been killed right after its last step
+        late = gang.run(output, training({"s3": s3("base")}, steps=5), attempt=2, ranks=1, environment=environment)
+        assert late.codes == {0: 0}, gang.log()
+        assert files_below(bucket / "copies/step-5-a1") == files_below(output / "checkpoints/step-5-a1")
+
         shutil.rmtree(output)
         again = training({"hub": {"repo": "o/m"}}, steps=7, checkpoint={"resume": "Required"})
         second = gang.run(output, again, uid="another", ranks=1, environment=environment)

@@ -55,6 +55,11 @@ class Copies:
         self.files.write(f"{name}/{MANIFEST}", manifest)
         self.files.write(f"{name}/{MARKER}", marker_of(manifest).encode())
 
+    def holds(self, name: str, manifest: bytes) -> bool:
+        """Whether the copy of the checkpoint with this very manifest counts."""
+        copy = self._read(name)
+        return copy is not None and copy.body == manifest
+
     def newest(self, *, job_uid: str = "") -> Iterator[Copy]:
         """Copies that count, newest first; with `job_uid`, of that job alone."""
         for name in _counting(self.files.list()):

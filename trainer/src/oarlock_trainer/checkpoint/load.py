@@ -16,6 +16,7 @@ from oarlock_trainer.beat import Beat, told
 from oarlock_trainer.checkpoint.layout import Layout, Run
 from oarlock_trainer.checkpoint.weights import read_piece
 from oarlock_trainer.engine.engine import MASTER
+from oarlock_trainer.engine.whole_weights import elements
 from oarlock_trainer.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def check_same_state(found: Checkpoint, layout: Layout, engine: Engine, parts: S
     """Raise ConfigurationError where a checkpoint holds other parameters, or another optimizer's state."""
     saved = layout.sizes(MASTER)
     now = {
-        name: int(getattr(parameter, "ds_numel", parameter.numel()))
+        name: elements(parameter)
         for name, parameter in engine.weights.named_parameters()
         if parameter.requires_grad
     }

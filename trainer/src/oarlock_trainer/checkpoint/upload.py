@@ -1,10 +1,11 @@
-"""Copying checkpoints into a store while training goes on: each rank its own file, rank 0 what makes the copy count.
+"""Copying checkpoints into a store while training goes on: each rank its share, rank 0 what makes the copy count.
 
-    begin -> [each rank's thread sends its file] -> all have: rank 0 sends manifest and marker in a thread -> a copy
+    begin -> [each rank's thread sends its files] -> all have: rank 0 sends manifest and marker in a thread -> a copy
 
 It goes by the same small exchange as the saves (writer.py): each rank tells whether it is `ready`, and when all are, all call
 `advance`. One copy is made at a time; a checkpoint that comes meanwhile is not copied, the next one is. What fails is told
-and never ends training: the copy that is begun next is a whole one again. The last checkpoint of a run is always copied.
+and never ends training: the copy that is begun next is a whole one again. The last checkpoint of a run is always copied: one
+that its attempt did not come to copy, the next attempt does, with as many ranks as it has.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.beat import alive
-from oarlock_trainer.checkpoint.format import MANIFEST, shard_name
+from oarlock_trainer.checkpoint.format import MANIFEST, parse_manifest
 from oarlock_trainer.engine.background import Background
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT
 from oarlock_trainer.errors import TrainingEnd, storage
@@ -102,10 +103,13 @@ class Upload:
         return copied
 
     def _send(self, path: Path) -> bytes:
-        """Send this rank's file; returns the manifest, which may be gone from the output once all have sent theirs."""
+        """Send this rank's share; returns the manifest, which may be gone from the output once all have sent theirs."""
+        place = self._ranks.place
         with storage(f"copying {path}"):
             manifest = (path / MANIFEST).read_bytes()
-        self._copies.send(path, shard_name(self._ranks.place.rank))
+        if not self._copies.holds(path.name, manifest):
+            for file in parse_manifest(manifest.decode()).files[place.rank :: place.world_size]:
+                self._copies.send(path, file.name)
         return manifest
 
     def _commit(self, pending: _Pending) -> None:
