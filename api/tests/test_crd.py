@@ -104,6 +104,7 @@ def test_every_optional_group_starts_with_its_defaults_unless_its_presence_means
         "spec.output.nfs",
         "spec.training",
         "spec.training.lora",
+        "spec.training.lora.lokr",
         "spec.training.initFrom",
         "spec.training.validation.promptsFrom",
         "spec.training.data.textEmbeds",
@@ -154,11 +155,12 @@ def without_empty(value: Any) -> Any:
     [
         {},
         {"training": {"method": "LoRA", "lora": {}, "ema": {"decay": 0.9}, "s3Connections": [{}]}},
+        {"training": {"method": "LoRA", "lora": {"algorithm": "LoKr", "lokr": {}}}},
         {"training": {"validation": {"everySteps": 1, "prompts": [{"name": "a", "prompt": "a"}]}}},
         {"webhooks": [{"name": "a", "url": "https://a.example"}]},
         {"training": None, "custom": {"command": ["train"]}, "pod": {"image": "image"}},
     ],
-    ids=["minimal", "LoRA", "validation", "webhook", "custom"],
+    ids=["minimal", "LoRA", "LoKr", "validation", "webhook", "custom"],
 )
 def test_defaults_of_the_schema_are_those_of_the_models(make_job: Callable[..., Manifest], changes: Manifest) -> None:
     given = make_job(changes)["spec"]

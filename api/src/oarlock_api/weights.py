@@ -8,7 +8,7 @@ from pydantic import Field, StrictFloat, StrictInt
 from oarlock_api.group import Group
 from oarlock_api.location import S3Location
 from oarlock_api.primitives import AbsolutePath, Probability, Word
-from oarlock_api.rules import ListSet, Rule, exactly_one
+from oarlock_api.rules import ListSet, Rule, exactly_one, only_when
 from oarlock_api.secret_refs import SecretKeyRef
 
 RepositoryName = Annotated[
@@ -46,6 +46,13 @@ class QuantizeBase(StrEnum):
     FP8 = "FP8"
 
 
+class AdapterAlgorithm(StrEnum):
+    """What an adapter adds to its layer's weight."""
+
+    LORA = "LoRA"
+    LOKR = "LoKr"
+
+
 class HubModel(Group):
     """A repository of a model hub, downloaded once per node."""
 
@@ -71,15 +78,85 @@ class Model(Group):
     hub: HubModel | None = Field(default=None, description="A repository of a model hub.")
 
 
-class Lora(Group):
-    """Low-rank adapters; only with method LoRA."""
+Targets = Annotated[tuple[Word, ...], Field(max_length=64), ListSet()]
+"""Ends of modules' names, or presets of them."""
 
+Factor = Annotated[
+    StrictInt,
+    Field(ge=-1, le=1024),
+    Rule(
+        cel="self == -1 || self >= 2",
+        message="factor is 2 or more, or -1 for the one that is nearest to the square root",
+        holds=lambda factor: factor == -1 or factor >= 2,
+    ),
+]
+
+
+class LokrFactor(Group):
+    """Another factor for some of the targets."""
+
+    targets: Annotated[Targets, Field(min_length=1)] = Field(description="Names and presets, as in lora.targets.")
+    factor: Factor = Field(description="In place of lokr.factor. LyCORIS: module_algo_map.")
+
+
+class Lokr(Group):
+    """The shape of adapters that are Kronecker products; only with algorithm LoKr."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="!self.fullMatrix || !self.decomposeBoth",
+            message="lokr.fullMatrix takes no factor apart, lokr.decomposeBoth both: set one of them to false",
+            holds=lambda lokr: not (lokr.full_matrix and lokr.decompose_both),
+        ),
+    )
+
+    factor: Factor = Field(
+        default=16,
+        description="Rows and columns of the first, small factor where they divide the layer's; the smaller, the more is "
+        "trained. -1 = near the square root. LyCORIS: factor.",
+    )
+    full_matrix: bool = Field(
+        default=False,
+        description="Train the second factor whole, not as a product of lora.rank; rank and alpha have no effect then. "
+        "LyCORIS: full_matrix, or a linear_dim that is large.",
+    )
+    decompose_both: bool = Field(
+        default=False, description="Make the first factor a product of lora.rank too. LyCORIS: decompose_both."
+    )
+    factors: Annotated[tuple[LokrFactor, ...], Field(max_length=16)] = Field(
+        default=(), description="Other factors for some of the targets; the first entry that names a layer counts."
+    )
+
+
+class Lora(Group):
+    """Small adapters beside frozen weights; only with method LoRA."""
+
+    admission: ClassVar[tuple[Rule, ...]] = (
+        only_when(
+            "lokr",
+            setting="algorithm",
+            allowed=("LoKr",),
+            message="lora.lokr needs lora.algorithm: LoKr; set it, or remove lokr",
+        ),
+        Rule(
+            cel="!has(self.lokr) || !self.lokr.fullMatrix || (self.rank == 16 && self.alpha == 16.0)",
+            message="lora.lokr.fullMatrix has no rank: leave lora.rank and lora.alpha at their defaults, or set "
+            "fullMatrix to false",
+            holds=lambda lora: lora.lokr is None or not lora.lokr.full_matrix or (lora.rank, lora.alpha) == (16, 16),
+        ),
+    )
+
+    algorithm: AdapterAlgorithm = Field(
+        default=AdapterAlgorithm.LORA,
+        description="LoRA = a product of two narrow matrices, LoKr = a Kronecker product, as LyCORIS has it. SimpleTuner: "
+        "lora_type, and algo of lycoris_config.",
+    )
     rank: Annotated[StrictInt, Field(ge=1, le=1024)] = Field(default=16, description="Rank. SimpleTuner: lora_rank.")
     alpha: Annotated[StrictFloat, Field(gt=0, le=4096)] = Field(
         default=16, description="Scale of the update is alpha / rank. SimpleTuner: lora_alpha."
     )
     dropout: Probability = Field(default=0, description="Dropout before the adapters. SimpleTuner: lora_dropout.")
-    targets: Annotated[tuple[Word, ...], Field(max_length=64), ListSet()] = Field(
+    targets: Targets = Field(
         default=(),
         description="Modules that get an adapter: ends of their names, such as attn.to_q, or presets: all (attention), "
         "all+ffs (and feed-forward), mmdit, context and others of SimpleTuner's; absent = all+ffs. "
@@ -90,3 +167,4 @@ class Lora(Group):
         description="Format of the frozen weights of all blocks; arithmetic stays bfloat16. SimpleTuner: "
         "base_model_precision.",
     )
+    lokr: Lokr | None = Field(default=None, description="With algorithm LoKr; absent = its defaults.")
