@@ -75,7 +75,7 @@ generate: setup ## Write the CRD, the reference pages and the pictures from thei
 
 .PHONY: docs
 docs: setup ## Build the documentation's site into out/site
-	@$(RUN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict
 	@echo "open out/site/index.html"
 
 .PHONY: clean

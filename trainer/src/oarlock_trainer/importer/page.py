@@ -33,7 +33,7 @@ those, not this page. -->
 the same way. To run SimpleTuner itself under Oarlock instead, see [bring your own
 trainer](bring-your-own-trainer.md).
 
-```console
+```console title="needs a cluster and your configuration"
 $ oarlock-trainer import-simpletuner config/config.json -o job.yaml
 $ kubectl apply -f job.yaml
 ```

@@ -1,0 +1,129 @@
+"""What the documentation tells people to write and to type is right."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oarlock_api.trainingjob import TrainingJob
+
+from .fences import ROOT, Fence, fences
+
+BIN = Path(sys.executable).parent
+OURS = {"oarlock-trainer", "oarlock-local", "oarlock-operator"}
+JOB: dict[str, Any] = {
+    "apiVersion": "oarlock.dev/v1alpha1",
+    "kind": "TrainingJob",
+    "metadata": {"name": "flux"},
+    "spec": {
+        "output": {"persistentVolumeClaim": {"claimName": "output"}},
+        "training": {
+            "model": {"family": "Flux1", "path": "/output/model"},
+            "steps": 100,
+            "s3Connections": [{"name": "default"}],
+            "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
+        },
+    },
+}
+TYPED = [fence for fence in fences() if fence.commands]
+YAML = [fence for fence in fences() if fence.language == "yaml"]
+
+
+def over(base: Any, given: Any) -> Any:
+    """`given` laid over `base`: groups by key, all else replaces."""
+    if not isinstance(base, dict) or not isinstance(given, dict):
+        return given
+    return base | {key: over(base.get(key), value) for key, value in given.items()}
+
+
+def whole(fragment: dict[str, Any]) -> dict[str, Any]:
+    """A job that holds a fragment, by the group that its keys are of."""
+    if "spec" in fragment:
+        spec = dict(fragment["spec"])
+        if "custom" in spec:
+            return over({key: value for key, value in JOB.items() if key != "spec"}, {"spec": spec})
+        return dict(over(JOB, fragment))
+    if "training" in fragment:
+        return dict(over(JOB, {"spec": fragment}))
+    (dataset,) = JOB["spec"]["training"]["data"]["datasets"]
+    if "metadata" in fragment:
+        fragment = {"data": {"datasets": [dataset | fragment]}}
+    return dict(over(JOB, {"spec": {"training": fragment}}))
+
+
+@cache
+def words_of_help(program: str, *subcommand: str) -> set[str]:
+    asked = [str(BIN / program), *subcommand, "--help"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"(?<![\w-])-{1,2}[a-z][\w-]*", said)) | set(
+        re.findall(r"^ {2,4}([a-z][\w-]+)", said, re.MULTILINE)
+    )
+
+
+def test_the_site_builds_and_every_link_leads_somewhere(tmp_path: Path) -> None:
+    command = [str(BIN / "mkdocs"), "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "site/index.html").exists()
+
+
+def test_every_picture_of_the_pages_is_there() -> None:
+    named = {
+        name for page in ROOT.glob("docs/*.md") for name in re.findall(r"\((pictures/[\w.-]+)\)", page.read_text())
+    }
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / "docs" / name).exists()] == []
+
+
+@pytest.mark.parametrize("fence", YAML, ids=str)
+def test_every_piece_of_a_job_is_one(fence: Fence) -> None:
+    for found in yaml.safe_load_all(fence.text):
+        if isinstance(found, dict) and found.get("kind", "TrainingJob") != "TrainingJob":
+            assert found["apiVersion"]
+        elif isinstance(found, dict) and not fence.title:
+            TrainingJob.model_validate(whole(found))
+
+
+@pytest.mark.parametrize("fence", TYPED, ids=str)
+def test_every_command_is_run_here_or_says_what_it_needs(fence: Fence, tmp_path: Path) -> None:
+    for command in fence.commands:
+        if fence.title:
+            assert "needs" in fence.title or "takes" in fence.title
+            continue
+        program, *arguments = shlex.split(command)
+        if program == "make":  # `make test` runs this, and a test of its own runs `make demo`
+            targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+            assert set(arguments) <= targets
+            continue
+        shutil.copy(ROOT / "examples/trainingjob.yaml", tmp_path)
+        path = f"{BIN}:{os.environ['PATH']}"
+        ran = subprocess.run(
+            ["bash", "-euc", command], check=False, cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True
+        )
+        assert ran.returncode == 0, (command, ran.stderr.decode())
+
+
+@pytest.mark.parametrize("fence", TYPED, ids=str)
+def test_every_command_of_ours_takes_what_it_is_given(fence: Fence) -> None:
+    for command in fence.commands:
+        program, *arguments = shlex.split(command)
+        name = Path(program).name
+        if name not in OURS:
+            continue
+        plain = [word for word in arguments if not word.startswith("-")]
+        if plain:
+            assert plain[0] in words_of_help(name), command
+        arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        flags = {word.split("=")[0] for word in arguments if word.startswith("-")} - {"--help"}
+        known = words_of_help(name) | (words_of_help(name, plain[0]) if plain else set())
+        assert flags <= known, command
