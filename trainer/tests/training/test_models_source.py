@@ -27,12 +27,14 @@ from oarlock_trainer.models import store_fetch, wanted  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
 from oarlock_trainer.models.source import bring  # noqa: E402
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource  # noqa: E402
+from oarlock_trainer.models.taken import listing_of  # noqa: E402
 from oarlock_trainer.models.told import Told  # noqa: E402
 from oarlock_trainer.storage.local import LocalFiles  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oarlock_trainer.storage.files import Entry
 
 FIELD = "training.model.s3"
 
@@ -268,6 +270,14 @@ def test_a_job_keeps_to_the_commit_that_its_first_attempt_took_and_another_job_t
 
 def fetched(hub: tiny_hub.TinyHub, output: Path, *, uid: str, attempt: int) -> Path:
     """The model of a job as it is after `bring`."""
+    ranks: Any = Alone()
+    job = job_of(uid, output, attempt=attempt, hub=hub_source(hub, output).hub)
+    brought = bring(job, ranks, initial=True, go_on=nothing).training.model
+    assert brought.hub is None
+    return Path(brought.path or "")
+
+
+def job_of(uid: str, output: Path, *, attempt: int = 1, hub: Hub | None = None) -> Job:
     training = Training.model_validate(
         {
             "model": {"family": "Flux1", "hub": {"repo": "o/m"}}, "steps": 1,
@@ -278,12 +288,41 @@ def fetched(hub: tiny_hub.TinyHub, output: Path, *, uid: str, attempt: int) -> P
         job="flux", namespace="default", job_uid=uid, attempt=attempt, nodes=1, gpus_per_node=0,
         output_directory=str(output), training={},
     )  # fmt: skip
-    speaks = hub_source(hub, output).hub
-    job = Job(file=file, training=training, place=PLACE, simulate_gpus=False, hub=speaks)
-    ranks: Any = Alone()
-    brought = bring(job, ranks, initial=True, go_on=nothing).training.model
-    assert brought.hub is None
-    return Path(brought.path or "")
+    return Job(file=file, training=training, place=PLACE, simulate_gpus=False, hub=hub or Hub())
+
+
+def test_a_restart_on_a_node_that_has_the_model_asks_nothing_of_a_hub(
+    hub: tiny_hub.TinyHub, tiny_flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    hub.add("o/m", tiny_flux)
+    (tmp_path / ".oarlock").mkdir()
+    first = fetched(hub, tmp_path, uid="a", attempt=1)
+    hub.asked.clear()
+    assert fetched(hub, tmp_path, uid="a", attempt=2) == first
+    assert hub.asked == []
+    lost = first / "vae/config.json"
+    lost.unlink()
+    assert fetched(hub, tmp_path, uid="a", attempt=3) == first
+    assert lost.is_file()
+
+
+def test_a_store_that_does_not_answer_is_taken_to_hold_what_this_job_found_there_before(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out/.oarlock").mkdir(parents=True)
+    source, _ = source_of(published, tmp_path / "scratch")
+    first = listing_of(source, job_of("a", tmp_path / "out"))
+
+    def away(_: Counting) -> list[Entry]:
+        raise StorageError("the store does not answer")
+
+    monkeypatch.setattr(Counting, "list", away)
+    assert listing_of(source, job_of("a", tmp_path / "out")) == first
+    with pytest.raises(StorageError, match="does not answer"):
+        listing_of(source, job_of("b", tmp_path / "out"))
+    with pytest.raises(StorageError, match="does not answer"):
+        listing_of(source_of(tmp_path / "elsewhere", tmp_path)[0], job_of("a", tmp_path / "out"))
 
 
 @pytest.mark.parametrize(

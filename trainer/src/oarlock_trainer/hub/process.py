@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,12 +64,14 @@ def download(order: dict[str, Any]) -> str:
     repo, commit, names, cache = order["repo"], order["commit"], order["names"], order["cache"]
     if constants.HF_HUB_OFFLINE:
         return str(_cached(repo, commit, cache))
+    with suppress(LocalEntryNotFoundError):
+        held = _cached(repo, commit, cache)
+        if _is_whole(held, names):  # the hub, which may be away, need not be asked
+            return str(held)
     folder = Path(snapshot_download(repo, revision=commit, cache_dir=cache, allow_patterns=names))
-    checked = folder.parent.parent / f"oarlock-checked-{commit}"
-    already = set(checked.read_text(encoding="utf-8").splitlines()) if checked.is_file() else set()
-    if not already.issuperset(names):
+    if not _is_whole(folder, names):
         _verify(repo, commit, cache)
-        checked.write_text("\n".join(names) + "\n", encoding="utf-8")
+        _checked(folder).write_text("\n".join(names) + "\n", encoding="utf-8")
     return str(folder)
 
 
@@ -83,6 +86,17 @@ def upload(order: dict[str, Any]) -> str:
 def check(_: dict[str, Any]) -> str:
     """Tell whose the token is."""
     return str(HfApi().whoami()["name"])
+
+
+def _is_whole(snapshot: Path, names: Sequence[str]) -> bool:
+    """Whether those files are there, and were what the hub's hashes say when they came."""
+    checked = _checked(snapshot)
+    already = checked.read_text(encoding="utf-8").splitlines() if checked.is_file() else []
+    return {*already}.issuperset(names) and all((snapshot / name).is_file() for name in names)
+
+
+def _checked(snapshot: Path) -> Path:
+    return snapshot.parent.parent / f"oarlock-checked-{snapshot.name}"
 
 
 def _verify(repo: str, commit: str, cache: str | None) -> None:

@@ -1,28 +1,25 @@
 """Models that lie in a bucket or on a hub become folders of each node, before anything reads them.
 
-Rank 0 decides which files of which version are taken, so that all nodes have the same model though somebody publishes
-another one meanwhile; later attempts of a job keep to the commit that the first one took. One rank of each node fetches; what
-a node has already is not fetched again. Whoever reads the model after that sees a path, and nothing else.
+Rank 0 decides which files of which version are taken (taken.py), so that all nodes have the same model though somebody
+publishes another one meanwhile. One rank of each node fetches; what a node has already is not fetched again, and needs no
+hub. Whoever reads the model after that sees a path, and nothing else.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.location import Location
 from oarlock_api.weights import Method
-from oarlock_trainer.durable import write_json
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.errors import storage
 from oarlock_trainer.models import wanted
 from oarlock_trainer.models.flux import folder, lora
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource
+from oarlock_trainer.models.taken import listing_of
 from oarlock_trainer.models.told import Told
 
 if TYPE_CHECKING:
@@ -33,10 +30,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.hub.hub import Hub
     from oarlock_trainer.job import Job
-    from oarlock_trainer.models.source_kinds import Listing, Source
+    from oarlock_trainer.models.source_kinds import Source
     from oarlock_trainer.storage.files import Files
 
-_COMMIT = f"{PRIVATE}/model.json"
 SCRATCH = "oarlock-models"
 """Folder for what is fetched, below the node's temporary one."""
 
@@ -96,7 +92,7 @@ def _at(model: Model, path: Path) -> Model:
 def _on_every_node(
     source: Source, check: Callable[[Path, str], None], job: Job, ranks: Ranks, go_on: Callable[[], None]
 ) -> Path:
-    listing = ranks.decide(lambda: _list(source, job))
+    listing = ranks.decide(lambda: listing_of(source, job))
 
     def share() -> Path | None:
         if job.place.local_rank:
@@ -112,23 +108,6 @@ def _on_every_node(
     if found is None:
         raise AssertionError("the first rank of each node fetches")
     return found
-
-
-def _list(source: Source, job: Job) -> Listing:
-    """What is taken; of a hub the commit that this job took before."""
-    if not isinstance(source, HubSource):
-        return source.list()
-    note = job.output / _COMMIT
-    wanted_now = {"job_uid": job.file.job_uid, "repo": source.model.repo, "revision": source.model.revision}
-    with storage(f"reading {note}"):
-        taken = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else {}
-    commit = taken.pop("commit", "")
-    if taken == wanted_now:
-        return replace(source, model=source.model.model_copy(update={"revision": commit})).list()
-    listing = source.list()
-    with storage(f"writing {note}"):
-        write_json(note, wanted_now | {"commit": listing.version})
-    return listing
 
 
 def _adapters(names: Iterable[str]) -> list[str]:

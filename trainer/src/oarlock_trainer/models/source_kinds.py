@@ -38,6 +38,16 @@ class Source(Protocol):
         """The job's field that names it."""
         ...
 
+    @property
+    def place(self) -> str:
+        """What tells it from other places."""
+        ...
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether what was listed once is there for ever."""
+        ...
+
     def list(self) -> Listing:
         """What there is. Raises ConfigurationError where that is no model, and StorageError."""
         ...
@@ -59,6 +69,16 @@ class StoreSource:
     files: Files
     choose: Callable[[Iterable[str]], list[str]]
     scratch: Path
+
+    @property
+    def place(self) -> str:
+        """The store's."""
+        return self.files.where
+
+    @property
+    def is_fixed(self) -> bool:
+        """Files may be replaced."""
+        return False
 
     def list(self) -> Listing:
         """The newest of each file."""
@@ -90,6 +110,16 @@ class HubSource:
     model: HubModel
     choose: Callable[[Iterable[str]], list[str]]
     scratch: Path
+
+    @property
+    def place(self) -> str:
+        """The repository, and what of it is asked for."""
+        return f"{self.model.repo}@{self.model.revision}"
+
+    @property
+    def is_fixed(self) -> bool:
+        """A commit is."""
+        return True
 
     def list(self) -> Listing:
         """The files of the commit that the revision is now."""
