@@ -14,9 +14,8 @@ from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.location import Location
 from oarlock_trainer import channel
 from oarlock_trainer.beat import alive
-from oarlock_trainer.checkpoint.export import link_or_copy
 from oarlock_trainer.checkpoint.format import digest
-from oarlock_trainer.durable import TEMPORARY, write_json
+from oarlock_trainer.durable import write_json
 from oarlock_trainer.engine.background import Background
 from oarlock_trainer.errors import ConfigurationError, StorageError, storage
 from oarlock_trainer.models.wanted import INDEX
@@ -91,13 +90,7 @@ def _send(files: Files, name: str, path: Path, before: list[str] | None) -> list
         there = files.find(name)
         if there and before == [content, there.version]:
             return before
-        held = path.with_name(f"{TEMPORARY}publish-{path.name}")
-        held.unlink(missing_ok=True)
-        link_or_copy(path, held)
-    try:
-        files.upload(name, held)
-    finally:
-        held.unlink(missing_ok=True)
+        files.upload(name, path)
     there = files.find(name)
     return [content, there.version if there else ""]
 

@@ -92,12 +92,12 @@ def test_an_opened_file_is_read_and_sought_like_any(files: Files) -> None:
         assert file.read(1) == b""
 
 
-def test_a_finished_file_is_uploaded_and_gone_from_here(files: Files, tmp_path: Path) -> None:
+def test_a_finished_file_is_uploaded_and_stays_here(files: Files, tmp_path: Path) -> None:
     files.write("a/b", b"before")
     source = finished(tmp_path, CONTENT)
     files.upload("a/b", source)
     assert files.read("a/b") == CONTENT
-    assert not source.exists()
+    assert source.read_bytes() == CONTENT
 
 
 def test_a_removed_file_is_gone_and_may_be_removed_again(files: Files) -> None:

@@ -56,7 +56,7 @@ class Files(Protocol):
         ...
 
     def upload(self, name: str, file: Path) -> None:
-        """Create or replace a file by a finished one of this machine, which is then gone: it may be moved."""
+        """Create or replace a file by a finished one of this machine, which stays as it is."""
         ...
 
     def remove(self, name: str) -> None:

@@ -8,7 +8,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, BinaryIO
 
-from oarlock_trainer.durable import TEMPORARY, replacing, sync_file, sync_folder
+from oarlock_trainer.durable import TEMPORARY, replacing
 from oarlock_trainer.errors import readable, storage
 from oarlock_trainer.storage.files import Entry
 
@@ -68,18 +68,12 @@ class LocalFiles:
                 temporary.write_bytes(content)
 
     def upload(self, name: str, file: Path) -> None:
-        """Move a file here; one from another file system is copied under a temporary name first."""
+        """Copy a file of this machine."""
         path = self._folder / name
         with storage(f"writing {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if file.stat().st_dev != path.parent.stat().st_dev:
-                with replacing(path, mark=self._mark) as temporary:
-                    shutil.copyfile(file, temporary)
-                file.unlink()
-                return
-            sync_file(file)
-            file.rename(path)
-            sync_folder(path.parent)
+            with replacing(path, mark=self._mark) as temporary:
+                shutil.copyfile(file, temporary)
 
     def remove(self, name: str) -> None:
         """Remove a file; fine where there is none."""

@@ -99,7 +99,7 @@ class S3Files:
         )
 
     def upload(self, name: str, file: Path) -> None:
-        """Send a file of this machine, in parts where it is large, and remove it."""
+        """Send a file of this machine, in parts where it is large."""
 
         def part(start: int, length: int) -> bytes:
             with storage(f"reading {file}"), file.open("rb") as source:
@@ -107,7 +107,6 @@ class S3Files:
                 return source.read(length)
 
         put(self._bucket, self._prefix + name, size=file.stat().st_size, part=part)
-        file.unlink()
 
     def remove(self, name: str) -> None:
         """Remove an object; fine where there is none."""
