@@ -1,13 +1,14 @@
 """Publishing the finished model: to buckets and model hubs, after it is exported, as often as an attempt comes this far.
 
 What is there already is not sent again: a hub compares hashes itself; for a bucket a note in the output says which version
-of which object holds which content. Into a bucket the index of the model goes last, so that no reader begins with a part;
-on a hub it is one commit.
+of which object holds which content. In a bucket the index goes first and comes last, after what an older model has left: no
+reader begins with a part of one model, or with a mix of two. On a hub it is one commit.
 """
 
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import PRIVATE
@@ -18,7 +19,7 @@ from oarlock_trainer.checkpoint.format import digest
 from oarlock_trainer.durable import write_json
 from oarlock_trainer.engine.background import Background
 from oarlock_trainer.errors import ConfigurationError, StorageError, storage
-from oarlock_trainer.models.wanted import INDEX
+from oarlock_trainer.models.wanted import INDEX, of_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,26 +74,33 @@ def _files(job: Job, number: int, one: Publication) -> Files:
 
 
 def _to_files(files: Files, model: Path, note: Path, go_on: Callable[[], None]) -> None:
-    sent = _read(note)
-    if sent.get("where") != files.where:
-        sent = {"where": files.where, "files": {}}
-    paths = [path for path in model.rglob("*") if path.is_file()]
-    for path in sorted(paths, key=lambda path: (path.name == INDEX, path)):
-        name = path.relative_to(model).as_posix()
-        sent["files"][name] = _in_background(lambda: _send(files, name, path, sent["files"].get(name)), go_on)  # noqa: B023
-        write_json(note, sent)
+    """Make the place hold the model. Adapters are one file; a whole model has an index, which is away meanwhile."""
+    paths = {path.relative_to(model).as_posix(): path for path in sorted(model.rglob("*")) if path.is_file()}
+    before = _read(note)
+    sent = before["files"] if before.get("where") == files.where else {}
+    contents = {name: _in_background(partial(_content, path), go_on) for name, path in paths.items()}
+    there = {entry.name: entry.version for entry in _in_background(files.list, go_on)}
+    missing = [name for name in paths if sent.get(name) != [contents[name], there.get(name)]]
+    stale = set(of_model(there)).difference(paths) if INDEX in paths else set()
+
+    def send(name: str) -> None:
+        _in_background(partial(files.upload, name, paths[name]), go_on)
+        now = _in_background(partial(files.find, name), go_on)
+        sent[name] = [contents[name], now.version if now else ""]
+        with storage(f"writing {note}"):
+            write_json(note, {"where": files.where, "files": sent})
+
+    if INDEX in paths and (missing or stale):
+        for name in (INDEX, *stale):
+            _in_background(partial(files.remove, name), go_on)
+        missing = [*(name for name in missing if name != INDEX), INDEX]
+    for name in missing:
+        send(name)
 
 
-def _send(files: Files, name: str, path: Path, before: list[str] | None) -> list[str]:
-    """Send a file, unless it was sent before and is there; returns its content's hash and the version that it has there."""
+def _content(path: Path) -> str:
     with storage(f"publishing {path}"):
-        content = digest(path)
-        there = files.find(name)
-        if there and before == [content, there.version]:
-            return before
-        files.upload(name, path)
-    there = files.find(name)
-    return [content, there.version if there else ""]
+        return digest(path)
 
 
 def _in_background(work: Callable[[], Any], go_on: Callable[[], None]) -> Any:

@@ -21,6 +21,7 @@ from oarlock_trainer import publish as publishing  # noqa: E402
 from oarlock_trainer.errors import ConfigurationError, StorageError  # noqa: E402
 from oarlock_trainer.hub.hub import Hub  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
+from oarlock_trainer.models.wanted import of_model  # noqa: E402
 from oarlock_trainer.storage.local import LocalFiles  # noqa: E402
 
 if TYPE_CHECKING:
@@ -87,8 +88,39 @@ def test_after_a_failure_only_the_rest_is_sent_and_what_somebody_replaced(model:
     assert send(store, model) == []
     store.write("transformer/a.safetensors", b"somebody else's")
     (model / "vae/b.safetensors").write_bytes(b"trained on")
-    assert send(store, model) == ["transformer/a.safetensors", "vae/b.safetensors"]
+    assert send(store, model) == ["transformer/a.safetensors", "vae/b.safetensors", "model_index.json"]
     assert not list(model.rglob(".tmp-*"))
+
+
+def test_over_an_older_model_no_reader_sees_a_mix_and_nothing_of_it_stays(model: Path, tmp_path: Path) -> None:
+    (model.parent / ".oarlock").mkdir()
+    seen: list[frozenset[bytes]] = []
+
+    class Watched(Store):
+        """A store that is read whenever it has changed."""
+
+        def upload(self, name: str, file: Path) -> None:
+            super().upload(name, file)
+            self.read_model()
+
+        def remove(self, name: str) -> None:
+            super().remove(name)
+            self.read_model()
+
+        def read_model(self) -> None:
+            names = of_model(entry.name for entry in self.list())
+            if "model_index.json" in names:
+                seen.append(frozenset(self.read(name) for name in names))
+
+    store = Watched(tmp_path / "store")
+    for name, content in (("vae/b", b"old"), ("transformer/a", b"old"), ("transformer/z", b"old of a larger one")):
+        store.write(f"{name}.safetensors", content)
+    for name in ("model_index.json", "README.md"):
+        store.write(name, b"{}")
+    send(store, model)
+    assert seen == [frozenset({b"{}", b"a", b"b"})]
+    assert store.find("transformer/z.safetensors") is None
+    assert store.read("README.md") == b"{}"
 
 
 @pytest.fixture
@@ -119,10 +151,12 @@ def job(hub: tiny_hub.TinyHub, output: Path, *, token: str = "hf_right") -> Job:
 def test_a_hub_gets_the_model_in_one_commit_and_nothing_twice(
     hub: tiny_hub.TinyHub, model: Path, tmp_path: Path
 ) -> None:
+    hub.repos["somebody/flux"] = {"README.md": b"mine", "vae/older.safetensors": b"o", "vae/b.safetensors": b"o"}
     given = job(hub, tmp_path / "output")
     publishing.check(given, go_on=nothing)
     publishing.publish(given, model, go_on=nothing)
     held = {name: body for name, body in hub.repos["somebody/flux"].items() if name != ".gitattributes"}
+    assert held.pop("README.md") == b"mine"
     assert held == {
         path.relative_to(model).as_posix(): path.read_bytes() for path in model.rglob("*") if path.is_file()
     }

@@ -76,11 +76,20 @@ def download(order: dict[str, Any]) -> str:
 
 
 def upload(order: dict[str, Any]) -> str:
-    """Make a repository hold the files of a folder, in one commit: readers see all of it, or nothing."""
+    """Make a repository hold the files of a folder, in one commit: readers see all of it, or nothing.
+
+    What an older model left in the same subfolders goes.
+    """
     api = HfApi()
     api.create_repo(order["repo"], private=order["private"], exist_ok=True)
-    words = "Upload of the trained model"
-    return str(api.upload_folder(repo_id=order["repo"], folder_path=order["folder"], commit_message=words))
+    folder = Path(order["folder"])
+    commit = api.upload_folder(
+        repo_id=order["repo"],
+        folder_path=folder,
+        commit_message="Upload of the trained model",
+        delete_patterns=[f"{path.name}/*" for path in folder.iterdir() if path.is_dir()],
+    )
+    return str(commit)
 
 
 def check(_: dict[str, Any]) -> str:

@@ -129,12 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
             ]  # fmt: skip
             return self._json({"files": modes})
         if what == "commit":
-            for line in map(json.loads, body.splitlines()):
-                value = line["value"]
-                if line["key"] == "file":
-                    hub.repos[repo][value["path"]] = base64.b64decode(value["content"])
-                elif line["key"] == "lfsFile":
-                    hub.repos[repo][value["path"]] = hub.stored[value["oid"]]
+            self._commit(hub.repos[repo], body)
             at = hub.commit(repo)
             return self._json({"commitUrl": f"{hub.address}/{repo}/commit/{at}", "commitOid": at, "success": True})
         siblings = [
@@ -144,6 +139,16 @@ class _Handler(BaseHTTPRequestHandler):
         ]
         sha = revision if revision in hub.older else hub.commit(repo)
         return self._json({"id": repo, "modelId": repo, "sha": sha, "siblings": siblings, "tags": []})
+
+    def _commit(self, held: dict[str, bytes], body: bytes) -> None:
+        for line in map(json.loads, body.splitlines()):
+            value = line["value"]
+            if line["key"] == "file":
+                held[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "deletedFile":
+                del held[value["path"]]
+            elif line["key"] == "lfsFile":
+                held[value["path"]] = self.served.stored[value["oid"]]
 
     def _batch(self, asked: dict[str, Any]) -> None:
         hub = self.served
