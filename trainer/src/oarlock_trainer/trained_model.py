@@ -13,7 +13,7 @@ from oarlock_api.engine import CompileMode
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.claim import adapters_of, initial_weights, model_folder, saved_adapters
-from oarlock_trainer.engine.initialize import initialize
+from oarlock_trainer.engine.initialize import initialize, sharder
 from oarlock_trainer.models.flux import lora, transformer
 from oarlock_trainer.models.flux.frozen_weights import quantize
 from oarlock_trainer.models.flux.tuning import tune
@@ -23,6 +23,8 @@ from oarlock_trainer.plan.planner import plan_for
 from oarlock_trainer.plan.work import picture_tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
     from oarlock_api.engine import Attention
@@ -62,14 +64,17 @@ def _text_tokens(prepared: Prepared) -> int:
     return int(tokens)
 
 
-def load_model(claim: Claim) -> nn.Module:
-    """The model on its device as it is before the first step: with adapters and initFrom, where the job has them."""
+def load_model(claim: Claim, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
+    """The model on its device as it is before the first step: with adapters and initFrom, where the job has them.
+
+    With `shard` no rank has more than one whole parameter at a time. Collective then.
+    """
     job, device = claim.job, claim.ranks.device
     adapters = adapters_of(job)
     initial = None if claim.resumed else initial_weights(job)
     base = model_folder(job) if adapters else initial or model_folder(job)
     blank = claim.resumed is not None and not adapters  # the checkpoint's take their place
-    model = transformer.load(base, device=device, blank=blank)
+    model = transformer.load(base, device=device, blank=blank, placed=shard or (lambda _parameter: None))
     if adapters:
         lora.add_adapters(model, adapters, seed=job.training.seed)
         if initial:
@@ -81,12 +86,17 @@ def load_model(claim: Claim) -> nn.Module:
 def make_engine(claim: Claim, plan: Plan) -> Engine:
     """The model on its device, tuned and sharded, with the checkpoint's state where there is one."""
     job, ranks, resumed, training = claim.job, claim.ranks, claim.resumed, claim.job.training
-    model = load_model(claim)
+    settled = plan.settled(training)
+    shard = sharder(settled, job.place)
+    model = load_model(claim, shard)
     scratch = Path(tempfile.gettempdir())
     kernel = tune(model, training, device=ranks.device, recomputed=plan.recomputed, scratch=scratch)
-    if ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE:
+    warms_up = ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE
+    if warms_up and not shard:
         _warm_up(claim, model, kernel)
-    engine = initialize(model, plan.settled(training), job.place)
+    engine = initialize(model, settled, job.place)
+    if warms_up and shard:
+        _warm_up(claim, model, kernel)  # the engine brings the weights together
     if resumed:
         load(resumed, engine, adapters=saved_adapters(job))
         channel.send(channel.Event.RESUMED, step=resumed.step)

@@ -60,9 +60,7 @@ def check_same_state(found: Checkpoint, layout: Layout, engine: Engine, parts: S
     """Raise ConfigurationError where a checkpoint holds other parameters, or another optimizer's state."""
     saved = layout.sizes(MASTER)
     now = {
-        name: elements(parameter)
-        for name, parameter in engine.weights.named_parameters()
-        if parameter.requires_grad
+        name: elements(parameter) for name, parameter in engine.weights.named_parameters() if parameter.requires_grad
     }
     if saved != now:
         raise ConfigurationError(
@@ -80,7 +78,9 @@ def check_same_state(found: Checkpoint, layout: Layout, engine: Engine, parts: S
 
 
 def _words(adapters: Adapters | None) -> str:
-    return f"adapters of rank {adapters.rank} and alpha {adapters.alpha:g}" if adapters else "no adapters"
+    if adapters is None:
+        return "no adapters"
+    return f"{adapters.algorithm} adapters of rank {adapters.rank} and alpha {adapters.alpha:g}"
 
 
 def _difference(saved: Mapping[str, int], now: Mapping[str, int]) -> str:

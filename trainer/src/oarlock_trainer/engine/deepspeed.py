@@ -21,10 +21,11 @@ from oarlock_api.optimization import ClippingMethod
 from oarlock_trainer.engine import zero_state
 from oarlock_trainer.engine.clipping import clip_values
 from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
+from oarlock_trainer.engine.whole_weights import elements
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import nn
 
@@ -126,7 +127,7 @@ class Engine:
 
 
 def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
-    """Shard a model that is whole on every rank over all ranks. The process groups exist already. Collective.
+    """Spread a model over all ranks, whole on each, or sharded already. The process groups exist already. Collective.
 
     Raises ConfigurationError where the job asks for what cannot be had with this model.
     """
@@ -149,6 +150,22 @@ def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
     )
     _assert_as_configured(engine, training)
     return Engine(engine, place)
+
+
+def make_sharder(training: Training, place: Place) -> Callable[[nn.Parameter], None]:
+    """What leaves a rank its share of a parameter that is whole on all, as stage 3 has it. Each call is collective."""
+    _settle(place)
+    import deepspeed  # noqa: PLC0415
+
+    # As in deepspeed.initialize: else the configuration would be checked against one rank.
+    deepspeed.init_distributed(
+        deepspeed.get_accelerator().communication_backend_name(), dist_init_required=False, verbose=False
+    )
+    # Given a module, if an empty one, it also has linear layers keep no whole weight for the backward pass.
+    zero = deepspeed.zero.Init(
+        module=torch.nn.Module(), config_dict_or_path=configuration(training, world_size=place.world_size)
+    )
+    return lambda parameter: zero._convert_to_zero_parameters([parameter])  # noqa: SLF001 - what it does to a module's
 
 
 def check(training: Training) -> None:
@@ -198,7 +215,7 @@ def _offloads(training: Training) -> bool:
 def _check_bucket(model: nn.Module, training: Training) -> None:
     """A tensor that no bucket holds is exchanged alone, and nothing else meanwhile."""
     bucket = training.engine.bucket_elements or _BUCKET_ELEMENTS
-    largest = max(weight.numel() for weight in model.parameters())
+    largest = max(map(elements, model.parameters()))
     if bucket < largest:
         raise ConfigurationError(
             f"training.engine.bucketElements is {bucket}, and the model's largest tensor has {largest} elements: set at "

@@ -9,6 +9,8 @@ from oarlock_api.weights import Method
 from oarlock_trainer.engine.ema import Averaging
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import nn
 
     from oarlock_api.training import Training
@@ -21,6 +23,17 @@ def strategy(training: Training) -> Strategy:
     if training.engine.strategy is not Strategy.AUTO:
         return training.engine.strategy
     return Strategy.DDP if training.method is Method.LORA else Strategy.DEEPSPEED
+
+
+def sharder(training: Training, place: Place) -> Callable[[nn.Parameter], None] | None:
+    """What cuts each parameter into the ranks' shares as it is loaded; None where every rank has the whole model."""
+    if strategy(training) is Strategy.DDP:
+        return None
+    from oarlock_trainer.engine import deepspeed  # noqa: PLC0415
+
+    if deepspeed.stage_of(training) != deepspeed.WEIGHTS_SHARDED:
+        return None
+    return deepspeed.make_sharder(training, place)
 
 
 def initialize(model: nn.Module, training: Training, place: Place) -> Engine:

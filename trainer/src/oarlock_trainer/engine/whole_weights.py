@@ -16,6 +16,11 @@ def is_sharded(weight: Tensor) -> bool:
     return hasattr(weight, "ds_id")
 
 
+def elements(weight: Tensor) -> int:
+    """Of the whole tensor, also where this rank has only a share of it."""
+    return int(getattr(weight, "ds_numel", weight.numel()))
+
+
 def whole_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Each parameter by its name, whole, one at a time: a sharded one is gone when the next is asked for.
 

@@ -48,7 +48,8 @@ def use_float8(transformer: Any) -> int:
             if (
                 type(module) is nn.Linear
                 and ".norm" not in name
-                and not any(n % _MULTIPLE for n in module.weight.shape)
+                and not module.in_features % _MULTIPLE
+                and not module.out_features % _MULTIPLE
             ):
                 module.__class__ = Float8Linear
                 number += 1

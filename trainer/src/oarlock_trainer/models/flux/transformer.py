@@ -1,7 +1,8 @@
 """Loading the FLUX.1 transformer of diffusers: no weight is drawn, kept twice or read in full by every rank.
 
 The module is made without memory, and each tensor goes from the mapped file to its device. All ranks of a node map the
-same pages, so the node reads its storage once, and holds the weights in the page cache instead of eight times.
+same pages, so the node reads its storage once, and holds the weights in the page cache instead of eight times. Tensors
+come one after another: who cuts each into shares as it comes never has the whole model.
 """
 
 from __future__ import annotations
@@ -12,29 +13,36 @@ from oarlock_trainer.models.flux.classes import transformer_class
 from oarlock_trainer.models.flux.folder import TRANSFORMER, loading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     import torch
     from torch import Tensor, nn
 
 
-def load(model: Path, *, device: torch.device | str = "cpu", blank: bool = False) -> nn.Module:
+def load(
+    model: Path,
+    *,
+    device: torch.device | str = "cpu",
+    blank: bool = False,
+    placed: Callable[[nn.Parameter], None] = lambda _parameter: None,
+) -> nn.Module:
     """The transformer in bfloat16, in training mode, as diffusers computes it: `tuning.tune` makes it fast.
 
-    `blank`: weights of zero, for who overwrites them all with a checkpoint's.
+    `blank`: weights of zero, for who overwrites them all with a checkpoint's. `placed` is called with each parameter once
+    it is on the device, before the next one is read, and may keep less of it.
     """
     import torch  # noqa: PLC0415
 
     folder = model / TRANSFORMER
     with loading(folder):
+        transformer = empty(model)
         if blank:
-            transformer = empty(model).to(torch.bfloat16).to_empty(device=device)
-            for parameter in transformer.parameters():
-                parameter.data.zero_()
+            shapes = [(name, parameter.shape) for name, parameter in transformer.named_parameters()]
+            zeros = ((name, torch.zeros(shape, device=device, dtype=torch.bfloat16)) for name, shape in shapes)
+            _fill(transformer, zeros, placed)
         elif any(folder.glob("*.safetensors")):
-            transformer = empty(model)
-            _assign(transformer, {name: tensor.to(torch.bfloat16) for name, tensor in _tensors(folder, device)})
+            _fill(transformer, _tensors(folder, device), placed)
         else:
             transformer = transformer_class().from_pretrained(
                 folder, dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
@@ -63,14 +71,24 @@ def _tensors(folder: Path, device: torch.device | str) -> Iterator[tuple[str, Te
             yield from ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - no mapping
 
 
-def _assign(transformer: nn.Module, weights: dict[str, Tensor]) -> None:
+def _fill(
+    transformer: nn.Module, weights: Iterable[tuple[str, Tensor]], placed: Callable[[nn.Parameter], None]
+) -> None:
     """Make these tensors the module's parameters. Raises ValueError where they are others than it has."""
+    import torch  # noqa: PLC0415
+
     expected = {name: parameter.shape for name, parameter in transformer.named_parameters()}
-    found = {name: weight.shape for name, weight in weights.items()}
+    found = {}
+    for name, weight in weights:
+        found[name] = weight.shape
+        if expected.get(name) == weight.shape:
+            owner, _, own_name = name.rpartition(".")
+            parameter = torch.nn.Parameter(weight.to(torch.bfloat16))
+            transformer.get_submodule(owner).register_parameter(own_name, parameter)
+            placed(parameter)
     if wrong := sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)):
         one = wrong[0]
         raise ValueError(
             f"{len(wrong)} weights are not those of its config.json, such as {one}: "
             f"{tuple(found.get(one, ())) or 'missing'} instead of {tuple(expected.get(one, ())) or 'none'}"
         )
-    transformer.load_state_dict(weights, assign=True)

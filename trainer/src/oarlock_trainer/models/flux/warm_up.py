@@ -1,6 +1,7 @@
 """Steps on zeros before the first real one: they compile every bucket's shape, and show which attention kernel runs.
 
-They leave no trace in weights, gradients or random numbers, and are run before the engine hooks itself to the model.
+They leave no trace in weights, gradients or random numbers, and are run before the engine hooks itself to the model: but
+where its weights are sharded, which the engine brings together. Then nothing is compiled, and the forward pass is enough.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_api.engine import CompileMode
+from oarlock_trainer.engine.whole_weights import is_sharded
 from oarlock_trainer.models.flux.attention import assert_ran
 from oarlock_trainer.models.flux.loss import image_ids, text_ids
 
@@ -69,7 +71,7 @@ def warm_up(
 
 
 def step_on_zeros(transformer: Any, shape: Shape, *, batch_size: int, masked: bool) -> None:
-    """One forward and backward pass as in training.
+    """One forward and backward pass as in training; with sharded weights forward only, and collective.
 
     Gradients are taken for one parameter only, by hand, and thrown away. The backward passes of all blocks run on the way
     to it; what they find for others is freed at once, so that memory holds a step's activations without its gradients.
@@ -80,15 +82,18 @@ def step_on_zeros(transformer: Any, shape: Shape, *, batch_size: int, masked: bo
     settings = transformer.config
     zeros = partial(torch.zeros, batch_size, device=weight.device, dtype=weight.dtype)
     seen = torch.ones(batch_size, 1, 1, shape.text_tokens + rows * columns, device=weight.device, dtype=torch.bool)
-    output = transformer(
-        hidden_states=zeros(rows * columns, settings.in_channels),
-        encoder_hidden_states=zeros(shape.text_tokens, settings.joint_attention_dim),
-        pooled_projections=zeros(settings.pooled_projection_dim),
-        timestep=zeros(),
-        guidance=zeros() if settings.guidance_embeds else None,
-        img_ids=image_ids(shape.height, shape.width, weight.device),
-        txt_ids=text_ids(shape.text_tokens, weight.device),
-        joint_attention_kwargs={"attention_mask": seen} if masked else None,
-        return_dict=False,
-    )[0]
-    torch.autograd.grad(output.float().square().mean(), first)
+    sharded = is_sharded(weight)
+    with torch.set_grad_enabled(not sharded):
+        output = transformer(
+            hidden_states=zeros(rows * columns, settings.in_channels),
+            encoder_hidden_states=zeros(shape.text_tokens, settings.joint_attention_dim),
+            pooled_projections=zeros(settings.pooled_projection_dim),
+            timestep=zeros(),
+            guidance=zeros() if settings.guidance_embeds else None,
+            img_ids=image_ids(shape.height, shape.width, weight.device),
+            txt_ids=text_ids(shape.text_tokens, weight.device),
+            joint_attention_kwargs={"attention_mask": seen} if masked else None,
+            return_dict=False,
+        )[0]
+    if not sharded:
+        torch.autograd.grad(output.float().square().mean(), first)

@@ -1,0 +1,103 @@
+"""Two ranks that start to train with weights in shares, and tell what each of them held on the way.
+
+    sharded_start.py STORE MODEL
+
+Rank 0 prints a list of JSON, one entry for each rank: the most whole elements that it had while the model was loaded, those
+of the largest parameter, whether the shares together are the weights of the files, and which attention a warm-up saw.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from oarlock_trainer import warm
+
+warm.settle_environment()
+from oarlock_trainer.uncompiled import import_torch  # noqa: E402
+
+import_torch()
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+from oarlock_api.contract.job_file import JobFile  # noqa: E402
+from oarlock_api.engine import Attention  # noqa: E402
+from oarlock_api.training import Training  # noqa: E402
+from oarlock_trainer.claim import Claim  # noqa: E402
+from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
+from oarlock_trainer.engine.whole_weights import elements, whole_weights  # noqa: E402
+from oarlock_trainer.job import Job, Place  # noqa: E402
+from oarlock_trainer.models.flux import transformer  # noqa: E402
+from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
+from oarlock_trainer.plan.parameters import read_architecture  # noqa: E402
+from oarlock_trainer.plan.planner import plan_for  # noqa: E402
+from oarlock_trainer.trained_model import make_engine  # noqa: E402
+
+ANSWERS = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what ranks print is no answer
+RANKS = 2
+
+
+def claim_of(place: Place, model: Path) -> Claim:
+    """What is claimed of a job, as far as its engine needs it."""
+    body = {
+        "model": {"family": "Flux1", "path": str(model)},
+        "steps": 2,
+        "batchSize": 1,
+        "engine": {"strategy": "DeepSpeed", "zeroStage": 3},
+        "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
+    }
+    file = JobFile(
+        job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0, output_directory="/output",
+        training=body,
+    )  # fmt: skip
+    job = Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
+    rest: Any = dict.fromkeys(("fence", "resumed", "batch", "prepared", "validation"))
+    return Claim(job=job, ranks=Ranks(place, torch.device("cpu"), None), **rest)
+
+
+def start(place: Place, model: Path) -> dict[str, Any]:
+    held: list[torch.nn.Parameter] = []
+    most: list[int] = []
+    load = transformer.load
+
+    def watched(*given: Any, placed: Any, **named: Any) -> Any:
+        def seen(parameter: torch.nn.Parameter) -> None:
+            held.append(parameter)
+            most.append(sum(one.numel() for one in held))
+            placed(parameter)
+
+        return load(*given, placed=seen, **named)
+
+    transformer.load = watched  # type: ignore[assignment]
+    claim = claim_of(place, model)
+    training = claim.job.training
+    plan = plan_for(training, read_architecture(model), world_size=RANKS, local_world_size=RANKS, gpu_memory_bytes=None)
+    loaded = make_engine(claim, plan).weights
+    whole = {name: weight.clone() for name, weight in whole_weights(loaded)}
+    return {
+        "most": max(most),
+        "largest": max(map(elements, held)),
+        "same": all(torch.equal(whole[name], weight) for name, weight in load(model).named_parameters()),
+        "attention": warm_up(loaded, [Shape(4, 4, 3)], training, kernel=Attention.SDPA),
+    }
+
+
+def rank(number: int, store: str, model: Path) -> None:
+    os.environ["LOCAL_RANK"] = str(number)  # DeepSpeed insists on it
+    dist.init_process_group("gloo", store=dist.FileStore(store, RANKS), rank=number, world_size=RANKS)
+    told = start(Place(rank=number, local_rank=number, world_size=RANKS, local_world_size=RANKS), model)
+    every: list[Any] = [None] * RANKS
+    dist.all_gather_object(every, told)
+    if number == 0:
+        ANSWERS.write(json.dumps(every))
+        ANSWERS.flush()
+
+
+if __name__ == "__main__":
+    child = os.fork()
+    rank(1 if child == 0 else 0, sys.argv[1], Path(sys.argv[2]))
+    os._exit(0 if child == 0 else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)

@@ -1,0 +1,39 @@
+"""Stage 3 begins with shares: no rank ever has the whole model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_PROGRAM = Path(__file__).parent / "support" / "sharded_start.py"
+
+
+@pytest.fixture(scope="module")
+def ranks(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    store = tmp_path_factory.mktemp("sharded") / "store"
+    done = subprocess.run(
+        [sys.executable, str(_PROGRAM), str(store), str(tiny_flux)], capture_output=True, text=True, check=False,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_while_it_loads_no_rank_has_more_than_one_whole_parameter(ranks: list[dict[str, Any]]) -> None:
+    assert len(ranks) == 2
+    assert all(0 < told["most"] == told["largest"] for told in ranks)
+
+
+def test_the_shares_together_are_the_weights(ranks: list[dict[str, Any]]) -> None:
+    assert all(told["same"] for told in ranks)
+
+
+def test_the_attention_that_runs_is_seen_on_weights_in_shares(ranks: list[dict[str, Any]]) -> None:
+    assert {told["attention"] for told in ranks} == {"aten::_scaled_dot_product_flash_attention_for_cpu"}
