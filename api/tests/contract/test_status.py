@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from oarlock_api.contract.status import MAX_BYTES, PodStatus, PreflightCheck, parse_status
+from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, PreflightCheck, parse_status
 from oarlock_api.contract.wire import WireError
 
 
@@ -39,6 +39,11 @@ def test_a_newer_version_with_unknown_fields_is_read_as_far_as_it_is_known() -> 
         ({"message": "m" * 2000}, "message", "m" * 1024),
         ({"stepSeconds": [1.0]}, "step_seconds", {}),
         ({"stepSeconds": {"data": 1, "forward": "2", "lunch": 3.0}}, "step_seconds", {"data": 1.0}),
+        ({"degraded": "NonFiniteLoss"}, "degraded", {}),
+        ({"degraded": {"NonFiniteLoss": "", "CheckpointNotCopied": 5, "BadWeather": "rain"}}, "degraded", {}),
+        ({"degraded": {"NonFiniteLoss": "n" * 600}}, "degraded", {"NonFiniteLoss": "n" * 512}),
+        ({"plan": [1]}, "plan", None),
+        ({"plan": {"effectiveBatch": 8, "zeroStage": "1", "memoryBytes": 1}}, "plan", None),
         ({"checkpoint": "step-4"}, "checkpoint", None),
         ({"checkpoint": {"path": "/no/step"}}, "checkpoint", None),
     ],
@@ -54,7 +59,9 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
     status = read(preflight=["storage", *long])
     assert [len(check.name) + len(check.result) + len(check.detail) for check in status.preflight] == [576] * 7
     assert {check.milliseconds for check in status.preflight} == {None}
-    grown = PodStatus("j", "p", 1, 0, "Preflight", "t", preflight=(PreflightCheck("c", "Failed", 1, "\0" * 9999),) * 20)
+    checks = (PreflightCheck("c", "Failed", 1, "\0" * 9999),) * 20
+    degraded = dict.fromkeys(Degradation, "\0" * 9999)
+    grown = PodStatus("j", "p", 1, 0, "Preflight", "t", preflight=checks, degraded=degraded, message="\0" * 9999)
     assert len(grown.to_json()) < MAX_BYTES
     assert len(parse_status(grown.to_json()).preflight) == 8
     assert read(preflight={"storage": "Passed"}).preflight == ()

@@ -48,6 +48,10 @@ class Event(StrEnum):
     """step: the last step that the loaded checkpoint holds."""
     CHECKPOINT = "checkpoint"
     """step, path (absolute), savedAt (RFC 3339), stallSeconds: a checkpoint was committed."""
+    PLAN = "plan"
+    """effectiveBatch, zeroStage, memoryBytes, as in contract.status.PlanStatus."""
+    DEGRADED = "degraded"
+    """reason: a value of contract.status.Degradation; message: a sentence that says what to do; empty: it is over."""
     MODEL = "model"
     """path: absolute, of the exported model."""
     FAILURE = "failure"
@@ -60,7 +64,17 @@ class Event(StrEnum):
 
 
 ENDURING = frozenset(
-    {Event.PHASE, Event.WAITING, Event.RESUMED, Event.CHECKPOINT, Event.MODEL, Event.FAILURE, Event.CHECK}
+    {
+        Event.PHASE,
+        Event.WAITING,
+        Event.RESUMED,
+        Event.CHECKPOINT,
+        Event.PLAN,
+        Event.DEGRADED,
+        Event.MODEL,
+        Event.FAILURE,
+        Event.CHECK,
+    }
 )
 """Events that would be missed: they wait a moment for room. A lost step is followed by the next one."""
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.status import PodPhase
+from oarlock_api.contract.status import Degradation, PodPhase
 from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.reader import copies_of
 from oarlock_trainer.checkpoint.upload import Upload
@@ -70,7 +70,7 @@ class Saves:
             self._begin(step)
             outcome = self._ended()
         if isinstance(outcome, NoRoom):
-            raise StorageError(f"{_words(outcome)}: give the output more room, or set a lower checkpoint.keep")
+            raise StorageError(_words(outcome))
         self.told(outcome)
 
     def _begin(self, step: int) -> None:
@@ -86,9 +86,9 @@ class Saves:
         """Tell the agent, and the interval, how a save ended; None: it has not yet."""
         if outcome is None:
             return
+        full = _words(outcome) if isinstance(outcome, NoRoom) else ""
+        _tell_degraded(Degradation.CHECKPOINT_STORAGE_FULL, full)
         if isinstance(outcome, NoRoom):
-            channel.send(channel.Event.NOTE, message=_words(outcome))
-            sys.stderr.write(f"{_words(outcome)}\n")
             return
         self.newest = outcome.path
         self._session.interval.saved(stall=outcome.stall_seconds, seconds=outcome.seconds)
@@ -107,13 +107,22 @@ def _tell_copy(copied: Copied | None) -> None:
     """Say what became of a copy; None: nothing yet."""
     if copied is None:
         return
-    words = f"checkpoint {copied.name} is in checkpoint.upload"
-    if copied.wrong:
-        words = f"checkpoint {copied.name} could not be copied to checkpoint.upload: {copied.wrong}"
+    failed = (
+        f"checkpoint {copied.name} could not be copied to checkpoint.upload: {copied.wrong}" if copied.wrong else ""
+    )
+    _tell_degraded(Degradation.CHECKPOINT_NOT_COPIED, failed)
+    if not failed:
+        channel.send(channel.Event.NOTE, message=f"checkpoint {copied.name} is in checkpoint.upload")
+
+
+def _tell_degraded(kind: Degradation, words: str) -> None:
+    """Tell the agent, and the log; empty: it is over."""
+    channel.send(channel.Event.DEGRADED, reason=kind, message=words)
+    if words:
         sys.stderr.write(f"{words}\n")
-    channel.send(channel.Event.NOTE, message=words)
 
 
 def _words(gone: NoRoom) -> str:
     freed = "the oldest checkpoint was deleted to make room" if gone.freed else "no older checkpoint could be deleted"
-    return f"no room for the checkpoint of step {gone.step}: {freed}"
+    remedy = "give the output more room, or set a lower checkpoint.keep"
+    return f"no room for the checkpoint of step {gone.step}, {freed}: {remedy}"

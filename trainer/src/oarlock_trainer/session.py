@@ -114,6 +114,7 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
         channel.send(channel.Event.NOTE, message=words)
         sys.stderr.write(f"{words}\n")
     plan = plan_of(claim)
+    channel.send(channel.Event.PLAN, **plan.status())
     engine = make_engine(claim, plan)
     clock.lap(StartPart.MODEL)
     loader = Loader(

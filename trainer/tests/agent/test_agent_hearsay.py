@@ -117,6 +117,7 @@ def test_steps_are_told_as_a_rank_tells_them_with_the_pace_that_they_come_at() -
     assert [message.fields["secondsPerStep"] for message in messages[1:]] == [None, 2.5]
     assert {message.rank for message in messages} == {4}
     assert messages[1].fields["total"] == 100
+    assert "loss" not in messages[1].fields, "null would say that it is not finite"
 
 
 def test_what_is_told_before_the_first_new_step_is_no_step() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from oarlock_api.contract.health import Health, HealthState
-from oarlock_api.contract.status import PodPhase, parse_status
+from oarlock_api.contract.status import Degradation, PodPhase, parse_status
 from oarlock_trainer.agent import metrics
 from oarlock_trainer.agent.assignment import Pod
 from oarlock_trainer.agent.status_board import StatusBoard
@@ -36,6 +36,10 @@ FIELDS = (
     "savedAt",
     "stallSeconds",
     "message",
+    "reason",
+    "effectiveBatch",
+    "zeroStage",
+    "memoryBytes",
     "code",
 )
 
@@ -64,6 +68,27 @@ def test_a_loss_that_is_no_number_is_unknown_instead_of_old() -> None:
     board.apply(Message(Event.STEP, 8, {"step": 1, "loss": 0.5}))
     board.apply(Message(Event.STEP, 8, {"step": 2, "loss": None}))
     assert (board.status.step, board.status.loss) == (2, None)
+
+
+def test_a_loss_that_is_not_finite_degrades_the_pod_until_one_is() -> None:
+    board = new_board()
+    board.apply(Message(Event.STEP, 8, {"step": 1, "loss": None}))
+    assert board.status.degraded == {Degradation.NON_FINITE_LOSS: "the loss of the last step is not finite"}
+    board.apply(Message(Event.STEP, 8, {"step": 2}))
+    assert set(board.status.degraded) == {Degradation.NON_FINITE_LOSS}, "a step that tells no loss says nothing of it"
+    board.apply(Message(Event.STEP, 8, {"step": 3, "loss": 0.5}))
+    assert board.status.degraded == {}
+
+
+def test_what_a_rank_calls_degraded_stands_there_until_it_says_that_it_is_over() -> None:
+    board = new_board()
+    for kind in ("CheckpointStorageFull", "CheckpointNotCopied", "BadWeather"):
+        board.apply(Message(Event.DEGRADED, 8, {"reason": kind, "message": f"{kind}!"}))
+    board.apply(Message(Event.DEGRADED, 8, {"reason": "CheckpointNotCopied", "message": ""}))
+    assert parse_status(board.status.to_json()).degraded == {"CheckpointStorageFull": "CheckpointStorageFull!"}
+    families = text_string_to_metric_families(metrics.exposition("flux", board.status).decode())
+    degraded = next(family for family in families if family.name == "oarlock_trainer_degraded").samples
+    assert [one.labels["reason"] for one in degraded if one.value] == ["CheckpointStorageFull"]
 
 
 @given(

@@ -6,21 +6,19 @@ The reader checks jobUid and podUid, because addresses are reused.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oarlock_api.contract.health import Health, parse_health
 from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 STATUS_VERSION = 1
 MAX_BYTES = 65536
 MAX_CHECKS = 8
-_MAX_DETAIL = 512
-"""Characters: eight checks at their longest, every character escaped, leave room for the rest."""
+_MAX_WORDS = 512
+"""Characters: eight checks and three degradations at their longest, every character escaped, leave room for the rest."""
 
 
 class PodPhase(StrEnum):
@@ -89,6 +87,26 @@ class PreflightCheck:
     detail: str = ""
 
 
+class Degradation(StrEnum):
+    """What is not as it should be while training goes on, the worst first: reasons of the job's condition Degraded."""
+
+    NON_FINITE_LOSS = "NonFiniteLoss"
+    """The loss of the last step is not finite."""
+    CHECKPOINT_STORAGE_FULL = "CheckpointStorageFull"
+    """There was no room for the last checkpoint."""
+    CHECKPOINT_NOT_COPIED = "CheckpointNotCopied"
+    """The last copy into checkpoint.upload failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStatus:
+    """How the job is fitted into its GPUs. ZeRO's stage is 0 for none; the memory is a GPU's at its peak, by the model."""
+
+    effective_batch: int
+    zero_stage: int
+    memory_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class PodStatus:
     """One agent's view of itself. A value that is not known yet is None, never a made-up zero.
@@ -97,7 +115,8 @@ class PodStatus:
     `first_step_at` is when the first optimizer step of this attempt ended, `started_at` when the agent started,
     both RFC 3339 on the pod's clock: only their difference means something elsewhere. `hang_after_seconds` is how long
     this phase may now go without progress before the agent itself ends the pod with 83, None while it judges nothing:
-    whoever finds the agent silent for longer than that by far need not wait for it.
+    whoever finds the agent silent for longer than that by far need not wait for it. `degraded` has a sentence for each
+    Degradation that holds.
     """
 
     job_uid: str
@@ -122,7 +141,9 @@ class PodStatus:
     skipped_updates: int | None = None
     memory_peak_bytes: int | None = None
     step_seconds: Mapping[str, float] = field(default_factory=dict)
+    plan: PlanStatus | None = None
     checkpoint: CheckpointStatus | None = None
+    degraded: Mapping[str, str] = field(default_factory=dict)
     model_path: str = ""
     message: str = ""
     hang_after_seconds: float | None = None
@@ -131,7 +152,7 @@ class PodStatus:
 
     def to_json(self) -> str:
         """One JSON object."""
-        saved = self.checkpoint
+        saved, plan = self.checkpoint, self.plan
         fields: dict[str, Any] = {
             "version": STATUS_VERSION,
             "jobUid": self.job_uid,
@@ -152,6 +173,12 @@ class PodStatus:
             "skippedUpdates": self.skipped_updates,
             "memoryPeakBytes": self.memory_peak_bytes,
             "stepSeconds": {part: finite(seconds) for part, seconds in self.step_seconds.items()},
+            "plan": plan
+            and {
+                "effectiveBatch": plan.effective_batch,
+                "zeroStage": plan.zero_stage,
+                "memoryBytes": plan.memory_bytes,
+            },
             "checkpoint": saved
             and {
                 "step": saved.step,
@@ -159,6 +186,7 @@ class PodStatus:
                 "savedAt": saved.saved_at,
                 "stallSeconds": finite(saved.stall_seconds),
             },
+            "degraded": {kind.value: words[:_MAX_WORDS] for kind in Degradation if (words := self.degraded.get(kind))},
             "health": self.health.to_fields(),
             "startedAt": self.started_at,
             "firstStepAt": self.first_step_at,
@@ -171,7 +199,7 @@ class PodStatus:
                     "name": check.name[:32],
                     "result": check.result[:32],
                     "milliseconds": check.milliseconds,
-                    "detail": check.detail[:_MAX_DETAIL],
+                    "detail": check.detail[:_MAX_WORDS],
                 }
                 for check in self.preflight[:MAX_CHECKS]
             ],
@@ -218,13 +246,29 @@ def parse_status(body: str) -> PodStatus:
         skipped_updates=integer(raw.get("skippedUpdates")),
         memory_peak_bytes=integer(raw.get("memoryPeakBytes")),
         step_seconds=_seconds(raw.get("stepSeconds")),
+        plan=parse_plan(raw.get("plan")),
         checkpoint=checkpoint,
+        degraded=_degraded(raw.get("degraded")),
         model_path=text(raw.get("modelPath"), 1024),
         message=text(raw.get("message"), 1024),
         hang_after_seconds=number(raw.get("hangAfterSeconds")),
         preflight=_checks(raw.get("preflight")),
         health=parse_health(raw.get("health")),
     )
+
+
+def parse_plan(raw: object) -> PlanStatus | None:
+    """Read a plan; None where anything of it is missing."""
+    if not isinstance(raw, Mapping):
+        return None
+    batch, stage, memory = (integer(raw.get(name)) for name in ("effectiveBatch", "zeroStage", "memoryBytes"))
+    return None if batch is None or stage is None or memory is None else PlanStatus(batch, stage, memory)
+
+
+def _degraded(raw: object) -> dict[str, str]:
+    """What this reader knows of it: a reason that it cannot name it cannot explain."""
+    known = {kind.value: text(raw.get(kind), _MAX_WORDS) for kind in Degradation} if isinstance(raw, dict) else {}
+    return {kind: words for kind, words in known.items() if words}
 
 
 def _seconds(raw: object) -> dict[str, float]:
@@ -238,7 +282,7 @@ def _checks(raw: object) -> tuple[PreflightCheck, ...]:
             name=text(one.get("name"), 32),
             result=text(one.get("result"), 32),
             milliseconds=integer(one.get("milliseconds")),
-            detail=text(one.get("detail"), _MAX_DETAIL),
+            detail=text(one.get("detail"), _MAX_WORDS),
         )
         for one in (raw[:MAX_CHECKS] if isinstance(raw, list) else ())
         if isinstance(one, dict)

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.health import HealthState
-from oarlock_api.contract.status import PodPhase
+from oarlock_api.contract.status import Degradation, PodPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -63,6 +63,8 @@ def exposition(job: str, status: PodStatus, *, reports: Mapping[str, int] | None
     lines += _family("step_part_seconds", "Seconds of the last step by what they were spent on", parts)
     phases = [({**labels, "phase": name}, name == status.phase) for name in PodPhase]
     lines += _family("phase", "1 for the phase that the pod is in", phases)
+    degraded = [({**labels, "reason": kind}, kind in status.degraded) for kind in Degradation]
+    lines += _family("degraded", "1 for what is not as it should be while training goes on", degraded)
     states = [({**labels, "state": state}, state == status.health.state) for state in HealthState]
     lines += _family("gpu_health", "1 for what is known of the pod's GPUs", states)
     probes = [({**labels, "probe": name}, known) for name, known in sorted(status.health.probes.items())]

@@ -8,7 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus, PreflightCheck, StepPart
+from oarlock_api.contract.status import (
+    CheckpointStatus,
+    Degradation,
+    PodPhase,
+    PodStatus,
+    PreflightCheck,
+    StepPart,
+    parse_plan,
+)
 from oarlock_api.contract.wire import integer, number, text
 from oarlock_trainer.channel import Event
 
@@ -77,6 +85,9 @@ class StatusBoard:
             self._set(phase=PodPhase(name))
         elif event == Event.STEP:
             self._set(**_step(fields), first_step_at=self._status.first_step_at or self._clock())
+            if "loss" in fields:
+                finite = self._status.loss is not None
+                self._degrade(Degradation.NON_FINITE_LOSS, "" if finite else "the loss of the last step is not finite")
         elif event == Event.RESUMED:
             self._set(resumed_from_step=integer(fields.get("step")))
         elif event == Event.CHECKPOINT and (step := integer(fields.get("step"))) is not None:
@@ -88,8 +99,16 @@ class StatusBoard:
                     stall_seconds=number(fields.get("stallSeconds")),
                 )
             )
+        elif event == Event.PLAN:
+            self._set(plan=parse_plan(fields))
+        elif event == Event.DEGRADED and (reason := text(fields.get("reason"), 32)) in frozenset(Degradation):
+            self._degrade(Degradation(reason), text(fields.get("message"), 1024))
         elif event == Event.MODEL:
             self._set(model_path=text(fields.get("path"), 1024))
+
+    def _degrade(self, kind: Degradation, words: str) -> None:
+        others = {known: said for known, said in self._status.degraded.items() if known != kind}
+        self._set(degraded={**others, kind: words} if words else others)
 
     def _set(self, **changes: Any) -> None:
         self._status = replace(self._status, **changes)

@@ -93,9 +93,9 @@ class Hearsay:
             "step": told.step,
             "total": told.total,
             "epoch": told.epoch,
-            "loss": told.loss,
             "learningRate": told.learning_rate,
             "secondsPerStep": pace,
+            **({} if told.loss is None else {"loss": told.loss}),  # one that is told as null is not finite
         }
         return [*messages, *self._go_to(self._base), Message(Event.STEP, self._rank, fields)]
 
