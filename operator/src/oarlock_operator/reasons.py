@@ -94,6 +94,15 @@ class Reason(StrEnum):
     NOT_CHECKED = "NotChecked", "no pod has checked the output yet"
     AS_EXPECTED = "AsExpected", "nothing is degraded"
     STATUS_SILENT = "StatusSilent", "a pod's /status does not answer this operator"
+    NON_FINITE_LOSS = "NonFiniteLoss", "the last step's loss is not finite; ten in a row end the attempt"
+    CHECKPOINT_STORAGE_FULL = (
+        "CheckpointStorageFull",
+        "there was no room for the last checkpoint; training goes on, and would lose what came after the one before",
+    )
+    CHECKPOINT_NOT_COPIED = (
+        "CheckpointNotCopied",
+        "the last copy to checkpoint.upload failed; the next one is tried anew",
+    )
     NODE_NOT_READY = "NodeNotReady", "a node is not ready, but the pod there answers: the gang is left alone"
     GPU_WARNING = "GPUWarning", "a GPU warns: the ranks have saved, and the next attempt rather avoids its node"
     POD_NOT_STOPPING = "PodNotStopping", "a pod did not stop in time; the gang went on without it, its node is avoided"

@@ -1,4 +1,4 @@
-"""Follow: the stages from created pods to the first step, and then the training's own figures."""
+"""Follow: the stages from created pods, by way of a queue, to the first step, and then the training's own figures."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from oarlock_api.contract.status import PodStatus
 from oarlock_api.contract.wire import finite
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import LatestCheckpoint, Progress
+from oarlock_api.status import Resolved, ResolvedPlan
+from oarlock_operator.decide import queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.observation import Observation, Pod
@@ -27,6 +29,7 @@ def follow(o: Observation, draft: Draft) -> bool:
     number = draft.status.attempt
     pods = o.of_attempt(number)
     stage_before = draft.status.recovery.stage
+    queue.wait(o, draft)
     if draft.status.recovery.stage == RecoveryStage.SCHEDULE.value and all(pod.scheduled for pod in pods):
         _leave(o, draft, "schedule", RecoveryStage.START)
         _note_nodes(draft, pods)
@@ -38,6 +41,8 @@ def follow(o: Observation, draft: Draft) -> bool:
         _first_step(o, draft, news)
     elif o.spec.custom and draft.status.recovery.stage == RecoveryStage.FIRST_STEP.value:
         _run_untold(o, draft)
+    if news:
+        _note_plan(draft, news)
     if news and news.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft)):
         _note_progress(o, draft, news)
     draft.again(_until_next_look(o, draft))
@@ -52,7 +57,9 @@ def _until_next_look(o: Observation, draft: Draft) -> float:
 
 
 def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
-    """While a pod waits for something, the first line that people read says for what."""
+    """While a pod waits for something, the first line that people read says for what. A queue has its own words."""
+    if draft.status.recovery.stage == RecoveryStage.QUEUE:
+        return
     stuck = [pod for pod in pods if pod.obstacle and not pod.started and not pod.stopped]
     if stuck:
         reason = stuck[0].obstacle.partition(":")[0] if stuck[0].scheduled else Reason.UNSCHEDULABLE
@@ -132,6 +139,18 @@ def _due(o: Observation, draft: Draft) -> bool:
         return True
     # Half a second of slack, so that a pass that comes a little early does not halve the rate.
     return o.now - progress.update_time >= timedelta(seconds=o.defaults.progress_seconds - 0.5)
+
+
+def _note_plan(draft: Draft, news: PodStatus) -> None:
+    """Take what the ranks' planner chose, once: it is kept with the image, and chosen anew with it."""
+    resolved = draft.status.resolved or Resolved()
+    if news.plan and resolved.plan is None:
+        plan = ResolvedPlan(
+            effective_batch=news.plan.effective_batch,
+            zero_stage=news.plan.zero_stage,
+            memory_bytes=news.plan.memory_bytes,
+        )
+        draft.set(resolved=resolved.model_copy(update={"plan": plan}))
 
 
 def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:

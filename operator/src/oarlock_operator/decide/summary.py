@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
-from oarlock_api.unbuilt import unbuilt_fields
+from oarlock_operator.decide.degraded import degraded
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import STARTS, Reason
 
-SILENT_SECONDS = 60.0
-_REFUSALS = {Reason.INVALID_SPEC, Reason.NOT_IMPLEMENTED, Reason.NAME_TAKEN, Reason.INVALID_MANIFEST}
+_REFUSALS = {
+    Reason.INVALID_SPEC,
+    Reason.INVALID_MANIFEST,
+    Reason.NAME_TAKEN,
+    Reason.GANG_UNAVAILABLE,
+    Reason.QUEUE_MISMATCH,
+}
 
 
 def summarize(o: Observation, draft: Draft) -> None:
@@ -57,8 +60,8 @@ def _phase(draft: Draft) -> Phase:
         return Phase.SUSPENDED
     if status.attempt == 0:
         return Phase.PENDING
-    if stage is None:
-        return Phase.RUNNING
+    if stage in (None, RecoveryStage.QUEUE):
+        return Phase.QUEUED if stage else Phase.RUNNING
     if draft.attempt(status.attempt).reason not in STARTS:
         return Phase.RECOVERING
     return Phase.RUNNING if stage == RecoveryStage.FIRST_STEP.value else Phase.STARTING
@@ -92,6 +95,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
     phase, reason, message = Phase(status.phase or Phase.PENDING), status.reason or Reason.PENDING, status.message or ""
     ended = status.completion_time is not None
     refused = reason in _REFUSALS
+    trouble, words = degraded(o, draft, pods)
     return {
         ConditionType.ACCEPTED: _is(not refused, reason if refused else Reason.ACCEPTED, message if refused else ""),
         ConditionType.SUSPENDED: _suspended(draft),
@@ -101,7 +105,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
         ConditionType.RECOVERING: _is(
             phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase.value, message
         ),
-        ConditionType.DEGRADED: _degraded(o, draft, pods),
+        ConditionType.DEGRADED: _is(trouble is not None, trouble or Reason.AS_EXPECTED, words),
         ConditionType.SUCCEEDED: _is(phase == Phase.SUCCEEDED, reason if ended else phase.value),
         ConditionType.FAILED: _is(
             phase == Phase.FAILED,
@@ -125,40 +129,6 @@ def _running(phase: Phase, pods: tuple[Pod, ...]) -> _Wanted:
         return _is(phase == Phase.RUNNING, phase.value)
     words = "; ".join(sorted({f"{pod.name}: {pod.obstacle}" for pod in waiting})[:8])
     return _is(False, waiting[0].obstacle.partition(":")[0] or Reason.WAITING, words[:2048])  # noqa: FBT003
-
-
-def _degraded(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
-    """A running job goes on as it was accepted, whatever it was edited to since; that is told here."""
-    lives = draft.status.attempt and draft.status.completion_time is None
-    reason, words = _trouble(o, draft, pods) if lives else (None, "")
-    return _is(reason is not None, reason or Reason.AS_EXPECTED, words[:2048])
-
-
-def _trouble(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> tuple[Reason | None, str]:
-    """The first thing that is not as it should be."""
-    living = [pod for pod in pods if not pod.stopped]
-    mute = sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS)
-    doubtful = sorted({pod.node for pod in living if (n := o.nodes.get(pod.node)) and not n.ready})
-    warned = _of_nodes(o.warned(draft.status.attempt))
-    marked = _of_nodes({name: mark.words for name, mark in o.marks(draft.status.attempt).items()})
-    fields = unbuilt_fields(o.job.spec) if o.job.spec else []
-    found = (
-        (Reason.INVALID_SPEC, "" if o.job.spec else o.job.problem or "it cannot be read"),
-        (Reason.NOT_IMPLEMENTED, _all("not built yet in this release, and ignored: ", fields)),
-        (Reason.STATUS_SILENT, _all(f"/status has not answered for more than {SILENT_SECONDS:.0f} s: ", mute[:8])),
-        (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
-        (Reason.GPU_WARNING, warned),
-        (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
-    )
-    return next(((reason, words) for reason, words in found if words), (None, ""))
-
-
-def _all(beginning: str, names: Sequence[str]) -> str:
-    return beginning + ", ".join(names) if names else ""
-
-
-def _of_nodes(said: Mapping[str, str]) -> str:
-    return "; ".join(f"node {name}: {words}" for name, words in sorted(said.items()))[:1024]
 
 
 def _storage(o: Observation, draft: Draft) -> _Wanted:
@@ -185,6 +155,8 @@ def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
     waiting = [pod for pod in pods if not pod.scheduled and not pod.stopped]
     if not waiting:
         return _is(True, Reason.ALL_PODS_PLACED)  # noqa: FBT003
+    if draft.status.recovery.stage == RecoveryStage.QUEUE:
+        return _is(False, Reason.QUEUED, (draft.status.message or "")[:2048])  # noqa: FBT003
     avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
     if obstacles and avoided:
         words = (

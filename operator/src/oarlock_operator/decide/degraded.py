@@ -1,0 +1,67 @@
+"""What is not as it should be while a job goes on: the condition Degraded.
+
+What the ranks find is told by rank 0's /status, and by an Event when it begins. While a gang that trains does not answer,
+it stays as it was told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oarlock_api.contract.status import Degradation
+from oarlock_api.status import ConditionType
+from oarlock_operator.decide import queue
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.observation import Observation, Pod
+from oarlock_operator.reasons import Reason
+
+SILENT_SECONDS = 60.0
+_TOLD = {
+    Degradation.NON_FINITE_LOSS: Reason.NON_FINITE_LOSS,
+    Degradation.CHECKPOINT_STORAGE_FULL: Reason.CHECKPOINT_STORAGE_FULL,
+    Degradation.CHECKPOINT_NOT_COPIED: Reason.CHECKPOINT_NOT_COPIED,
+}
+
+
+def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason | None, str]:
+    """The first thing that is not as it should be, of the current attempt's `pods` and their job; None where all is.
+
+    A running job goes on as it was accepted, whatever it was edited to since; that is told here.
+    """
+    if not draft.status.attempt or draft.status.completion_time is not None:
+        return None, ""
+    living = [pod for pod in pods if not pod.stopped]
+    mute = sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS)
+    doubtful = sorted({pod.node for pod in living if (n := o.nodes.get(pod.node)) and not n.ready})
+    warned = _of_nodes(o.warned(draft.status.attempt))
+    marked = _of_nodes({name: mark.words for name, mark in o.marks(draft.status.attempt).items()})
+    found = (
+        (Reason.INVALID_SPEC, "" if o.job.spec else o.job.problem or "it cannot be read"),
+        (Reason.GANG_IGNORED, queue.ignored(o, draft)),
+        (Reason.STATUS_SILENT, _all(f"/status has not answered for more than {SILENT_SECONDS:.0f} s: ", mute[:8])),
+        *_told(o, draft),
+        (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
+        (Reason.GPU_WARNING, warned),
+        (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
+    )
+    return next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
+
+
+def _told(o: Observation, draft: Draft) -> list[tuple[Reason, str]]:
+    """What rank 0 tells, the worst first; an Event tells of what is new."""
+    before = next((c for c in draft.status.conditions if c.type == ConditionType.DEGRADED), None)
+    if o.progress is None:
+        trains = draft.status.recovery.stage is None
+        return [(reason, before.message) for reason in _TOLD.values() if trains and before and before.reason == reason]
+    told = [(reason, words) for kind, reason in _TOLD.items() if (words := o.progress.degraded.get(kind))]
+    if told and (before is None or before.reason != told[0][0]):
+        draft.tell(*told[0], warning=True)
+    return told
+
+
+def _all(beginning: str, names: Sequence[str]) -> str:
+    return beginning + ", ".join(names) if names else ""
+
+
+def _of_nodes(said: Mapping[str, str]) -> str:
+    return "; ".join(f"node {name}: {words}" for name, words in sorted(said.items()))[:1024]

@@ -1,0 +1,104 @@
+"""Degraded: what rank 0 finds not as it should be is told while it holds, and by an Event once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from worlds import World, condition
+
+from oarlock_api.contract.status import Degradation, PlanStatus
+from oarlock_operator.reasons import Reason
+
+FULL = "no room for the checkpoint of step 20: give the output more room"
+
+
+def tell(world: World, **degraded: str) -> list[str]:
+    """One pass that hears of what is wrong; returns the reasons of its Events."""
+    world.step(20)
+    assert world.progress is not None
+    world.progress = replace(world.progress, degraded=degraded)
+    events = [event.reason for event in world.one_pass().events]
+    world.progress = None
+    return events
+
+
+def training() -> World:
+    world = World()
+    world.running(step=10)
+    return world
+
+
+@pytest.mark.parametrize("kind", Degradation)
+def test_each_degradation_has_a_reason_of_the_same_name(kind: Degradation) -> None:
+    world = training()
+    assert tell(world, **{kind: "words"}) == [Reason(kind)]
+    assert condition(world, "Degraded") == ("True", kind)
+
+
+def test_a_full_storage_is_degraded_until_a_checkpoint_was_saved_and_told_of_once() -> None:
+    world = training()
+    assert tell(world, CheckpointStorageFull=FULL) == [Reason.CHECKPOINT_STORAGE_FULL]
+    assert tell(world, CheckpointStorageFull=FULL) == []
+    assert next(c.message for c in world.job.status.conditions if c.type == "Degraded") == FULL
+    assert tell(world) == []
+    assert condition(world, "Degraded") == ("False", Reason.AS_EXPECTED)
+
+
+def test_while_nobody_answers_it_stays_as_it_was_told() -> None:
+    world = training()
+    tell(world, CheckpointStorageFull=FULL)
+    world.one_pass()
+    assert condition(world, "Degraded") == ("True", Reason.CHECKPOINT_STORAGE_FULL)
+    assert tell(world, CheckpointStorageFull=FULL) == []
+
+
+def test_the_next_attempt_begins_as_it_should() -> None:
+    world = training()
+    tell(world, CheckpointStorageFull=FULL)
+    world.crash()
+    assert condition(world, "Degraded") == ("False", Reason.AS_EXPECTED)
+
+
+def test_the_worst_is_told_first() -> None:
+    world = training()
+    tell(world, CheckpointNotCopied="the bucket is away", NonFiniteLoss="the loss is not finite")
+    assert condition(world, "Degraded") == ("True", Reason.NON_FINITE_LOSS)
+
+
+def planned(world: World, batch: int) -> int | None:
+    """What the status shows after an attempt has told of a plan with this batch."""
+    world.settle()
+    world.start_all()
+    world.settle()
+    world.step(0)
+    assert world.progress is not None
+    plan = PlanStatus(effective_batch=batch, zero_stage=2, memory_bytes=60 * 10**9)
+    world.progress = replace(world.progress, step=None, first_step_at="", plan=plan)
+    world.one_pass()
+    world.progress = None
+    resolved = world.job.status.resolved
+    assert resolved is not None
+    assert resolved.image == "trainer:test"
+    assert resolved.plan is not None
+    assert (resolved.plan.zero_stage, resolved.plan.memory_bytes) == (2, 60 * 10**9)
+    return resolved.plan.effective_batch
+
+
+def test_the_plan_is_shown_before_the_first_step_and_kept_through_recoveries() -> None:
+    world = World()
+    assert planned(world, 32) == 32
+    world.crash()
+    assert planned(world, 64) == 32
+
+
+def test_after_a_suspension_the_plan_is_the_new_one() -> None:
+    world = World()
+    assert planned(world, 32) == 32
+    for suspended in (True, False):
+        assert world.job.spec is not None
+        world.job = replace(world.job, spec=world.job.spec.model_copy(update={"suspend": suspended}))
+        world.settle()
+        world.kubelets()
+        world.settle()
+    assert planned(world, 64) == 64
