@@ -32,6 +32,8 @@ from oarlock_trainer.validation.wanted import read_wanted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from torch import nn
+
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.engine.process_group import Ranks
@@ -65,10 +67,13 @@ def adapters_of(job: Job) -> Lora | None:
     return job.training.lora or Lora() if job.training.method is Method.LORA else None
 
 
-def saved_adapters(job: Job) -> Adapters | None:
-    """What a job's checkpoints say of its adapters; None where it trains the whole model."""
+def saved_adapters(job: Job, weights: nn.Module | None = None) -> Adapters | None:
+    """What a job's checkpoints say of its adapters, which stand in `weights`; None where it trains the whole model."""
     adapters = adapters_of(job)
-    return Adapters(adapters.rank, adapters.alpha) if adapters else None
+    if adapters is None:
+        return None
+    shapes = lora.trained_shapes(weights) if weights is not None else {}
+    return Adapters(adapters.rank, adapters.alpha, adapters.algorithm, shapes)
 
 
 def initial_weights(job: Job) -> Path | None:

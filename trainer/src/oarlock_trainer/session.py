@@ -144,7 +144,7 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
             ranks,
             engine,
             keep=training.checkpoint.keep,
-            adapters=saved_adapters(job),
+            adapters=saved_adapters(job, engine.weights),
         ),
         interval=Interval(training.checkpoint, now=time.monotonic()),
         loader=loader,

@@ -16,7 +16,7 @@ from pathlib import Path
 from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable
 from oarlock_api.contract.job_file import parse_job_file
 from oarlock_api.contract.wire import WireError
-from oarlock_api.weights import Method
+from oarlock_api.weights import AdapterAlgorithm, Method
 from oarlock_trainer.uncompiled import import_torch
 
 OFFLINE_BY_DEFAULT = "OARLOCK_OFFLINE_BY_DEFAULT"
@@ -72,8 +72,8 @@ def _import(*, encoders: bool | None) -> None:
 
     transformer_class()
     skip_operator_probes()
-    if _trains_adapters():
-        from oarlock_trainer.models.flux.lora import import_peft  # noqa: PLC0415
+    if _needs_peft():
+        from oarlock_trainer.models.flux.low_rank import import_peft  # noqa: PLC0415
 
         import_peft()
     for name in _IMPORTED_LATE:
@@ -86,13 +86,14 @@ def _import(*, encoders: bool | None) -> None:
         import_encoders()
 
 
-def _trains_adapters() -> bool:
-    """Whether the job that this process is for does; a job file that can't be read is told of by the ranks."""
+def _needs_peft() -> bool:
+    """Whether the job that this process is for trains LoRA's own; a job file that can't be read is told of by the ranks."""
     try:
         file = parse_job_file(Path(os.environ.get(Variable.CONFIG, CONFIG_PATH)).read_text(encoding="utf-8"))
     except (OSError, WireError):
         return False
-    return file.training.get("method") == Method.LORA
+    algorithm = (file.training.get("lora") or {}).get("algorithm", AdapterAlgorithm.LORA)
+    return file.training.get("method") == Method.LORA and algorithm == AdapterAlgorithm.LORA
 
 
 def import_encoders() -> None:

@@ -108,7 +108,16 @@ def test_adapters_are_exported_from_a_checkpoint_alone(tmp_path: Path) -> None:
     engine._parts = parts
     with saver(tmp_path / "job", engine=engine) as plain:
         fence, ranks = plain._fence, plain._ranks
-        writer = Writer(tmp_path / "job", fence, ranks, engine, keep=5, adapters=Adapters(4, 8.0))  # type: ignore[arg-type]
+        writer = Writer(
+            tmp_path / "job",
+            fence,
+            ranks,
+            engine,
+            keep=5,
+            adapters=Adapters(
+                4, 8.0, shapes={"block.lora_A.default.weight": (4, 2), "block.lora_B.default.weight": (3, 4)}
+            ),
+        )  # type: ignore[arg-type]
         save_one(writer, 10)
         writer.close()
     assert main(["checkpoints", "export", str(tmp_path / "job"), "--to", str(tmp_path / "new")]) == 0

@@ -91,10 +91,7 @@ class Export:
         return final
 
     def _write_adapters(self, settings: Adapters) -> None:
-        factors = {
-            name: self._weights.read(name, lora.factor_shape(name, size, settings))
-            for name, size in self._weights.sizes.items()
-        }
+        factors = {name: self._weights.read(name, settings.shapes[name]) for name in self._weights.sizes}
         lora.save(factors, settings, self._temporary)
 
     def _write_weights(self, name: str, tensors: Mapping[str, Sequence[int]]) -> None:

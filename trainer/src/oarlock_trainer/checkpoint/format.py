@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
+from oarlock_api.weights import AdapterAlgorithm
 from oarlock_trainer.checkpoint.layout import Run
 from oarlock_trainer.data.sampler import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MANIFEST = "manifest.json"
 MARKER = "COMMITTED"
@@ -58,10 +59,13 @@ class DataPosition:
 
 @dataclass(frozen=True, slots=True)
 class Adapters:
-    """What a LoRA job's factors are multiplied by: alpha / rank."""
+    """What a LoRA job's factors are, and what they are multiplied by: alpha / rank."""
 
     rank: int
     alpha: float
+    algorithm: AdapterAlgorithm = AdapterAlgorithm.LORA
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict, compare=False)
+    """Of each factor; sizes are compared without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,7 @@ def parse_manifest(body: str) -> Manifest:
         raise ValueError("a manifest of another version")
     position, adapters = raw.pop("data"), raw.pop("adapters", None)
     return Manifest(
-        adapters=Adapters(**adapters) if adapters else None,
+        adapters=_adapters(adapters) if adapters else None,
         **{key: value for key, value in raw.items() if key not in ("files", "runs")},
         runs={file: tuple(Run(*run) for run in runs) for file, runs in raw["runs"].items()},
         files=tuple(FileFacts(**file) for file in raw["files"]),
@@ -109,6 +113,10 @@ def parse_manifest(body: str) -> Manifest:
             streams=tuple((name, samples) for name, samples in position["streams"]),
         ),
     )
+
+
+def _adapters(raw: Mapping[str, Any]) -> Adapters:
+    return Adapters(**{**raw, "algorithm": AdapterAlgorithm(raw.get("algorithm", AdapterAlgorithm.LORA))})
 
 
 def _origin(raw: Mapping[str, Any]) -> Origin:
