@@ -1,0 +1,54 @@
+"""The operator's image, built from its Dockerfile, in a pod as the chart makes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.jobs import Jobs
+from tests.images import builder
+from tests.images.conftest import NAMESPACE, OPERATOR_IMAGE, Loaded
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
+DEPLOYMENT = "deployment/oarlock-operator"
+
+
+def test_a_job_trains_under_the_operator_of_the_image(jobs: Jobs, operator_image: Loaded) -> None:
+    used = jobs.cluster.kubectl("get", DEPLOYMENT, "-n", NAMESPACE, "-o", "jsonpath={..containers[*].image}")
+    assert used == operator_image.name
+    jobs.apply("small", nodes=1, steps=20, every=10)
+    status = jobs.wait_for_end("small")
+    assert (status["phase"], status["attempt"], status["progress"]["step"]) == ("Succeeded", 1, 20), status
+
+
+def test_it_can_write_nothing_and_is_not_root(jobs: Jobs) -> None:
+    shell = ["exec", "-n", NAMESPACE, DEPLOYMENT, "--"]
+    assert jobs.cluster.kubectl(*shell, "id", "-u").strip() == "65532"
+    tried = jobs.cluster.kubectl(*shell, "sh", "-c", "touch /tmp/x /opt/oarlock/x 2>&1; true")
+    assert tried.count("Read-only file system") == 2
+
+
+def test_it_holds_no_compiler_and_no_torch(jobs: Jobs) -> None:
+    look = "command -v gcc cc g++; find /opt /usr -path '*-packages/torch*' -prune"
+    assert jobs.cluster.kubectl("exec", "-n", NAMESPACE, DEPLOYMENT, "--", "sh", "-c", look) == ""
+
+
+def test_its_labels_tell_the_version(builder_name: str) -> None:
+    labels = builder.inspect(builder_name, OPERATOR_IMAGE)["Labels"]
+    assert labels["org.opencontainers.image.version"] == OPERATOR_IMAGE.rpartition(":")[2]
+    assert labels["org.opencontainers.image.revision"]
+
+
+def test_another_pod_of_it_takes_over(jobs: Jobs, tell: Callable[[str], None]) -> None:
+    began = time.monotonic()
+    jobs.cluster.kubectl("delete", "pod", "-n", NAMESPACE, "-l", "app.kubernetes.io/component=operator", "--now")
+    gone = time.monotonic()
+    jobs.cluster.kubectl("rollout", "status", DEPLOYMENT, "-n", NAMESPACE, "--timeout=180s")
+    ready = time.monotonic()
+    tell(
+        f"{OPERATOR_IMAGE}: a deleted pod was gone after {gone - began:.1f} s, another Ready {ready - gone:.1f} s later"
+    )
+    jobs.apply("second", nodes=1, steps=5, every=5)
+    assert jobs.wait_for_end("second")["phase"] == "Succeeded"

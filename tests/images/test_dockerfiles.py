@@ -1,0 +1,145 @@
+"""What the Dockerfiles promise, held without building them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from oarlock_api.contract.environment import LINK_PORT, RENDEZVOUS_PORT, STATUS_PORT
+from oarlock_operator.manifests import pod
+from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
+from tests.images.dockerfile import ROOT, Ignored, Instruction, instructions, sources
+
+OPERATOR, TRAINER = ROOT / "Dockerfile.operator", ROOT / "Dockerfile.trainer"
+BOTH = pytest.mark.parametrize("path", [OPERATOR, TRAINER], ids=["operator", "trainer"])
+
+
+def all_of(path: Path, name: str) -> list[Instruction]:
+    return [each for each in instructions(path) if each.name == name]
+
+
+def final(path: Path, name: str) -> list[Instruction]:
+    """Those of the last stage, which is the image."""
+    stages = instructions(path)[-1].stage
+    return [each for each in all_of(path, name) if each.stage == stages]
+
+
+def project(folder: str) -> dict:
+    found: dict = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    return found
+
+
+def tracked() -> list[str]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
+    return listed.stdout.splitlines()
+
+
+@BOTH
+def test_an_image_ends_as_a_user_who_is_not_root_by_number(path: Path) -> None:
+    # A kubelet refuses a name under runAsNonRoot: it cannot know whether it is root's.
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", final(path, "USER")[-1].argument)
+
+
+def test_the_trainers_user_is_the_one_of_the_pods() -> None:
+    assert final(TRAINER, "USER")[-1].argument == f"{pod.USER}:{pod.USER}"
+
+
+@BOTH
+def test_nothing_is_fetched_but_by_package_managers(path: Path) -> None:
+    assert not all_of(path, "ADD")
+    runs = " ".join(each.argument for each in all_of(path, "RUN"))
+    assert not re.search(r"\b(curl|wget|git)\b|https?://", runs)
+
+
+@BOTH
+def test_all_that_is_copied_exists_and_reaches_the_build(path: Path) -> None:
+    ignored = Ignored((ROOT / ".dockerignore").read_text())
+    copied = [source for each in all_of(path, "COPY") for source in sources(each)]
+    assert copied
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        below = [name for name in tracked() if name == source or name.startswith(f"{source}/")]
+        assert below, source
+        assert not [name for name in below if ignored(name)]
+
+
+def test_no_environment_history_or_output_reaches_a_build() -> None:
+    ignored = Ignored((ROOT / ".dockerignore").read_text())
+    for name in (".git/config", ".venv/bin/python", ".env", "out/demo/model", "trainer/tests/test_x.py", "bench/s3.py"):
+        assert ignored(name), name
+    assert ignored("api/src/oarlock_api/__pycache__/x.pyc")
+
+
+@BOTH
+def test_every_build_argument_is_used_after_it_is_named(path: Path) -> None:
+    listed = instructions(path)
+    for at, argument in enumerate(listed):
+        if argument.name == "ARG":
+            name = argument.argument.partition("=")[0]
+            users = [
+                each
+                for each in listed[at + 1 :]
+                if (each.name in {"FROM", "ARG"} if argument.stage == 0 else each.stage == argument.stage)
+            ]
+            assert any(re.search(rf"\$\{{?{name}\b", each.argument) for each in users), name
+
+
+@BOTH
+def test_all_stages_have_the_python_that_the_environment_was_made_with(path: Path) -> None:
+    bases = {each.words[0] for each in all_of(path, "FROM")} - {"${FABRIC}"}
+    assert bases == {"${BASE}"}
+    default = next(each.argument for each in all_of(path, "ARG") if each.argument.startswith("BASE="))
+    assert re.fullmatch(r"BASE=python:3\.\d+-slim", default)
+
+
+@BOTH
+def test_uv_is_the_makefiles(path: Path) -> None:
+    wanted = re.search(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert wanted is not None
+    assert re.findall(r"\buv==(\S+)", path.read_text()) == [wanted[1]]
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"), [(OPERATOR, "operator"), (TRAINER, "trainer")], ids=["operator", "trainer"]
+)
+def test_the_entry_point_is_a_command_of_the_installed_package_and_takes_its_arguments(path: Path, folder: str) -> None:
+    (program,) = json.loads(final(path, "ENTRYPOINT")[0].argument)
+    assert program in project(folder)["scripts"]
+    arguments = [word for each in final(path, "CMD") for word in json.loads(each.argument)]
+    command = [Path(sys.executable).with_name(program), *arguments, "--help"]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+@BOTH
+def test_labels_say_what_the_image_is_and_of_which_version(path: Path) -> None:
+    labels = dict(word.split("=", 1) for each in final(path, "LABEL") for word in each.words)
+    prefix = "org.opencontainers.image."
+    assert {"title", "description", "licenses", "version", "revision"} == {name.removeprefix(prefix) for name in labels}
+    assert labels[f"{prefix}licenses"] == project("operator")["license"]
+
+
+def test_the_version_is_everywhere_the_same() -> None:
+    chart = yaml.safe_load((ROOT / "charts/oarlock/Chart.yaml").read_text())
+    arguments = [each.argument for path in (OPERATOR, TRAINER) for each in final(path, "ARG")]
+    versions = {each.partition("=")[2] for each in arguments if each.startswith("VERSION=")}
+    versions |= {str(chart["appVersion"]), DEFAULT_TRAINER_IMAGE.rpartition(":")[2]}
+    versions |= {project(folder)["version"] for folder in ("api", "operator", "trainer")}
+    assert len(versions) == 1, versions
+
+
+def test_the_ports_are_those_of_the_contract() -> None:
+    assert final(OPERATOR, "EXPOSE")[0].argument == "8080"
+    exposed = {int(word) for word in final(TRAINER, "EXPOSE")[0].words}
+    assert exposed == {STATUS_PORT, LINK_PORT, RENDEZVOUS_PORT}
+
+
+def test_no_gpu_is_asked_for_by_the_image_itself() -> None:
+    # With NVIDIA_VISIBLE_DEVICES in it, a pod that asks for no GPU would get all of its node's.
+    assert "NVIDIA_VISIBLE_DEVICES" not in " ".join(each.argument for each in all_of(TRAINER, "ENV"))
