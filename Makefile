@@ -78,6 +78,37 @@ docs: setup ## Build the documentation's site into out/site
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict
 	@echo "open out/site/index.html"
 
+# What images are built with: the first of these that works here, unless BUILDER names one.
+BUILDER = $(firstword $(foreach tool,docker podman buildah,$(if $(shell $(tool) info >/dev/null 2>&1 && echo works),$(tool))))
+IMAGE_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
+IMAGE_PREFIX := oarlock
+# Further arguments of both builds, such as --build-arg BASE=... or --platform (docs/images.md).
+IMAGE_OPTIONS :=
+
+.PHONY: images
+images: ## Build the operator's and the trainer's image with docker, podman or buildah
+	@builder="$(BUILDER)"; [ -n "$$builder" ] || { \
+	  echo "no builder of images works here: install docker (and start its daemon), podman or buildah"; exit 1; }; \
+	revision=$$(git rev-parse HEAD 2>/dev/null || echo unknown); \
+	for image in operator trainer; do \
+	  $$builder build $(IMAGE_OPTIONS) --build-arg VERSION=$(IMAGE_VERSION) --build-arg REVISION=$$revision \
+	    -f Dockerfile.$$image -t $(IMAGE_PREFIX)/$$image:$(IMAGE_VERSION) .; \
+	done
+
+.PHONY: images-test
+images-test: setup ## Run the images that `make images` built, on a local node
+	@OARLOCK_IMAGES_BUILDER=$(BUILDER) $(RUN)/python -m pytest -v tests/images
+
+.PHONY: sbom
+sbom: setup ## Write what the images' Python environments hold into out/, as CycloneDX
+	@mkdir -p out
+	@for part in operator trainer; do \
+	  extras=; [ $$part = operator ] || extras=--all-extras; \
+	  $(UV) export --quiet --frozen --no-dev --package oarlock-$$part $$extras --format cyclonedx1.5 \
+	    --preview-features sbom-export --output-file out/oarlock-$$part.cdx.json >/dev/null; \
+	  echo "out/oarlock-$$part.cdx.json"; \
+	done
+
 .PHONY: clean
 clean: ## Stop every local cluster and remove the environment; the cache of built binaries stays
 	@if [ -x $(RUN)/oarlock-local ]; then $(RUN)/oarlock-local down --all; fi
