@@ -16,6 +16,7 @@ from typing import Any
 from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.cluster import Cluster
 from oarlock_operator.events import EventPoster
+from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Brakes, Defaults
 from oarlock_operator.pace import Pace
@@ -131,6 +132,7 @@ class Gang:
             node_sightings=NodeSightings(),
             pace=Pace(),
             progress=ProgressReader(self.faulty, Route.PROXY, clock=time.monotonic),
+            gangs=GangReader(self.faulty),
             defaults=Defaults(trainer_image="trainer:test"),
             pool=PoolReader(cluster=self.faulty, namespace="default", brakes=Brakes()),
             spares=SpareReader(self.faulty),

@@ -11,6 +11,7 @@ from jobs import START, spec
 from memory_api import Json, MemoryApi
 from raw_pods import REPORT, as_raw, container, pod
 
+from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.nodes import NodeSightings, read_node
 from oarlock_operator.observation import Defaults, Observation, Pod
 from oarlock_operator.observe import observe
@@ -65,6 +66,7 @@ async def look(
         sightings=sightings or Sightings(),
         node_sightings=nodes or NodeSightings(),
         progress=Silent(*answers),  # type: ignore[arg-type]
+        gangs=GangReader(api),  # type: ignore[arg-type]
         defaults=Defaults(trainer_image="i"),
         now=START,
         waited=0.0,
@@ -74,6 +76,7 @@ async def look(
 
 def cluster_with(*pods: Json) -> MemoryApi:
     api = Listing()
+    api.objects["/apis"] = {"groups": []}
     api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job()
     for raw in pods:
         api.objects[f"/api/v1/namespaces/default/pods/{raw['metadata']['uid']}"] = raw

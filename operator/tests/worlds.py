@@ -15,6 +15,8 @@ from oarlock_operator.decide import decide
 from oarlock_operator.observation import (
     Defaults,
     Ending,
+    GangSystems,
+    Group,
     Job,
     Node,
     NodeStrike,
@@ -27,8 +29,10 @@ from oarlock_operator.plan import (
     Action,
     CordonNode,
     CreateConfig,
+    CreateGroup,
     CreatePods,
     CreateService,
+    DeleteGroup,
     DeleteJob,
     DeletePods,
     LatchBreaker,
@@ -51,6 +55,9 @@ class World:
     pods: dict[str, Pod] = field(default_factory=dict)
     service: ServiceSeen | None = None
     configs: set[int] = field(default_factory=set)
+    systems: GangSystems = field(default_factory=GangSystems)
+    groups: dict[int, Group] = field(default_factory=dict)
+    """By attempt."""
     progress: PodStatus | None = None
     refusal: str = ""
     hindrance: str = ""
@@ -83,6 +90,8 @@ class World:
             defaults=Defaults(trainer_image="trainer:test", may_cordon=self.may_cordon),
             pods=tuple(self.pods.values()),
             service=self.service,
+            systems=self.systems,
+            groups=tuple(self.groups.values()),
             progress=self.progress,
             refusal=self.refusal,
             hindrance=self.hindrance,
@@ -124,7 +133,7 @@ class World:
         self.job = replace(self.job, status=TrainingJobStatus.model_validate(status.to_manifest()))
         self.wrote(f"status attempt={status.attempt} phase={status.phase} stage={status.recovery.stage}")
 
-    def apply(self, action: Action) -> None:  # noqa: C901 - one case a kind of action
+    def apply(self, action: Action) -> None:  # noqa: C901, PLR0912 - one case a kind of action
         """What the API server does."""
         match action:
             case CreateService(manifest):
@@ -137,6 +146,8 @@ class World:
             case CreateConfig(manifest):
                 self.configs.add(int(manifest["metadata"]["labels"]["oarlock.dev/attempt"]))
                 self.wrote("config")
+            case CreateGroup() | DeleteGroup():
+                self.apply_group(action)
             case CreatePods(manifests):
                 for manifest in manifests:
                     self.create_pod(manifest)
@@ -157,6 +168,22 @@ class World:
             case DeleteJob():
                 assert self.job.status.completion_time is not None, "an unfinished job was deleted"
                 self.deleted = True
+
+    def apply_group(self, action: CreateGroup | DeleteGroup) -> None:
+        """A group is made for the attempt that is written down, and goes after the pods that were in it."""
+        if isinstance(action, CreateGroup):
+            metadata, api = action.manifest["metadata"], action.manifest["apiVersion"]
+            attempt = int(metadata["labels"]["oarlock.dev/attempt"])
+            assert attempt == self.job.status.attempt, "a group was created before its attempt was written down"
+            made = Group(name=metadata["name"], uid=f"group-{attempt}", attempt=attempt, api=api)
+            self.groups.setdefault(attempt, made)
+            self.wrote(f"group {attempt}")
+            return
+        attempt = next((number for number, group in self.groups.items() if group.uid == action.uid), 0)
+        left = [pod.name for pod in self.pods.values() if pod.attempt == attempt and not pod.stopped]
+        assert not left, f"the group of pods that still run was deleted: {left}"
+        self.groups.pop(attempt, None)
+        self.wrote(f"delete group {attempt}")
 
     def create_pod(self, manifest: dict[str, object]) -> None:
         """A pod appears; nothing of another attempt may still run."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_operator.cluster import Cluster, load_configuration
+from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults
 from oarlock_operator.observe import observe
@@ -92,6 +93,7 @@ async def seen_from_outside(kubeconfig: Path, key: tuple[str, str]) -> PodStatus
             sightings=Sightings(),
             node_sightings=NodeSightings(),
             progress=reader,
+            gangs=GangReader(cluster),
             defaults=Defaults(trainer_image=""),
             now=datetime.now(UTC),
             waited=0.0,

@@ -34,7 +34,9 @@ class Topology(Group):
     )
 
     required_key: QualifiedName | None = Field(
-        default=None, description="Node label; all pods run within one value of it, or not at all."
+        default=None,
+        description="Node label; all pods run within one value of it, or not at all. With Volcano, a key without a "
+        "slash names a tier of its HyperNodes.",
     )
     preferred_keys: Annotated[tuple[QualifiedName, ...], Field(min_length=1, max_length=8), ListSet()] | None = Field(
         default=None,
@@ -59,6 +61,17 @@ class Scheduling(Group):
             holds=lambda scheduling: scheduling.gang != Gang.KUEUE or scheduling.queue is not None,
         ),
         Rule(
+            cel="self.gang != 'KAI' || has(self.queue)",
+            message="scheduling.gang: KAI needs scheduling.queue: KAI places nothing that is in no queue",
+            holds=lambda scheduling: scheduling.gang != Gang.KAI or scheduling.queue is not None,
+        ),
+        Rule(
+            cel="self.gang != 'Coscheduling' || has(self.schedulerName)",
+            message="scheduling.gang: Coscheduling needs scheduling.schedulerName, the scheduler profile that has the "
+            "plugin Coscheduling",
+            holds=lambda scheduling: scheduling.gang != Gang.COSCHEDULING or scheduling.scheduler_name is not None,
+        ),
+        Rule(
             cel="!has(self.queuePriorityClassName) || has(self.queue)",
             message="scheduling.queuePriorityClassName is a priority within a queue: set scheduling.queue as well, or "
             "use priorityClassName",
@@ -68,14 +81,17 @@ class Scheduling(Group):
 
     gang: Gang = Field(
         default=Gang.AUTO,
-        description="Gang system. Auto = Kueue if a queue is set, else what the cluster has, else None (placed pod by "
-        "pod, and taken back as a whole after placementTimeoutSeconds).",
+        description="Gang system. Auto = Kueue if a queue is set, else Volcano, Coscheduling (with a schedulerName of "
+        "its own) or Native where the cluster has it, else None (placed pod by pod, and taken back as a whole after "
+        "placementTimeoutSeconds).",
     )
     queue: ObjectName | None = Field(
         default=None, description="Queue of the gang system; with Kueue a LocalQueue of the job's namespace."
     )
     queue_priority_class_name: ObjectName | None = Field(
-        default=None, description="Priority within the queue; with Kueue a WorkloadPriorityClass."
+        default=None,
+        description="Priority within the queue: with Kueue a WorkloadPriorityClass, else a PriorityClass. Absent = "
+        "priorityClassName.",
     )
     priority_class_name: ObjectName | None = Field(default=None, description="PriorityClass of the pods.")
     scheduler_name: ObjectName | None = Field(

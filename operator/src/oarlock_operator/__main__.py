@@ -24,6 +24,7 @@ from oarlock_operator import logs, metrics, watch
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster, load_configuration
 from oarlock_operator.events import EventPoster
+from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.leader import Leader, LeadershipLost
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Brakes, Defaults, Key
@@ -99,6 +100,7 @@ def _reconciler(
         node_sightings=NodeSightings(),
         pace=Pace(),
         progress=progress,
+        gangs=GangReader(cluster, namespace=next(iter(settings.namespaces), "")),
         defaults=Defaults(
             trainer_image=settings.trainer_image,
             progress_seconds=settings.progress_seconds,

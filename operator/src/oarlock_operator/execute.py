@@ -22,8 +22,10 @@ from oarlock_operator.plan import (
     Action,
     CordonNode,
     CreateConfig,
+    CreateGroup,
     CreatePods,
     CreateService,
+    DeleteGroup,
     DeleteJob,
     DeletePods,
     LatchBreaker,
@@ -52,16 +54,16 @@ async def execute(
         match action:
             case CordonNode() | NoteStrike() | LatchBreaker():
                 await _try(job, action, cluster, pool)
-            case CreateService(manifest):
-                await _create(cluster, f"/api/v1/namespaces/{namespace}/services", manifest)
+            case CreateService(manifest) | CreateConfig(manifest) | CreateGroup(manifest):
+                await _create(cluster, _collection(manifest["apiVersion"], manifest["kind"], namespace), manifest)
             case SelectAttempt(name, uid, selector):
                 # The uid makes it the very Service that the decision saw; a replaced one answers 409.
                 await cluster.merge(
                     f"/api/v1/namespaces/{namespace}/services/{name}",
                     {"metadata": {"uid": uid}, "spec": {"selector": selector}},
                 )
-            case CreateConfig(manifest):
-                await _create(cluster, f"/api/v1/namespaces/{namespace}/configmaps", manifest)
+            case DeleteGroup(name, uid, api):
+                await cluster.delete(f"{_collection(api, 'PodGroup', namespace)}/{name}", uid=uid)
             case CreatePods(manifests):
                 path = f"/api/v1/namespaces/{namespace}/pods"
                 await _all(throttle, [partial(_create, cluster, path, manifest) for manifest in manifests])
@@ -78,6 +80,12 @@ async def execute(
             case DeleteJob(name, uid):
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
         log.info("done", action=type(action).__name__)
+
+
+def _collection(api: str, kind: str, namespace: str) -> str:
+    """API path of the objects of one kind; every gang system's group is called PodGroup."""
+    prefix = "/api" if api == "v1" else "/apis"
+    return f"{prefix}/{api}/namespaces/{namespace}/{kind.lower()}s"
 
 
 async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster: Cluster, pool: PoolReader) -> None:

@@ -5,12 +5,13 @@ Plain frozen data. Built by `observe` from live reads, consumed by `decide`; tes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import PodStatus
+from oarlock_api.scheduling import Gang
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.marks import Mark
@@ -60,11 +61,13 @@ class Pod:
     """The cluster took it away because its node is lost: told by the pod itself, so without any right on nodes."""
     gated: bool = False
     """A queue system holds it back; it asks for no node yet."""
+    grouped: bool = False
+    """Kueue has taken it, or the API server keeps its membership in a PodGroup."""
 
     @property
     def stopped(self) -> bool:
-        """Nothing of it runs any more."""
-        return self.gone or self.ending is not None
+        """Nothing of it runs any more, or ever will: a scheduler gives no node to a pod that is being deleted."""
+        return self.gone or self.ending is not None or (self.deleting and not self.scheduled)
 
     @property
     def succeeded(self) -> bool:
@@ -125,6 +128,32 @@ class ServiceSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GangSystems:
+    """The gang systems that the cluster serves: the API group and version of each that may be used.
+
+    `forbidden` are served, but the operator may not make their groups. `topologies`: node label -> the KAI Topology that
+    has it as a level.
+    """
+
+    apis: Mapping[Gang, str] = field(default_factory=dict)
+    forbidden: frozenset[Gang] = frozenset()
+    topologies: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The object that makes the pods of an attempt a gang. `waits`: why its queue holds it back, empty if it does not."""
+
+    name: str
+    uid: str
+    attempt: int
+    api: str
+    ours: bool = True
+    deleting: bool = False
+    waits: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Brakes:
     """Limits to cordoning, from the operator's settings. `breaker` names the ConfigMap that latches it."""
 
@@ -178,6 +207,10 @@ class Observation:
     defaults: Defaults
     pods: tuple[Pod, ...] = ()
     service: ServiceSeen | None = None
+    systems: GangSystems = field(default_factory=GangSystems)
+    """Looked for only where a gang is to be made, or its groups are to go."""
+    groups: tuple[Group, ...] = ()
+    """Looked for in the same cases."""
     looked_around: bool = True
     """Whether Service, rival and lingering pods were looked for: only while pods are to be created."""
     rival: str = ""

@@ -14,17 +14,41 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
+from oarlock_api.history import RecoveryStage
+from oarlock_api.scheduling import Gang
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.complaints import with_complaints
+from oarlock_operator.gang_systems import GangReader
+from oarlock_operator.groups import read_groups
 from oarlock_operator.neighbours import lingering, rival
 from oarlock_operator.nodes import NodeSightings, read_nodes
-from oarlock_operator.observation import Defaults, Job, Key, Observation, Pod, ServiceSeen, absent
+from oarlock_operator.observation import (
+    Defaults,
+    GangSystems,
+    Group,
+    Job,
+    Key,
+    Observation,
+    Pod,
+    ServiceSeen,
+    absent,
+)
 from oarlock_operator.pod_facts import RawPod, read_pod
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
+
+_MOVING = {
+    RecoveryStage.DRAIN,
+    RecoveryStage.QUEUE,
+    RecoveryStage.SCHEDULE,
+    RecoveryStage.STOPPING,
+    RecoveryStage.SUSPENDING,
+    RecoveryStage.SUSPENDED,
+}
+"""Stages in which groups are made, wait in a queue, or are to go."""
 
 
 def job_path(namespace: str, name: str) -> str:
@@ -39,6 +63,7 @@ async def observe(
     sightings: Sightings,
     node_sightings: NodeSightings,
     progress: ProgressReader,
+    gangs: GangReader,
     defaults: Defaults,
     now: datetime,
     waited: float,
@@ -67,6 +92,7 @@ async def observe(
         pod for pod in seen.values() if not pod.stopped and (n := nodes.get(pod.node)) and n.exists and not n.ready
     ]
     news, silent = await progress.read(job, everything)
+    systems, groups = await _look_for_gangs(cluster, job, everything, gangs)
     around = await _look_around(cluster, job, raw, list(seen.values())) if _creates(job) else None
     return Observation(
         now=now,
@@ -74,6 +100,8 @@ async def observe(
         defaults=defaults,
         pods=everything,
         service=around.service if around else None,
+        systems=systems,
+        groups=groups,
         looked_around=around is not None,
         rival=around.rival if around else "",
         lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
@@ -96,6 +124,21 @@ def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings) -> s
     names |= {pod.node for pod in pods if pod.node and pod.ending and pod.ending.report and pod.ending.report.gpu}
     quiet = job.status.recovery.stage is None and not any(pod.stopped or pod.deleting for pod in pods)
     return names if quiet else names | {node.name for node in job.status.avoided_nodes}
+
+
+async def _look_for_gangs(
+    cluster: Cluster, job: Job, pods: Sequence[Pod], gangs: GangReader
+) -> tuple[GangSystems, tuple[Group, ...]]:
+    """What a gang could be made of, where one is to be; and the groups there are, while any may wait or is to go."""
+    status = job.status
+    over, stage = status.completion_time is not None, status.recovery.stage
+    choosing = not over and (status.attempt == 0 or stage == RecoveryStage.SUSPENDED)
+    used = status.resolved is not None and status.resolved.gang not in (None, Gang.NONE)
+    moving = over or stage in _MOVING or any(pod.stopped or pod.deleting for pod in pods)
+    if job.deleting or not (choosing or (used and moving)):
+        return GangSystems(), ()
+    systems = await gangs.read()
+    return systems, await read_groups(cluster, job, systems) if used else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from oarlock_api.quantity import amount
 from oarlock_operator.marks import mark_of
+from oarlock_operator.pod_requests import requests
 from oarlock_operator.pool import is_ready
 
 Json = dict[str, Any]
@@ -72,33 +73,6 @@ def host_ports(pod: Json) -> set[int]:
     kind = "containerPort" if spec.get("hostNetwork") else "hostPort"
     ports = [port for container in spec.get("containers") or [] for port in container.get("ports") or []]
     return {port[kind] for port in ports if port.get(kind)}
-
-
-def requests(pod: Json) -> dict[str, Decimal]:
-    """What a pod's containers ask for together, at most; a limit alone counts as a request. Raises ValueError.
-
-    An init container counts as the larger of the two, one that stays (a sidecar) is added, and so is the overhead.
-    """
-    spec = pod["spec"]
-    first = spec.get("initContainers") or []
-    staying = [*(spec.get("containers") or []), *(one for one in first if one.get("restartPolicy") == "Always")]
-    total: dict[str, Decimal] = {}
-    for asked in (*map(_asked, staying), _amounts(spec.get("overhead") or {})):
-        for name, value in asked.items():
-            total[name] = total.get(name, _NONE) + value
-    for container in first:
-        for name, value in _asked(container).items():
-            total[name] = max(total.get(name, _NONE), value)
-    return total
-
-
-def _asked(container: Json) -> dict[str, Decimal]:
-    resources = container.get("resources") or {}
-    return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-
-
-def _amounts(written: Json) -> dict[str, Decimal]:
-    return {name: amount(str(value)) for name, value in written.items()}
 
 
 def _affinity_holds(affinity: Json, node: Json) -> bool:

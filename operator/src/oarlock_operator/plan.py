@@ -38,6 +38,22 @@ class CreateConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateGroup:
+    """Create the object that makes the pods of an attempt a gang; its apiVersion says of which system."""
+
+    manifest: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Delete the group of an attempt that is over. `api`: group and version of its system."""
+
+    name: str
+    uid: str
+    api: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePods:
     """Create pods, in parallel."""
 
@@ -90,6 +106,8 @@ Action = (
     CreateService
     | SelectAttempt
     | CreateConfig
+    | CreateGroup
+    | DeleteGroup
     | CreatePods
     | DeletePods
     | DeleteJob

@@ -17,11 +17,14 @@ from oarlock_api.contract.wire import text
 from oarlock_operator.faults.report import NotTrustedError, trusted_report
 from oarlock_operator.manifests.pod import CONTAINER
 from oarlock_operator.observation import Ending, Pod
+from oarlock_operator.schedulers.kueue import MANAGED
 
 OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
 """Waiting reasons that are no obstacle."""
 DISRUPTIONS = {"PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet"}
 """Reasons of the condition DisruptionTarget that cost nothing."""
+VOLCANO_EVICTS = "Evict"
+"""Reason of the condition Ready by which Volcano says that it takes the pod away."""
 NODE_LOSSES = {"DeletionByTaintManager", "DeletionByPodGC"}
 """Those that mean that the node was lost."""
 
@@ -101,6 +104,7 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     """A pod's spec."""
 
     node_name: str | None = None
+    scheduling_group: dict[str, Any] | None = None
 
 
 class RawPod(Struct, frozen=True):
@@ -167,6 +171,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         disrupted=_disruption(raw, target),
         node_lost=target.status == "True" and target.reason in NODE_LOSSES,
         gated=scheduling.reason == "SchedulingGated",
+        grouped=raw.spec.scheduling_group is not None or MANAGED in (metadata.labels or {}),
         ending=_ending(raw, state.terminated),
         obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting)
         or _obstacle(Condition(), raw.bringing.waiting),
@@ -202,7 +207,10 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
 def _disruption(raw: RawPod, target: Condition) -> str:
     if target.status == "True" and target.reason in DISRUPTIONS:
         return text(target.reason, 64)
-    return "Evicted" if raw.status.reason == "Evicted" else ""
+    if (by_queue := raw.condition("TerminationTarget")).status == "True":
+        return text(by_queue.reason, 64) or "TerminationTarget"
+    by_volcano = raw.condition("Ready").reason == VOLCANO_EVICTS
+    return "Evicted" if by_volcano or raw.status.reason == "Evicted" else ""
 
 
 def _obstacle(scheduling: Condition, waiting: Waiting | None) -> str:

@@ -23,6 +23,7 @@ from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.decide import decide
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import NAME_TAKEN, execute
+from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
@@ -53,6 +54,7 @@ class Reconciler:
     node_sightings: NodeSightings
     pace: Pace
     progress: ProgressReader
+    gangs: GangReader
     defaults: Defaults
     pool: PoolReader
     spares: SpareReader
@@ -76,6 +78,7 @@ class Reconciler:
             sightings=self.sightings,
             node_sightings=self.node_sightings,
             progress=self.progress,
+            gangs=self.gangs,
             defaults=self.defaults,
             now=self.clock(),
             waited=waited,

@@ -30,16 +30,18 @@ async def node_rights(cluster: Cluster, namespaces: Sequence[str]) -> NodeRights
     """Ask the API server. In namespaced mode nodes are not touched at all. Raises ApiError."""
     if namespaces:
         return NodeRights(watch=False, cordon=False)
-    rights = NodeRights(watch=await _may(cluster, "watch"), cordon=await _may(cluster, "patch"))
+    rights = NodeRights(watch=await may(cluster, "watch", "nodes"), cordon=await may(cluster, "patch", "nodes"))
     log.info("rights on nodes", watch=rights.watch, cordon=rights.cordon)
     return rights
 
 
-async def _may(cluster: Cluster, verb: str) -> bool:
+async def may(cluster: Cluster, verb: str, resource: str, *, group: str = "", namespace: str = "") -> bool:
+    """Whether this process has a right, in a namespace or in all. Raises ApiError."""
+    wish = {"group": group, "resource": resource, "verb": verb, "namespace": namespace}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"resource": "nodes", "verb": verb}},
+        "spec": {"resourceAttributes": wish},
     }
     answer = await cluster.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     return bool((answer.get("status") or {}).get("allowed"))

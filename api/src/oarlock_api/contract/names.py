@@ -46,3 +46,11 @@ def service_name(job: str) -> str:
 def config_map_name(job: str, attempt: int) -> str:
     """Name of the immutable ConfigMap that holds an attempt's job.json."""
     return f"{job}-{attempt}"
+
+
+def group_name(job: str, uid: str, attempt: int) -> str:
+    """Name of the group that makes the pods of an attempt a gang, as an object's name and as a label's value.
+
+    With a part of the job's uid: the group of a deleted job of the same name may still be on its way out.
+    """
+    return f"{job}-{uid[:6]}-{attempt}"

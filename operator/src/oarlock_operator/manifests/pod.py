@@ -1,6 +1,7 @@
 """The pod of one rank. All ranks' specs are alike but for name, hostname, rank label and environment.
 
-Gang schedulers and quota systems compare shapes, so nothing here may depend on the rank beyond those. A job that brings
+Gang schedulers and quota systems compare shapes, so nothing here may depend on the rank beyond those; what they want to
+see is in the grouping. A job that brings
 its own trainer has the agent brought into its image (custom.py). The job's own pod.patch is merged over the whole spec at
 the end.
 """
@@ -18,6 +19,7 @@ from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests import custom
 from oarlock_operator.manifests.affinity import affinity
 from oarlock_operator.manifests.config import output_directory, secret_references
+from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.manifests.patch import patched
 from oarlock_operator.manifests.volumes import mounts, volumes
@@ -39,8 +41,14 @@ def pod(
     image: str,
     agent_image: str = "",
     avoided: Sequence[AvoidedNode] = (),
+    grouping: Grouping | None = None,
 ) -> dict[str, Any]:
-    """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom."""
+    """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom.
+
+    `grouping`: how a gang system knows the pod; None for a pod of which only the shape counts.
+    """
+    scheduling = spec.scheduling
+    grouping = grouping or Grouping(scheduler_name=scheduling.scheduler_name, near=scheduling.topology)
     own_labels = {Label.ATTEMPT.value: str(attempt), Label.RANK.value: str(rank)}
     return {
         "apiVersion": "v1",
@@ -48,13 +56,22 @@ def pod(
         "metadata": {
             "name": pod_name(job.name, attempt, rank),
             "namespace": job.namespace,
-            "labels": {**spec.pod.labels, **job_labels(job), **own_labels},
-            "annotations": dict(spec.pod.annotations),
+            "labels": {**spec.pod.labels, **grouping.labels, **job_labels(job), **own_labels},
+            "annotations": {**spec.pod.annotations, **grouping.annotations},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": _patched(
             spec,
-            _pod_spec(job, spec, attempt=attempt, rank=rank, image=image, agent_image=agent_image, avoided=avoided),
+            _pod_spec(
+                job,
+                spec,
+                attempt=attempt,
+                rank=rank,
+                image=image,
+                agent_image=agent_image,
+                avoided=avoided,
+                grouping=grouping,
+            ),
         ),
     }
 
@@ -75,6 +92,7 @@ def _pod_spec(
     image: str,
     agent_image: str,
     avoided: Sequence[AvoidedNode],
+    grouping: Grouping,
 ) -> dict[str, Any]:
     return _present(
         {
@@ -90,10 +108,11 @@ def _pod_spec(
             "runtimeClassName": spec.pod.runtime_class_name,
             "imagePullSecrets": [secret.to_manifest() for secret in spec.pod.image_pull_secrets],
             "priorityClassName": spec.scheduling.priority_class_name,
-            "schedulerName": spec.scheduling.scheduler_name,
+            "schedulerName": grouping.scheduler_name,
+            "schedulingGroup": grouping.scheduling_group,
             "nodeSelector": dict(spec.scheduling.node_selector),
             "tolerations": [*_unreachable_tolerations(), *spec.scheduling.tolerations],
-            "affinity": affinity(job, spec, attempt=attempt, avoided=avoided),
+            "affinity": affinity(job, spec, attempt=attempt, avoided=avoided, near=grouping.near),
             "terminationGracePeriodSeconds": spec.pod.termination_grace_period_seconds,
             "securityContext": {
                 "runAsNonRoot": True,

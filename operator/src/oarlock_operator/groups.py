@@ -1,0 +1,49 @@
+"""The groups of a job as they are now: those that the operator made, and the Workload that Kueue made."""
+
+from __future__ import annotations
+
+from oarlock_api.contract.names import Label, group_name
+from oarlock_api.scheduling import Gang
+from oarlock_operator.api_error import ApiError, NotFound
+from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.observation import GangSystems, Group, Job
+from oarlock_operator.schedulers import SYSTEMS
+
+FORBIDDEN = 403
+
+
+async def read_groups(cluster: Cluster, job: Job, systems: GangSystems) -> tuple[Group, ...]:
+    """Groups of the system that the job was started with; none where they may not be read. Raises ApiError."""
+    gang = Gang((job.status.resolved.gang if job.status.resolved else None) or Gang.NONE)
+    api = systems.apis.get(gang, "")
+    if not api:
+        return ()
+    path = f"/apis/{api}/namespaces/{job.namespace}"
+    try:
+        if gang is Gang.KUEUE:
+            name = group_name(job.name, job.uid, job.status.attempt)
+            return (_group(await cluster.get(f"{path}/workloads/{name}"), gang, api, job.status.attempt),)
+        found = await cluster.list(f"{path}/{SYSTEMS[gang].resource}", labelSelector=f"{Label.JOB_UID.value}={job.uid}")
+    except ApiError as error:
+        if isinstance(error, NotFound) or error.status == FORBIDDEN:
+            # Creating one says more, to people, than reading none could.
+            return ()
+        raise
+    return tuple(_group(raw, gang, api, _attempt(raw)) for raw in found)
+
+
+def _group(raw: Json, gang: Gang, api: str, attempt: int) -> Group:
+    return Group(
+        name=raw["metadata"]["name"],
+        uid=raw["metadata"]["uid"],
+        attempt=attempt,
+        api=api,
+        ours=SYSTEMS[gang].makes_groups,
+        deleting="deletionTimestamp" in raw["metadata"],
+        waits=SYSTEMS[gang].waits(raw),
+    )
+
+
+def _attempt(raw: Json) -> int:
+    value = (raw["metadata"].get("labels") or {}).get(Label.ATTEMPT.value, "")
+    return int(value) if value.isdecimal() else 0
