@@ -54,6 +54,9 @@ KWOK = Part(binary="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok")
 VERSITYGW = Part(binary="versitygw", module="versitygw", package="github.com/versity/versitygw/cmd/versitygw")
 """Not part of a cluster: it serves a folder as an S3 service, for tests."""
 
+ARGO_RULES = Part(binary="argo-rules", module="argo")
+"""Not part of a cluster: it judges objects as Argo Workflows and Argo CD do, for tests."""
+
 
 def control_plane_parts() -> tuple[Part, ...]:
     """What a control plane without nodes needs."""

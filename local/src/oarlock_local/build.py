@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 from oarlock_local.binaries import (
+    ARGO_RULES,
     HELM,
     KWOK,
     VERSITYGW,
@@ -70,6 +71,11 @@ def kwok(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -
 def versitygw(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
     """The versitygw program, built first where it is missing. Raises BuildError with the compiler's last words."""
     return _tool(VERSITYGW, environ, out)
+
+
+def argo_rules(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The argo-rules program, built first where it is missing. Raises BuildError with the compiler's last words."""
+    return _tool(ARGO_RULES, environ, out)
 
 
 def _tool(part: Part, environ: Mapping[str, str], out: TextIO) -> Path:

@@ -85,7 +85,11 @@ def succeed(o: Observation, draft: Draft) -> bool:
         message=message,
         completion_time=o.now,
         output=OutputStatus(
-            path=path, relative_path=directory, model=model, data_manifest=_data_manifest(o.spec, path)
+            path=path,
+            relative_path=directory,
+            model=model,
+            data_manifest=_data_manifest(o.spec, path),
+            metrics=_metrics(draft),
         ),
     )
     draft.tell(Reason.SUCCEEDED, message)
@@ -101,6 +105,12 @@ def _made(spec: TrainingJobSpec, path: str) -> tuple[str | None, str]:
     if spec.training.task == Task.EVALUATE:
         return None, f"the model is judged in {path}/{EVALUATION_REPORT}"
     return f"{path}/{MODEL}", f"the model is in {path}/{MODEL}"
+
+
+def _metrics(draft: Draft) -> dict[str, float]:
+    """The last loss that was told; everything else stands in the output's own files."""
+    progress = draft.status.progress
+    return {} if progress is None or progress.loss is None else {"loss": progress.loss}
 
 
 def _data_manifest(spec: TrainingJobSpec, path: str) -> str | None:

@@ -1,0 +1,76 @@
+"""Every file of examples/ is taken by a real API server, with no field that it does not know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_api.manifest import load_all
+from oarlock_local.crd import apply_crd
+from oarlock_local.errors import ClusterError
+from tests.examples.argo_source import SourceMissing, workflow_definition
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return load_all(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def server(control_plane: Cluster) -> Cluster:
+    """An API server that serves TrainingJobs."""
+    apply_crd(control_plane, ROOT / "crds/trainingjobs.yaml")
+    return control_plane
+
+
+@pytest.fixture(scope="module")
+def argo(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The same with Argo's Workflows, by Argo's own schema."""
+    try:
+        definition = workflow_definition()
+    except SourceMissing as reason:
+        pytest.skip(str(reason))
+    path = tmp_path_factory.mktemp("argo") / "workflows.json"
+    path.write_text(json.dumps(definition))
+    apply_crd(server, path)
+    return server
+
+
+def served(cluster: Cluster) -> set[str]:
+    """The groups and versions that the API server knows."""
+    return set(cluster.kubectl("api-versions").split())
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_real_api_server_takes_it_and_knows_every_field(
+    path: Path, server: Cluster, request: pytest.FixtureRequest
+) -> None:
+    if any(each["apiVersion"].startswith("argoproj.io/") for each in documents(path)):
+        request.getfixturevalue("argo")
+    if missing := {each["apiVersion"] for each in documents(path)} - served(server):
+        pytest.skip(f"needs the definitions of {', '.join(sorted(missing))}")
+    generated = any("generateName" in each["metadata"] for each in documents(path))
+    verb = ("create",) if generated else ("apply", "--server-side", "--force-conflicts")
+    # A dry run passes admission and the schema, and keeps nothing.
+    server.kubectl(*verb, "--dry-run=server", "--validate=strict", "-f", str(path))
+
+
+@pytest.mark.cluster
+def test_a_field_that_argo_does_not_know_is_refused(argo: Cluster, tmp_path: Path) -> None:
+    wrong = tmp_path / "workflow.yaml"
+    wrong.write_text((ROOT / "examples/argo-workflow.yaml").read_text().replace("mergeStrategy:", "mergestrategy:"))
+    with pytest.raises(ClusterError, match="unknown field"):
+        argo.kubectl("create", "--dry-run=server", "--validate=strict", "-f", str(wrong))
+
+
+def test_no_file_hides_a_module_of_the_standard_library() -> None:
+    assert not (ROOT / "examples/operator.py").exists()
