@@ -12,30 +12,18 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* What the operator does, no more: tests compare this with the calls that it makes. */}}
-{{- define "oarlock.rules" -}}
-- apiGroups: [oarlock.dev]
-  resources: [trainingjobs]
-  # delete: finished jobs whose ttlSecondsAfterFinished is over.
-  verbs: [get, list, watch, delete]
-- apiGroups: [oarlock.dev]
-  resources: [trainingjobs/status]
-  verbs: [update]
-- apiGroups: [oarlock.dev]
-  # An owner reference with blockOwnerDeletion needs it where the cluster enforces that.
-  resources: [trainingjobs/finalizers]
-  verbs: [update]
-- apiGroups: [""]
-  resources: [pods]
-  verbs: [get, list, watch, create, delete]
-- apiGroups: [""]
-  resources: [services]
-  verbs: [get, list, create, patch]
-- apiGroups: [""]
-  resources: [configmaps]
-  verbs: [get, create]
-- apiGroups: [""]
-  resources: [events]
-  # list: why a pod does not start, in its kubelet's words.
-  verbs: [create, list]
+{{- define "oarlock.image" -}}
+{{- with .Values.image.digest -}}
+{{ $.Values.image.repository }}@{{ . }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* Monitors and rules: what a Prometheus may choose them by. */}}
+{{- define "oarlock.monitorLabels" -}}
+{{ include "oarlock.labels" . }}
+{{- with .Values.monitoring.labels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}

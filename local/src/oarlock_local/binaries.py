@@ -48,6 +48,12 @@ KUBERNETES = Part(
 HELM = Part(binary="helm", module="helm", package="helm.sh/helm/v4/cmd/helm")
 """Not part of a cluster: it installs charts into one."""
 
+HELM_3 = Part(binary="helm3", module="helm3", package="helm.sh/helm/v3/cmd/helm")
+"""The helm before the current one: charts are installed with both."""
+
+HELM_DOCS = Part(binary="helm-docs", module="helm-docs", package="github.com/norwoodj/helm-docs/cmd/helm-docs")
+"""Not part of a cluster: it writes the README of a chart from its values."""
+
 KWOK = Part(binary="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok")
 """Not part of a cluster: it plays the kubelets of a thousand nodes that are not there. Only benchmarks need it."""
 

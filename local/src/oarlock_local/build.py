@@ -21,6 +21,8 @@ from typing import TextIO
 from oarlock_local.binaries import (
     ARGO_RULES,
     HELM,
+    HELM_3,
+    HELM_DOCS,
     KWOK,
     VERSITYGW,
     Part,
@@ -61,6 +63,16 @@ def binaries(*, nodes: bool, environ: Mapping[str, str] = os.environ, out: TextI
 def helm(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
     """The helm program, built first where it is missing. Raises BuildError with the compiler's last words."""
     return _tool(HELM, environ, out)
+
+
+def helm3(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The helm program of major version 3, built first where it is missing. Raises BuildError."""
+    return _tool(HELM_3, environ, out)
+
+
+def helm_docs(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The helm-docs program, built first where it is missing. Raises BuildError with the compiler's last words."""
+    return _tool(HELM_DOCS, environ, out)
 
 
 def kwok(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:

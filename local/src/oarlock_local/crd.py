@@ -16,10 +16,15 @@ from oarlock_local.errors import ClusterError
 
 def apply_crd(cluster: Cluster, path: Path, *, seconds: float = 60) -> None:
     """Apply the CustomResourceDefinition of a file and wait until its objects can be made; raises ClusterError."""
+    cluster.kubectl("apply", "--server-side", "-f", str(path))
+    wait_until_served(cluster, path, seconds=seconds)
+
+
+def wait_until_served(cluster: Cluster, path: Path, *, seconds: float = 60) -> None:
+    """Wait until objects of the definition in a file, which somebody has applied, can be made; raises ClusterError."""
     spec = yaml.safe_load(path.read_text())["spec"]
     plural = spec["names"]["plural"]
     groups = [f"/apis/{spec['group']}/{version['name']}" for version in spec["versions"] if version["served"]]
-    cluster.kubectl("apply", "--server-side", "-f", str(path))
     deadline = time.monotonic() + seconds
     with ApiServer(cluster.kubeconfig) as api:
         while not all(_serves(api, group, plural) for group in groups):

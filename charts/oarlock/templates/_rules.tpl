@@ -1,0 +1,28 @@
+{{/* What the operator does in a namespace, no more and no less: tests/chart compares this with what it really asks for. */}}
+{{- define "oarlock.rules" -}}
+- apiGroups: [oarlock.dev]
+  resources: [trainingjobs]
+  # delete: finished jobs whose ttlSecondsAfterFinished is over.
+  verbs: [get, list, watch, delete]
+- apiGroups: [oarlock.dev]
+  resources: [trainingjobs/status]
+  verbs: [update]
+- apiGroups: [oarlock.dev]
+  # An owner reference with blockOwnerDeletion needs it where the cluster enforces that.
+  resources: [trainingjobs/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  # get: whose a pod is that has a name which one of ours is to have.
+  resources: [pods]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, create, patch]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create]
+- apiGroups: [""]
+  resources: [events]
+  # list: why a pod does not start, in its kubelet's words.
+  verbs: [create, list]
+{{- end }}
