@@ -62,14 +62,6 @@ def test_unusable_data_fails_with_its_reason_and_is_not_retried(with_operator: A
     assert "no pictures" in status["message"]
 
 
-def test_a_field_that_is_not_built_yet_is_named(with_operator: Api) -> None:
-    gang = Gang(with_operator, scheduling={"gang": "Volcano"})
-    status = gang.wait_for_phase("Failed")
-    assert status["reason"] == "NotImplemented"
-    assert "spec.scheduling.gang" in status["message"]
-    assert not gang.pods()
-
-
 def test_deleting_the_job_removes_everything_while_no_operator_runs(
     api: Api, control_plane: Cluster, tmp_path: Path
 ) -> None:

@@ -179,9 +179,9 @@ def test_a_pod_that_disappears_restarts_the_gang() -> None:
     ("broken", "reason"),
     [
         (job(spec=None, problem="spec.nodes: too many"), "InvalidSpec"),
-        (job(spec=spec(scheduling={"gang": "Volcano"})), "NotImplemented"),
+        (job(spec=spec(scheduling={"gang": "Volcano"})), "GangUnavailable"),
     ],
-    ids=["invalid", "not implemented"],
+    ids=["invalid", "no Volcano"],
 )
 def test_a_job_that_cannot_work_fails_at_once_and_says_why(broken: Job, reason: str) -> None:
     world = World(job=broken)

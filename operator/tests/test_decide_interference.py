@@ -36,15 +36,12 @@ def test_peers_of_a_pod_that_left_on_request_get_their_own_grace_to_save() -> No
     assert not any(isinstance(action, CreatePods) for action in decide(world.observe()).actions)
 
 
-def test_a_running_job_that_is_edited_goes_on_and_says_what_is_ignored() -> None:
+def test_a_running_job_that_is_edited_goes_on_as_it_was_accepted() -> None:
     world = World()
     world.running()
     world.job = replace(world.job, spec=spec(scheduling={"gang": "Volcano"}))
     world.settle()
     assert world.job.status.phase == "Running"
-    degraded = next(c for c in world.job.status.conditions if c.type == "Degraded")
-    assert (degraded.status, degraded.reason) == ("True", "NotImplemented")
-    assert "spec.scheduling.gang" in degraded.message
     world.job = replace(world.job, spec=None, problem="spec.nodes: odd")
     world.settle()
     assert world.job.status.phase == "Running"

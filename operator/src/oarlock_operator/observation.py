@@ -67,7 +67,7 @@ class Pod:
     @property
     def stopped(self) -> bool:
         """Nothing of it runs any more, or ever will: a scheduler gives no node to a pod that is being deleted."""
-        return self.gone or self.ending is not None or (self.deleting and not self.scheduled)
+        return self.gone or self.ending is not None or (self.deleting and not (self.node or self.scheduled))
 
     @property
     def succeeded(self) -> bool:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
         "WaitingForPredecessor",
         "a deleted job of the same name, or with the same output, still has pods or a Service",
     )
+    QUEUED = "Queued", "the gang's queue holds it back; no deadline runs"
     SUSPENDING = "Suspending", "spec.suspend is true: the pods save and leave"
     SUSPENDED = "Suspended", "nothing runs; the spec may be changed"
     NOT_SUSPENDED = "NotSuspended", "spec.suspend is false, and so it is"
@@ -42,7 +43,11 @@ class Reason(StrEnum):
 
     # Why a job is refused or ends in Failed.
     INVALID_SPEC = "InvalidSpec", "the job does not fit this operator's API"
-    NOT_IMPLEMENTED = "NotImplemented", "the job uses a field that this release does not act on yet"
+    GANG_UNAVAILABLE = (
+        "GangUnavailable",
+        "the cluster does not serve scheduling.gang, or the operator may not make its groups",
+    )
+    QUEUE_MISMATCH = "QueueMismatch", "the job's label of a Kueue queue says something else than scheduling.queue"
     NAME_TAKEN = "NameTaken", "a Service of the job's name belongs to somebody else"
     INVALID_MANIFEST = "InvalidManifest", "the API server calls a pod of this job invalid: mend spec.pod"
     OUTPUT_IN_USE = "OutputInUse", "another unfinished job writes to the same place"
@@ -87,6 +92,7 @@ class Reason(StrEnum):
     ALL_PODS_PLACED = "AllPodsPlaced", "every pod has a node"
     NOT_CREATED = "NotCreated", "there are no pods yet"
     SCHEDULING = "Scheduling", "the scheduler has not said anything yet"
+    GANG_IGNORED = "GangIgnored", "the cluster did not take the pods for a gang, though it was asked to"
     UNSCHEDULABLE = "Unschedulable", "a pod finds no node; the message has the scheduler's words"
     NOT_ENOUGH_HEALTHY_NODES = "NotEnoughHealthyNodes", "a pod finds no node, and some are avoided strictly"
     WAITING = "Waiting", "a placed pod does not start yet"

@@ -16,7 +16,7 @@ from oarlock_operator.reasons import Reason
 PAGE: Path = REPOSITORY / "docs/reference/status.md"
 PHASES = {
     Phase.PENDING: "accepted or not, no attempt was begun",
-    Phase.QUEUED: "in the queue of a gang system (not built yet)",
+    Phase.QUEUED: "in the queue of a gang system: no GPU is held, no deadline runs",
     Phase.STARTING: "a first gang, or one after a suspension, is on its way to its first step",
     Phase.RUNNING: "the ranks work",
     Phase.RECOVERING: "the last gang was stopped by a fault, or for others; the next one is on its way to its first step",

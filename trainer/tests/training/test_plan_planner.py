@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from oarlock_api.status import ResolvedPlan
 from oarlock_api.training import Training
 from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.plan import refusal
 from oarlock_trainer.plan.communication import fabric
 from oarlock_trainer.plan.gpus import gpu
 from oarlock_trainer.plan.memory import need
@@ -168,15 +167,6 @@ def test_every_named_remedy_does_fit(batch: int) -> None:
 
 def test_what_no_single_change_mends_is_said_to_be_so() -> None:
     assert "No single change makes it fit" in refused(nodes=1, gpus=1, batchSize=67)
-
-
-def test_nothing_is_advised_that_this_release_does_not_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = {"nodes": 1, "gpus": 1, "batchSize": 8, "method": "LoRA", "activationCheckpointing": {"mode": "None"}}
-    monkeypatch.setattr(refusal, "UNBUILT", {"training.compile": ()})
-    assert "compile.mode Default" not in refused(**asked)
-    smaller = asked | {"batchSize": 1, "resolution": 1536}
-    monkeypatch.setattr(refusal, "UNBUILT", {"training.compile.mode": ("Default",)})
-    assert "  compile.mode Default: " in refused(**smaller)
 
 
 def test_the_fields_bounds_bound_what_is_proposed() -> None:

@@ -11,11 +11,11 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   drain      pods of other attempts stop before anything new starts
   claim      the output and the names are this job's alone, or it waits, or it ends
   create     the pods of the current attempt are made, the Service points at them
-  follow     how far the start and the training are
+  follow     how far the queue, the start and the training are
   vacate     a gang moves off nodes that somebody else wants emptied, once others surely wait for it
 
-Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), and a
-finished job is deleted when its time is over (retention).
+Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), groups
+of attempts that are over are deleted (dissolve), and so is a finished job when its time is over (retention).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from oarlock_operator.decide import (
     claim,
     create,
     deadlines,
+    dissolve,
     drain,
     finish,
     follow,
@@ -69,11 +70,13 @@ def decide(o: Observation) -> Plan:
     if o.job.deleting:
         return draft.plan(before)
     if before.completion_time is not None:
+        dissolve.dissolve(o, draft)
         retention.retire(o, draft)
         return draft.plan(before)
     for policy in POLICIES:
         if policy(o, draft):
             break
+    dissolve.dissolve(o, draft)
     summary.summarize(o, draft)
     retention.retire(o, draft)
     return draft.plan(before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oarlock_api.history import RecoveryStage
-from oarlock_api.unbuilt import unbuilt_fields
+from oarlock_operator import schedulers
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail
 from oarlock_operator.observation import Observation
@@ -22,13 +22,10 @@ def accept(o: Observation, draft: Draft) -> bool:
         return o.job.spec is None
     if o.job.spec is None:
         fail(o, draft, Reason.INVALID_SPEC, f"the job does not fit this operator's API: {o.job.problem}")
-    elif fields := unbuilt_fields(o.job.spec):
-        fail(
-            o,
-            draft,
-            Reason.NOT_IMPLEMENTED,
-            f"not built yet in this release: {', '.join(fields)}. Remove what is named to run the job without it.",
-        )
+    elif words := schedulers.other_queue(o.job, o.job.spec.scheduling):
+        fail(o, draft, Reason.QUEUE_MISMATCH, words)
+    elif words := schedulers.unavailable(o.job.spec.scheduling, o.systems):
+        fail(o, draft, Reason.GANG_UNAVAILABLE, words)
     elif o.service is not None and not o.service.ours and not o.service.leaving:
         fail(
             o,

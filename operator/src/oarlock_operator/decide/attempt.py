@@ -6,7 +6,8 @@ from datetime import datetime
 
 from oarlock_api.history import RecoveryStage, RecoveryStatus, RestartCounts
 from oarlock_api.status import Resolved
-from oarlock_operator.decide import avoid
+from oarlock_operator import schedulers
+from oarlock_operator.decide import avoid, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
@@ -16,6 +17,7 @@ def begin(
     o: Observation, draft: Draft, *, reason: str | None, stage: RecoveryStage, not_before: datetime | None = None
 ) -> int:
     """Write down the next attempt: numbered above the last one and above any pod of a status that was lost."""
+    queue.leave(o, draft)
     number = 1 + max([draft.status.attempt, *(pod.attempt for pod in o.pods)])
     draft.set(
         attempt=number,
@@ -23,7 +25,14 @@ def begin(
     )
     if reason in (None, Reason.RESUMED):
         # What was left to Oarlock is decided here and kept through every recovery.
-        draft.set(resolved=Resolved(image=o.spec.pod.image or o.defaults.trainer_image))
+        gang = schedulers.chosen(o.spec.scheduling, o.systems)
+        draft.set(
+            resolved=Resolved(
+                image=o.spec.pod.image or o.defaults.trainer_image,
+                gang=gang.value,
+                scheduler_name=o.spec.scheduling.scheduler_name or schedulers.SYSTEMS[gang].scheduler,
+            )
+        )
     avoid.prune(o, draft)
     draft.record(number, start_time=o.now, reason=reason, node_count=o.spec.nodes)
     return number
@@ -52,8 +61,8 @@ def end(o: Observation, draft: Draft, number: int) -> None:
     if known.created_time is None:
         return
     gpus = (known.node_count or 0) * o.spec.gpus_per_node if o.job.spec else 0
-    held = max(0.0, (o.now - known.created_time).total_seconds())
     stages = known.stage_milliseconds
+    held = max(0.0, (o.now - known.created_time).total_seconds() - (stages.queue or 0) / 1000)
     start = sum(took or 0 for took in (stages.schedule, stages.start, stages.first_step)) / 1000
     # Without a first step, nothing of it was of use; a trainer of the job's own need not have told of any.
     untold = o.job.spec is not None and o.job.spec.custom is not None

@@ -18,7 +18,7 @@ def ran_seconds(attempt: Attempt, *, now: datetime) -> float:
     stages = attempt.stage_milliseconds
     if attempt.created_time is None or stages.start is None:
         return 0.0
-    waited = ((stages.schedule or 0) + stages.start) / 1000
+    waited = ((stages.queue or 0) + (stages.schedule or 0) + stages.start) / 1000
     return max(0.0, (now - attempt.created_time).total_seconds() - waited)
 
 

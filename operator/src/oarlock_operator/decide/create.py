@@ -1,4 +1,4 @@
-"""Create: the Service points at the current attempt, its ConfigMap stands, and its missing pods are made.
+"""Create: the Service points at the current attempt, its ConfigMap and its group stand, and its missing pods are made.
 
 Until createdTime is written, a missing pod is one that is not made yet; from then on it is a fault.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from oarlock_api.contract.names import service_name
 from oarlock_api.history import RecoveryStage
-from oarlock_operator.decide import attempt
+from oarlock_operator import schedulers
+from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import config_map
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import selector, service
 from oarlock_operator.observation import Observation, absent
-from oarlock_operator.plan import CreateConfig, CreatePods, CreateService, SelectAttempt
+from oarlock_operator.plan import CreateConfig, CreateGroup, CreatePods, CreateService, SelectAttempt
 from oarlock_operator.reasons import Reason
+from oarlock_operator.schedulers.system import Request
 
 LOOK_AGAIN_SECONDS = 2.0
 
@@ -37,7 +39,19 @@ def create(o: Observation, draft: Draft) -> bool:
     missing = absent(o.spec, o.pods, number)
     if not missing:
         draft.record(number, created_time=o.now)
+        if words := queue.ignored(o, draft):
+            draft.tell(Reason.GANG_IGNORED, words, warning=True)
         return False
+    _make(o, draft, missing)
+    if o.hindrance and not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
+        draft.tell(Reason.CREATE_REFUSED, f"the API server does not take the pods: {o.hindrance}", warning=True)
+    draft.again(LOOK_AGAIN_SECONDS)
+    return True
+
+
+def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
+    """Everything that the pods need comes before them."""
+    number = draft.status.attempt
     if o.service is None:
         draft.act(CreateService(service(o.job, number)))
     elif o.service.attempt != number:
@@ -45,6 +59,10 @@ def create(o: Observation, draft: Draft) -> bool:
     draft.act(CreateConfig(config_map(o.job, o.spec, number)))
     image = (draft.status.resolved.image if draft.status.resolved else None) or o.defaults.trainer_image
     avoided = draft.status.avoided_nodes
+    request = Request(job=o.job, spec=o.spec, attempt=number, systems=o.systems)
+    grouping = schedulers.grouping(request, draft.status.resolved)
+    if grouping.group:
+        draft.act(CreateGroup(grouping.group))
     draft.act(
         CreatePods(
             tuple(
@@ -56,15 +74,12 @@ def create(o: Observation, draft: Draft) -> bool:
                     image=image,
                     agent_image=o.defaults.trainer_image,
                     avoided=avoided,
+                    grouping=grouping,
                 )
                 for rank in missing
             )
         )
     )
-    if o.hindrance and not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
-        draft.tell(Reason.CREATE_REFUSED, f"the API server does not take the pods: {o.hindrance}", warning=True)
-    draft.again(LOOK_AGAIN_SECONDS)
-    return True
 
 
 def _begin(o: Observation, draft: Draft) -> None:

@@ -37,7 +37,7 @@ def deadlines(o: Observation, draft: Draft) -> bool:
 
 def _job_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
     seconds, start = o.spec.active_deadline_seconds, draft.status.start_time
-    if seconds is None or start is None:
+    if seconds is None or start is None or draft.status.recovery.stage == RecoveryStage.QUEUE:
         return None
     end = start + timedelta(seconds=seconds + draft.status.inactive_seconds)
     if o.now >= end:

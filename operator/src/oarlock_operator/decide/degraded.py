@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from oarlock_api.contract.status import Degradation
 from oarlock_api.status import ConditionType
-from oarlock_api.unbuilt import unbuilt_fields
+from oarlock_operator.decide import queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
@@ -35,10 +35,9 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     doubtful = sorted({pod.node for pod in living if (n := o.nodes.get(pod.node)) and not n.ready})
     warned = _of_nodes(o.warned(draft.status.attempt))
     marked = _of_nodes({name: mark.words for name, mark in o.marks(draft.status.attempt).items()})
-    fields = unbuilt_fields(o.job.spec) if o.job.spec else []
     found = (
         (Reason.INVALID_SPEC, "" if o.job.spec else o.job.problem or "it cannot be read"),
-        (Reason.NOT_IMPLEMENTED, _all("not built yet in this release, and ignored: ", fields)),
+        (Reason.GANG_IGNORED, queue.ignored(o, draft)),
         (Reason.STATUS_SILENT, _all(f"/status has not answered for more than {SILENT_SECONDS:.0f} s: ", mute[:8])),
         *_told(o, draft),
         (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),

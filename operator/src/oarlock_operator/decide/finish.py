@@ -12,7 +12,7 @@ from oarlock_api.progress import OutputStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import Phase
 from oarlock_api.training import Task
-from oarlock_operator.decide import attempt, cordon
+from oarlock_operator.decide import attempt, cordon, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
@@ -25,6 +25,7 @@ LOOK_AGAIN_SECONDS = 5.0
 
 def fail(o: Observation, draft: Draft, reason: str, message: str) -> None:
     """Write down that the job is to end in Failed, and why."""
+    queue.leave(o, draft)
     draft.stage(RecoveryStage.STOPPING, o.now)
     draft.set(reason=reason, message=message)
     draft.tell(reason, message, warning=True)

@@ -1,4 +1,4 @@
-"""Follow: the stages from created pods to the first step, and then the training's own figures."""
+"""Follow: the stages from created pods, by way of a queue, to the first step, and then the training's own figures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from oarlock_api.contract.wire import finite
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import LatestCheckpoint, Progress
 from oarlock_api.status import Resolved, ResolvedPlan
+from oarlock_operator.decide import queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.observation import Observation, Pod
@@ -28,6 +29,7 @@ def follow(o: Observation, draft: Draft) -> bool:
     number = draft.status.attempt
     pods = o.of_attempt(number)
     stage_before = draft.status.recovery.stage
+    queue.wait(o, draft)
     if draft.status.recovery.stage == RecoveryStage.SCHEDULE.value and all(pod.scheduled for pod in pods):
         _leave(o, draft, "schedule", RecoveryStage.START)
         _note_nodes(draft, pods)
@@ -55,7 +57,9 @@ def _until_next_look(o: Observation, draft: Draft) -> float:
 
 
 def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
-    """While a pod waits for something, the first line that people read says for what."""
+    """While a pod waits for something, the first line that people read says for what. A queue has its own words."""
+    if draft.status.recovery.stage == RecoveryStage.QUEUE:
+        return
     stuck = [pod for pod in pods if pod.obstacle and not pod.started and not pod.stopped]
     if stuck:
         reason = stuck[0].obstacle.partition(":")[0] if stuck[0].scheduled else Reason.UNSCHEDULABLE

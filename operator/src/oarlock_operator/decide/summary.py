@@ -10,7 +10,13 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import STARTS, Reason
 
-_REFUSALS = {Reason.INVALID_SPEC, Reason.NOT_IMPLEMENTED, Reason.NAME_TAKEN, Reason.INVALID_MANIFEST}
+_REFUSALS = {
+    Reason.INVALID_SPEC,
+    Reason.INVALID_MANIFEST,
+    Reason.NAME_TAKEN,
+    Reason.GANG_UNAVAILABLE,
+    Reason.QUEUE_MISMATCH,
+}
 
 
 def summarize(o: Observation, draft: Draft) -> None:
@@ -54,8 +60,8 @@ def _phase(draft: Draft) -> Phase:
         return Phase.SUSPENDED
     if status.attempt == 0:
         return Phase.PENDING
-    if stage is None:
-        return Phase.RUNNING
+    if stage in (None, RecoveryStage.QUEUE):
+        return Phase.QUEUED if stage else Phase.RUNNING
     if draft.attempt(status.attempt).reason not in STARTS:
         return Phase.RECOVERING
     return Phase.RUNNING if stage == RecoveryStage.FIRST_STEP.value else Phase.STARTING
@@ -149,6 +155,8 @@ def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
     waiting = [pod for pod in pods if not pod.scheduled and not pod.stopped]
     if not waiting:
         return _is(True, Reason.ALL_PODS_PLACED)  # noqa: FBT003
+    if draft.status.recovery.stage == RecoveryStage.QUEUE:
+        return _is(False, Reason.QUEUED, (draft.status.message or "")[:2048])  # noqa: FBT003
     avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
     if obstacles and avoided:
         words = (

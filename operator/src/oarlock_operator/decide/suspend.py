@@ -7,7 +7,8 @@ nothing runs any more: from then on the job may be changed.
 from __future__ import annotations
 
 from oarlock_api.history import RecoveryStage
-from oarlock_operator.decide import attempt
+from oarlock_operator import schedulers
+from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
@@ -23,11 +24,17 @@ def suspend(o: Observation, draft: Draft) -> bool:
     if stage == RecoveryStage.SUSPENDED:
         if o.spec.suspend:
             return True
+        if words := schedulers.unavailable(o.spec.scheduling, o.systems):
+            # It may have been changed to this while it was suspended; what is finished could not be changed back.
+            draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
+            draft.again(LOOK_AGAIN_SECONDS)
+            return True
         _resume(o, draft)
         return False
     if not o.spec.suspend and stage != RecoveryStage.SUSPENDING:
         return False
     if stage != RecoveryStage.SUSPENDING and draft.status.attempt:
+        queue.leave(o, draft)
         draft.stage(RecoveryStage.SUSPENDING, o.now)
         draft.set(reason=Reason.SUSPENDING, message="the pods save and leave")
         draft.tell(Reason.SUSPENDING, f"attempt {draft.status.attempt} saves and leaves")

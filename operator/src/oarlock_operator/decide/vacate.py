@@ -7,6 +7,7 @@ that waits in the queue does nothing at all. Its pods save before they leave, an
 from __future__ import annotations
 
 from oarlock_api.history import RecoveryStage
+from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.budgets import charged
 from oarlock_operator.decide.draft import Draft
@@ -19,6 +20,9 @@ def vacate(o: Observation, draft: Draft) -> bool:
     """Write down the next attempt where the current one should move, and can; it is carried out by the next pass."""
     status = draft.status
     pods = o.of_attempt(status.attempt)
+    if schedulers.system_of(status.resolved).queues:
+        # It would leave for the end of its queue: no free node tells when it comes back.
+        return False
     if status.recovery.stage is not None or any(pod.stopped or pod.deleting for pod in pods):
         return False
     marks = o.marks(status.attempt)

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from oarlock_api.contract.names import MAX_NAME_LENGTH
 from oarlock_api.trainingjob import TrainingJob
-from oarlock_api.unbuilt import unbuilt_fields
 from oarlock_trainer.importer import datasets, deepspeed, launch, model, optimizer, reporting, run, webhooks
 from oarlock_trainer.importer.draft import Draft
 from oarlock_trainer.importer.options import Options
@@ -128,7 +127,4 @@ def _checked(name: str, draft: Draft, report: Report) -> TrainingJob | None:
         for problem in error.errors(include_url=False, include_input=False):
             report.refused("the job", ".".join(str(step) for step in problem["loc"]), problem["msg"])
         return None
-    unbuilt = unbuilt_fields(job.spec)
-    if unbuilt:
-        report.task(f"this release does not act on these fields yet, and refuses the job: {', '.join(unbuilt)}")
     return job

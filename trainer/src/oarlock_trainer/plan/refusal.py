@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oarlock_api.engine import CompileMode
 from oarlock_api.optimization import EmaDevice, OptimizerName
-from oarlock_api.unbuilt import UNBUILT
 from oarlock_api.weights import Lora
 from oarlock_trainer.plan.gpus import larger
 from oarlock_trainer.plan.memory import GB, need
@@ -64,22 +62,21 @@ def _changes(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
         yield "engine.overlapCommunication true", replace(work, overlap=True)
     if work.ema is EmaDevice.GPU:
         yield "ema.device CPU", replace(work, ema=EmaDevice.CPU)
-    if not work.compiled and _is_built("compile.mode", CompileMode.DEFAULT):
+    if not work.compiled:
         yield "compile.mode Default", replace(work, compiled=True)
     yield from _smaller_base(work) if work.adapters else _smaller_states(work, limit)
 
 
 def _smaller_base(work: Work) -> Iterator[tuple[str, Work]]:
     for kind, size in FROZEN_BYTES.items():
-        if size < work.frozen_bytes and _is_built("lora.quantizeBase", kind):
+        if size < work.frozen_bytes:
             yield f"lora.quantizeBase {kind}", replace(work, frozen_bytes=size)
 
 
 def _smaller_states(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
     """Weights, gradients and optimizer states of a run that trains all parameters, spread further or kept smaller."""
     for stage in range(work.stage + 1, 4):
-        if _is_built("engine.zeroStage", stage):
-            yield f"engine.strategy DeepSpeed and engine.zeroStage {stage}", replace(work, stage=stage)
+        yield f"engine.strategy DeepSpeed and engine.zeroStage {stage}", replace(work, stage=stage)
     yield from _more_nodes(work, limit)
     if work.optimizer is OptimizerName.ADAMW:
         for name in (OptimizerName.ADAMW_8BIT, OptimizerName.LION):
@@ -107,12 +104,6 @@ def _more_nodes(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
         if need(wider, recomputed=work.shape.blocks).total <= limit:
             yield f"{nodes} nodes (effective batch {wider.samples * wider.accumulation * wider.ranks})", wider
             return
-
-
-def _is_built(field: str, value: object) -> bool:
-    """Whether this release acts on a value of a field below spec.training: nothing else is advice."""
-    path = f"training.{field}"
-    return all(value in values for known, values in UNBUILT.items() if path == known or path.startswith(f"{known}."))
 
 
 def _cost(work: Work, recomputed: int) -> str:

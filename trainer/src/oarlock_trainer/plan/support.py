@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.engine import CompileMode, OffloadOptimizer
 from oarlock_api.optimization import OptimizerName
-from oarlock_api.unbuilt import unbuilt_training_fields
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ _WEIGHTS_SHARDED = 3
 
 def refuse_unsupported(training: Training) -> None:
     """Raise ConfigurationError that lists every setting that this image cannot honour."""
-    found = [*unbuilt_training_fields(training), *_options(training), *_offloading(training), *_compiling(training)]
+    found = [*_options(training), *_offloading(training), *_compiling(training)]
     if found:
         raise ConfigurationError(f"this trainer image cannot do what these settings ask for: {', '.join(found)}")
 

@@ -1,0 +1,57 @@
+"""Queue: while a gang system holds the gang back, it asks for no node, and no deadline runs.
+
+The time until it is let in is a stage of its own. It counts neither as the scheduler's nor towards activeDeadlineSeconds,
+and no GPU is held in it.
+"""
+
+from __future__ import annotations
+
+from oarlock_api.history import RecoveryStage
+from oarlock_operator import schedulers
+from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.observation import Observation
+from oarlock_operator.reasons import Reason
+
+
+def wait(o: Observation, draft: Draft) -> None:
+    """Enter or leave the stage Queue, as the gang system tells."""
+    stage, words = draft.status.recovery.stage, _words(o, draft)
+    if stage == RecoveryStage.SCHEDULE and words:
+        # Since the pods were to be placed: a gate is there from the first moment, and other queues tell only later.
+        draft.stage(RecoveryStage.QUEUE, draft.status.recovery.stage_start_time)
+        draft.set(reason=Reason.QUEUED, message=words)
+        draft.tell(Reason.QUEUED, words)
+    elif stage == RecoveryStage.QUEUE and words:
+        draft.set(message=words)
+    elif stage == RecoveryStage.QUEUE:
+        leave(o, draft)
+        draft.stage(RecoveryStage.SCHEDULE, o.now)
+        draft.set(reason=draft.attempt(draft.status.attempt).reason or Reason.STARTING, message=None)
+
+
+def leave(o: Observation, draft: Draft) -> None:
+    """Write down the time in the queue, where the gang is in one: it was let in, or waits no longer."""
+    if draft.status.recovery.stage != RecoveryStage.QUEUE:
+        return
+    waited = milliseconds_since(draft.status.recovery.stage_start_time, o.now)
+    before = draft.attempt(draft.status.attempt).stage_milliseconds.queue or 0
+    draft.measure(draft.status.attempt, "queue", before + waited)
+    draft.set(inactive_seconds=draft.status.inactive_seconds + max(0, round(waited / 1000)))
+
+
+def ignored(o: Observation, draft: Draft) -> str:
+    """What it means that the cluster did not take the pods for a gang; empty where it did, or does not have to."""
+    words = schedulers.system_of(draft.status.resolved).ignored
+    lonely = [pod.name for pod in o.of_attempt(draft.status.attempt) if not (pod.stopped or pod.grouped)]
+    return f"{', '.join(lonely[:8])}: {words}" if words and lonely else ""
+
+
+def _words(o: Observation, draft: Draft) -> str:
+    """Why the current gang is held back, empty where it is not."""
+    number, queue = draft.status.attempt, o.spec.scheduling.queue
+    told = next((group.waits for group in o.groups if group.attempt == number), "")
+    pods = [pod for pod in o.of_attempt(number) if not pod.stopped]
+    if not any(pod.gated for pod in pods) and (not told or all(pod.scheduled or pod.gated for pod in pods)):
+        return ""
+    where = f"in the queue {queue}" if queue else "held back by scheduling gates"
+    return f"{where}: {told}" if told else where
