@@ -6,7 +6,7 @@ The reader checks jobUid and podUid, because addresses are reused.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -160,18 +160,7 @@ class PodStatus:
             "attempt": self.attempt,
             "rank": self.rank,
             "phase": self.phase,
-            "step": self.step,
-            "totalSteps": self.total_steps,
-            "epoch": self.epoch,
-            "loss": finite(self.loss),
-            "learningRate": finite(self.learning_rate),
-            "secondsPerStep": finite(self.seconds_per_step),
-            "imagesPerSecond": finite(self.images_per_second),
-            "mfu": finite(self.mfu),
-            "dataWaitShare": finite(self.data_wait_share),
-            "gradientNorm": finite(self.gradient_norm),
-            "skippedUpdates": self.skipped_updates,
-            "memoryPeakBytes": self.memory_peak_bytes,
+            **{wire: finite(getattr(self, name)) for name, (wire, _) in _FIGURES.items()},
             "stepSeconds": {part: finite(seconds) for part, seconds in self.step_seconds.items()},
             "plan": plan
             and {
@@ -214,15 +203,6 @@ def parse_status(body: str) -> PodStatus:
     Raises WireError where it is no JSON object of at most 64 KiB.
     """
     raw = parse_object(body, max_bytes=MAX_BYTES)
-    saved = raw.get("checkpoint")
-    checkpoint = None
-    if isinstance(saved, dict) and (step := integer(saved.get("step"))) is not None:
-        checkpoint = CheckpointStatus(
-            step=step,
-            path=text(saved.get("path"), 1024),
-            saved_at=text(saved.get("savedAt"), 40),
-            stall_seconds=number(saved.get("stallSeconds")),
-        )
     return PodStatus(
         job_uid=text(raw.get("jobUid"), 64),
         pod_uid=text(raw.get("podUid"), 64),
@@ -233,27 +213,50 @@ def parse_status(body: str) -> PodStatus:
         started_at=text(raw.get("startedAt"), 40),
         first_step_at=text(raw.get("firstStepAt"), 40),
         resumed_from_step=integer(raw.get("resumedFromStep")),
-        step=integer(raw.get("step")),
-        total_steps=integer(raw.get("totalSteps")),
-        epoch=integer(raw.get("epoch")),
-        loss=number(raw.get("loss")),
-        learning_rate=number(raw.get("learningRate")),
-        seconds_per_step=number(raw.get("secondsPerStep")),
-        images_per_second=number(raw.get("imagesPerSecond")),
-        mfu=number(raw.get("mfu")),
-        data_wait_share=number(raw.get("dataWaitShare")),
-        gradient_norm=number(raw.get("gradientNorm")),
-        skipped_updates=integer(raw.get("skippedUpdates")),
-        memory_peak_bytes=integer(raw.get("memoryPeakBytes")),
+        **parse_figures(raw),
         step_seconds=_seconds(raw.get("stepSeconds")),
         plan=parse_plan(raw.get("plan")),
-        checkpoint=checkpoint,
+        checkpoint=parse_checkpoint(raw.get("checkpoint")),
         degraded=_degraded(raw.get("degraded")),
         model_path=text(raw.get("modelPath"), 1024),
         message=text(raw.get("message"), 1024),
         hang_after_seconds=number(raw.get("hangAfterSeconds")),
         preflight=_checks(raw.get("preflight")),
         health=parse_health(raw.get("health")),
+    )
+
+
+_FIGURES: dict[str, tuple[str, Callable[[object], float | None]]] = {
+    "step": ("step", integer),
+    "total_steps": ("totalSteps", integer),
+    "epoch": ("epoch", integer),
+    "loss": ("loss", number),
+    "learning_rate": ("learningRate", number),
+    "seconds_per_step": ("secondsPerStep", number),
+    "images_per_second": ("imagesPerSecond", number),
+    "mfu": ("mfu", number),
+    "data_wait_share": ("dataWaitShare", number),
+    "gradient_norm": ("gradientNorm", number),
+    "skipped_updates": ("skippedUpdates", integer),
+    "memory_peak_bytes": ("memoryPeakBytes", integer),
+}
+"""A step's figures: their names in JSON, and how each is read."""
+
+
+def parse_figures(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a step's figures, as fields of PodStatus; None for what is absent or strange."""
+    return {name: read(raw.get(wire)) for name, (wire, read) in _FIGURES.items()}
+
+
+def parse_checkpoint(raw: object) -> CheckpointStatus | None:
+    """Read a checkpoint; None where its step is missing."""
+    if not isinstance(raw, Mapping) or (step := integer(raw.get("step"))) is None:
+        return None
+    return CheckpointStatus(
+        step=step,
+        path=text(raw.get("path"), 1024),
+        saved_at=text(raw.get("savedAt"), 40),
+        stall_seconds=number(raw.get("stallSeconds")),
     )
 
 

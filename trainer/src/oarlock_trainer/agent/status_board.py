@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.status import (
-    CheckpointStatus,
     Degradation,
     PodPhase,
     PodStatus,
     PreflightCheck,
     StepPart,
+    parse_checkpoint,
+    parse_figures,
     parse_plan,
 )
 from oarlock_api.contract.wire import integer, number, text
@@ -90,15 +91,8 @@ class StatusBoard:
                 self._degrade(Degradation.NON_FINITE_LOSS, "" if finite else "the loss of the last step is not finite")
         elif event == Event.RESUMED:
             self._set(resumed_from_step=integer(fields.get("step")))
-        elif event == Event.CHECKPOINT and (step := integer(fields.get("step"))) is not None:
-            self._set(
-                checkpoint=CheckpointStatus(
-                    step=step,
-                    path=text(fields.get("path"), 1024),
-                    saved_at=text(fields.get("savedAt"), 40),
-                    stall_seconds=number(fields.get("stallSeconds")),
-                )
-            )
+        elif event == Event.CHECKPOINT and (saved := parse_checkpoint(fields)):
+            self._set(checkpoint=saved)
         elif event == Event.PLAN:
             self._set(plan=parse_plan(fields))
         elif event == Event.DEGRADED and (reason := text(fields.get("reason"), 32)) in frozenset(Degradation):
@@ -116,20 +110,8 @@ class StatusBoard:
 
 def _step(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Read what a step tells. A loss that is absent or not finite is unknown now, whatever it was before."""
+    seconds = {part.value: number(fields.get(f"{part}Seconds")) for part in StepPart}
     return {
-        "step": integer(fields.get("step")),
-        "total_steps": integer(fields.get("total")),
-        "epoch": integer(fields.get("epoch")),
-        "loss": number(fields.get("loss")),
-        "learning_rate": number(fields.get("learningRate")),
-        "seconds_per_step": number(fields.get("secondsPerStep")),
-        "images_per_second": number(fields.get("imagesPerSecond")),
-        "mfu": number(fields.get("mfu")),
-        "data_wait_share": number(fields.get("dataWaitShare")),
-        "gradient_norm": number(fields.get("gradientNorm")),
-        "skipped_updates": integer(fields.get("skippedUpdates")),
-        "memory_peak_bytes": integer(fields.get("memoryPeakBytes")),
-        "step_seconds": {
-            part.value: seconds for part in StepPart if (seconds := number(fields.get(f"{part}Seconds"))) is not None
-        },
+        **parse_figures({**fields, "totalSteps": fields.get("total")}),
+        "step_seconds": {part: known for part, known in seconds.items() if known is not None},
     }
