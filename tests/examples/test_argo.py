@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from oarlock_api.trainingjob import TrainingJob
-from oarlock_local.crd import apply_crd
 from oarlock_local.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -47,13 +46,12 @@ def manifest(step: str, **inputs: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def kubectl(control_plane: Cluster) -> Callable[..., str]:
+def kubectl(server: Cluster) -> Callable[..., str]:
     """kubectl with the rights of examples/argo-role.yaml and no others."""
-    apply_crd(control_plane, ROOT / "crds/trainingjobs.yaml")
-    control_plane.kubectl("apply", "-f", str(ROOT / "examples/argo-role.yaml"))
+    server.kubectl("apply", "-f", str(ROOT / "examples/argo-role.yaml"))
 
     def run(*arguments: str, stdin: str | None = None) -> str:
-        return control_plane.kubectl(f"--as={ACCOUNT}", *arguments, stdin=stdin)
+        return server.kubectl(f"--as={ACCOUNT}", *arguments, stdin=stdin)
 
     return run
 

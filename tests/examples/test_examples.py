@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oarlock_api.manifest import load_all
-from oarlock_local.crd import apply_crd
 from oarlock_local.errors import ClusterError
-from tests.examples.argo_source import SourceMissing, workflow_definition
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
@@ -22,26 +19,6 @@ FILES = sorted((ROOT / "examples").glob("*.yaml"))
 
 def documents(path: Path) -> list[dict[str, Any]]:
     return load_all(path.read_text())
-
-
-@pytest.fixture(scope="module")
-def server(control_plane: Cluster) -> Cluster:
-    """An API server that serves TrainingJobs."""
-    apply_crd(control_plane, ROOT / "crds/trainingjobs.yaml")
-    return control_plane
-
-
-@pytest.fixture(scope="module")
-def argo(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The same with Argo's Workflows, by Argo's own schema."""
-    try:
-        definition = workflow_definition()
-    except SourceMissing as reason:
-        pytest.skip(str(reason))
-    path = tmp_path_factory.mktemp("argo") / "workflows.json"
-    path.write_text(json.dumps(definition))
-    apply_crd(server, path)
-    return server
 
 
 def served(cluster: Cluster) -> set[str]:

@@ -1,0 +1,37 @@
+"""API servers for the examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oarlock_local.crd import apply_crd
+from tests.examples.argo_source import SourceMissing, workflow_definition
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def server(control_plane: Cluster) -> Cluster:
+    """An API server that serves TrainingJobs."""
+    apply_crd(control_plane, ROOT / "crds/trainingjobs.yaml")
+    return control_plane
+
+
+@pytest.fixture(scope="session")
+def argo(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The same with Argo's Workflows, by Argo's own schema."""
+    try:
+        definition = workflow_definition()
+    except SourceMissing as reason:
+        pytest.skip(str(reason))
+    path = tmp_path_factory.mktemp("argo") / "workflows.json"
+    path.write_text(json.dumps(definition))
+    apply_crd(server, path)
+    return server
