@@ -35,9 +35,10 @@ from oarlock_trainer.data.records import pack  # noqa: E402
 from oarlock_trainer.data.shards import Shard  # noqa: E402
 from oarlock_trainer.models.flux import tiny  # noqa: E402
 from oarlock_trainer.models.flux.encode import CaptionEncoder, PictureEncoder  # noqa: E402
+from oarlock_trainer.plan.encoding import VAE_BATCH  # noqa: E402
 from oarlock_trainer.preprocess.latents import Task, bits, decode, encode, encode_pictures  # noqa: E402
 from oarlock_trainer.preprocess.progress import Progress  # noqa: E402
-from oarlock_trainer.preprocess.shares import TEXT_BATCH, VAE_BATCH  # noqa: E402
+from oarlock_trainer.preprocess.shares import TEXT_BATCH  # noqa: E402
 from oarlock_trainer.preprocess.storing import Storing  # noqa: E402
 from oarlock_trainer.preprocess.text import encode_captions  # noqa: E402
 from oarlock_trainer.storage.local import LocalFiles  # noqa: E402

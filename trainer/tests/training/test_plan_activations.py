@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import pytest
 
 from oarlock_trainer import warm
 from oarlock_trainer.plan.activations import kept_bytes, working_bytes
+from oarlock_trainer.plan.encoding import vae_bytes
 
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
+from diffusers import AutoencoderKL  # noqa: E402
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_iter  # noqa: E402
 
 _BFLOAT16 = torch.bfloat16
 _TEXT, _SIDE = 128, 32
@@ -68,6 +73,51 @@ def test_an_eager_block_keeps_no_more_than_is_planned_for() -> None:
         assert 0.7 * planned < widths_kept(**more) - one_each + norms <= planned
 
 
+class Alive(TorchDispatchMode):
+    """Counts the bytes of all results that are alive, and the most that were at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now, self.most, self._seen = 0, 0, set[int]()
+
+    def __torch_dispatch__(self, operation: Any, _types: Any, arguments: Any = (), named: Any = None) -> Any:
+        made = operation(*arguments, **(named or {}))
+        for tensor in tree_iter(made):
+            if isinstance(tensor, torch.Tensor):
+                self._count(tensor.untyped_storage())
+        return made
+
+    def _count(self, storage: Any) -> None:
+        place, size = storage._cdata, storage.nbytes()
+        if place not in self._seen:
+            self._seen.add(place)
+            self._now += size
+            self.most = max(self.most, self._now)
+            weakref.finalize(storage, self._gone, place, size)
+
+    def _gone(self, place: int, size: int) -> None:
+        self._seen.discard(place)
+        self._now -= size
+
+
+def make_vae() -> Any:
+    """FLUX.1's."""
+    return AutoencoderKL(
+        down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4,
+        block_out_channels=(128, 256, 512, 512), layers_per_block=2, latent_channels=16, use_quant_conv=False,
+        use_post_quant_conv=False,
+    ).to(_BFLOAT16)  # fmt: skip
+
+
+def test_the_vae_at_work_has_as_much_alive_as_is_planned_for() -> None:
+    with torch.device("meta"):
+        vae, pictures = make_vae(), torch.empty(2, 3, 256, 256, dtype=_BFLOAT16)
+    with torch.no_grad(), Alive() as alive:
+        vae.encode(pictures)
+    weights = sum(weight.nbytes for weight in vae.parameters())
+    assert weights + alive.most == vae_bytes(pictures=2, pixels=256 * 256)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("recomputed", [0, 6])
@@ -84,3 +134,15 @@ def test_a_gpu_needs_no_more_than_is_planned_for_and_not_much_less(recomputed: i
     planned = kept_bytes(blocks=6, recomputed=recomputed, tokens=tokens, samples=1, width=width, compiled=False)
     planned += working_bytes(tokens=tokens, samples=1, width=width, compiled=False)
     assert 0.5 * planned < torch.cuda.max_memory_allocated() - before <= planned
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_gpus_vae_needs_about_what_is_planned_for() -> None:
+    before = torch.cuda.memory_allocated()
+    vae, pictures = make_vae().cuda().eval(), torch.zeros(4, 3, 1024, 1024, dtype=_BFLOAT16, device="cuda")
+    torch.cuda.reset_peak_memory_stats()
+    with torch.no_grad():
+        vae.encode(pictures)
+    planned = vae_bytes(pictures=4, pixels=1024 * 1024)
+    assert 0.8 * planned < torch.cuda.max_memory_allocated() - before <= 1.5 * planned

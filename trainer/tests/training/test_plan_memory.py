@@ -94,6 +94,21 @@ def test_a_moving_average_is_spread_like_the_master_weights() -> None:
     assert host_bytes(work) == pytest.approx(host_bytes(replace(work, ema=None)) + average, abs=1)  # in the copy, too
 
 
+def test_moments_of_8_bits_are_float32_while_a_checkpoint_is_copied() -> None:
+    small = replace(FULL, ranks=8, optimizer=OptimizerName.ADAMW_8BIT)
+    assert need(small, recomputed=0).of("saving") / GB == pytest.approx(11.9, abs=0.01)
+    adapted = replace(LORA, ranks=8, optimizer=OptimizerName.ADAMW_8BIT)  # each rank copies its part, of what all have
+    assert need(adapted, recomputed=0).of("saving") == LORA.parameters.trained
+    assert need(replace(small, optimizer=OptimizerName.ADAMW), recomputed=0).of("saving") == 0
+
+
+def test_what_is_encoded_while_training_takes_the_vae_and_no_more_pictures_than_a_batch_has() -> None:
+    work = replace(FULL, ranks=32, samples=8, encoded=4)
+    assert need(work, recomputed=0).of("encoder") / GB == pytest.approx(0.17 + 4 * 1.34, abs=0.01)
+    assert need(replace(work, samples=1), recomputed=0).of("encoder") / GB == pytest.approx(0.17 + 1.34, abs=0.01)
+    assert need(replace(work, encoded=0), recomputed=0).of("encoder") == 0
+
+
 def test_every_component_says_its_arithmetic() -> None:
     by_name = {one.name: one.arithmetic for one in need(replace(FULL, ranks=32), recomputed=57).components}
     assert by_name["optimizer"] == "12 bytes of master weight and AdamW moments x 11.9 B / 32 GPUs"
@@ -110,6 +125,7 @@ WORKS = st.builds(
     offload=st.booleans(),
     compiled=st.booleans(),
     optimizer=st.sampled_from(OptimizerName),
+    encoded=st.integers(0, 8),
     ema=st.sampled_from([None, *EmaDevice]),
 )
 

@@ -89,6 +89,27 @@ def test_stage_1_is_kept_where_a_slow_fabric_makes_every_exchange_expensive() ->
     assert plan.zero_stage == 1
 
 
+@pytest.mark.parametrize(
+    ("modes", "tuning", "pictures"),
+    [
+        (["Cache", "Cache"], {}, 0),
+        (["Cache", "OnDemand"], {}, 4),
+        (["OnTheFly", "Cache"], {"vaeBatchSize": 2}, 2),
+    ],
+)
+def test_pictures_that_are_encoded_while_training_are_planned_for(
+    modes: list[str], tuning: dict[str, int], pictures: int
+) -> None:
+    datasets = [
+        {"name": f"d{number}", "source": {"path": "/data"}, "imageEmbeds": {"mode": mode}}
+        for number, mode in enumerate(modes)
+    ]
+    plan = on_h100(data={"datasets": datasets, "tuning": tuning})
+    assert plan.work.encoded == pictures
+    assert (plan.memory.of("encoder") > 0) == (pictures > 0)
+    assert plan.recomputed >= on_h100().recomputed
+
+
 def test_nobodys_batch_is_changed() -> None:
     plan = on_h100(**COMPILED)
     assert (plan.work.samples, plan.work.accumulation) == (8, 1)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_trainer.plan.activations import kept_bytes, working_bytes
-from oarlock_trainer.plan.work import DDP
+from oarlock_trainer.plan.encoding import vae_bytes
+from oarlock_trainer.plan.work import DDP, PIXELS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,6 +94,12 @@ def _states(work: Work) -> Iterator[Component]:
             bytes=count * _FLOAT32 // share,
             arithmetic=f"4 bytes of float32 gradient x {_over(work)}",
         )
+    if work.optimizer is OptimizerName.ADAMW_8BIT:
+        yield Component(
+            name="saving",
+            bytes=count * _FLOAT32 * _SLOTS[work.optimizer] // work.ranks,
+            arithmetic=f"8 bytes of float32 moments, while a checkpoint is copied, x {_over(work, work.ranks)}",
+        )
     if work.ema is EmaDevice.GPU:
         yield Component(name="EMA", bytes=count * _FLOAT32 // share, arithmetic=f"4 bytes x {_over(work)}")
 
@@ -165,6 +172,13 @@ def _batch(work: Work, recomputed: int) -> Iterator[Component]:
         bytes=work.samples * (2 * _BFLOAT16 * text + _LATENT_BYTES * latents),
         arithmetic=f"{work.samples} x text embeddings of this batch and the next, latents and loss",
     )
+    if pictures := min(work.encoded, work.samples):
+        pixels = work.image_tokens * PIXELS_PER_TOKEN
+        yield Component(
+            name="encoder",
+            bytes=vae_bytes(pictures=pictures, pixels=pixels),
+            arithmetic=f"the VAE, and {pictures} x {pixels / 1e6:.2f} megapixels that it encodes while training",
+        )
 
 
 def _state_bytes(work: Work) -> int:
@@ -176,9 +190,9 @@ def _share(work: Work) -> int:
     return 1 if work.stage == DDP else work.ranks
 
 
-def _over(work: Work) -> str:
-    spread = f" / {_share(work)} GPUs" if _share(work) > 1 else ""
-    return f"{_many(work.parameters.trained)}{spread}"
+def _over(work: Work, share: int | None = None) -> str:
+    share = share or _share(work)
+    return f"{_many(work.parameters.trained)}{f' / {share} GPUs' if share > 1 else ''}"
 
 
 def _many(count: int) -> str:

@@ -9,6 +9,7 @@ from oarlock_api.engine import Attention, CompileMode, OffloadOptimizer, Precisi
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora, Method, QuantizeBase
 from oarlock_trainer.data.buckets import target_sizes
+from oarlock_trainer.plan.encoding import live_batch
 from oarlock_trainer.plan.parameters import Architecture, Parameters, adapters, whole
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _BUCKET_ELEMENTS = 500_000_000
 """1 GB of bfloat16. DeepSpeed has one bucket in flight, so it must be worth a collective; 24 of them hold FLUX.1."""
 _MOST = 4096
 """Of training.batchSize and of training.gradientAccumulation."""
-_PIXELS_PER_TOKEN = 16 * 16
+PIXELS_PER_TOKEN = 16 * 16
 """A latent pixel is 8 x 8 pixels, a token 2 x 2 latent pixels."""
 FROZEN_BYTES = {QuantizeBase.NONE: 2.0, QuantizeBase.INT8: 1.0, QuantizeBase.FP8: 1.0, QuantizeBase.NF4: 0.5625}
 """Bytes of a frozen parameter. NF4: half a byte, and a float32 scale for 64 of them (Dettmers et al. 2023)."""
@@ -52,6 +53,8 @@ class Work:
     overlap: bool = True
     bucket_elements: int = _BUCKET_ELEMENTS
     ema: EmaDevice | None = None
+    encoded: int = 0
+    """Pictures that the VAE takes at once while training; 0: all are encoded before."""
     compiled: bool = False
     attention: Attention = Attention.AUTO
     fp8: bool = False
@@ -100,6 +103,7 @@ def work_of(
         overlap=training.engine.overlap_communication,
         bucket_elements=training.engine.bucket_elements or _bucket(parameters),
         ema=training.ema.device if training.ema else None,
+        encoded=live_batch(training),
         compiled=training.compile.mode is not CompileMode.NONE,
         attention=training.attention,
         fp8=training.precision is Precision.FP8,
@@ -116,7 +120,7 @@ def same_effective_batch(work: Work) -> Iterator[Work]:
 
 def picture_tokens(width: int, height: int) -> int:
     """Tokens of a picture of this size in pixels."""
-    return width * height // _PIXELS_PER_TOKEN
+    return width * height // PIXELS_PER_TOKEN
 
 
 def _bucket(parameters: Parameters) -> int:

@@ -19,8 +19,9 @@ from oarlock_trainer.data.metadata.table import open_table
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
+from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.kept import Kept
-from oarlock_trainer.preprocess.shares import VAE_BATCH, threads_of
+from oarlock_trainer.preprocess.shares import threads_of
 from oarlock_trainer.preprocess.stores import latents_at
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class LiveEncoding:
         """
         found = list(self._pool.map(self._stored, pictures))
         absent = [picture for picture, latents in zip(pictures, found, strict=True) if latents is None]
-        size = self._job.training.data.tuning.vae_batch_size or VAE_BATCH
+        size = vae_batch(self._job.training)
         made: list[Latents | Rejected] = []
         for start in range(0, len(absent), size):
             made += self._make(absent[start : start + size])

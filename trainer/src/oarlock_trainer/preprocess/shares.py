@@ -13,6 +13,7 @@ import numpy as np
 from oarlock_trainer.agent.cgroup import cpu_limit
 from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
+from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.progress import Progress
 from oarlock_trainer.preprocess.units import EMPTY, share
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.preprocess.latents import Task
     from oarlock_trainer.preprocess.stores import Stores
 
-VAE_BATCH, TEXT_BATCH = 4, 16
+TEXT_BATCH = 16
 _WORK = "work"
 _MOST_THREADS = 32
 
@@ -111,7 +112,7 @@ def encode_own_pictures(
         _tasks(job, table, units, stores),
         PictureEncoder(Path(training.model.path or ""), ranks.device),
         Storing(training.data.compression, threads=threads, go_on=go_on),
-        batch_size=training.data.tuning.vae_batch_size or VAE_BATCH,
+        batch_size=vae_batch(training),
         threads=threads,
         progress=_progress("latents", ranks, units, work),
         bound=bound,

@@ -1,0 +1,38 @@
+"""What the VAE takes of a GPU where pictures are encoded while training (imageEmbeds.mode OnDemand, OnTheFly): a model.
+
+It takes its 84 million parameters in bfloat16, and at the peak of a call five tensors of 128 bfloat16 channels in the
+pictures' full size: so many are alive at once in diffusers' AutoencoderKL without gradients. It is taken for granted that
+attention, at an eighth of the size, keeps no matrix. What cuDNN takes beside that is not counted. The text encoders are
+gone from the GPU by then: captions are always encoded before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oarlock_api.dataset import EmbedMode
+
+if TYPE_CHECKING:
+    from oarlock_api.training import Training
+
+VAE_BATCH = 4
+"""Pictures of a call where the job names no other number."""
+_PARAMETERS = 83_819_683
+_BFLOAT16 = 2
+_PIXEL_BYTES = 5 * 128 * _BFLOAT16
+
+
+def vae_batch(training: Training) -> int:
+    """Pictures of one call of the VAE."""
+    return training.data.tuning.vae_batch_size or VAE_BATCH
+
+
+def live_batch(training: Training) -> int:
+    """The same while training; 0 where all pictures are encoded before."""
+    live = any(one.image_embeds.mode is not EmbedMode.CACHE for one in training.data.datasets)
+    return vae_batch(training) if live else 0
+
+
+def vae_bytes(*, pictures: int, pixels: int) -> int:
+    """Bytes of the VAE at work on `pictures` of so many pixels each."""
+    return _PARAMETERS * _BFLOAT16 + pictures * pixels * _PIXEL_BYTES
