@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.optimization import EmaDevice, OptimizerName
+from oarlock_api.weights import Lora
 from oarlock_trainer.plan.activations import kept_bytes, working_bytes
 from oarlock_trainer.plan.memory import GB, host_bytes, need
 from oarlock_trainer.plan.parameters import Architecture, adapters, whole
@@ -17,7 +18,7 @@ from oarlock_trainer.plan.work import Work
 
 FLUX = Architecture()
 FULL = Work(shape=FLUX, parameters=whole(FLUX), ranks_per_node=8)
-LORA = replace(FULL, parameters=adapters(FLUX, rank=16), adapters=True, stage=0)
+LORA = replace(FULL, parameters=adapters(FLUX, Lora(rank=16)), adapters=True, stage=0)
 
 STATES = ("weights", "gradients", "buckets", "optimizer", "update", "EMA")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.weights import AdapterAlgorithm, Lokr, LokrFactor, Lora
 from oarlock_trainer import warm
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.parameters import Architecture, adapters, architecture, linears, read_architecture, whole
@@ -62,16 +63,31 @@ def test_the_configuration_of_a_model_on_disk_is_read(tiny_flux: Path) -> None:
 
 @pytest.mark.parametrize(("rank", "millions"), [(16, 65.4), (64, 261.7)])
 def test_adapters_grow_with_their_rank(rank: int, millions: float) -> None:
-    found = adapters(Architecture(), rank=rank)
+    found = adapters(Architecture(), Lora(rank=rank))
     assert found.trained / 1e6 == pytest.approx(millions, abs=0.05)
     assert found.frozen == 11_901_408_320
 
 
 def test_adapters_stand_where_names_and_presets_say() -> None:
     width = Architecture().width
-    assert adapters(Architecture(), rank=4, targets=["attn.to_q"]).trained == 57 * 4 * 2 * width
-    assert adapters(Architecture(), rank=4, targets=["nano", "nano"]).trained == 4 * 6 * width
-    assert adapters(Architecture(), rank=4, targets=["o_q"]).trained == 0
+    assert adapters(Architecture(), Lora(rank=4, targets=("attn.to_q",))).trained == 57 * 4 * 2 * width
+    assert adapters(Architecture(), Lora(rank=4, targets=("nano",))).trained == 4 * 6 * width
+    assert adapters(Architecture(), Lora(rank=4, targets=("o_q",))).trained == 0
+
+
+@pytest.mark.parametrize(
+    ("lokr", "of_a_layer"),
+    [
+        (Lokr(), 16**2 + 2 * 16 * 192),
+        (Lokr(decompose_both=True, factor=48), 2 * 16 * 48 + 2 * 16 * 64),
+        (Lokr(full_matrix=True), 16**2 + 192**2),
+        (Lokr(full_matrix=True, factors=(LokrFactor(targets=("to_q",), factor=8),)), 8**2 + 384**2),
+    ],
+)
+def test_kronecker_adapters_shrink_with_their_factor(lokr: Lokr, of_a_layer: int) -> None:
+    found = adapters(Architecture(), Lora(algorithm=AdapterAlgorithm.LOKR, lokr=lokr, targets=("attn.to_q",)))
+    assert found.trained == 57 * of_a_layer
+    assert found.frozen == 11_901_408_320
 
 
 @pytest.mark.parametrize("content", ["{", "[]", json.dumps({"num_layers": 2})])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.engine import Attention
+from oarlock_api.weights import Lora
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.communication import NVLINK, Fabric, assumed_fabric, fabric, gather_bytes, traffic
 from oarlock_trainer.plan.gpus import gpu, gpu_of_device, larger, usable_bytes
@@ -56,7 +57,7 @@ def test_stage_3_moves_weights_twice_and_gradients_once_a_micro_batch() -> None:
 
 
 def test_adapters_alone_are_exchanged_where_they_alone_are_trained() -> None:
-    lora = replace(FULL, parameters=adapters(FLUX, rank=16), adapters=True, stage=0)
+    lora = replace(FULL, parameters=adapters(FLUX, Lora(rank=16)), adapters=True, stage=0)
     assert traffic(lora).total < 0.02 * traffic(FULL).total
 
 

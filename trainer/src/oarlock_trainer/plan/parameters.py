@@ -7,15 +7,20 @@ listed by the name that diffusers gives it, because adapters are placed by name.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from oarlock_api.weights import AdapterAlgorithm
 from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux.lokr_shapes import factor_shapes
 from oarlock_trainer.models.flux.lora_targets import matching, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from oarlock_api.weights import Lora
 
 _TIME_CHANNELS = 256
 """Sines and cosines of the noise level and of the guidance: fixed in diffusers' classes."""
@@ -107,19 +112,23 @@ def whole(shape: Architecture) -> Parameters:
     )
 
 
-def adapters(shape: Architecture, *, rank: int, targets: Sequence[str] = ()) -> Parameters:
-    """Two matrices, (inputs, rank) and (rank, outputs), are trained beside every targeted Linear (Hu et al. 2021).
+def adapters(shape: Architecture, settings: Lora) -> Parameters:
+    """The factors beside every targeted Linear are trained.
 
-    `targets` are names or presets of them, as in training.lora.targets.
+    LoRA: two matrices, (inputs, rank) and (rank, outputs) (Hu et al. 2021). LoKr: those of lokr_shapes.
     """
     layers = {one.name: one for one in linears(shape)}
-    names = {name for target in names_of(targets) for name in matching(target, layers)}
-    chosen = [layers[name] for name in names]
-    return Parameters(
-        trained=sum(rank * (one.inputs + one.outputs) for one in chosen),
-        frozen=whole(shape).trained,
-        largest=max((rank * max(one.inputs, one.outputs) for one in chosen), default=0),
-    )
+    names = {name for target in names_of(settings.targets) for name in matching(target, layers)}
+    sizes = [size for name in names for size in _factors(layers[name], settings)]
+    return Parameters(trained=sum(sizes), frozen=whole(shape).trained, largest=max(sizes, default=0))
+
+
+def _factors(layer: Linear, settings: Lora) -> list[int]:
+    """Elements of each factor of an adapter."""
+    if settings.algorithm is AdapterAlgorithm.LORA:
+        return [settings.rank * layer.inputs, settings.rank * layer.outputs]
+    shapes = factor_shapes(layer.name, outputs=layer.outputs, inputs=layer.inputs, settings=settings)
+    return [math.prod(one) for one in shapes.values()]
 
 
 def linears(shape: Architecture) -> Iterator[Linear]:

@@ -83,7 +83,7 @@ def _smaller_states(work: Work, limit: int) -> Iterator[tuple[str, Work]]:
             yield f"optimizer.name {name}", replace(work, optimizer=name)
     if not work.offload and work.stage != DDP:
         yield "engine.offloadOptimizer CPU (slow)", replace(work, offload=True)
-    small = adapters(work.shape, rank=Lora().rank)
+    small = adapters(work.shape, Lora())
     yield "method LoRA", replace(work, parameters=small, adapters=True, stage=DDP, offload=False)
 
 

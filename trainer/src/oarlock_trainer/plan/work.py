@@ -84,7 +84,7 @@ def work_of(
     `image_tokens` are those of the largest bucket; without them, of the largest square that the job's resolutions name.
     """
     lora = (training.lora or Lora()) if training.method is Method.LORA else None
-    parameters = adapters(shape, rank=lora.rank, targets=lora.targets) if lora else whole(shape)
+    parameters = adapters(shape, lora) if lora else whole(shape)
     unsharded = training.engine.strategy is Strategy.DDP or lora is not None
     return Work(
         shape=shape,
