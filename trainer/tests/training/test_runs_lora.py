@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from safetensors.torch import load_file
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_trainer.cli import main
 
 if TYPE_CHECKING:
     from conftest import Gang, Run
@@ -101,6 +103,27 @@ def test_adapters_are_trained_over_quantized_weights_and_start_at_what_these_pre
     assert run.codes == {0: 0, 1: 0}, gang.log()
     assert run.losses[1] == 0.0  # kept: the quantized model is its own base
     assert (tmp_path / "model" / "pytorch_lora_weights.safetensors").exists()
+
+
+def test_kronecker_adapters_resume_exactly_and_are_exported_from_any_checkpoint_for_lycoris(
+    gang: Gang, tmp_path: Path
+) -> None:
+    lokr = {"algorithm": "LoKr", "rank": 2, "alpha": 4, "dropout": 0.1, "quantizeBase": "Int8", "lokr": {"factor": 4}}
+    output = tmp_path / "job"
+    run = gang.run(output, training(gang, lora=lokr))
+    assert run.codes == {0: 0, 1: 0}, gang.log()
+    assert any(0.0 < loss < 0.1 for loss in run.losses.values())  # kept, and moved
+    assert main(["checkpoints", "export", str(output), "--to", str(tmp_path / "later")]) == 0
+    shutil.rmtree(valid_checkpoints(output)[0].path)
+    again = gang.run(output, training(gang, lora=lokr), attempt=2)
+    assert again.losses == {step: loss for step, loss in run.losses.items() if step > 4}
+    one, other = (
+        load_file(folder / "pytorch_lora_weights.safetensors") for folder in (output / "model", tmp_path / "later")
+    )
+    assert one.keys() == other.keys()
+    assert all(one[name].equal(other[name]) for name in one)
+    assert {name.rpartition(".")[2] for name in one} == {"lokr_w1", "lokr_w2_a", "lokr_w2_b", "alpha"}
+    assert all(name.startswith("lycoris_") for name in one)
 
 
 def test_weights_to_start_from_that_are_no_adapters_end_in_85_before_the_model_is_read(
