@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from oarlock_api.history import RecoveryStage
-from oarlock_operator.decide import attempt
+from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.budgets import backoff_seconds, charged
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail, stop
@@ -74,7 +74,7 @@ def _give_way(o: Observation, draft: Draft) -> None:
         return
     pods = o.of_attempt(draft.status.attempt)
     tried = len(pods) == o.spec.nodes or o.hindrance
-    if not tried or any(pod.gated for pod in pods):
+    if not tried or queue.held(o, draft):
         return
     # Waiting on purpose is no time of the scheduler's.
     since = max(since, draft.status.recovery.not_before_time or since)

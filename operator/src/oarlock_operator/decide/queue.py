@@ -15,7 +15,7 @@ from oarlock_operator.reasons import Reason
 
 def wait(o: Observation, draft: Draft) -> None:
     """Enter or leave the stage Queue, as the gang system tells."""
-    stage, words = draft.status.recovery.stage, _words(o, draft)
+    stage, words = draft.status.recovery.stage, held(o, draft)
     if stage == RecoveryStage.SCHEDULE and words:
         # Since the pods were to be placed: a gate is there from the first moment, and other queues tell only later.
         draft.stage(RecoveryStage.QUEUE, draft.status.recovery.stage_start_time)
@@ -39,19 +39,21 @@ def leave(o: Observation, draft: Draft) -> None:
     draft.set(inactive_seconds=draft.status.inactive_seconds + max(0, round(waited / 1000)))
 
 
+def held(o: Observation, draft: Draft) -> str:
+    """Why the current gang is held back, empty where it is not."""
+    number, queue = draft.status.attempt, o.spec.scheduling.queue
+    told = next((group.waits for group in o.groups if group.attempt == number), "")
+    pods = [pod for pod in o.of_attempt(number) if not pod.stopped]
+    gated = any(pod.gated for pod in pods)
+    if not gated and (not told or all(pod.scheduled for pod in pods)):
+        return ""
+    where = f"in the queue {queue}" if queue else "held back"
+    said = told or ("" if queue else "by a scheduling gate")
+    return f"{where}: {said}" if said else where
+
+
 def ignored(o: Observation, draft: Draft) -> str:
     """What it means that the cluster did not take the pods for a gang; empty where it did, or does not have to."""
     words = schedulers.system_of(draft.status.resolved).ignored
     lonely = [pod.name for pod in o.of_attempt(draft.status.attempt) if not (pod.stopped or pod.grouped)]
     return f"{', '.join(lonely[:8])}: {words}" if words and lonely else ""
-
-
-def _words(o: Observation, draft: Draft) -> str:
-    """Why the current gang is held back, empty where it is not."""
-    number, queue = draft.status.attempt, o.spec.scheduling.queue
-    told = next((group.waits for group in o.groups if group.attempt == number), "")
-    pods = [pod for pod in o.of_attempt(number) if not pod.stopped]
-    if not any(pod.gated for pod in pods) and (not told or all(pod.scheduled or pod.gated for pod in pods)):
-        return ""
-    where = f"in the queue {queue}" if queue else "held back by scheduling gates"
-    return f"{where}: {told}" if told else where
