@@ -30,7 +30,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer import channel
+from oarlock_trainer import channel, wakeup
 from oarlock_trainer.parent import die_with
 
 if TYPE_CHECKING:
@@ -195,17 +195,13 @@ def _tell(descriptor: int, event: HostEvent, rank: int, **fields: Any) -> None:
 
 def serve(control: int, told: int, ranks: Ranks) -> None:
     """Follow the agent until it closes the control pipe."""
-    waking, wake = os.pipe()
-    for descriptor in (waking, wake):
-        os.set_blocking(descriptor, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    waking = wakeup.on(signal.SIGCHLD)
     _tell(told, HostEvent.READY, -1)
     pending = b""
     while True:
         readable = select.select([control, waking], [], [])[0]
         if waking in readable:
-            os.read(waking, 4096)
+            wakeup.taken(waking)
             for rank, code in ranks.reap():
                 _tell(told, HostEvent.ENDED, rank, code=code)
         if control in readable:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.status import CheckResult, PreflightCheck
-from oarlock_trainer import rank_host
-from oarlock_trainer.agent import accelerate_config, children, clock, rank_environment, wakeup
+from oarlock_trainer import rank_host, wakeup
+from oarlock_trainer.agent import accelerate_config, children, clock, rank_environment
 from oarlock_trainer.agent.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hang_guard import HangGuard
 from oarlock_trainer.agent.hearsay.hearsay import Hearsay

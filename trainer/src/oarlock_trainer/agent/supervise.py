@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import select
 import signal
 import time
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
-from oarlock_trainer import rank_host
+from oarlock_trainer import rank_host, wakeup
 from oarlock_trainer.agent import accelerate_config, children, logs, parts, rank_environment, termination
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
 from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
@@ -139,11 +138,7 @@ class _Supervisor:
         self._board.beat(hang_after_seconds=self._guard.allowed)
 
     def _heed_signals(self) -> None:
-        try:
-            numbers = os.read(self._wakeup, 4096)
-        except BlockingIOError:
-            return
-        for number in numbers:
+        for number in wakeup.taken(self._wakeup):
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._stop_on_request(signal.Signals(number))
 

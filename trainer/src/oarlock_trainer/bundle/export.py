@@ -33,6 +33,7 @@ _OURS = {
         "notes.py",
         "parent.py",
         "rank_host.py",
+        "wakeup.py",
     ),
 }
 """Package -> what of it the agent and its helpers import."""

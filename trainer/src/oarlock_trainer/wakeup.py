@@ -7,7 +7,10 @@ import signal
 
 
 def on(*numbers: signal.Signals) -> int:
-    """Descriptor that becomes readable when one of the signals arrives; each byte read from it is a signal's number."""
+    """Descriptor that becomes readable when one of the signals arrives; each byte read from it is a signal's number.
+
+    Main thread only.
+    """
     waking, wake = os.pipe()
     for descriptor in (waking, wake):
         os.set_blocking(descriptor, False)
@@ -15,3 +18,11 @@ def on(*numbers: signal.Signals) -> int:
     for number in numbers:
         signal.signal(number, lambda _number, _frame: None)
     return waking
+
+
+def taken(descriptor: int) -> list[int]:
+    """Numbers of the signals that have arrived since the last call, in order. Never blocks."""
+    try:
+        return list(os.read(descriptor, 4096))
+    except BlockingIOError:
+        return []
