@@ -1,95 +1,123 @@
-"""The operator with no other rights than those that the chart gives it, on a real API server."""
+"""The chart's rights are those that the operator uses: no more, no less, for each switch. On a real API server."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
-from oarlock_local.crd import apply_crd
-from tests.chart.test_chart import CHART, render
+from oarlock_local.api import ApiServer
+from oarlock_local.errors import ClusterError
+from tests.chart.demands import JOBS, Demands, operator, token_kubeconfig, wait
+from tests.chart.grants import Right, asked, granted, never_used, not_had
+from tests.chart.rendering import one, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from oarlock_local.cluster import Cluster
 
-pytestmark = pytest.mark.cluster
-RELEASES = {"everywhere": (), "only-here": ("namespaces={default}",)}
+RELEASES: dict[str, dict[str, Any]] = {
+    "everywhere": {},
+    "cordoning": {"cordon": True},
+    "here": {"namespaces": ["default"]},
+}
+OF_AN_ADMISSION_PLUGIN = Right("oarlock.dev", "trainingjobs/finalizers", "update")
+"""Asked for by nobody: where owners are guarded, a plugin looks whether who names an owner has it."""
+DONE_WITHOUT = {
+    "everywhere": set(),
+    "cordoning": set(),
+    # Nodes are not a namespace's: the operator asks whether one is in trouble, is refused, and goes on without.
+    "here": {Right("", "nodes", "get")},
+}
 
 
-def wait(what: str, until: Callable[[], object], *, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < deadline, f"{what} did not come within {seconds} s"
-        time.sleep(0.1)
+def install(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
+    cluster.kubectl(
+        "apply", "--server-side", "-f", "-", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": objects})
+    )
 
 
-def kubeconfig_of(cluster: Cluster, account: str, path: Path) -> Path:
-    """The administrator's kubeconfig, but as a ServiceAccount."""
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    token = cluster.kubectl("create", "token", account, "-n", "oarlock", "--duration=1h").strip()
-    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
-    path.write_text(yaml.safe_dump(config))
-    return path
-
-
-def job(name: str) -> dict[str, Any]:
-    raw: dict[str, Any] = yaml.safe_load((CHART.parents[1] / "examples/trainingjob.yaml").read_text())
-    raw["metadata"]["name"] = name
-    del raw["spec"]["pod"]["runtimeClassName"]  # that of local nodes; here are none
-    raw["spec"]["training"]["optimizer"]["learningRate"] = 0.001  # YAML 1.1 reads 1.0e-3 as a string
-    return raw
-
-
+@pytest.mark.cluster
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_rights_of_the_chart_suffice_for_a_start_and_a_restart(
-    release: str, helm_program: Path, control_plane: Cluster, tmp_path: Path
+def test_the_operator_uses_every_right_that_it_has_and_has_every_right_that_it_uses(
+    release: str, helm_program: Path, serving: Cluster, tmp_path: Path
 ) -> None:
-    apply_crd(control_plane, CHART.parents[1] / "crds/trainingjobs.yaml")
-    namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "oarlock"}})
-    control_plane.kubectl("apply", "-f", "-", stdin=namespace)
-    objects = render(helm_program, *RELEASES[release], release=release)
-    deployment = next(item for item in objects if item["kind"] == "Deployment")
-    rights = [item for item in objects if item["kind"] != "Deployment"]
-    control_plane.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(rights))
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    objects = render(helm_program, RELEASES[release], release=release)
+    install(serving, [item for item in objects if item["kind"] not in ("Deployment", "CustomResourceDefinition")])
+    account = f"{release}-operator"
+    container = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     environment = {item["name"]: item["value"] for item in container["env"]}
-    log = tmp_path / "operator.log"
-    kubeconfig = kubeconfig_of(control_plane, f"{release}-operator", tmp_path / "kubeconfig")
-    command = [sys.executable, "-m", "oarlock_operator", "--kubeconfig", str(kubeconfig), "--port", "0"]
-    with log.open("wb") as written:
-        operator = subprocess.Popen(
-            [*command, "--lease-namespace", "oarlock"],
-            stdout=written,
-            stderr=written,
-            env={**os.environ, **environment},
-        )
-    try:
-        control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(job(release)))
+    kubeconfig = token_kubeconfig(serving, account, tmp_path / "kubeconfig")
+    with ApiServer(serving.kubeconfig) as api:
+        demands = Demands(serving, api, release)
+        demands.make_nodes()
+        with operator(kubeconfig, environment, tmp_path / "operator.log"):
+            demands.a_start_among_strangers()
+            demands.a_start_that_hangs_and_a_fault(cordoned=release == "cordoning")
+            demands.an_end_after_which_the_job_goes()
+    have = granted(objects, account)
+    want = asked(serving.audit_log, f"system:serviceaccount:oarlock:{account}")
+    unused = {replace(right, namespace="", name="") for right in never_used(have, want)}
+    assert unused == {OF_AN_ADMISSION_PLUGIN}
+    assert not_had(have, want) == DONE_WITHOUT[release]
 
-        def pods() -> set[str]:
-            found = control_plane.kubectl("get", "pods", "-l", f"oarlock.dev/job={release}", "-o", "name")
-            return {name.removeprefix(f"pod/{release}-") for name in found.split()}
 
-        def alive_and(expected: set[str]) -> bool:
-            assert operator.poll() is None, log.read_text()[-2000:]
-            return pods() == expected
+def an_object_that_holds_up_its_job(api: ApiServer) -> str:
+    """As all of a job's objects do."""
+    job = {"apiVersion": "oarlock.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "guarded"}}
+    output = {"persistentVolumeClaim": {"claimName": "guarded"}}
+    spec = {"suspend": True, "custom": {"command": ["true"]}, "pod": {"image": "example.test/none"}}
+    api.create(JOBS, {**job, "spec": {"nodes": 1, "output": output, **spec}})
+    uid = api.get(f"{JOBS}/guarded")["metadata"]["uid"]
+    owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": "guarded", "uid": uid}
+    metadata = {"name": "guarded", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}
+    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
-        wait("the first attempt", lambda: alive_and({"1-0", "1-1"}))
-        wait("its Event", lambda: release in control_plane.kubectl("get", "events", "--field-selector=reason=Starting"))
-        control_plane.kubectl("delete", "pod", f"{release}-1-1", "--grace-period=0", "--force")
-        wait("the second attempt", lambda: alive_and({"2-0", "2-1"}))
-        assert "Forbidden" not in log.read_text()
-    finally:
-        operator.send_signal(signal.SIGTERM)
-        operator.wait(timeout=20)
-        control_plane.kubectl("delete", "trainingjob", release, "--wait=false", "--ignore-not-found")
+
+@pytest.mark.cluster
+def test_without_the_right_to_finalizers_no_object_of_a_job_can_be_made_where_owners_are_guarded(
+    helm_program: Path, serving: Cluster
+) -> None:
+    objects = [item for item in render(helm_program, release="guarded") if "ClusterRole" in item["kind"]]
+    install(serving, objects)
+    with ApiServer(serving.kubeconfig) as api:
+        owned = an_object_that_holds_up_its_job(api)
+
+    def refusal() -> str:
+        account = "system:serviceaccount:oarlock:guarded-operator"
+        try:
+            serving.kubectl("create", "--dry-run=server", f"--as={account}", "-f", "-", stdin=owned)
+        except ClusterError as error:
+            return str(error)
+        return ""
+
+    # The server hears of new roles in a moment.
+    wait("the right", lambda: not refusal())
+    role = one(objects, "ClusterRole", "guarded-operator")
+    role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["trainingjobs/finalizers"]]
+    install(serving, [role])
+    wait("its end", lambda: "blockOwnerDeletion" in refusal())
+
+
+def test_only_cordoning_may_change_nodes(helm_program: Path) -> None:
+    without = granted(render(helm_program), "oarlock-operator")
+    added = granted(render(helm_program, {"cordon": True}), "oarlock-operator") - without
+    assert added == {Right("", "nodes", "patch")}
+
+
+@pytest.mark.parametrize("rights", [{"rbac": {"create": False}}, {"rbac": {"create": False}, "cordon": True}])
+def test_no_rights_are_rendered_where_an_administrator_makes_them(rights: dict[str, Any], helm_program: Path) -> None:
+    assert not granted(render(helm_program, rights), "oarlock-operator")
+
+
+def test_a_verb_that_is_added_or_removed_is_noticed() -> None:
+    pods = {Right("", "pods", verb) for verb in ("get", "create")}
+    used = {Right("", "pods", verb, "default", "a") for verb in ("get", "create")}
+    patch = Right("", "pods", "patch")
+    assert (never_used(pods, used), not_had(pods, used)) == (set(), set())
+    assert never_used({*pods, patch}, used) == {patch}
+    assert not_had(pods, {*used, replace(patch, namespace="default", name="b")}) == {patch}
+    elsewhere = {replace(right, namespace="other") for right in pods}
+    assert (never_used(elsewhere, used), not_had(elsewhere, used)) == (elsewhere, pods)

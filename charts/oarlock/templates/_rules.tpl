@@ -19,6 +19,7 @@
   resources: [services]
   verbs: [get, list, create, patch]
 - apiGroups: [""]
+  # get: whose one is that has a taken name; and the breaker of cordons, which is reset by deleting it.
   resources: [configmaps]
   verbs: [get, create]
 - apiGroups: [""]

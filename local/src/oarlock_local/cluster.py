@@ -62,6 +62,11 @@ class Cluster:
         return self.spec.folder.logs
 
     @property
+    def audit_log(self) -> Path:
+        """What ServiceAccounts asked the API server for, one JSON object of audit.k8s.io a line."""
+        return self.spec.folder.audit_log
+
+    @property
     def kubectl_path(self) -> Path:
         """The kubectl that was built with the cluster."""
         return Path(self.spec.program("kubectl"))

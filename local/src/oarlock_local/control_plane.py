@@ -1,8 +1,9 @@
 """The command lines of the control plane's processes.
 
-They are those of an ordinary cluster (RBAC, the default admission plugins, Pod Security), with three differences that
-a cluster for tests wants: etcd does not wait for the disk, nobody elects a leader among one, and a silent node
-counts as lost after 15 seconds instead of 50. Where there are no nodes, only somebody's fake ones can come: those send
+They are those of an ordinary cluster (RBAC, the default admission plugins, Pod Security), with differences that a cluster
+for tests wants: etcd does not wait for the disk, nobody elects a leader among one, a silent node counts as lost after 15
+seconds instead of 50, and of ServiceAccounts it is logged what they ask for. As on OpenShift, who makes an owner undeletable
+needs a right to it. Where there are no nodes, only somebody's fake ones can come: those send
 next to no heartbeats, and are left alone for an hour.
 """
 
@@ -50,7 +51,9 @@ def api_server(spec: ClusterSpec) -> list[str]:
         f"--secure-port={addresses.api_port}",
         f"--service-cluster-ip-range={SERVICES}",
         "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction",
+        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+        f"--audit-policy-file={spec.folder.audit_policy}",
+        f"--audit-log-path={spec.folder.audit_log}",
         "--allow-privileged=true",
         f"--client-ca-file={pki}/ca.crt",
         f"--tls-cert-file={pki}/apiserver.crt",

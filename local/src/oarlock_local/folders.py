@@ -79,6 +79,16 @@ class ClusterFolder:
         return self.root / "logs"
 
     @property
+    def audit_policy(self) -> Path:
+        """What the API server logs of requests."""
+        return self.root / "audit-policy.json"
+
+    @property
+    def audit_log(self) -> Path:
+        """What ServiceAccounts asked for, one JSON object a line."""
+        return self.logs / "audit.log"
+
+    @property
     def etcd(self) -> Path:
         """The data of etcd."""
         return self.root / "etcd"

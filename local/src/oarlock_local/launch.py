@@ -18,6 +18,7 @@ from typing import IO
 from oarlock_local import gpus, network
 from oarlock_local.addresses import MOST_NODES, Addresses
 from oarlock_local.api import ApiServer
+from oarlock_local.audit import write_policy
 from oarlock_local.build import binaries, enforces_seccomp
 from oarlock_local.certificates import write_all
 from oarlock_local.errors import ClusterError, LocalError
@@ -132,6 +133,7 @@ def _prepare(folder: ClusterFolder, wish: Wish, programs: Path, slot: int, repor
         path.mkdir(parents=True)
     spec.save()
     write_all(spec)
+    write_policy(folder.audit_policy)
     if wish.nodes:
         if wish.gpus and (reason := gpus.prepare(folder)):
             report(reason)

@@ -1,0 +1,218 @@
+"""An operator with the rights of a chart's release, and a cluster that asks of it everything that it can do.
+
+The operator is a process of its own with its ServiceAccount's token; nobody stands behind the nodes: this plays the
+kubelets, and moves times in a status back rather than wait for them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from oarlock_api.contract.report import Evidence, Gpu, Report
+from oarlock_local.api import ApiServer
+from oarlock_local.cluster import Cluster
+
+Found = TypeVar("Found")
+CORE = "/api/v1/namespaces/default"
+JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
+NODES = "/api/v1/nodes"
+PATIENCE = 90.0
+
+
+def wait(what: str, look: Callable[[], Found | None]) -> Found:
+    """What `look` finds, as soon as it finds something true."""
+    deadline = time.monotonic() + PATIENCE
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE:g} s"
+        time.sleep(0.1)
+    return found
+
+
+def token_kubeconfig(cluster: Cluster, account: str, path: Path) -> Path:
+    """The administrator's kubeconfig, but as a ServiceAccount of the namespace oarlock."""
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    token = cluster.kubectl("create", "token", account, "-n", "oarlock", "--duration=1h").strip()
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@contextmanager
+def operator(kubeconfig: Path, environment: Mapping[str, str], log: Path) -> Iterator[None]:
+    """Run the operator for the length of the block, as its pod would: pods are asked directly, not through the API."""
+    command = [sys.executable, "-m", "oarlock_operator", "--kubeconfig", str(kubeconfig), "--port", "0"]
+    command += ["--lease-namespace", "oarlock", "--pod-access", "direct"]
+    with log.open("ab") as written:
+        process = subprocess.Popen(command, stdout=written, stderr=written, env={**os.environ, **environment})
+    try:
+        yield
+        assert process.poll() is None, f"the operator ended by itself:\n{log.read_text()[-3000:]}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+
+
+class Demands:
+    """Jobs that go through everything."""
+
+    def __init__(self, cluster: Cluster, api: ApiServer, name: str) -> None:
+        """`name`: a prefix of everything that is made."""
+        self._cluster = cluster
+        self._api = api
+        self.name = name
+        self.nodes = [f"{name}-node-{number}" for number in range(4)]
+
+    def make_nodes(self) -> None:
+        """Nodes with GPUs that say that they are Ready."""
+        times = dict.fromkeys(("lastHeartbeatTime", "lastTransitionTime"), "2026-01-01T00:00:00Z")
+        conditions = [{"type": "Ready", "status": "True", "reason": "Test", **times}]
+        for node in self.nodes:
+            self._api.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+            status = {"allocatable": {"nvidia.com/gpu": "2", "pods": "110"}, "conditions": conditions}
+            self._api.merge(f"{NODES}/{node}/status", {"status": status})
+
+    def a_start_among_strangers(self) -> None:
+        """Names that are taken: whose the objects are is read. Then the strangers go, and the gang comes."""
+        job = self._job("taken")
+        pod = {"containers": [{"name": "c", "image": "example.test/none"}]}
+        strangers = {
+            "configmaps": {"kind": "ConfigMap"},
+            "pods": {"kind": "Pod", "spec": pod},
+        }
+        names = {"configmaps": f"{job}-1", "pods": f"{job}-1-0"}
+        for kind, body in strangers.items():
+            self._api.create(f"{CORE}/{kind}", {"apiVersion": "v1", "metadata": {"name": names[kind]}, **body})
+        for kind, name in names.items():
+            self._apply(job)
+            wait("the refusal", lambda kind=kind, name=name: f"{kind}/{name}" in json.dumps(self._status(job)))
+            self._cluster.kubectl("delete", kind, name, "--grace-period=0", "--force", "--ignore-not-found")
+        self._wait_for_pods(job, 1)
+        self._delete(job)
+
+    def a_start_that_hangs_and_a_fault(self, *, cordoned: bool) -> None:
+        """A volume that cannot be mounted; then a GPU that falls off the bus, on a node that is cordoned or only avoided."""
+        job = self._job("broken")
+        self._apply(job)
+        self._wait_for_pods(job, 1)
+        for rank in (0, 1):
+            self._bind(f"{job}-1-{rank}", self.nodes[rank])
+        wait("the stage Start", lambda: self._status(job).get("recovery", {}).get("stage") == "Start")
+        pod = self._api.get(f"{CORE}/pods/{job}-1-1")["metadata"]
+        event = {
+            "metadata": {"generateName": "x"},
+            "involvedObject": {"kind": "Pod", **{key: pod[key] for key in ("name", "namespace", "uid")}},
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": "mount.nfs: access denied by server",
+        }
+        self._api.create(f"{CORE}/events", event)
+        self._set_status(job, recovery={"stageStartTime": _minutes_ago(1)})
+        wait("the kubelet's words", lambda: "mount.nfs" in json.dumps(self._status(job)))
+        for rank in (0, 1):
+            self._set_state(f"{job}-1-{rank}", running={"startedAt": "2026-01-01T00:00:00Z"})
+        ended = {"exitCode": 80, "reason": "Error", "message": self._report(pod["uid"])}
+        self._set_state(f"{job}-1-1", terminated=ended)
+        if cordoned:
+            wait("the cordon", lambda: self._api.get(f"{NODES}/{self.nodes[1]}")["spec"].get("unschedulable"))
+        wait("the second attempt", lambda: self._status(job).get("attempt") == 2)
+        for rank in (0, 1):
+            self._cluster.kubectl(
+                "delete", "pod", f"{job}-1-{rank}", "--grace-period=0", "--force", "--ignore-not-found"
+            )
+        self._wait_for_pods(job, 2)
+        about = f"{CORE}/events?fieldSelector=involvedObject.kind=TrainingJob,involvedObject.name={job}"
+        wait("its Events", lambda: self._api.get(about)["items"])
+        self._delete(job)
+
+    def an_end_after_which_the_job_goes(self) -> None:
+        """Success, and an hour later, as far as the status says."""
+        job = self._job("done")
+        self._apply(job, ttlSecondsAfterFinished=60)
+        self._wait_for_pods(job, 1)
+        for rank in (0, 1):
+            self._set_state(f"{job}-1-{rank}", terminated={"exitCode": 0, "reason": "Completed"})
+        wait("its success", lambda: self._status(job).get("phase") == "Succeeded")
+        self._set_status(job, completionTime=_minutes_ago(60))
+        wait("the job to go", lambda: self._api.find(f"{JOBS}/{job}") is None)
+
+    def _job(self, name: str) -> str:
+        return f"{self.name}-{name}"
+
+    def _apply(self, name: str, **spec: Any) -> None:
+        training = {
+            "model": {"family": "Flux1", "path": "/output/models/tiny"},
+            "steps": 100,
+            "data": {"datasets": [{"name": "photos", "source": {"path": "/output/photos"}}]},
+        }
+        # One claim each: of two jobs with one output the second waits.
+        output = {"persistentVolumeClaim": {"claimName": name}}
+        # Nobody's scheduler: this binds the pods.
+        fixed = {"nodes": 2, "gpusPerNode": 2, "output": output, "scheduling": {"schedulerName": "nobody"}}
+        body = {"apiVersion": "oarlock.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name}}
+        self._api.create(JOBS, {**body, "spec": {**fixed, "training": training, **spec}})
+
+    def _status(self, job: str) -> dict[str, Any]:
+        status: dict[str, Any] = self._api.get(f"{JOBS}/{job}").get("status") or {}
+        return status
+
+    def _set_status(self, job: str, **status: Any) -> None:
+        self._api.merge(f"{JOBS}/{job}/status", {"status": status})
+
+    def _wait_for_pods(self, job: str, attempt: int) -> None:
+        def there() -> bool:
+            found = self._api.get(f"{CORE}/pods?labelSelector=oarlock.dev/job={job}")["items"]
+            return {pod["metadata"]["name"] for pod in found} == {f"{job}-{attempt}-{rank}" for rank in (0, 1)}
+
+        wait(f"attempt {attempt} of {job}", there)
+
+    def _bind(self, pod: str, node: str) -> None:
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}}
+        self._api.create(f"{CORE}/pods/{pod}/binding", {**body, "target": {"kind": "Node", "name": node}})
+
+    def _set_state(self, pod: str, **state: Any) -> None:
+        done = state.get("terminated", {}).get("exitCode")
+        container = {"name": "trainer", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        status = {
+            "phase": "Running" if done is None else "Failed" if done else "Succeeded",
+            "conditions": [{"type": "PodScheduled", "status": "True"}],
+            "containerStatuses": [container],
+        }
+        self._api.merge(f"{CORE}/pods/{pod}/status", {"status": status})
+
+    def _report(self, pod_uid: str) -> str:
+        now = datetime.now(UTC).isoformat()
+        return Report(
+            attempt=1,
+            rank=1,
+            pod_uid=pod_uid,
+            failure_class="GPU",
+            code=80,
+            detected_at=now,
+            summary="GPU 5 (GPU-a, serial 165) XID 79",
+            gpu=Gpu(index=5, uuid="GPU-a", serial="165"),
+            xid=79,
+            evidence=(Evidence(probe="xid", value=79, at=now),),
+        ).to_json()
+
+    def _delete(self, job: str) -> None:
+        self._cluster.kubectl("delete", "trainingjob", job, "--wait=false")
+
+
+def _minutes_ago(count: int) -> str:
+    return (datetime.now(UTC) - timedelta(minutes=count)).strftime("%Y-%m-%dT%H:%M:%SZ")
