@@ -97,6 +97,10 @@ class Reason(StrEnum):
     NOT_ENOUGH_HEALTHY_NODES = "NotEnoughHealthyNodes", "a pod finds no node, and some are avoided strictly"
     WAITING = "Waiting", "a placed pod does not start yet"
     VERIFIED = "Verified", "the output was written to"
+    VOLUME_NOT_READY = (
+        "VolumeNotReady",
+        "a claim is missing or unbound, or a node cannot mount a volume; the message has the words and what mends it",
+    )
     NOT_CHECKED = "NotChecked", "no pod has checked the output yet"
     AS_EXPECTED = "AsExpected", "nothing is degraded"
     STATUS_SILENT = "StatusSilent", "a pod's /status does not answer this operator"

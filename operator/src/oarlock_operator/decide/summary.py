@@ -7,6 +7,7 @@ from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
 from oarlock_operator.decide.degraded import degraded
 from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.storage import volume_trouble
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import STARTS, Reason
 
@@ -99,7 +100,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
     return {
         ConditionType.ACCEPTED: _is(not refused, reason if refused else Reason.ACCEPTED, message if refused else ""),
         ConditionType.SUSPENDED: _suspended(draft),
-        ConditionType.STORAGE_READY: _storage(o, draft),
+        ConditionType.STORAGE_READY: _storage(o, draft, pods),
         ConditionType.SCHEDULED: _scheduled(o, draft, pods),
         ConditionType.RUNNING: _running(phase, pods),
         ConditionType.RECOVERING: _is(
@@ -131,7 +132,9 @@ def _running(phase: Phase, pods: tuple[Pod, ...]) -> _Wanted:
     return _is(False, waiting[0].obstacle.partition(":")[0] or Reason.WAITING, words[:2048])  # noqa: FBT003
 
 
-def _storage(o: Observation, draft: Draft) -> _Wanted:
+def _storage(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
+    if words := volume_trouble(pods, o.hindrance):
+        return _is(False, Reason.VOLUME_NOT_READY, words)  # noqa: FBT003
     fault = draft.status.last_fault
     stage = draft.status.recovery.stage
     if (
