@@ -16,7 +16,7 @@ from oarlock_operator.decide import attempt, cordon, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
-from oarlock_operator.manifests.config import output_directory
+from oarlock_operator.manifests.config import below_the_mount, output_directory
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
@@ -70,7 +70,6 @@ def succeed(o: Observation, draft: Draft) -> bool:
         draft.again(LOOK_AGAIN_SECONDS)
         return True
     path = output_directory(o.job, o.spec)
-    directory = path.removeprefix(o.spec.output.mount_path.rstrip("/") + "/")
     model, made = _made(o.spec, path)
     note_last_words(o, draft)
     saved = draft.status.latest_checkpoint
@@ -87,7 +86,7 @@ def succeed(o: Observation, draft: Draft) -> bool:
         completion_time=o.now,
         output=OutputStatus(
             path=path,
-            relative_path=directory,
+            relative_path=below_the_mount(o.spec, path),
             model=model,
             data_manifest=_data_manifest(o.spec, path),
             metrics=_metrics(draft),

@@ -12,6 +12,7 @@ from oarlock_api.status import Resolved, ResolvedPlan
 from oarlock_operator.decide import queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.manifests.config import below_the_mount
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
@@ -174,12 +175,11 @@ def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
         )
     )
     if saved := news.checkpoint:
-        root = o.spec.output.mount_path.rstrip("/") + "/"
         draft.set(
             latest_checkpoint=LatestCheckpoint(
                 step=saved.step,
                 path=saved.path,
-                relative_path=saved.path.removeprefix(root) if saved.path.startswith(root) else None,
+                relative_path=below_the_mount(o.spec, saved.path),
                 save_time=_time_or_none(saved.saved_at),
             )
         )

@@ -8,7 +8,7 @@ from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name
 from oarlock_api.progress import LatestCheckpoint
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Fault
-from oarlock_operator.manifests.config import output_directory
+from oarlock_operator.manifests.config import below_the_mount, output_directory
 from oarlock_operator.observation import Observation
 
 
@@ -38,13 +38,12 @@ def note_last_words(o: Observation, draft: Draft) -> None:
     built_in = o.spec.training is not None
     if built_in and report.checkpoint_step is not None and (saved is None or saved.step < report.checkpoint_step):
         # Newer than all that was seen, so this attempt saved it.
-        path = output_directory(o.job, o.spec)
-        name = f"{CHECKPOINTS}/{checkpoint_name(report.checkpoint_step, draft.status.attempt)}"
-        root = o.spec.output.mount_path.rstrip("/") + "/"
+        name = checkpoint_name(report.checkpoint_step, draft.status.attempt)
+        path = f"{output_directory(o.job, o.spec)}/{CHECKPOINTS}/{name}"
         draft.set(
             latest_checkpoint=LatestCheckpoint(
                 step=report.checkpoint_step,
-                path=f"{path}/{name}",
-                relative_path=f"{path.removeprefix(root)}/{name}",
+                path=path,
+                relative_path=below_the_mount(o.spec, path),
             )
         )

@@ -23,6 +23,12 @@ def output_directory(job: Job, spec: TrainingJobSpec) -> str:
     return f"{spec.output.mount_path.rstrip('/')}/{spec.output.directory or job.name}"
 
 
+def below_the_mount(spec: TrainingJobSpec, path: str) -> str | None:
+    """A path of the pod as others find it who mount the same volume elsewhere; None where it lies on none of ours."""
+    root = f"{spec.output.mount_path.rstrip('/')}/"
+    return path.removeprefix(root) if path.startswith(root) else None
+
+
 def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
     """What the pods of an attempt are told."""
     return JobFile(
