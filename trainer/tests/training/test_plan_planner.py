@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -163,7 +164,30 @@ def test_no_recomputation_is_refused_where_it_does_not_fit_and_auto_is_named() -
     words = refused(activationCheckpointing={"mode": "None"})
     assert "348.1 GB are needed" in words
     assert "  activationCheckpointing.mode Auto: 77.2 GB with 52 of 57 blocks recomputed" in words
-    assert "batchSize 1 with gradientAccumulation 8, the same effective batch" not in words
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered"),
+    [
+        ({}, "batchSize 1 with gradientAccumulation 8 (the same effective batch): "),
+        (
+            {"nodes": 1, "resolution": 1536},
+            "batchSize 4 with gradientAccumulation 2 (the same effective batch) and activationCheckpointing.mode Auto: ",
+        ),
+    ],
+)
+def test_a_smaller_batch_is_offered_as_the_job_has_it_or_else_with_auto_and_the_planner_takes_it(
+    asked: dict[str, Any], offered: str
+) -> None:
+    words = refused(**asked, activationCheckpointing={"mode": "None"})
+    (line,) = [line.strip() for line in words.splitlines() if line.strip().startswith("batchSize")]
+    assert line.startswith(offered)
+    samples, accumulation = (int(number) for number in re.findall(r"(?:batchSize|Accumulation) (\d+)", line))
+    plan = on_h100(
+        **asked, batchSize=samples, gradientAccumulation=accumulation,
+        activationCheckpointing={"mode": "Auto" if "mode Auto" in line else "None"},
+    )  # fmt: skip
+    assert plan.batch.effective == samples * accumulation * plan.work.ranks == 8 * plan.work.ranks
 
 
 def test_a_refusal_names_the_settings_that_stand_in_the_way() -> None:

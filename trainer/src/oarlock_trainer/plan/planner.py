@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from oarlock_api.engine import Strategy
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan import refusal
 from oarlock_trainer.plan.batches import Batch
@@ -22,7 +21,7 @@ from oarlock_trainer.plan.gpus import gpu_of_device, usable_bytes
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.recomputation import allowed, fewest
 from oarlock_trainer.plan.speed import expect
-from oarlock_trainer.plan.work import DDP, TEXT_TOKENS, same_effective_batch, work_of
+from oarlock_trainer.plan.work import TEXT_TOKENS, same_effective_batch, stages, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -140,8 +139,8 @@ def choose(work: Work, training: Training, gpus: Gpus) -> Plan:
     """
     plan = _fastest(_fitted(work, training, gpus))
     if plan is None:
-        last = replace(work, stage=_stages(work, training)[-1])
-        raise ConfigurationError(refusal.words(last, training.activation_checkpointing, limit=gpus.memory or 0))
+        last = replace(work, stage=stages(work, training)[-1])
+        raise ConfigurationError(refusal.words(last, training, limit=gpus.memory or 0))
     if plan.speed is None:
         return plan
     others = (found for other in same_effective_batch(work) for found in _fitted(other, training, gpus))
@@ -151,17 +150,10 @@ def choose(work: Work, training: Training, gpus: Gpus) -> Plan:
     return plan
 
 
-def _stages(work: Work, training: Training) -> tuple[int, ...]:
-    """Stages that may be taken, the one that needs least memory last: stage 2 keeps fewer gradients in these cases."""
-    if training.engine.strategy is Strategy.AUTO and work.stage != DDP and (work.accumulation > 1 or not work.overlap):
-        return (1, 2)
-    return (work.stage,)
-
-
 def _fitted(work: Work, training: Training, gpus: Gpus) -> Iterator[Plan]:
     """A plan for each stage that fits, with the fewest recomputed blocks."""
     choices = allowed(training.activation_checkpointing, blocks=work.shape.blocks)
-    for stage in _stages(work, training):
+    for stage in stages(work, training):
         staged = replace(work, stage=stage)
         recomputed = fewest(staged, choices, limit=gpus.memory)
         if recomputed is None:

@@ -110,6 +110,13 @@ def work_of(
     )
 
 
+def stages(work: Work, training: Training) -> tuple[int, ...]:
+    """Stages that may be taken, the one that needs least memory last: stage 2 keeps fewer gradients in these cases."""
+    if training.engine.strategy is Strategy.AUTO and work.stage != DDP and (work.accumulation > 1 or not work.overlap):
+        return (1, 2)
+    return (work.stage,)
+
+
 def same_effective_batch(work: Work) -> Iterator[Work]:
     """Other micro-batches with which a rank sees the same number of samples in a step, the largest first."""
     samples = work.samples * work.accumulation
