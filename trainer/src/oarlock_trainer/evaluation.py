@@ -15,6 +15,7 @@ from oarlock_trainer.models.flux.loss import flow_matching_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from torch import nn
 
@@ -26,9 +27,17 @@ if TYPE_CHECKING:
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, loader: Loader, job: Job, ranks: Ranks, *, has_guidance: bool, spare: MicroBatch | None = None
+    judged: AbstractContextManager[nn.Module],
+    loader: Loader,
+    job: Job,
+    ranks: Ranks,
+    *,
+    has_guidance: bool,
+    spare: MicroBatch | None = None,
 ) -> dict[str, float]:
     """Mean loss of each dataset with role Evaluation, over all ranks; nothing where there is none. Collective.
+
+    `judged` gives the model, and is entered only where there is such a dataset.
 
     Every picture counts once, with the same noise each time, and without caption dropout. With sharded weights `spare`,
     of any data, is computed and not counted where the others have more and cannot go on alone.
@@ -39,17 +48,18 @@ def evaluate(
         return {}
     losses: defaultdict[int, float] = defaultdict(float)
     counts: defaultdict[int, int] = defaultdict(int)
-    trains = model.training
-    model.eval()
-    mine = told(loader.evaluation(), Beat())
-    for dataset, batch in mine if spare is None else _in_step(model, ranks, mine, spare):
-        loss = flow_matching_loss(
-            model, batch.to(ranks.device), has_guidance=has_guidance, measure=job.training.objective.loss
-        )
-        if dataset is not None:
-            losses[dataset] += float(loss) * len(batch.sigmas)
-            counts[dataset] += len(batch.sigmas)
-    model.train(trains)
+    with judged as model:
+        trains = model.training
+        model.eval()
+        mine = told(loader.evaluation(), Beat())
+        for dataset, batch in mine if spare is None else _in_step(model, ranks, mine, spare):
+            loss = flow_matching_loss(
+                model, batch.to(ranks.device), has_guidance=has_guidance, measure=job.training.objective.loss
+            )
+            if dataset is not None:
+                losses[dataset] += float(loss) * len(batch.sigmas)
+                counts[dataset] += len(batch.sigmas)
+        model.train(trains)
     channel.send(channel.Event.WAITING)  # for ranks whose share takes longer
     sums = ranks.sum([value for place in places for value in (losses[place], counts[place])])
     channel.send(channel.Event.WORKING)

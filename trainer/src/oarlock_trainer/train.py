@@ -22,6 +22,7 @@ from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.claim import Claim, claim
 from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.engine import process_group
+from oarlock_trainer.engine.ema import judged
 from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.errors import LeftOnRequest, PeerLostError, StorageError, TrainingEnd, lost_a_peer, lost_storage
@@ -245,7 +246,7 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
 
 def _evaluate(session: Session, step: int, spare: MicroBatch) -> None:
     losses = evaluate(
-        session.engine.weights,
+        judged(session.engine),
         session.loader,
         session.job,
         session.ranks,
@@ -262,7 +263,7 @@ def _validate(session: Session, step: int, stop: StopRequest) -> None:
     due = step and settings and (step % settings.every_steps == 0 or step == session.total)
     if not due or validation is None:
         return
-    outcome = validation.make(session.engine.weights, step, leaving=lambda: stop.requested)
+    outcome = validation.make(judged(session.engine), step, leaving=lambda: stop.requested)
     if outcome is None:
         return
     channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,7 +67,7 @@ class Clock:
 
 
 def make(found: Validation, model: Any) -> Any:
-    return found.make(model, 1, leaving=lambda: False)
+    return found.make(nullcontext(model), 1, leaving=lambda: False)
 
 
 def test_pictures_that_would_take_too_long_by_those_before_are_left_out_told_and_made_another_time(

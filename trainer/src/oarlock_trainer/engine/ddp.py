@@ -96,17 +96,29 @@ class DdpEngine:
         return updates(self._optimizer, next(iter(self._masters.values())))
 
     @torch.no_grad()
+    def refresh(self) -> None:
+        """All masters of `parts` were overwritten: bring the weights that the model computes with in line. Collective."""
+        for part, (_, _, values) in zip(self.parts(), self._slots(), strict=True):
+            if part.slot == MASTER:
+                self._spread(part, values)
+        self._write_back()
+
+    @torch.no_grad()
     def restored(self, updates: int, parts: Sequence[Part]) -> None:
         """All values of `parts` were overwritten: take them and `updates` over. Collective."""
         for part, (_, _, values) in zip(parts, self._slots(), strict=True):
-            whole = torch.zeros(len(values), device=part.values.device)
-            whole[part.start : part.start + part.values.numel()] = part.values
-            if self._ddp is not None:
-                dist.all_reduce(whole)  # each element comes from one rank: the sum is exact
-            values.write(0, whole)
+            self._spread(part, values)
         for master in self._masters.values():
             set_updates(self._optimizer, master, updates)
         self._write_back()
+
+    def _spread(self, part: Part, values: Slot) -> None:
+        """Give all ranks what each of them has of a slot's values."""
+        whole = torch.zeros(len(values), device=part.values.device)
+        whole[part.start : part.start + part.values.numel()] = part.values
+        if self._ddp is not None:
+            dist.all_reduce(whole)  # each element comes from one rank: the sum is exact
+        values.write(0, whole)
 
     def _update(self, learning_rate: float) -> None:
         masters = list(self._masters.values())

@@ -121,6 +121,10 @@ class Engine:
         """This rank's partition of the float32 weights and of the optimizer's state."""
         return zero_state.parts(self._engine.optimizer, self.weights, self._rank)
 
+    def refresh(self) -> None:
+        """All masters of `parts` were overwritten: round the weights that the model computes with. Collective."""
+        zero_state.refresh(self._engine.optimizer)
+
     def restored(self, updates: int, parts: Sequence[Part]) -> None:
         """All values of `parts` were overwritten: take them over. Collective."""
         zero_state.restored(self._engine.optimizer, self.weights, self._rank, updates=updates, parts=parts)

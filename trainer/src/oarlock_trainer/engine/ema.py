@@ -1,11 +1,14 @@
 """An exponential moving average of the trained weights, beside any engine and spread over the ranks as its masters are.
 
 average = d average + (1 - d) weights after every n-th update, where d rises to the job's decay as in diffusers' EMAModel
-and SimpleTuner: the k-th time it is min(decay, k / (k + 9)), and the first time 0. What is exported is the average.
+and SimpleTuner: the k-th time it is min(decay, k / (k + 9)), and the first time 0. What is exported is the average, and so
+it is what is judged while training: pictures and losses on unseen data. For that weights and average change places, share by
+share, so that no second model is held.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +17,7 @@ from oarlock_api.optimization import EmaDevice
 from oarlock_trainer.engine.engine import AVERAGE, MASTER, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor, nn
 
@@ -28,6 +31,20 @@ def decay(settings: Ema, updates: int) -> float | None:
         return None
     times = updates // settings.every_steps
     return 0.0 if times <= 1 else min(settings.decay, times / (times + 9))
+
+
+@contextmanager
+def judged(engine: Engine) -> Iterator[nn.Module]:
+    """The module that is trained, which within this has the weights that are exported: the average, where there is one.
+
+    Collective at both ends. What is raised within must end the run: the weights are not brought back then, because ranks that
+    are gone would be waited for.
+    """
+    if isinstance(engine, Averaging):
+        engine.exchange()
+    yield engine.weights
+    if isinstance(engine, Averaging):
+        engine.exchange()
 
 
 class Averaging:
@@ -85,6 +102,15 @@ class Averaging:
             self._updates += 1
             self._follow()
 
+    @torch.no_grad()
+    def exchange(self) -> None:
+        """Let weights and average change places; the optimizer's state stays. Collective."""
+        for average, master in zip(self._averages, self._masters, strict=True):
+            weights = master.values.to(average.values.device, copy=True)
+            master.values.copy_(average.values)
+            average.values.copy_(weights)
+        self.refresh()
+
     def gradient_norm(self) -> float | None:
         """The engine's."""
         return self._engine.gradient_norm()
@@ -92,6 +118,10 @@ class Averaging:
     def parts(self) -> Sequence[Part]:
         """The engine's, and the average."""
         return [*self._engine.parts(), *self._averages]
+
+    def refresh(self) -> None:
+        """The engine's."""
+        self._engine.refresh()
 
     def restored(self, updates: int, parts: Sequence[Part]) -> None:
         """The engine's; the average is its own values."""

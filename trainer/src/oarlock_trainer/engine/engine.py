@@ -64,6 +64,9 @@ class Engine(Protocol):
     def updates(self) -> int:
         """How many updates the optimizer has counted: what Adam corrects its averages by."""
 
+    def refresh(self) -> None:
+        """All masters of `parts` were overwritten: bring the weights that the model computes with in line. Collective."""
+
     def restored(self, updates: int, parts: Sequence[Part]) -> None:
         """All values of `parts` were overwritten: take them and `updates` over, and bring the model's weights in line.
 

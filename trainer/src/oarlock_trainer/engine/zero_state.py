@@ -57,6 +57,11 @@ def restored(zero: Any, module: nn.Module, rank: int, *, updates: int, parts: Se
                 whole[one.at : one.at + one.length].copy_(next(values).values)
             slot.write(0, whole)
         set_updates_of(zero.optimizer, flat, updates)
+    refresh(zero)
+
+
+def refresh(zero: Any) -> None:
+    """Round the weights that the model computes with anew from the masters. Collective."""
     if _is_stage_3(zero):
         for group in range(len(zero.fp32_partitioned_groups_flat)):
             zero._reassign_or_swap_out_partitioned_parameters(group)  # noqa: SLF001 - what its own loading does

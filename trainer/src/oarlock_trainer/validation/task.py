@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,9 +80,11 @@ def judge(claim: Claim, stop: StopRequest) -> int:
         pin=ranks.device.type == "cuda",
     )
     shape = read_architecture(model_folder(job))
-    losses = evaluate(model, loader, job, ranks, has_guidance=shape.has_guidance)
+    losses = evaluate(nullcontext(model), loader, job, ranks, has_guidance=shape.has_guidance)
     loader.close()
-    outcome = claim.validation.make(model, step, leaving=lambda: stop.requested) if claim.validation else None
+    outcome = (
+        claim.validation.make(nullcontext(model), step, leaving=lambda: stop.requested) if claim.validation else None
+    )
     if ranks.sum([float(stop.requested)])[0]:
         raise LeftOnRequest("left on request while judging the model: a restart makes what is missing")
     ranks.decide(lambda: _report(claim, step, losses, outcome))

@@ -25,6 +25,7 @@ from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_no
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from PIL import Image
     from torch import nn
@@ -76,20 +77,24 @@ class Validation:
         self._decoder: PictureDecoder | None = None
         self._clock = clock
 
-    def make(self, transformer: nn.Module, step: int, *, leaving: Callable[[], bool]) -> Outcome | None:
+    def make(
+        self, judged: AbstractContextManager[nn.Module], step: int, *, leaving: Callable[[], bool]
+    ) -> Outcome | None:
         """Make the pictures of a step that are not there yet; None where all are. Collective.
 
-        `leaving` says whether this rank was asked to leave: all then stop within a picture's time.
+        `judged` gives the transformer, and is entered only where pictures are missing. `leaving` says whether this rank was
+        asked to leave: all then stop within a picture's time.
         """
         missing = self._ranks.decide(lambda: self._pictures.missing(step, self._wanted))
         if not missing:
             return None
         channel.send(channel.Event.PHASE, name=PodPhase.VALIDATING)
         began = self._clock()
-        trains = transformer.training
-        transformer.eval()
-        made, failed = self._rounds(transformer, step, missing, began=began, leaving=leaving)
-        transformer.train(trains)
+        with judged as transformer:
+            trains = transformer.training
+            transformer.eval()
+            made, failed = self._rounds(transformer, step, missing, began=began, leaving=leaving)
+            transformer.train(trains)
         if self._ranks.device.type == "cuda":
             torch.cuda.empty_cache()  # sizes of pictures that training has no use for
         gathered = self._ranks.gather((made, failed))

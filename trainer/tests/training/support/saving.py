@@ -78,6 +78,9 @@ class Plain:
     def parts(self) -> list[Part]:
         return self._parts
 
+    def refresh(self) -> None:
+        """There are no weights beside the masters."""
+
     def restored(self, updates: int, parts: Sequence[Part]) -> None:
         assert parts is self._parts
         self.updates = updates
