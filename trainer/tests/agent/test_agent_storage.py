@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -110,6 +111,44 @@ def test_a_full_file_system_is_refused_with_the_bytes_that_are_free(tmp_path: Pa
     )
     assert ended.returncode == 84, ended.stderr
     assert "it is full, 0 bytes free" in ended.stdout
+
+
+def test_a_file_system_without_inodes_is_refused_as_such_and_not_as_full(tmp_path: Path) -> None:
+    needs_mounts(tmp_path)
+    ended = in_own_mounts(
+        f"mount -t tmpfs -o size=1m,nr_inodes=4 tmpfs {tmp_path}; mkdir -p {tmp_path}/flux/.oarlock; "
+        f"touch {tmp_path}/ballast; {CHECK} {tmp_path}/flux"
+    )
+    assert ended.returncode == 84, ended.stderr
+    assert "it holds as many files as it can, though" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.ESTALE, "unmount it on the node (`umount -f`)"),
+        (errno.EIO, "`hard` among the mount options"),
+        (errno.ETIMEDOUT, "`hard` among the mount options"),
+        (errno.EDQUOT, "enlarge the quota"),
+    ],
+)
+def test_what_a_broken_export_says_is_told_with_node_mount_and_remedy(
+    code: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_descriptor: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", broken)  # such errors of a real export come when its server has gone
+    with pytest.raises(storage.StorageError) as refused:
+        storage.check(tmp_path, min_free=None, node="gpu-03")
+    assert str(refused.value).startswith(f"output: node gpu-03 cannot write to {tmp_path} (")
+    assert remedy in str(refused.value)
+
+
+def test_a_storage_that_gives_back_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_bytes", lambda _path: b"zeros of a torn write")
+    with pytest.raises(storage.StorageError, match="reads other bytes from"):
+        storage.check(tmp_path, min_free=None)
 
 
 def test_a_read_only_mount_is_refused_by_name(tmp_path: Path) -> None:

@@ -25,6 +25,19 @@ _PROBE_PREFIX = "probe-"
 _PROBE = b"oarlock storage probe\n" * 200
 """4.4 kB: more than one page, so that short writes show."""
 _LEFTOVER_SECONDS = 3600
+_SOFT = (
+    "The server or the network to it failed, and the mount is soft, so that it is told: with `hard` among the mount options "
+    "a write waits instead of being lost."
+)
+_REMEDIES = {
+    errno.ESTALE: "The export was replaced while it was mounted: unmount it on the node (`umount -f`) or restart the node; "
+    "fsid= in the server's /etc/exports keeps an export the same.",
+    errno.EIO: _SOFT,
+    errno.ETIMEDOUT: _SOFT,
+    errno.ENOLCK: "The server gives no locks: it must run rpc.statd for NFS 3, or be mounted with nfsvers=4.2.",
+    errno.ENOTCONN: "What was mounted has gone: look at the storage's driver on the node.",
+}
+"""What mends an error of the storage that is neither room nor rights."""
 
 
 class StorageError(Exception):
@@ -65,9 +78,14 @@ def check(directory: Path, *, min_free: int | None, node: str = "") -> str:
     try:
         private = directory / PRIVATE
         private.mkdir(parents=True, exist_ok=True)
-        _write_probe(private)
+        same = _write_probe(private)
     except OSError as error:
         raise StorageError(_explain(error, directory=directory, mount=mount, who=who)) from error
+    if not same:
+        raise StorageError(
+            f"{who} reads other bytes from {private} ({mount}) than it wrote. Look at the storage's own health, and at what "
+            "caches between it and the node."
+        )
     free = _free_bytes(directory)
     # What a restarted job has saved already is room that it does not need again.
     missing = min_free - free - room.held(directory) if min_free is not None else 0
@@ -80,8 +98,8 @@ def check(directory: Path, *, min_free: int | None, node: str = "") -> str:
     return f"{directory} ({mount}) is writable, {_size(free)} free"
 
 
-def _write_probe(folder: Path) -> None:
-    """Write, fsync, rename, read back and delete a file, as a checkpoint will be."""
+def _write_probe(folder: Path) -> bool:
+    """Write, fsync, rename, read back and delete a file, as a checkpoint will be. Whether it read what it wrote."""
     token = secrets.token_hex(8)
     fresh, final = folder / f"{_PROBE_PREFIX}{token}.new", folder / f"{_PROBE_PREFIX}{token}"
     try:
@@ -90,14 +108,14 @@ def _write_probe(folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         fresh.rename(final)
-        if final.read_bytes() != _PROBE:
-            raise OSError(errno.EIO, "a probe file read back differs from what was written", str(final))
+        same = final.read_bytes() == _PROBE
         now = final.stat().st_mtime  # the server's clock, not ours
     finally:
         for path in (fresh, final):
             with contextlib.suppress(OSError):
                 path.unlink()
     _sweep(folder, older_than=now - _LEFTOVER_SECONDS)
+    return same
 
 
 def _sweep(folder: Path, *, older_than: float) -> None:
@@ -114,15 +132,21 @@ def _explain(error: OSError, *, directory: Path, mount: Mount, who: str) -> str:
             "Mount it read-write: look at readOnly of the volume, the claim's access mode and the export's options."
         )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        what = "its quota is used up" if error.errno == errno.EDQUOT else "it is full"
-        return (
-            f"{who} cannot write to {directory} ({mount}): {what}, {_free_bytes(directory)} bytes free. "
-            "Free some or enlarge the volume."
-        )
+        return f"{who} cannot write to {directory} ({mount}): {_explain_full(error, directory)}"
     if error.errno in (errno.EACCES, errno.EPERM):
         return _explain_denied(directory, mount, who)
     where = f" ({error.filename})" if error.filename else ""
-    return f"{who} cannot write to {directory} ({mount}): {error.strerror}{where}"
+    remedy = f". {known}" if (known := _REMEDIES.get(error.errno or 0)) else ""
+    return f"{who} cannot write to {directory} ({mount}): {error.strerror}{where}{remedy}"
+
+
+def _explain_full(error: OSError, directory: Path) -> str:
+    if error.errno == errno.EDQUOT:
+        return f"its quota is used up, {_free_bytes(directory)} bytes free. Free some or enlarge the quota."
+    room_for = os.statvfs(_deepest_existing(directory))
+    if room_for.f_files and not room_for.f_favail and (free := _free_bytes(directory)):
+        return f"it holds as many files as it can, though {free} bytes are free. Delete files, or give it more inodes."
+    return f"it is full, {_free_bytes(directory)} bytes free. Free some or enlarge the volume."
 
 
 def _explain_denied(directory: Path, mount: Mount, who: str) -> str:
