@@ -53,10 +53,12 @@ def test_while_nobody_answers_it_stays_as_it_was_told() -> None:
     assert tell(world, CheckpointStorageFull=FULL) == []
 
 
-def test_the_next_attempt_begins_as_it_should() -> None:
+def test_a_gang_that_is_given_up_takes_it_along() -> None:
     world = training()
     tell(world, CheckpointStorageFull=FULL)
-    world.crash()
+    world.end(1, 1)
+    world.one_pass()
+    assert world.job.status.attempt == 2
     assert condition(world, "Degraded") == ("False", Reason.AS_EXPECTED)
 
 
