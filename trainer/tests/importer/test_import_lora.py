@@ -108,7 +108,8 @@ def test_alpha_is_the_rank_where_it_is_not_said(
 @pytest.mark.parametrize(
     ("changed", "refused"),
     [
-        ({"lora_type": "lycoris"}, "lora_type"),
+        ({"lora_type": "lycoris"}, "lycoris_config"),
+        ({"lora_type": "oft"}, "lora_type"),
         ({"base_model_precision": "int4-quanto"}, "base_model_precision"),
         ({"flux_lora_target": "controlnet"}, "flux_lora_target"),
         ({"init_lora": "owner/adapter"}, "init_lora"),

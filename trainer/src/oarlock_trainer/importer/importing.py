@@ -62,7 +62,7 @@ def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
         source=inputs.accelerate.name if inputs.accelerate else f"{inputs.options.name}[accelerate]",
         find=inputs.find,
     )
-    model.place(options, draft, places=places)
+    model.place(options, draft, places=places, find=inputs.find)
     run.place(options, launched, draft)
     launch.place(launched, options, draft)
     if launched.deepspeed is None:

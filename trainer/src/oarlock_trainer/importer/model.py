@@ -5,9 +5,12 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.importer import lycoris
 from oarlock_trainer.models.flux.lora_targets import PRESETS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oarlock_trainer.importer.draft import Draft
     from oarlock_trainer.importer.options import Options
     from oarlock_trainer.importer.places import Places
@@ -18,17 +21,19 @@ _REPOSITORIES = {
     "schnell": "black-forest-labs/FLUX.1-schnell",
 }
 _FLAVORS = {name.rpartition("/")[2].lower(): flavor for flavor, name in _REPOSITORIES.items()}
-_OF_LORA = ("lora_rank", "lora_alpha", "lora_dropout", "flux_lora_target", "init_lora", "disable_assistant_lora")
+_STANDARD = ("lora_rank", "lora_alpha", "lora_dropout", "flux_lora_target")
+_LYCORIS = ("lycoris_config", "init_lokr_norm")
+_OF_LORA = (*_STANDARD, *_LYCORIS, "lora_type", "init_lora", "disable_assistant_lora")
 
 
-def place(options: Options, draft: Draft, *, places: Places) -> None:
-    """Write model, method and adapters."""
+def place(options: Options, draft: Draft, *, places: Places, find: Callable[[str], str]) -> None:
+    """Write model, method and adapters; `find` gives the text of a file."""
     if "model_family" not in options:
         options.refused("model_family", "is missing")
     options.carry(draft, "model_family")
     flavor = _base(options, draft, places)
     if options.value("model_type") == "lora":
-        _lora(options, draft, places=places, flavor=flavor)
+        _lora(options, draft, places=places, flavor=flavor, find=find)
         return
     precision = str(options.value("base_model_precision"))
     if precision != "no_change":
@@ -61,20 +66,19 @@ def _base(options: Options, draft: Draft, places: Places) -> str:
     return flavor
 
 
-def _lora(options: Options, draft: Draft, *, places: Places, flavor: str) -> None:
-    options.carry(draft, "lora_rank")
-    if "lora_alpha" in options:
-        options.carry(draft, "lora_alpha")
+def _lora(options: Options, draft: Draft, *, places: Places, flavor: str, find: Callable[[str], str]) -> None:
+    if options.value("lora_type") == "lycoris":
+        options.mapped("lora_type", words="-> training.lora.algorithm, see lycoris_config")
+        lycoris.place(options, draft, find=find)
+        if "init_lokr_norm" in options:
+            options.refused("init_lokr_norm", "factors begin as LyCORIS begins them; remove it")
+        for key in _STANDARD:
+            options.ignored(key, "lycoris_config decides")
     else:
-        draft.put("training.lora.alpha", options.value("lora_rank"))
-        options.mapped("lora_alpha", words="-> training.lora.alpha: the rank")
-    options.carry(draft, "lora_dropout")
+        _standard(options, draft)
+        for key in _LYCORIS:
+            options.ignored(key, "lora_type is standard")
     options.carry(draft, "base_model_precision")
-    target = str(options.value("flux_lora_target")).lower()
-    if target in PRESETS:
-        options.carry(draft, "flux_lora_target", value=list(PRESETS[target]))
-    else:
-        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(PRESETS)}")
     init = options.value("init_lora")
     if init is not None and init.startswith((".", "/")):
         draft.put("training.initFrom.path", places.path(init))
@@ -86,3 +90,19 @@ def _lora(options: Options, draft: Draft, *, places: Places, flavor: str) -> Non
             "disable_assistant_lora", "SimpleTuner trains schnell over an assistant adapter, which is not here; set it"
         )
     options.ignored("disable_assistant_lora", "there is no assistant adapter here")
+
+
+def _standard(options: Options, draft: Draft) -> None:
+    options.mapped("lora_type", words="-> training.lora.algorithm: LoRA")
+    options.carry(draft, "lora_rank")
+    if "lora_alpha" in options:
+        options.carry(draft, "lora_alpha")
+    else:
+        draft.put("training.lora.alpha", options.value("lora_rank"))
+        options.mapped("lora_alpha", words="-> training.lora.alpha: the rank")
+    options.carry(draft, "lora_dropout")
+    target = str(options.value("flux_lora_target")).lower()
+    if target in PRESETS:
+        options.carry(draft, "flux_lora_target", value=list(PRESETS[target]))
+    else:
+        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(PRESETS)}")

@@ -15,6 +15,7 @@ from oarlock_trainer.importer.report import shown
 from oarlock_trainer.importer.rows import Fate
 from oarlock_trainer.importer.tables.dataset import DATASET, EMBEDS, PARQUET, WEBHOOK
 from oarlock_trainer.importer.tables.launch import ACCELERATE, DEEPSPEED, DYNAMO
+from oarlock_trainer.importer.tables.lycoris import LYCORIS, PRESET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,8 +39,8 @@ $ oarlock-trainer import-simpletuner config/config.json -o job.yaml
 $ kubectl apply -f job.yaml
 ```
 It reads config.json, config.toml or config.env, and the files that these name: multidatabackend.json, accelerate's
-YAML, DeepSpeed's JSON, webhooks.json, lists of caption filters. A file that lies elsewhere is passed with
-`--datasets`, `--accelerate` or `--webhooks`. The manifest goes to standard output or `-o`, the report to standard
+YAML, DeepSpeed's JSON, lycoris_config.json, webhooks.json, lists of caption filters. A file that lies elsewhere is
+passed with `--datasets`, `--accelerate` or `--webhooks`. The manifest goes to standard output or `-o`, the report to standard
 error:
 
 | list | holds |
@@ -87,6 +88,8 @@ def page() -> str:
         "webhooks.json": WEBHOOK,
         "accelerate's YAML": (*ACCELERATE, *DYNAMO),
         "DeepSpeed's configuration": DEEPSPEED,
+        "lycoris_config.json": LYCORIS,
+        "Its block `apply_preset`": PRESET,
     }
     return "\n".join(
         [_INTRODUCTION, *_optimizers(), *(line for name, rows in files.items() for line in _file(name, rows))]
