@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 ROOT = Path(__file__).parents[2]
 
 
-def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = 30) -> Found:
+def wait_for(what: str, look: Callable[[], Found | None], *, seconds: float = 60) -> Found:
     """What `look` finds, as soon as it finds something true; fails with `what` after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:

@@ -1,0 +1,156 @@
+"""Gang systems against a real API server: groups that it takes, queues that hold pods back, groups that go.
+
+No scheduler of theirs runs here, and their kinds are served by schemas of these tests (gang_crds.py): what is shown is
+what Oarlock writes, and how it lives with what they do to pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gang_crds import ALL, GATE, LIKE_KUEUE, QUEUE
+from gangs import PODS, Gang
+from processes import Api, wait_for
+
+pytestmark = pytest.mark.cluster
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+NOWHERE = ("nowhere-0", "nowhere-1")
+SYSTEMS = {
+    "scheduling.volcano.sh/v1beta1": {"gang": "Volcano", "queue": "team", "topology": {"requiredKey": "leaf"}},
+    "scheduling.x-k8s.io/v1alpha1": {"gang": "Coscheduling", "schedulerName": "together"},
+    "scheduling.run.ai/v2alpha2": {"gang": "KAI", "queue": "team", "queuePriorityClassName": "high"},
+}
+
+
+@pytest.fixture(scope="module")
+def gang_systems(api: Api) -> Iterator[Api]:
+    """All kinds are served; gone again before another file's tests, whose jobs leave the choice to Auto."""
+    for crd in ALL:
+        api.call("POST", CRDS, crd)
+    paths = [
+        f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}"
+        for crd in ALL
+    ]
+    for path in paths:
+        wait_for(path, lambda path=path: api.find(path), seconds=90)
+    yield api
+    for crd in ALL:
+        api.call("DELETE", f"{CRDS}/{crd['metadata']['name']}")
+    for path in paths:
+        wait_for(f"the end of {path}", lambda path=path: api.find(path) is None or None, seconds=90)
+
+
+@pytest.fixture(scope="module")
+def like_kueue(gang_systems: Api) -> Iterator[Api]:
+    """Pods that name the queue `team` are gated, by the API server itself."""
+    kinds = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"]
+    for kind, body in zip(kinds, LIKE_KUEUE, strict=True):
+        gang_systems.call("POST", f"{POLICIES}/{kind}", body)
+    probe = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "probe-", "labels": {QUEUE: "team"}},
+        "spec": {"containers": [{"name": "probe", "image": "x"}]},
+    }
+    wait_for(
+        "the policy to hold",
+        lambda: gang_systems.call("POST", f"{PODS}?dryRun=All", probe)["spec"].get("schedulingGates"),
+        seconds=90,
+    )
+    yield gang_systems
+    for kind, body in zip(kinds, LIKE_KUEUE, strict=True):
+        gang_systems.call("DELETE", f"{POLICIES}/{kind}/{body['metadata']['name']}")
+
+
+def groups(gang: Gang, system: str) -> dict[str, Any]:
+    """The groups of a job, by attempt."""
+    path = f"/apis/{system}/namespaces/default/podgroups?labelSelector=oarlock.dev/job={gang.name}"
+    return {group["metadata"]["labels"]["oarlock.dev/attempt"]: group for group in gang.api.call("GET", path)["items"]}
+
+
+def stop_all(gang: Gang) -> None:
+    """What kubelets do with pods that have ended and are being deleted."""
+    for name, pod in gang.pods().items():
+        if "deletionTimestamp" in pod["metadata"]:
+            gang.remove(name)
+
+
+def ungate(gang: Gang) -> None:
+    """What Kueue does once its queue has room."""
+    for name in gang.pods():
+        gang.api.merge(f"{PODS}/{gang.name}-{name}", {"spec": {"schedulingGates": None}})
+
+
+@pytest.mark.usefixtures("gang_systems")
+def test_each_attempt_has_a_group_that_its_pods_name_and_that_goes_with_it(with_operator: Api) -> None:
+    gangs = {system: Gang(with_operator, scheduling=scheduling) for system, scheduling in SYSTEMS.items()}
+    for system, gang in gangs.items():
+        gang.wait_for_pods("1-0", "1-1")
+        group = groups(gang, system)["1"]
+        assert group["spec"]["minMember"] == 2
+        assert group["metadata"]["ownerReferences"][0]["name"] == gang.name
+        for pod in gang.pods().values():
+            named = {**pod["metadata"]["labels"], **pod["metadata"].get("annotations", {})}
+            assert group["metadata"]["name"] in named.values()
+            assert pod["spec"]["schedulerName"] != "default-scheduler"
+        gang.run(nodes=NOWHERE)
+        gang.end("1-1", 1)
+    for system, gang in gangs.items():
+        wait_for("the pods to be told", lambda gang=gang: "deletionTimestamp" in gang.pods()["1-0"]["metadata"])
+        assert set(groups(gang, system)) == {"1"}, "a rank still saves"
+        gang.end("1-0", 86)
+        gang.remove("1-0")
+    for system, gang in gangs.items():
+        wait_for("the next gang", lambda gang=gang: stop_all(gang) or "2-1" in gang.pods() or None)
+        wait_for("the first group to go", lambda gang=gang, system=system: set(groups(gang, system)) == {"2"} or None)
+        gang.run(2)
+        for rank in (0, 1):
+            gang.end(f"2-{rank}", 0)
+    for system, gang in gangs.items():
+        gang.wait_for_phase("Succeeded")
+        wait_for("the last group to go", lambda gang=gang, system=system: not groups(gang, system) or None)
+
+
+def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(
+    like_kueue: Api, with_operator: Api
+) -> None:
+    gang = Gang(with_operator, scheduling={"queue": "team", "placementTimeoutSeconds": 10})
+    status = gang.wait_for_phase("Queued")
+    assert status["resolved"]["gang"] == "Kueue"
+    pods = gang.pods()
+    assert {pod["metadata"]["labels"][QUEUE] for pod in pods.values()} == {"team"}
+    name = pods["1-0"]["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"]
+    workload = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name}, "spec": {}}
+    path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads"
+    like_kueue.call("POST", path, workload)
+    quota = {"type": "QuotaReserved", "status": "False", "message": "insufficient unused quota for nvidia.com/gpu"}
+    like_kueue.merge(f"{path}/{name}/status", {"status": {"conditions": [quota]}})
+    wait_for("Kueue's words", lambda: "insufficient unused quota" in gang.status["message"] or None)
+    assert gang.condition("Scheduled")["reason"] == "Queued"
+    ungate(gang)
+    gang.run(nodes=NOWHERE)
+    wait_for("the end of the queue", lambda: gang.status["phase"] != "Queued" or None)
+    record = gang.status["attempts"][0]
+    assert record["stageMilliseconds"]["queue"] > 0
+    taken = {"type": "TerminationTarget", "status": "True", "reason": "StoppedByKueue", "message": "preempted"}
+    for pod in ("1-0", "1-1"):
+        known = gang.pods()[pod]["status"]["conditions"]
+        gang.api.merge(f"{PODS}/{gang.name}-{pod}/status", {"status": {"conditions": [*known, taken]}})
+        gang.api.call("DELETE", f"{PODS}/{gang.name}-{pod}")
+        gang.remove(pod)
+    wait_for("the next attempt", lambda: gang.status["attempt"] == 2 or None)
+    assert gang.status["attempts"][1]["reason"] == "Evicted"
+    assert gang.status["restarts"]["infrastructure"] == gang.status["restarts"]["application"] == 0
+    gang.wait_for_phase("Queued")
+    assert gang.pods()["2-0"]["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] != name
+    assert gang.pods()["2-0"]["spec"]["schedulingGates"] == [{"name": GATE}]
+
+
+@pytest.mark.usefixtures("gang_systems")
+def test_a_queue_that_takes_no_pods_is_told(with_operator: Api) -> None:
+    gang = Gang(with_operator, scheduling={"gang": "Kueue", "queue": "nobodys"})
+    gang.wait_for_pods("1-0", "1-1")
+    wait_for("the warning", lambda: gang.condition("Degraded")["reason"] == "GangIgnored" or None)
