@@ -59,6 +59,7 @@ class Metrics:
         """Opens the file for appending."""
         self._attempt = attempt
         self.trackers = trackers
+        self._full = False
         path = output / FILE
         with storage(f"opening {path}"):
             self._file = path.open("ab+", buffering=0)
@@ -121,13 +122,17 @@ class Metrics:
         text = json.dumps(line, separators=(",", ":")) + "\n"
         sys.stdout.write(text)
         sys.stdout.flush()
+        full = False
         try:
             with storage("writing metrics.jsonl"):
                 os.write(self._file.fileno(), text.encode())
         except StorageError as error:
-            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL):
+            full = isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL
+            if not full:
                 raise
+        if full and not self._full:  # once, or no other note would be seen any more
             channel.send(channel.Event.NOTE, message="the output is full: metrics.jsonl lacks steps, training goes on")
+        self._full = full
 
 
 def _rounded(value: float | None) -> float | None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
+import pytest
+
 from oarlock_api.contract.status import StepPart
+from oarlock_trainer import channel
 from oarlock_trainer.metrics import Metrics, StepFacts
 from oarlock_trainer.step_clock import Split
 
@@ -66,6 +70,23 @@ def test_trackers_get_every_figure_that_is_known_by_one_name_each(tmp_path: Path
     assert figures["seconds/forward"] == 1.5
     assert {"loss", "mfu"}.isdisjoint(figures)
     assert evaluated == (1, {"evaluationLoss/unseen": 0.25})
+
+
+def test_a_full_disk_is_told_once_each_time_that_it_fills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setenv(channel.AGENT_FD, str(writing))
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    metrics = Metrics(tmp_path, 1)
+    with (tmp_path / "room").open("ab") as room, open("/dev/full", "ab") as full:
+        for step, disk in enumerate((full, full, full, room, room, full, full), start=1):
+            os.dup2(disk.fileno(), metrics._file.fileno())
+            metrics.step(facts(step))
+    metrics.close()
+    os.close(writing)
+    with open(reading, "rb") as told:
+        events = [message for line in told if (message := channel.decode(line))]
+    assert [one.event for one in events] == ["step", "note", "step", "step", "step", "step", "step", "note", "step"]
+    assert len((tmp_path / "room").read_bytes().splitlines()) == 2
 
 
 def test_a_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
