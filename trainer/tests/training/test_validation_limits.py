@@ -96,6 +96,14 @@ def test_weights_that_are_not_finite_make_no_picture_and_no_error(
     assert not (tmp_path / "validation").exists()
 
 
+def test_an_index_that_cannot_be_read_costs_the_pictures_and_not_the_run(
+    tmp_path: Path, tiny_flux: Path, ranks: Ranks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "validation/index.json").mkdir(parents=True)
+    assert make(validation(tmp_path, tiny_flux, ranks), transformer.load(tiny_flux)) is None
+    assert "no pictures of step 1: those that are there could not be read" in capsys.readouterr().err
+
+
 def test_prompts_are_encoded_once_for_all_attempts(tmp_path: Path, tiny_flux: Path, ranks: Ranks) -> None:
     validation(tmp_path, tiny_flux, ranks)
     (file,) = (tmp_path / ".oarlock/validation").iterdir()

@@ -85,7 +85,7 @@ class Validation:
         `judged` gives the transformer, and is entered only where pictures are missing. `leaving` says whether this rank was
         asked to leave: all then stop within a picture's time.
         """
-        missing = self._ranks.decide(lambda: self._pictures.missing(step, self._wanted))
+        missing = self._ranks.decide(lambda: self._missing(step))
         if not missing:
             return None
         channel.send(channel.Event.PHASE, name=PodPhase.VALIDATING)
@@ -107,6 +107,14 @@ class Validation:
         if self._ranks.place.is_leader:
             self._record(step, outcome)
         return outcome
+
+    def _missing(self, step: int) -> list[int]:
+        """Which pictures are to be made: none where what is there cannot be read. Never raises: others wait for it."""
+        try:
+            return self._pictures.missing(step, self._wanted)
+        except Exception as error:  # noqa: BLE001 - pictures never end a run
+            _tell(f"no pictures of step {step}: those that are there could not be read ({error})")
+            return []
 
     def _rounds(
         self, transformer: nn.Module, step: int, missing: Sequence[int], *, began: float, leaving: Callable[[], bool]
@@ -181,8 +189,12 @@ class Validation:
             words.append(
                 f"{outcome.left_out} left out: there was no time for them (asked to leave, or {MOST_SECONDS:.0f} s)"
             )
-        channel.send(channel.Event.NOTE, message="; ".join(words))
-        sys.stderr.write(f"{'; '.join(words)}\n")
+        _tell("; ".join(words))
+
+
+def _tell(words: str) -> None:
+    channel.send(channel.Event.NOTE, message=words)
+    sys.stderr.write(f"{words}\n")
 
 
 def _words(wanted: Wanted, error: Exception) -> str:
