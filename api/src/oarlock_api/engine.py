@@ -130,5 +130,5 @@ class ActivationCheckpointing(Group):
     percent: Annotated[StrictInt, Field(ge=1, le=99)] | None = Field(
         default=None,
         description="Share of the blocks that are recomputed, in percent, with mode Partial. "
-        "SimpleTuner: gradient_checkpointing_interval.",
+        "SimpleTuner: gradient_checkpointing_segment_stride.",
     )

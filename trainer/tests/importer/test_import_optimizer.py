@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.engine import ActivationCheckpointing
 from oarlock_api.optimization import OptimizerName
 from oarlock_trainer.importer.optimizer import ALGORITHMS
+from oarlock_trainer.plan.recomputation import allowed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -169,13 +171,31 @@ def test_the_average_is_written_with_its_defaults(training: Callable[..., dict[s
     [
         ({}, {"mode": "Full"}),
         ({"gradient_checkpointing": False}, {"mode": "None"}),
-        ({"gradient_checkpointing_interval": 2}, {"mode": "Partial", "percent": 50}),
+        ({"gradient_checkpointing_interval": 2}, {"mode": "Full"}),
+        ({"gradient_checkpointing_interval": 40, "gradient_checkpointing_segment_stride": 50}, {"mode": "Full"}),
     ],
 )
 def test_activation_checkpointing_is_said(
     changed: dict[str, Any], mode: dict[str, Any], training: Callable[..., dict[str, Any]]
 ) -> None:
     assert training(**changed)["activationCheckpointing"] == mode
+
+
+@pytest.mark.parametrize(
+    ("interval", "stride", "blocks"),
+    [(2, 4, 10 + 20), (1, 3, 7 + 13), (None, 2, 10 + 19), (19, 20, 19 + 37)],
+)
+def test_as_many_blocks_are_recomputed_as_simpletuner_does_between_its_strides(
+    interval: int | None, stride: int, blocks: int, training: Callable[..., dict[str, Any]]
+) -> None:
+    found = training(gradient_checkpointing_interval=interval, gradient_checkpointing_segment_stride=stride)
+    asked = ActivationCheckpointing.model_validate(found["activationCheckpointing"])
+    assert allowed(asked, blocks=57) == range(blocks, blocks + 1)
+
+
+def test_segments_that_overlap_are_refused(refused: Callable[..., dict[str, str]]) -> None:
+    found = refused(gradient_checkpointing_interval=4, gradient_checkpointing_segment_stride=2)
+    assert "gradient_checkpointing_segment_stride" in found
 
 
 def test_random_guidance_has_bounds(training: Callable[..., dict[str, Any]]) -> None:

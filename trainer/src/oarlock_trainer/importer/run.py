@@ -6,6 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.importer import deepspeed
+from oarlock_trainer.plan.parameters import Architecture
 
 if TYPE_CHECKING:
     from oarlock_trainer.importer.draft import Draft
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from oarlock_trainer.importer.options import Options
 
 _SEED = 42
+_CHECKPOINTING = (
+    "gradient_checkpointing",
+    "gradient_checkpointing_interval",
+    "gradient_checkpointing_segment_stride",
+)
+_FLUX = Architecture()
 _UNLIMITED = 1000
 """The most checkpoints that a job keeps."""
 
@@ -69,15 +76,31 @@ def _accumulation(options: Options, launch: Launch, draft: Draft) -> None:
 
 
 def _activation_checkpointing(options: Options, draft: Draft) -> None:
-    interval = max(options.value("gradient_checkpointing_interval") or 1, 1)
-    if not options.value("gradient_checkpointing"):
-        options.carry(draft, "gradient_checkpointing", value="None")
-    elif interval == 1:
-        options.carry(draft, "gradient_checkpointing", value="Full")
+    """SimpleTuner recomputes `interval` blocks together and begins anew after `stride`, in each of the two kinds of blocks.
+
+    Here each block is recomputed by itself, which changes no number.
+    """
+    switch, width, apart = _CHECKPOINTING
+    interval = max(options.value(width) or 1, 1)
+    stride = options.value(apart) or interval
+    kinds = (_FLUX.double_blocks, _FLUX.single_blocks)
+    recomputed = sum(block % stride < interval for blocks in kinds for block in range(blocks))
+    if not options.value(switch):
+        options.carry(draft, switch, value="None")
+        why = "no block is recomputed"
+    elif stride < interval:
+        options.refused(apart, f"SimpleTuner itself takes none below {width}; raise it, or remove it")
+        why = f"{apart} is refused"
+    elif recomputed == _FLUX.blocks:
+        options.carry(draft, switch, value="Full")
+        why = "every block is recomputed, together with others or by itself"
     else:
-        options.carry(draft, "gradient_checkpointing", value="Partial")
-        options.carry(draft, "gradient_checkpointing_interval", value=max(round(100 / interval), 1))
-    options.ignored("gradient_checkpointing_interval", "all blocks or none are recomputed")
+        options.carry(draft, switch, value="Partial")
+        differs = f"{recomputed} of {_FLUX.blocks} blocks as there, here the first ones"
+        options.carry(draft, apart, value=recomputed * 100 // _FLUX.blocks, differs=differs)
+        why = f"{apart} tells the share of the blocks"
+    for key in (switch, width, apart):
+        options.ignored(key, why)
 
 
 def _average(options: Options, draft: Draft) -> None:

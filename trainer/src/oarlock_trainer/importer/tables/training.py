@@ -27,7 +27,8 @@ TRAINING: tuple[Row, ...] = (
         },
     ),
     judged("gradient_checkpointing", "training.activationCheckpointing.mode", Kind.SWITCH, default=True),
-    judged("gradient_checkpointing_interval", "training.activationCheckpointing.percent", Kind.WHOLE),
+    judged("gradient_checkpointing_interval", "training.activationCheckpointing.mode", Kind.WHOLE),
+    judged("gradient_checkpointing_segment_stride", "training.activationCheckpointing.percent", Kind.WHOLE),
     judged("use_ema", "training.ema", Kind.SWITCH, default=False),
     judged("ema_decay", "training.ema.decay", Kind.NUMBER, default=0.995),
     judged("ema_device", "training.ema.device", Kind.TEXT, default="cpu", words={"cpu": "CPU", "accelerator": "GPU"}),
@@ -74,7 +75,7 @@ TRAINING: tuple[Row, ...] = (
         _PLANNER,
         "accelerator_cache_clear_interval set_grads_to_none offload_during_save unet_attention_slice"
         " vae_enable_slicing vae_enable_tiling enable_chunked_feed_forward feed_forward_chunk_size"
-        " gradient_checkpointing_backend gradient_checkpointing_stride fuse_optimizer"
+        " gradient_checkpointing_backend fuse_optimizer"
         " optimizer_release_gradients low_cpu_mem_usage",
     ),
     *ignored(
