@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,6 @@ from oarlock_trainer.step_clock import Split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 def facts(step: int, loss: float = 0.5) -> StepFacts:
@@ -77,13 +77,13 @@ def test_a_full_disk_is_told_once_each_time_that_it_fills(tmp_path: Path, monkey
     monkeypatch.setenv(channel.AGENT_FD, str(writing))
     (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
     metrics = Metrics(tmp_path, 1)
-    with (tmp_path / "room").open("ab") as room, open("/dev/full", "ab") as full:
+    with (tmp_path / "room").open("ab") as room, Path("/dev/full").open("ab") as full:
         for step, disk in enumerate((full, full, full, room, room, full, full), start=1):
             os.dup2(disk.fileno(), metrics._file.fileno())
             metrics.step(facts(step))
     metrics.close()
     os.close(writing)
-    with open(reading, "rb") as told:
+    with os.fdopen(reading, "rb") as told:
         events = [message for line in told if (message := channel.decode(line))]
     assert [one.event for one in events] == ["step", "note", "step", "step", "step", "step", "step", "note", "step"]
     assert len((tmp_path / "room").read_bytes().splitlines()) == 2
