@@ -1,0 +1,68 @@
+"""Three nodes for tests of the canary: torch is imported once, then every order forks a gang.
+
+Reads one order a line, {"outputs": [DIR, DIR, DIR], "trouble": RANK OR NULL}, and answers with a line: for each rank its
+code and what it said. A rank in trouble reads other bytes than were written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from oarlock_trainer import warm
+
+warm.settle_environment()
+from oarlock_trainer.uncompiled import import_torch  # noqa: E402
+
+import_torch()
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+from oarlock_api.contract.job_file import JobFile  # noqa: E402
+from oarlock_trainer.checkpoint import canary  # noqa: E402
+from oarlock_trainer.engine.process_group import Ranks, leave  # noqa: E402
+from oarlock_trainer.errors import TrainingEnd  # noqa: E402
+from oarlock_trainer.job import Job, Place  # noqa: E402
+
+
+def run_rank(rank: int, order: dict[str, Any], store: str) -> dict[str, Any]:
+    """One rank's life, on a node of its own."""
+    size = len(order["outputs"])
+    file = JobFile(
+        job="flux", namespace="default", job_uid="uid", attempt=2, nodes=size, gpus_per_node=0,
+        output_directory=order["outputs"][rank], training={},
+    )  # fmt: skip
+    place = Place(rank=rank, local_rank=0, world_size=size, local_world_size=1)
+    job = Job(file=file, training=None, place=place, simulate_gpus=False, node=f"gpu-{rank:02}")  # type: ignore[arg-type]
+    dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
+    if order["trouble"] == rank:
+        canary.digest = lambda path: "0" if path.exists() else ""
+    try:
+        canary.check(job, Ranks(place, torch.device("cpu"), None))
+    except TrainingEnd as end:
+        return {"code": int(end.code), "said": str(end)}
+    leave()
+    return {"code": 0, "said": ""}
+
+
+def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
+    """One gang's life."""
+    pids = {}
+    for rank in range(len(order["outputs"])):
+        if (pid := os.fork()) == 0:
+            (scratch / f"{rank}.json").write_text(json.dumps(run_rank(rank, order, str(scratch / "store"))))
+            os._exit(0)
+        pids[rank] = pid
+    for pid in pids.values():
+        os.waitpid(pid, 0)
+    return [json.loads((scratch / f"{rank}.json").read_text()) for rank in pids]
+
+
+for line in sys.stdin:
+    with tempfile.TemporaryDirectory() as folder:
+        sys.stdout.write(json.dumps(run_gang(json.loads(line), Path(folder))) + "\n")
+        sys.stdout.flush()

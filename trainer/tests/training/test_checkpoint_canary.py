@@ -1,0 +1,98 @@
+"""The canary: nodes that do not share their storage are found before a GPU is busy, and the odd one is named."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_trainer.checkpoint.canary import View, judge
+from oarlock_trainer.errors import PeerLostError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(scope="module")
+def gang() -> Iterator[Callable[..., list[dict[str, Any]]]]:
+    """Runs the canary on nodes with these outputs."""
+    program = Path(__file__).parent / "support/canary_nodes.py"
+    process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin
+    assert process.stdout
+
+    def run(*outputs: Path, trouble: int | None = None) -> list[dict[str, Any]]:
+        order = {"outputs": [str(output) for output in outputs], "trouble": trouble}
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.flush()
+        answer: list[dict[str, Any]] = json.loads(process.stdout.readline())
+        return answer
+
+    yield run
+    process.stdin.close()
+    process.wait(timeout=60)
+
+
+def test_nodes_that_share_their_storage_pass_and_leave_nothing_behind(
+    gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    assert [each["code"] for each in gang(tmp_path, tmp_path, tmp_path)] == [0, 0, 0]
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_what_a_killed_canary_left_does_not_count(gang: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:
+    for name in (".tmp-canary-uid-a2", ".tmp-canary-uid-a2-committed"):
+        left = tmp_path / "checkpoints" / name
+        left.mkdir(parents=True)
+        (left / "rank-00001.state").write_bytes(b"old")
+    assert [each["code"] for each in gang(tmp_path, tmp_path, tmp_path)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("odd", [0, 2])
+def test_the_one_node_with_another_storage_is_named_and_the_others_are_its_victims(
+    odd: int, gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    outputs = [tmp_path / ("elsewhere" if rank == odd else "shared") for rank in range(3)]
+    ended = gang(*outputs)
+    assert [each["code"] for each in ended] == [84 if rank == odd else 82 for rank in range(3)]
+    assert f"node gpu-0{odd} does not find what the other nodes wrote into {outputs[odd]}" in ended[odd]["said"]
+    assert "The other 2 nodes find one another's files: is this one mounting something else?" in ended[odd]["said"]
+
+
+def test_where_each_node_has_a_disk_of_its_own_nobody_is_blamed_and_the_remedy_is_told(
+    gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    ended = gang(tmp_path / "a", tmp_path / "b")
+    assert [each["code"] for each in ended] == [84, 84]
+    assert "node gpu-00, node gpu-01 do not find one another's files" in ended[0]["said"]
+    assert "ReadWriteMany" in ended[0]["said"]
+
+
+def test_a_node_that_reads_other_bytes_than_were_written_is_the_odd_one(
+    gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    ended = gang(tmp_path, tmp_path, tmp_path, trouble=1)
+    assert [each["code"] for each in ended] == [82, 84, 82]
+    assert "rank-00002.state has other bytes than node gpu-02 wrote" in ended[1]["said"]
+
+
+def test_a_rename_that_most_nodes_do_not_see_is_nobodys_own_fault() -> None:
+    views = [View(0, "a"), *(View(rank, f"n{rank}", complaint="no such folder") for rank in (1, 2, 3))]
+    for rank in range(4):
+        with pytest.raises(StorageError, match="no such folder"):
+            judge(views, rank=rank, where="/output")
+
+
+def test_the_neighbour_of_the_odd_node_is_not_blamed_for_missing_its_file() -> None:
+    most = frozenset({"a", "b", "c"})
+    views = [View(0, "a", most), View(1, "b", most), View(2, "c", most, "no d"), View(3, "d", frozenset("d"), "no a")]
+    with pytest.raises(PeerLostError, match="node d does not find"):
+        judge(views, rank=2, where="/output")
+    with pytest.raises(StorageError, match="node d does not find"):
+        judge(views, rank=3, where="/output")
