@@ -39,6 +39,7 @@ def test_a_killed_rank_costs_steps_but_changes_no_loss_and_the_model_is_exported
     jobs.signal_rank("crash-1-1", 3, "KILL")
     crash = jobs.wait_for_end("crash")
     assert (crash["phase"], crash["attempt"]) == ("Succeeded", 2), crash
+    assert crash["resolved"]["plan"]["effectiveBatch"] == 4, crash["resolved"]
     resumed = crash["attempts"][1]["resumedFromStep"]
     assert resumed >= 10
     assert resumed % 10 == 0
