@@ -47,15 +47,7 @@ class Commit:
         """
         temporary, final = self.temporary(manifest.step), self.final(manifest.step)
         with self.writing(manifest.step):
-            body = manifest.to_json().encode()
-            write_bytes(temporary / MANIFEST, body)
-            write_bytes(temporary / MARKER, marker_of(body).encode())
-            sync_folder(temporary)
-            self._fence.check()
-            if final.exists():  # another job's, or damaged: else this attempt would have gone on from it
-                discard(final)
-            temporary.rename(final)
-            sync_folder(final.parent)
+            make_valid(temporary, final, manifest=manifest.to_json().encode(), fence=self._fence)
             self._fence.check()  # whoever took over meanwhile goes on from one that is not ours to delete
             self._rotate()
         return final
@@ -115,6 +107,20 @@ class Commit:
 
     def _own(self, valid: list[Checkpoint]) -> list[Checkpoint]:
         return [one for one in valid if one.manifest.job_uid == self._fence.owner.job_uid]
+
+
+def make_valid(temporary: Path, final: Path, *, manifest: bytes, fence: Fence) -> None:
+    """Make a folder with all files of a checkpoint, synced each, the checkpoint `final`.
+
+    Raises FencedError where the output was taken over, and OSError.
+    """
+    write_bytes(temporary / MANIFEST, manifest)
+    write_bytes(temporary / MARKER, marker_of(manifest).encode())  # syncs the folder, too
+    fence.check()
+    if final.exists():  # another job's, or damaged: else it would have been gone on from
+        discard(final)
+    temporary.rename(final)
+    sync_folder(final.parent)
 
 
 def discard(path: Path) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_trainer import channel
-from oarlock_trainer.checkpoint.commit import discard
-from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, inspect, marker_of
-from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
+from oarlock_trainer.checkpoint.commit import make_valid
+from oarlock_trainer.checkpoint.format import inspect
+from oarlock_trainer.durable import TEMPORARY
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.errors import storage
 from oarlock_trainer.models.told import Told
@@ -89,12 +89,6 @@ def _complete(copy: Copy, temporary: Path, fence: Fence) -> Checkpoint | None:
     """Make it a checkpoint of the output, which the next attempt trusts though this one did not make it."""
     final = temporary.with_name(copy.name)
     with storage(f"fetching {copy.name}"):
-        write_bytes(temporary / MANIFEST, copy.body)
-        write_bytes(temporary / MARKER, marker_of(copy.body).encode())
-        fence.check()
-        if final.exists():  # a damaged one, or it would have been taken
-            discard(final)
-        temporary.rename(final)
-        sync_folder(final.parent)
+        make_valid(temporary, final, manifest=copy.body, fence=fence)
         fence.take([copy.name])
     return inspect(final)
