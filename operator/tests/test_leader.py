@@ -166,6 +166,19 @@ async def test_a_leader_that_finds_another_s_name_in_the_lease_gives_up_at_its_n
 
 
 @in_virtual_time
+async def test_a_leader_whose_lease_is_deleted_gives_up_and_does_not_make_it_anew() -> None:
+    """At an uninstall it would stay for ever; otherwise whoever leads next makes it."""
+    api = MemoryApi()
+    leader = candidate(api, "a")
+    await leader.acquire()
+    del api.objects[LEASE]
+    assert await lost_at(leader) <= SECONDS / 3
+    assert LEASE not in api.objects
+    await candidate(api, "b").acquire()
+    assert holder(api) == "b"
+
+
+@in_virtual_time
 async def test_a_leader_that_releases_is_followed_without_waiting() -> None:
     api = MemoryApi()
     leader = candidate(api, "a")

@@ -36,6 +36,7 @@ def test_by_default_the_operator_works_in_all_namespaces_and_nothing_else_is_ins
         "ClusterRole": 3,
         "ClusterRoleBinding": 1,
         "Deployment": 1,
+        "Lease": 1,
         "Role": 1,
         "RoleBinding": 1,
         "ServiceAccount": 1,

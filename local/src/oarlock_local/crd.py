@@ -16,7 +16,8 @@ from oarlock_local.errors import ClusterError
 
 def apply_crd(cluster: Cluster, path: Path, *, seconds: float = 60) -> None:
     """Apply the CustomResourceDefinition of a file and wait until its objects can be made; raises ClusterError."""
-    cluster.kubectl("apply", "--server-side", "-f", str(path))
+    # Helm writes some numbers otherwise: what it has installed would be a conflict, though the same is meant.
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(path))
     wait_until_served(cluster, path, seconds=seconds)
 
 

@@ -21,6 +21,8 @@ from oarlock_operator.cluster import Cluster, Json
 
 log = structlog.get_logger(__name__)
 
+DELETED = "nobody, it was deleted"
+
 
 class LeadershipLost(Exception):  # noqa: N818 - it is an event more than an error
     """The Lease could not be renewed in time: the process must end at once."""
@@ -64,7 +66,7 @@ class Leader:
             # An API server that does not answer at all must not make us sleep through our own deadline.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, left)):
-                    granted = await self._try()
+                    granted = await self._try(led=True)
             if not granted and (self._held_by_another() or self.clock() - self._renewed >= self.seconds * 2 / 3):
                 metrics.LEADER.set(0)
                 raise LeadershipLost(f"the Lease {self.namespace}/{self.name} was lost: another process may lead now")
@@ -90,14 +92,18 @@ class Leader:
         holder = self._seen[0].partition("/")[0]
         return bool(holder) and holder != self.identity
 
-    async def _try(self) -> bool:
-        """Take or renew the Lease; False when it is another's, or the API server did not agree."""
+    async def _try(self, *, led: bool = False) -> bool:
+        """Take or renew the Lease; False when it is another's, the API server did not agree, or who `led` finds it gone."""
         # Counted from before the request: the others count from when they see it done.
         asked = self.clock()
         try:
             try:
                 lease = self._held or await self.cluster.get(self._path)
             except NotFound:
+                if led:
+                    # Taken away from its holder, as at an uninstall: whoever is to lead next makes it anew.
+                    self._seen = (f"{DELETED}/", asked)
+                    return False
                 fresh = {
                     "apiVersion": "coordination.k8s.io/v1",
                     "kind": "Lease",
@@ -119,7 +125,7 @@ class Leader:
         except (Conflict, NotFound):
             # Somebody else wrote it or took it away: look again, at once if it was thought to be ours.
             lost, self._held = self._held, None
-            return lost is not None and await self._try()
+            return lost is not None and await self._try(led=led)
         except ApiError as error:
             self._held = None
             log.warning("the Lease could not be renewed", error=str(error))

@@ -24,6 +24,8 @@ def install_operator(cluster: Cluster, root: Path, helm_program: Path) -> None:
     """Install the chart of the checkout `root`, and wait until the operator is ready and TrainingJobs can be made."""
     command = [str(helm_program), "--kubeconfig", str(cluster.kubeconfig), "install", "oarlock"]
     command += [str(root / "charts/oarlock"), "--namespace", NAMESPACE, "--create-namespace"]
+    # The API may be there from kubectl, or from another release: it stays when one is uninstalled.
+    command += ["--take-ownership", "--force-conflicts"]
     result = subprocess.run(
         [*command, "--values", "-", "--wait", "--timeout", "120s"],
         input=json.dumps(VALUES),
