@@ -1,0 +1,134 @@
+"""Alerts and dashboard ask for metrics that are there, and every alert has its page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.metrics import MetricWrapperBase
+
+from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.health import HealthState
+from oarlock_api.contract.status import PodPhase, PodStatus
+from oarlock_api.status import Phase
+from oarlock_operator import metrics
+from oarlock_trainer.agent.metrics import exposition
+from tests.chart.rendering import CHART, EVERYTHING, ROOT, one, render
+
+RUNBOOKS = ROOT / "docs/runbooks"
+DASHBOARD = json.loads((CHART / "files/dashboard.json").read_text())
+ALERTS: list[dict[str, Any]] = [
+    rule for group in yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"] for rule in group["rules"]
+]
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+EXPRESSIONS = {
+    **{rule["alert"]: rule["expr"] for rule in ALERTS},
+    **{f"{panel['title']} {t['refId']}": t["expr"] for panel in PANELS for t in panel["targets"]},
+}
+VALUES = {
+    "phase": {*Phase, *PodPhase},
+    "fault_class": set(FailureClass),
+    "state": set(HealthState),
+    "result": {"ok", "conflict", "error", "bug"},
+    "budget": {"application", "infrastructure", "voluntary"},
+    "verdict": {"RestartProcess", "ReplaceNode"},
+}
+"""What labels may say."""
+SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+
+
+def exported() -> dict[str, set[str]]:
+    """Series by name, each with its labels."""
+    found = {}
+    for metric in vars(metrics).values():
+        if isinstance(metric, MetricWrapperBase):
+            described = next(iter(metric.describe()))
+            for suffix in SUFFIXES[described.type]:
+                found[described.name + suffix] = {*metric._labelnames, *({"le"} if suffix == "_bucket" else ())}
+    status = PodStatus(
+        job_uid="j",
+        pod_uid="p",
+        attempt=1,
+        rank=0,
+        phase=PodPhase.TRAINING,
+        heartbeat_at="2026-01-01T00:00:00Z",
+        step_seconds={"forward": 1.0},
+    )
+    text = exposition("flux", status).decode()
+    for name in re.findall(r"^# TYPE (\S+) gauge$", text, re.MULTILINE):
+        sample = re.search(rf"^{name}{{(.*)}}", text, re.MULTILINE)
+        labels = set(re.findall(r'(\w+)="', sample[1])) if sample else {"training_job", "rank"}
+        # The namespace is a label that Prometheus gives to what it finds in a pod.
+        found[name] = {*labels, "namespace"}
+    return found
+
+
+SERIES = exported()
+
+
+@pytest.mark.parametrize("where", EXPRESSIONS)
+def test_an_expression_asks_for_series_labels_and_values_that_there_are(where: str) -> None:
+    expression = EXPRESSIONS[where]
+    asked = re.findall(r"(oarlock_\w+)(?:{([^}]*)})?", expression)
+    assert asked
+    for name, selector in asked:
+        matchers = re.findall(r'(\w+)(=~|!=|!~|=)"([^"]*)"', selector)
+        assert {label for label, _, _ in matchers} <= SERIES[name], name
+        for label, _, said in matchers:
+            if label in VALUES and "$" not in said:
+                assert set(said.split("|")) <= VALUES[label], f"{name}{{{label}}}"
+    grouped = {label for by in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression) for label in by.split(", ")}
+    assert grouped <= set().union(*(SERIES[name] for name, _ in asked))
+
+
+@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+def test_an_alert_has_its_page_and_says_how_bad_it_is(rule: dict[str, Any]) -> None:
+    page = ROOT / rule["annotations"]["runbook_url"]
+    assert rule["alert"] in page.read_text(), "the page names its alert, so that it is found by it"
+    assert page.name in (RUNBOOKS / "README.md").read_text()
+    assert rule["labels"]["severity"] in ("critical", "warning", "info")
+
+
+def test_every_page_has_its_alert() -> None:
+    pages = {path.name for path in RUNBOOKS.glob("*.md")} - {"README.md"}
+    assert pages == {Path(rule["annotations"]["runbook_url"]).name for rule in ALERTS}
+
+
+def test_rules_and_dashboard_are_rendered_as_they_are_with_pages_where_the_site_has_them(helm_program: Path) -> None:
+    objects = render(helm_program, EVERYTHING)
+    rendered = [rule for group in one(objects, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    assert [rule["expr"] for rule in rendered] == [rule["expr"] for rule in ALERTS]
+    assert "{{ $labels.training_job }}" in json.dumps(rendered)
+    assert rendered[0]["annotations"]["runbook_url"] == "https://docs.example.com/operator-down.html"
+    held = one(objects, "ConfigMap", "oarlock-dashboard")
+    assert json.loads(held["data"]["oarlock.json"]) == DASHBOARD
+    assert held["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_panels_stand_beside_each_other() -> None:
+    taken = [
+        (x, y)
+        for panel in DASHBOARD["panels"]
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(taken) == len(set(taken))
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_monitors_find_the_operators_and_the_jobs_pods(helm_program: Path) -> None:
+    values = {"monitoring": {"operator": "PodMonitor", "jobs": True}}
+    objects = render(helm_program, values)
+    template = one(objects, "Deployment")["spec"]["template"]
+    monitor = one(objects, "PodMonitor", "oarlock-operator")["spec"]
+    assert monitor["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+    assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} == ports
+    jobs = one(objects, "PodMonitor", "oarlock-jobs")["spec"]
+    assert jobs["namespaceSelector"] == {"any": True}
+    here = render(helm_program, {**values, "namespaces": ["a"]})
+    assert one(here, "PodMonitor", "oarlock-jobs")["spec"]["namespaceSelector"] == {"matchNames": ["a"]}
