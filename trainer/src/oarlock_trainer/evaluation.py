@@ -9,12 +9,11 @@ import torch
 
 from oarlock_api.dataset import Role
 from oarlock_trainer import channel
-from oarlock_trainer.beat import Beat, told
 from oarlock_trainer.engine.whole_weights import is_sharded
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from torch import nn
@@ -33,11 +32,13 @@ def evaluate(
     ranks: Ranks,
     *,
     has_guidance: bool,
+    leaving: Callable[[], bool],
     spare: MicroBatch | None = None,
 ) -> dict[str, float]:
     """Mean loss of each dataset with role Evaluation, over all ranks; nothing where there is none. Collective.
 
-    `judged` gives the model, and is entered only where there is such a dataset.
+    `judged` gives the model, and is entered only where there is such a dataset. `leaving` says whether this rank was asked
+    to leave: all then stop at their next batch, and no loss is told.
 
     Every picture counts once, with the same noise each time, and without caption dropout. With sharded weights `spare`,
     of any data, is computed and not counted where the others have more and cannot go on alone.
@@ -51,8 +52,11 @@ def evaluate(
     with judged as model:
         trains = model.training
         model.eval()
-        mine = told(loader.evaluation(), Beat())
-        for dataset, batch in mine if spare is None else _in_step(model, ranks, mine, spare):
+        sharded = is_sharded(next(model.parameters()))
+        for own in _in_step(ranks, loader.evaluation(), leaving):
+            dataset, batch = own or (None, spare if sharded else None)
+            if batch is None:
+                continue
             loss = flow_matching_loss(
                 model, batch.to(ranks.device), has_guidance=has_guidance, measure=job.training.objective.loss
             )
@@ -60,22 +64,25 @@ def evaluate(
                 losses[dataset] += float(loss) * len(batch.sigmas)
                 counts[dataset] += len(batch.sigmas)
         model.train(trains)
-    channel.send(channel.Event.WAITING)  # for ranks whose share takes longer
-    sums = ranks.sum([value for place in places for value in (losses[place], counts[place])])
-    channel.send(channel.Event.WORKING)
+    left, *sums = ranks.sum(
+        [float(leaving()), *(value for place in places for value in (losses[place], counts[place]))]
+    )
     return {
         datasets[place].name: total / count
         for place, total, count in zip(places, sums[::2], sums[1::2], strict=True)
-        if count
+        if count and not left
     }
 
 
 def _in_step(
-    model: nn.Module, ranks: Ranks, batches: Iterator[tuple[int, MicroBatch]], spare: MicroBatch
-) -> Iterator[tuple[int | None, MicroBatch]]:
-    """This rank's batches; with sharded weights, which all ranks gather together, as many as the rank with the most."""
-    if not is_sharded(next(model.parameters())):
-        yield from batches
-        return
-    while ranks.sum([(batch := next(batches, None)) is not None])[0]:
-        yield batch or (None, spare)
+    ranks: Ranks, batches: Iterator[tuple[int, MicroBatch]], leaving: Callable[[], bool]
+) -> Iterator[tuple[int, MicroBatch] | None]:
+    """This rank's batches, one with each of the others', and None while only others have more; the end where one leaves."""
+    while True:
+        own = next(batches, None)
+        channel.send(channel.Event.WAITING)  # for ranks whose batch takes longer
+        more, left = ranks.sum([float(own is not None), float(leaving())])
+        channel.send(channel.Event.WORKING)
+        if left or not more:
+            return
+        yield own

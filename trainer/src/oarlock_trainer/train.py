@@ -148,7 +148,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         if not leaving:
             if saving or last:
                 session.writer.before_update()  # so that it is written while pictures are looked at
-                _evaluate(session, done, batch.micro_batches[-1])
+                _evaluate(session, done, batch.micro_batches[-1], stop)
             _validate(session, done, stop)
             clock.skip()
         if leaving:
@@ -244,13 +244,14 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
     )
 
 
-def _evaluate(session: Session, step: int, spare: MicroBatch) -> None:
+def _evaluate(session: Session, step: int, spare: MicroBatch, stop: StopRequest) -> None:
     losses = evaluate(
         judged(session.engine),
         session.loader,
         session.job,
         session.ranks,
         has_guidance=session.shape.has_guidance,
+        leaving=lambda: stop.requested,
         spare=spare,
     )
     if losses and session.metrics:

@@ -80,11 +80,13 @@ def judge(claim: Claim, stop: StopRequest) -> int:
         pin=ranks.device.type == "cuda",
     )
     shape = read_architecture(model_folder(job))
-    losses = evaluate(nullcontext(model), loader, job, ranks, has_guidance=shape.has_guidance)
+
+    def leaving() -> bool:
+        return stop.requested
+
+    losses = evaluate(nullcontext(model), loader, job, ranks, has_guidance=shape.has_guidance, leaving=leaving)
     loader.close()
-    outcome = (
-        claim.validation.make(nullcontext(model), step, leaving=lambda: stop.requested) if claim.validation else None
-    )
+    outcome = claim.validation.make(nullcontext(model), step, leaving=leaving) if claim.validation else None
     if ranks.sum([float(stop.requested)])[0]:
         raise LeftOnRequest("left on request while judging the model: a restart makes what is missing")
     ranks.decide(lambda: _report(claim, step, losses, outcome))
