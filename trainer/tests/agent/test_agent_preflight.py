@@ -144,7 +144,8 @@ def test_an_nvml_that_hangs_or_crashes_ends_the_pod_with_87_and_blames_no_gpu(
     gpus: Agent, fault: str, words: str
 ) -> None:
     gpus.environment["FAKE_NVML"] = fault
-    gpus.job["preflight_timeout_seconds"] = 2
+    gpus.job["preflight_timeout_seconds"] = 2 if fault == "hang" else 60
+    gpus.job["storage_check"] = False  # which could be the slower of the two on a busy machine
     gpus.start("trains_until_told")
     assert gpus.wait() == 87
     assert (gpus.report()["gpu"], gpus.report()["class"]) == (None, "Preflight")
@@ -165,6 +166,27 @@ def test_too_little_room_ends_with_84_and_the_numbers(agent: Agent) -> None:
     agent.start("trains_until_told")
     assert agent.wait() == 84
     assert f"{2**60} bytes (1.049e+06 TiB) needed" in agent.report()["summary"]
+
+
+@pytest.mark.parametrize(
+    ("training", "fits"),
+    [
+        ({"method": "Full"}, False),
+        ({"method": "LoRA"}, True),
+        ({"task": "Preprocess"}, True),
+        ({"task": "Evaluate"}, True),
+    ],
+)
+def test_room_for_checkpoints_as_large_as_the_model_is_asked_of_those_that_save_them(
+    training: dict[str, Any], *, fits: bool, agent: Agent
+) -> None:
+    weights = agent.scratch / "model/transformer/a.safetensors"
+    weights.parent.mkdir(parents=True)
+    with weights.open("wb") as sparse:
+        sparse.truncate(2**43)
+    agent.job["training"] = {**training, "model": {"path": str(agent.scratch / "model")}, "checkpoint": {"keep": 5}}
+    agent.start("leaves_its_environment")
+    assert agent.wait() == (0 if fits else 84)
 
 
 def test_storage_that_hangs_fails_the_preflight_in_time(agent: Agent) -> None:

@@ -87,11 +87,11 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
     output: dict[str, Any] = {"directory": job.output_directory, "node": pod.node}
     orders: list[dict[str, Any]] = []
     if job.storage_check:
-        # Two plain fields are read here; the ranks check the whole of `training`.
+        # A few plain fields are read here; the ranks check the whole of `training`.
         model = setting(job.training, "model", "path")
         room = {
             "min_free": job.min_free_bytes,
-            "model": model if isinstance(model, str) else None,
+            "model": model if isinstance(model, str) and _saves_all_of_it(assignment) else None,
             "keep": integer(setting(job.training, "checkpoint", "keep")) or 0,
         }
         orders.append({"check": Check.STORAGE, **output, **room})
@@ -99,6 +99,12 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
         place = {"gang": f"{job.job_uid}/{pod.attempt}", "rank": pod.rank, "nodes": job.nodes}
         orders.append({"check": Check.CLOCK, **output, **place, "patience": _patience(assignment)})
     return orders
+
+
+def _saves_all_of_it(assignment: Assignment) -> bool:
+    """Whether the job's checkpoints are as large as its model makes them: those of adapters are small, others have none."""
+    training = assignment.job.training
+    return setting(training, "task") in (None, "Train") and setting(training, "method") in (None, "Full")
 
 
 def _gpu_orders(assignment: Assignment) -> list[dict[str, Any]]:

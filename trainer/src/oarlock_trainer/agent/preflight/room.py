@@ -1,7 +1,7 @@
 """How much room a job's checkpoints need in its output, before there is one.
 
-A checkpoint of full-rank training holds 14 bytes a parameter: weights in bfloat16 (2), their float32 master copy (4) and
-AdamW's two moments (4 + 4). Published models are stored in bfloat16, so that is seven times the size of the files.
+A checkpoint of full-rank training holds 12 bytes a parameter: its float32 weight (4) and AdamW's two moments (4 + 4).
+Published models are stored in bfloat16, so that is six times the size of the files.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oarlock_api.contract.layout import CHECKPOINTS
 
-CHECKPOINT_BYTES_PER_WEIGHT_BYTE = 7
+CHECKPOINT_BYTES_PER_WEIGHT_BYTE = 6
 
 
 def estimate(model: Path, *, keep: int) -> int | None:
