@@ -56,9 +56,9 @@ def test_the_default_job_on_four_nodes_recomputes_43_of_57_blocks_when_compiled(
     assert plan.speed is not None
     assert plan.speed.seconds == pytest.approx(4.3, abs=0.05)
     assert plan.proposal is not None
-    assert (plan.proposal.batch.per_rank, plan.proposal.batch.accumulation) == (2, 4)
+    assert (plan.proposal.work.batch.per_rank, plan.proposal.work.batch.accumulation) == (2, 4)
     assert (plan.proposal.zero_stage, plan.proposal.recomputed) == (2, 0)
-    assert plan.proposal.batch.effective == plan.batch.effective == 256
+    assert plan.proposal.work.batch.effective == plan.work.batch.effective == 256
 
 
 def test_what_is_not_compiled_keeps_more_and_recomputes_more() -> None:
@@ -149,7 +149,7 @@ def test_a_plan_fits_recomputes_no_block_in_vain_and_proposes_only_what_is_faste
     if plan.proposal:
         assert plan.proposal.speed is not None
         assert plan.proposal.speed.seconds < plan.speed.seconds
-        assert plan.proposal.batch.effective == plan.batch.effective
+        assert plan.proposal.work.batch.effective == plan.work.batch.effective
 
 
 def test_what_cannot_fit_is_refused_with_its_arithmetic_and_what_would_fit() -> None:
@@ -187,7 +187,7 @@ def test_a_smaller_batch_is_offered_as_the_job_has_it_or_else_with_auto_and_the_
         **asked, batchSize=samples, gradientAccumulation=accumulation,
         activationCheckpointing={"mode": "Auto" if "mode Auto" in line else "None"},
     )  # fmt: skip
-    assert plan.batch.effective == samples * accumulation * plan.work.ranks == 8 * plan.work.ranks
+    assert plan.work.batch.effective == samples * accumulation * plan.work.ranks == 8 * plan.work.ranks
 
 
 def test_a_refusal_names_the_settings_that_stand_in_the_way() -> None:

@@ -24,25 +24,23 @@ _PEAKS = {
 """Dense bf16 FLOP/s by a part of the device's name, from NVIDIA's data sheets."""
 
 
-def forward_flops(*, blocks: int, width: int, tokens: int) -> float:
-    """FLOPs of one sample's forward pass: `tokens` counts text and image tokens, `blocks` both kinds of blocks."""
-    return _matrices(blocks, width, tokens) + _attention(blocks, width, tokens)
-
-
 def training_flops(*, blocks: int, width: int, tokens: int, frozen: bool = False, regularizes: bool = False) -> float:
     """FLOPs of one sample's forward and backward pass.
 
     `frozen`: adapters alone are trained; `regularizes`: the model without them makes the target in one more forward pass.
     """
-    matrices, attention = _matrices(blocks, width, tokens), _attention(blocks, width, tokens)
+    shape = {"blocks": blocks, "width": width, "tokens": tokens}
+    matrices, attention = matrix_flops(**shape), attention_flops(**shape)
     return (2.0 if frozen else 3.0) * matrices + 3.0 * attention + regularizes * (matrices + attention)
 
 
-def _matrices(blocks: int, width: int, tokens: int) -> float:
+def matrix_flops(*, blocks: int, width: int, tokens: int) -> float:
+    """FLOPs of the products with weights in one sample's forward pass."""
     return blocks * 24.0 * width**2 * tokens
 
 
-def _attention(blocks: int, width: int, tokens: int) -> float:
+def attention_flops(*, blocks: int, width: int, tokens: int) -> float:
+    """FLOPs of attention in one sample's forward pass: queries with keys, and weights with values, in every block."""
     return blocks * 4.0 * tokens**2 * width
 
 

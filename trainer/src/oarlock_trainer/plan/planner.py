@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan import refusal
-from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.communication import assumed_fabric
 from oarlock_trainer.plan.gpus import gpu_of_device, usable_bytes
 from oarlock_trainer.plan.memory import need
@@ -73,11 +72,6 @@ class Plan:
         """Elements of one exchange of gradients."""
         return self.work.bucket_elements
 
-    @property
-    def batch(self) -> Batch:
-        """What one optimizer step takes."""
-        return Batch(per_rank=self.work.samples, ranks=self.work.ranks, accumulation=self.work.accumulation)
-
     def settled(self, training: Training) -> Training:
         """`training` with what was left open in it filled in as planned; DDP has neither stages nor this kind of bucket."""
         if not self.zero_stage:
@@ -90,14 +84,14 @@ class Plan:
         spread = f"ZeRO stage {self.zero_stage}" if self.zero_stage else "DDP"
         memory = f", {self.memory.total / 1e9:.1f} GB a GPU by the model" if self.gpus.memory else ""
         return (
-            f"plan: {spread} on {self.work.ranks} ranks, effective batch {self.batch.effective}, "
+            f"plan: {spread} on {self.work.ranks} ranks, effective batch {self.work.batch.effective}, "
             f"{self.recomputed} of {self.work.shape.blocks} blocks recomputed{memory}"
         )
 
     def status(self) -> dict[str, int]:
         """The plan as status.resolved.plan has it; memoryBytes are those of one GPU at its peak, by the model."""
         return {
-            "effectiveBatch": self.batch.effective,
+            "effectiveBatch": self.work.batch.effective,
             "zeroStage": self.zero_stage,
             "memoryBytes": self.memory.total,
         }

@@ -101,7 +101,7 @@ def _more_nodes(work: Work, choices: range, limit: int) -> Iterator[tuple[str, W
         return
     wider = [replace(work, ranks=nodes * work.ranks_per_node) for nodes in range(work.nodes + 1, _MOST_NODES + 1)]
     for one in _first_that_fits(wider, choices, limit):
-        yield f"{one.nodes} nodes (effective batch {one.samples * one.accumulation * one.ranks})", one
+        yield f"{one.nodes} nodes (effective batch {one.batch.effective})", one
 
 
 def _first_that_fits(works: Sequence[Work], choices: range, limit: int) -> list[Work]:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.engine import Attention
 from oarlock_trainer.plan.communication import traffic
-from oarlock_trainer.plan.flops import forward_flops, model_flops_utilization, peak_flops, training_flops
+from oarlock_trainer.plan.flops import (
+    attention_flops,
+    matrix_flops,
+    model_flops_utilization,
+    peak_flops,
+    training_flops,
+)
 from oarlock_trainer.plan.work import DDP
 
 if TYPE_CHECKING:
@@ -51,7 +57,6 @@ class Speed:
     exposed: float
     """Of communication, hidden behind nothing."""
     update: float
-    effective_batch: int
     flops: float
     """Useful ones of the step, of all GPUs."""
     gpus: int
@@ -76,14 +81,12 @@ class Speed:
 def expect(work: Work, *, recomputed: int, gpu: Gpu, fabric: Fabric) -> Speed:
     """What a step of `work` should take with `recomputed` of its blocks recomputed."""
     forward, backward = _passes(work, recomputed=recomputed, gpu=gpu)
-    effective = work.samples * work.ranks * work.accumulation
     useful = training_flops(blocks=work.shape.blocks, width=work.shape.width, tokens=work.tokens, frozen=work.adapters)
     return Speed(
         compute=(forward + backward) * work.accumulation,
         exposed=_exposed_seconds(work, fabric, forward=forward, backward=backward),
         update=_update_seconds(work, gpu),
-        effective_batch=effective,
-        flops=effective * useful,
+        flops=work.batch.effective * useful,
         gpus=work.ranks,
         peak=_peak(gpu),
     )
@@ -93,11 +96,12 @@ def _passes(work: Work, *, recomputed: int, gpu: Gpu) -> tuple[float, float]:
     """Seconds of a micro-batch's forward and backward pass on one GPU."""
     blocks, width, tokens = work.shape.blocks, work.shape.width, work.tokens
     peak, again = _peak(gpu), recomputed / blocks
-    matrices = forward_flops(blocks=blocks, width=width, tokens=tokens) - _attention_flops(work)
+    matrices = matrix_flops(blocks=blocks, width=width, tokens=tokens)
+    attention = attention_flops(blocks=blocks, width=width, tokens=tokens)
     matrix_rate = peak * _MATRICES * (_FP8_GAIN if work.fp8 and gpu.has_fp8 else 1.0)
     attention_rate = peak * (_OLDER_ATTENTION if work.attention in _OLDER else _ATTENTION)
     moved = (_FUSED_BYTES if work.compiled else _EAGER_BYTES) * blocks * tokens * width
-    parts = (matrices / matrix_rate, _attention_flops(work) / attention_rate, moved / gpu.memory_bandwidth)
+    parts = (matrices / matrix_rate, attention / attention_rate, moved / gpu.memory_bandwidth)
     factors = (_backward_work(work), _ATTENTION_BACKWARD, _POINTWISE_BACKWARD)
     backward = sum(part * (factor + again) for part, factor in zip(parts, factors, strict=True))
     read = _modulation_bytes(work) / gpu.memory_bandwidth
@@ -110,11 +114,6 @@ def _modulation_bytes(work: Work) -> float:
     They are read once a micro-batch and pass, however few samples it has.
     """
     return 2.0 * (12 * work.shape.double_blocks + 3 * work.shape.single_blocks) * work.shape.width**2
-
-
-def _attention_flops(work: Work) -> float:
-    """FLOPs of attention in one sample's forward pass: queries with keys, and weights with values, in every block."""
-    return work.shape.blocks * 4.0 * work.tokens**2 * work.shape.width
 
 
 def _backward_work(work: Work) -> float:

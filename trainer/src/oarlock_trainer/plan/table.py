@@ -82,7 +82,7 @@ def describe(plan: Plan) -> Iterator[str]:
             f"{plan.speed.update:.2f} updating"
         )
     if plan.proposal:
-        batch = plan.proposal.batch
+        batch = plan.proposal.work.batch
         yield f"proposal      batchSize {batch.per_rank} with gradientAccumulation {batch.accumulation}, the same {batch}:"
         yield f"              {_choices(plan.proposal)}, {_step(plan.proposal)}"
 
@@ -99,8 +99,8 @@ def _step(plan: Plan) -> str:
     speed = plan.speed
     if speed is None:
         return "its time is not known"
-    fast, slow = speed.seconds, speed.slow_seconds
+    fast, slow, pictures = speed.seconds, speed.slow_seconds, plan.work.batch.effective
     return (
-        f"{fast:.2f} to {slow:.2f} s, {speed.effective_batch / fast:.1f} to {speed.effective_batch / slow:.1f} pictures/s, "
+        f"{fast:.2f} to {slow:.2f} s, {pictures / fast:.1f} to {pictures / slow:.1f} pictures/s, "
         f"MFU {speed.utilization(fast) * 100:.0f} to {speed.utilization(slow) * 100:.0f} %"
     )

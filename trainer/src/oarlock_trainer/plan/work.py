@@ -9,6 +9,7 @@ from oarlock_api.engine import Attention, CompileMode, OffloadOptimizer, Precisi
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora, Method, QuantizeBase
 from oarlock_trainer.data.buckets import target_sizes
+from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.encoding import live_batch
 from oarlock_trainer.plan.parameters import Architecture, Parameters, adapters, whole
 
@@ -63,6 +64,11 @@ class Work:
     def tokens(self) -> int:
         """Text and image tokens of a sample."""
         return self.image_tokens + self.text_tokens
+
+    @property
+    def batch(self) -> Batch:
+        """What one optimizer step takes."""
+        return Batch(per_rank=self.samples, ranks=self.ranks, accumulation=self.accumulation)
 
     @property
     def nodes(self) -> int:
