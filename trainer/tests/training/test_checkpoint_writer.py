@@ -216,7 +216,7 @@ def test_parameters_of_another_size_are_refused_by_their_names(tmp_path: Path) -
 def test_adapters_of_another_rank_or_scale_are_refused(tmp_path: Path) -> None:
     save_alone(tmp_path, 10)
     with pytest.raises(
-        ConfigurationError, match="has no adapters, the job asks for adapters of rank 16 and alpha 8: set"
+        ConfigurationError, match="has no adapters, the job asks for LoRA adapters of rank 16 and alpha 8: set"
     ):
         load(newest(tmp_path), Plain(), adapters=Adapters(16, 8.0))
 
