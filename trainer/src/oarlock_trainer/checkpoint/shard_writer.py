@@ -7,10 +7,11 @@ import os
 import select
 import subprocess
 import sys
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from oarlock_trainer.checkpoint.format import FileFacts
 from oarlock_trainer.errors import StorageError
+from oarlock_trainer.parent import pipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +38,9 @@ class ShardWriter:
     def ended(self, seconds: float | None = 0.0) -> bool:
         """Whether the file is written, or has failed; waits so long for it, None = for as long as it takes."""
         while not self._answer.endswith(b"\n"):
-            if not select.select([_pipe(self._process.stdout)], [], [], seconds)[0]:
+            if not select.select([pipe(self._process.stdout)], [], [], seconds)[0]:
                 return False
-            received = os.read(_pipe(self._process.stdout).fileno(), 65536)
+            received = os.read(pipe(self._process.stdout).fileno(), 65536)
             self._answer += received
             if not received:
                 self._again()
@@ -80,8 +81,8 @@ class ShardWriter:
         self._tries += 1
         order = json.dumps({"file": str(path), "size": size}) + "\n"
         try:
-            _pipe(self._process.stdin).write(order.encode())
-            _pipe(self._process.stdin).flush()
+            pipe(self._process.stdin).write(order.encode())
+            pipe(self._process.stdin).flush()
         except BrokenPipeError:
             self._again()
 
@@ -99,9 +100,3 @@ class ShardWriter:
             stdout=subprocess.PIPE,
             pass_fds=[self._memory],
         )
-
-
-def _pipe(end: IO[bytes] | None) -> IO[bytes]:
-    if end is None:
-        raise AssertionError("the process was started with pipes")
-    return end

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_trainer.errors import ConfigurationError, StorageError
+from oarlock_trainer.parent import pipe
 from oarlock_trainer.warm import OFFLINE_BY_DEFAULT
 
 if TYPE_CHECKING:
@@ -86,9 +87,9 @@ class Hub:
 
 
 def _spoken(process: subprocess.Popen[bytes], order: str, go_on: Callable[[], None]) -> dict[str, Any]:
-    answers = _pipe(process.stdout)
-    _pipe(process.stdin).write(order.encode() + b"\n")
-    _pipe(process.stdin).flush()
+    answers = pipe(process.stdout)
+    pipe(process.stdin).write(order.encode() + b"\n")
+    pipe(process.stdin).flush()
     received = b""
     while not received.endswith(b"\n"):
         go_on()
@@ -100,9 +101,3 @@ def _spoken(process: subprocess.Popen[bytes], order: str, go_on: Callable[[], No
         received += more
     told: dict[str, Any] = json.loads(received)
     return told
-
-
-def _pipe(end: IO[bytes] | None) -> IO[bytes]:
-    if end is None:
-        raise AssertionError("the process was started with pipes")
-    return end
