@@ -51,7 +51,11 @@ EVERYTHING: dict[str, Any] = {
         "namespaceSelector": {"matchLabels": {"team": "ml"}},
     },
     "extraObjects": [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-extra"}, "data": {"a": "b"}}
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "{{ .Release.Name }}-extra", "namespace": "{{ .Release.Namespace }}"},
+        }
     ],
 }
 """Values with every switch on."""

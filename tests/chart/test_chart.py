@@ -112,6 +112,16 @@ def test_people_get_jobs_with_the_clusters_own_roles_and_never_the_status(helm_p
     assert view["rules"][0]["verbs"] == ["get", "list", "watch"]
 
 
+def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program: Path) -> None:
+    accounts = [{"namespace": "team", "name": "workflow"}]
+    role = one(
+        render(helm_program, {"argoWorkflows": {"serviceAccounts": accounts}}), "Role", "oarlock-workflow-workflow"
+    )
+    example = yaml.safe_load_all((ROOT / "examples/argo-role.yaml").read_text())
+    assert role["metadata"]["namespace"] == "team"
+    assert role["rules"] == next(item["rules"] for item in example if item["kind"] == "Role")
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

@@ -1,0 +1,99 @@
+"""Real nodes: a release of helm 3 from before the chart brought the API becomes one of helm 4, beside a job that runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oarlock_local.cluster import Cluster
+from oarlock_local.crd import apply_crd
+from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
+from tests.chart.demands import wait
+from tests.chart.releases import Release
+from tests.chart.rendering import ROOT
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+TEAM = "upgraded-team"
+NAMES = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "output", "namespace": TEAM},
+    "spec": {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+JOB: dict[str, Any] = {
+    "apiVersion": "oarlock.dev/v1alpha1",
+    "kind": "TrainingJob",
+    "metadata": {"name": "steady", "namespace": TEAM},
+    "spec": {
+        "nodes": 2,
+        "gpusPerNode": 0,
+        "output": {"persistentVolumeClaim": {"claimName": "output"}, "minFree": "1Mi"},
+        "custom": {"command": ["sleep"], "args": ["3600"]},
+        "pod": {"image": "oarlock.local/host:1", "runtimeClassName": "host-userland", "sharedMemory": "16Mi"},
+    },
+}
+VALUES: dict[str, Any] = {
+    "image": {"repository": "oarlock.local/host", "tag": "1"},
+    "runtimeClassName": "host-userland",
+    # Beside an operator of other tests, which works everywhere.
+    "namespaces": [TEAM],
+    "settings": {"PROGRESS_SECONDS": 1},
+}
+
+
+def test_an_upgrade_from_helm_3_to_helm_4_takes_the_api_over_and_does_not_disturb_a_job_that_runs(
+    helm_programs: dict[str, Path], local_cluster: Cluster
+) -> None:
+    cluster, release = local_cluster, Release(local_cluster, "upgraded")
+    apply_crd(cluster, ROOT / "crds/trainingjobs.yaml")
+    cluster.tag(DEFAULT_TRAINER_IMAGE)
+    cluster.kubectl("apply", "-f", "-", stdin=json.dumps(NAMES))
+    before = {**VALUES, "crds": {"enabled": False}}
+    release.install(helm_programs["helm 3"], before, "--wait", "--timeout", "120s")
+    for item in (CLAIM, JOB):
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(item))
+
+    def job() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(cluster.kubectl("get", "trainingjob", "steady", "-n", TEAM, "-o", "json"))
+        return found.get("status") or {}
+
+    def ready_pods() -> dict[str, str]:
+        pods = json.loads(cluster.kubectl("get", "pods", "-n", TEAM, "-l", "oarlock.dev/job=steady", "-o", "json"))
+        return {
+            pod["metadata"]["name"]: pod["metadata"]["uid"]
+            for pod in pods["items"]
+            if any((c["type"], c["status"]) == ("Ready", "True") for c in pod["status"].get("conditions", []))
+        }
+
+    def leader() -> str:
+        path = "jsonpath={.spec.holderIdentity}"
+        return cluster.kubectl("get", "lease", "upgraded-operator", "-n", "upgraded", "-o", path)
+
+    wait("the gang", lambda: len(ready_pods()) == 2)
+    wait("the job to run", lambda: job().get("phase") == "Running")
+    pods, first = ready_pods(), leader()
+    # A setting of the new release, so that its operator is another one.
+    after = {**VALUES, "settings": {"PROGRESS_SECONDS": 2}}
+    # A release of helm 3 stays one that is merged by the client: there are no conflicts to force.
+    release.upgrade(helm_programs["helm 4"], after, "--take-ownership", "--wait", "--timeout", "120s")
+    wait("the next leader", lambda: leader() not in ("", first))
+    looked = job()["lastReconcileTime"]
+    cluster.kubectl("annotate", "trainingjob", "steady", "-n", TEAM, "example.com/look=again")
+    wait("its look at the job", lambda: job()["lastReconcileTime"] > looked)
+    status = job()
+    assert (status["phase"], status["attempt"], status["restartCount"]) == ("Running", 1, 0)
+    assert ready_pods() == pods, "the same pods"
+    release.uninstall(helm_programs["helm 4"])
+    crd = "customresourcedefinition.apiextensions.k8s.io/trainingjobs.oarlock.dev"
+    wait("the operator's pod to go", lambda: release.objects() == {crd})
+    assert ready_pods() == pods, "who is trained for goes on, though nobody would start it again"
+    cluster.kubectl("delete", "trainingjob", "steady", "-n", TEAM, "--cascade=foreground", "--timeout=120s")
+    cluster.kubectl("delete", "namespace", TEAM, "upgraded", "--timeout=120s")
