@@ -17,7 +17,6 @@ from processes import Api, wait_for
 pytestmark = pytest.mark.cluster
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
-NOWHERE = ("nowhere-0", "nowhere-1")
 SYSTEMS = {
     "scheduling.volcano.sh/v1beta1": {"gang": "Volcano", "queue": "team", "topology": {"requiredKey": "leaf"}},
     "scheduling.x-k8s.io/v1alpha1": {"gang": "Coscheduling", "schedulerName": "together"},
@@ -71,13 +70,6 @@ def groups(gang: Gang, system: str) -> dict[str, Any]:
     return {group["metadata"]["labels"]["oarlock.dev/attempt"]: group for group in gang.api.call("GET", path)["items"]}
 
 
-def stop_all(gang: Gang) -> None:
-    """What kubelets do with pods that have ended and are being deleted."""
-    for name, pod in gang.pods().items():
-        if "deletionTimestamp" in pod["metadata"]:
-            gang.remove(name)
-
-
 def ungate(gang: Gang) -> None:
     """What Kueue does once its queue has room."""
     for name in gang.pods():
@@ -96,17 +88,11 @@ def test_each_attempt_has_a_group_that_its_pods_name_and_that_goes_with_it(with_
             named = {**pod["metadata"]["labels"], **pod["metadata"].get("annotations", {})}
             assert group["metadata"]["name"] in named.values()
             assert pod["spec"]["schedulerName"] != "default-scheduler"
-        gang.run(nodes=NOWHERE)
+        gang.run()
         gang.end("1-1", 1)
     for system, gang in gangs.items():
-        wait_for("the pods to be told", lambda gang=gang: "deletionTimestamp" in gang.pods()["1-0"]["metadata"])
-        assert set(groups(gang, system)) == {"1"}, "a rank still saves"
-        gang.end("1-0", 86)
-        gang.remove("1-0")
-    for system, gang in gangs.items():
-        wait_for("the next gang", lambda gang=gang: stop_all(gang) or "2-1" in gang.pods() or None)
-        wait_for("the first group to go", lambda gang=gang, system=system: set(groups(gang, system)) == {"2"} or None)
         gang.run(2)
+        wait_for("the first group to go", lambda gang=gang, system=system: set(groups(gang, system)) == {"2"} or None)
         for rank in (0, 1):
             gang.end(f"2-{rank}", 0)
     for system, gang in gangs.items():
@@ -131,7 +117,7 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(
     wait_for("Kueue's words", lambda: "insufficient unused quota" in gang.status["message"] or None)
     assert gang.condition("Scheduled")["reason"] == "Queued"
     ungate(gang)
-    gang.run(nodes=NOWHERE)
+    gang.run()
     wait_for("the end of the queue", lambda: gang.status["phase"] != "Queued" or None)
     record = gang.status["attempts"][0]
     assert record["stageMilliseconds"]["queue"] > 0
@@ -140,7 +126,6 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(
         known = gang.pods()[pod]["status"]["conditions"]
         gang.api.merge(f"{PODS}/{gang.name}-{pod}/status", {"status": {"conditions": [*known, taken]}})
         gang.api.call("DELETE", f"{PODS}/{gang.name}-{pod}")
-        gang.remove(pod)
     wait_for("the next attempt", lambda: gang.status["attempt"] == 2 or None)
     assert gang.status["attempts"][1]["reason"] == "Evicted"
     assert gang.status["restarts"]["infrastructure"] == gang.status["restarts"]["application"] == 0
@@ -150,7 +135,11 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(
 
 
 @pytest.mark.usefixtures("gang_systems")
-def test_a_queue_that_takes_no_pods_is_told(with_operator: Api) -> None:
+def test_a_queue_that_takes_no_pods_is_told_and_so_is_a_gang_that_is_not_served(with_operator: Api) -> None:
     gang = Gang(with_operator, scheduling={"gang": "Kueue", "queue": "nobodys"})
+    nowhere = Gang(with_operator, scheduling={"gang": "Native"})
+    status = nowhere.wait_for_phase("Failed")
+    assert status["reason"] == "GangUnavailable"
+    assert "scheduling.k8s.io" in status["message"]
     gang.wait_for_pods("1-0", "1-1")
     wait_for("the warning", lambda: gang.condition("Degraded")["reason"] == "GangIgnored" or None)
