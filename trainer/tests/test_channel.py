@@ -51,6 +51,12 @@ def test_scalars_of_numpy_become_numbers(pipe: int) -> None:
     assert json.loads(os.read(pipe, 65536)) == {"loss": 0.5, "step": 7, "event": "step", "rank": 3}
 
 
+def test_what_people_are_told_stands_in_the_log_too(pipe: int, capsys: pytest.CaptureFixture[str]) -> None:
+    channel.tell("the storage is slow")
+    assert channel.decode(os.read(pipe, 65536)) == channel.Message("note", 3, {"message": "the storage is slow"})
+    assert capsys.readouterr().err == "the storage is slow\n"
+
+
 def test_without_an_agent_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(channel.AGENT_FD, raising=False)
     channel.send(Event.NOTE, message="nobody hears this")

@@ -13,6 +13,7 @@ import json
 import operator
 import os
 import select
+import sys
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,12 @@ def send(event: str, **fields: Any) -> None:
         _write(int(number), encode(event, _own_rank(), fields), enduring=event in ENDURING)
     except (OSError, ValueError, RecursionError):
         return  # the agent is gone, or the descriptor is no pipe: training is not to end for that
+
+
+def tell(words: str) -> None:
+    """Tell people: in /status, where the next note takes its place, and in the log."""
+    send(Event.NOTE, message=words)
+    sys.stderr.write(f"{words}\n")
 
 
 def encode(event: str, rank: int, fields: Mapping[str, Any]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -110,9 +109,7 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
     order = _order(claim, buckets)
     total = steps_of(order, training)
     if claim.resumed and job.place.is_leader:
-        words = resume_words(claim.resumed, job_uid=job.file.job_uid, total=total)
-        channel.send(channel.Event.NOTE, message=words)
-        sys.stderr.write(f"{words}\n")
+        channel.tell(resume_words(claim.resumed, job_uid=job.file.job_uid, total=total))
     plan = plan_of(claim)
     channel.send(channel.Event.PLAN, **plan.status())
     engine = make_engine(claim, plan)

@@ -308,7 +308,7 @@ def test_a_restart_on_a_node_that_has_the_model_asks_nothing_of_a_hub(
 
 
 def test_a_store_that_does_not_answer_is_taken_to_hold_what_this_job_found_there_before(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out/.oarlock").mkdir(parents=True)
     source, _ = source_of(published, tmp_path / "scratch")
@@ -319,6 +319,7 @@ def test_a_store_that_does_not_answer_is_taken_to_hold_what_this_job_found_there
 
     monkeypatch.setattr(Counting, "list", away)
     assert listing_of(source, job_of("a", tmp_path / "out")) == first
+    assert "the store does not answer; going on with what was there before" in capfd.readouterr().err
     with pytest.raises(StorageError, match="does not answer"):
         listing_of(source, job_of("b", tmp_path / "out"))
     with pytest.raises(StorageError, match="does not answer"):

@@ -50,8 +50,7 @@ def fetch_newest(
         if all(whole):
             return ranks.decide(lambda: _complete(copy, temporary, fence))  # noqa: B023
         if ranks.place.is_leader:
-            words = f"{copy.name} in {copies.files.where} is damaged: the copy before it is taken"
-            channel.send(channel.Event.NOTE, message=words)
+            channel.tell(f"{copy.name} in {copies.files.where} is damaged: the copy before it is taken")
     return None
 
 

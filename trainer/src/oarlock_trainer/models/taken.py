@@ -40,8 +40,7 @@ def listing_of(source: Source, job: Job) -> Listing:
     except StorageError as error:
         if taken is None:
             raise
-        words = f"{error}; going on with what was there before: a node that has it all needs no more"
-        channel.send(channel.Event.NOTE, message=words)
+        channel.tell(f"{error}; going on with what was there before: a node that has it all needs no more")
         return taken
     if listing != taken:
         with storage(f"writing {note}"):

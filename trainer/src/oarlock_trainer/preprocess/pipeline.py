@@ -7,7 +7,6 @@ embeddings; what was encoded until a kill is published already, shard by shard.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -247,6 +246,4 @@ def _tell(job: Job, manifest: Manifest, report: Mapping[str, Any], *, made: int,
     counts = counts_of(table_folder(job.output), manifest)
     quarantined = sum(total(one.bad for one in counts).values()) + len(manifest.left_out)
     work = Work(made=made, quarantined=quarantined, found=sum(one.found for one in counts), seconds=seconds)
-    words = summary(report, work)
-    channel.send(channel.Event.NOTE, message=words)
-    sys.stderr.write(f"{words}\n")
+    channel.tell(summary(report, work))

@@ -7,7 +7,6 @@ and later ones are lost. So an outage that is short costs nothing, and one that 
 from __future__ import annotations
 
 import queue
-import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -62,7 +61,7 @@ class Feed:
         """Wait that long for what is not written yet; say it where something never will be."""
         self._thread.join(max(seconds, 0.0))
         if self._thread.is_alive() or self._lost:
-            _tell(f"tracking {self._name}: some figures were not written; metrics.jsonl has them")
+            channel.tell(f"tracking {self._name}: some figures were not written; metrics.jsonl has them")
 
     def _run(self) -> None:
         tracker: Tracker | None = None
@@ -86,9 +85,4 @@ class Feed:
     def _failed(self, error: Exception) -> None:
         if not self._failing:
             self._failing = True
-            _tell(f"tracking {self._name} fails, and training goes on: {type(error).__name__}: {error}")
-
-
-def _tell(words: str) -> None:
-    channel.send(channel.Event.NOTE, message=words)
-    sys.stderr.write(f"{words}\n")
+            channel.tell(f"tracking {self._name} fails, and training goes on: {type(error).__name__}: {error}")

@@ -113,7 +113,7 @@ class Validation:
         try:
             return self._pictures.missing(step, self._wanted)
         except Exception as error:  # noqa: BLE001 - pictures never end a run
-            _tell(f"no pictures of step {step}: those that are there could not be read ({error})")
+            channel.tell(f"no pictures of step {step}: those that are there could not be read ({error})")
             return []
 
     def _rounds(
@@ -189,12 +189,7 @@ class Validation:
             words.append(
                 f"{outcome.left_out} left out: there was no time for them (asked to leave, or {MOST_SECONDS:.0f} s)"
             )
-        _tell("; ".join(words))
-
-
-def _tell(words: str) -> None:
-    channel.send(channel.Event.NOTE, message=words)
-    sys.stderr.write(f"{words}\n")
+        channel.tell("; ".join(words))
 
 
 def _words(wanted: Wanted, error: Exception) -> str:
