@@ -18,6 +18,7 @@ from hera.workflows import Parameter, Resource, Step, Steps, Workflow
 from hera.workflows.models import ContinueOn, RetryStrategy, ValueFrom
 
 NAME = "{{workflow.name}}"
+ARGOS_OWN_POD_IS_LOST = 'lastRetry.status == "Error" || !(lastRetry.message startsWith "main: Error (exit code 64)")'
 
 
 def training_job(path: Path) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def step_of(path: Path) -> Resource:
         set_owner_reference=True,
         success_condition="status.succeeded == 1",
         failure_condition="status.failed == 1",
-        retry_strategy=RetryStrategy(limit="10", retry_policy="OnError"),
+        retry_strategy=RetryStrategy(limit="10", retry_policy="Always", expression=ARGOS_OWN_POD_IS_LOST),
         outputs=[
             Parameter(name="output", value_from=ValueFrom(json_path="{.status.output.path}", default="")),
             Parameter(name="model", value_from=ValueFrom(json_path="{.status.output.model}", default="")),

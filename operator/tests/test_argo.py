@@ -197,9 +197,35 @@ def test_every_step_makes_its_job_again_without_harm_and_hands_over_what_may_be_
     assert list(steps()) == ["preprocess", "train", "judge"]
     for name, template in steps().items():
         assert f'name: "{{{{workflow.name}}}}-{name}"' in template["resource"]["manifest"]
-        assert template["retryStrategy"]["retryPolicy"] == "OnError"
         assert template["resource"]["setOwnerReference"] is True
         assert all("default" in each["valueFrom"] for each in template["outputs"]["parameters"])
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "again"),
+    [
+        pytest.param("Error", "pod deleted", True, id="drained"),
+        pytest.param("Failed", "The node was low on resource: memory.", True, id="evicted by the kubelet"),
+        pytest.param("Failed", "main: OOMKilled (exit code 137)", True, id="out of memory"),
+        pytest.param(
+            "Failed",
+            "main: Error (exit code 64): failure condition '{status.failed == [1]}' evaluated true",
+            False,
+            id="the job has failed",
+        ),
+        pytest.param(
+            "Failed", "main: Error (exit code 64): The resource has been deleted", False, id="the job was deleted"
+        ),
+    ],
+)
+def test_a_step_is_tried_again_for_what_happens_to_argos_own_pod_and_not_for_what_happens_to_the_job(
+    rules: Path, status: str, message: str, *, again: bool
+) -> None:
+    scope = {"lastRetry": {"status": status, "message": message, "exitCode": "-1", "duration": "1"}, "retries": "0"}
+    for template in steps().values():
+        strategy = template["retryStrategy"]
+        assert strategy["retryPolicy"] == "Always"  # the expression decides
+        assert json.loads(judged(rules, scope, "retry", strategy["expression"])) is again
 
 
 def test_what_a_workflow_hands_on_is_there_with_the_end_and_not_after_it() -> None:

@@ -3,6 +3,7 @@ module oarlock.dev/local/argo
 go 1.26.0
 
 require (
+	github.com/expr-lang/expr v1.17.5
 	github.com/tidwall/gjson v1.18.0
 	github.com/yuin/gopher-lua v1.1.1
 	k8s.io/apimachinery v0.36.1

@@ -1,6 +1,7 @@
 // Command argo-rules judges an object as Argo does, for tests: with the libraries that Argo has it from, and no server.
 //
 //	argo-rules wait SUCCESS FAILURE < object.json    as an Argo Workflow waits for a resource
+//	argo-rules retry EXPRESSION < scope.json         as it decides whether a step is tried again
 //	argo-rules health SCRIPT < object.json           as Argo CD asks a health script; prints its table
 //
 // Argo Workflows reads a condition as a label selector whose keys are gjson's paths: one requirement of the failure
@@ -13,6 +14,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/expr-lang/expr"
 	"github.com/tidwall/gjson"
 	lua "github.com/yuin/gopher-lua"
 	"k8s.io/apimachinery/pkg/labels"
@@ -43,10 +45,12 @@ func run(arguments []string) error {
 	switch {
 	case len(arguments) == 3 && arguments[0] == "wait":
 		return wait(input, arguments[1], arguments[2])
+	case len(arguments) == 2 && arguments[0] == "retry":
+		return retry(input, arguments[1])
 	case len(arguments) == 2 && arguments[0] == "health":
 		return health(input, arguments[1])
 	}
-	return fmt.Errorf("argo-rules wait SUCCESS FAILURE, or argo-rules health SCRIPT; the object comes by standard input")
+	return fmt.Errorf("argo-rules wait SUCCESS FAILURE, retry EXPRESSION or health SCRIPT; JSON comes by standard input")
 }
 
 func wait(input []byte, success, failure string) error {
@@ -70,6 +74,23 @@ func wait(input []byte, success, failure string) error {
 	} else {
 		fmt.Println("waiting")
 	}
+	return nil
+}
+
+func retry(input []byte, expression string) error {
+	var scope map[string]any
+	if err := json.Unmarshal(input, &scope); err != nil {
+		return err
+	}
+	program, err := expr.Compile(expression, expr.Env(scope), expr.AsBool())
+	if err != nil {
+		return err
+	}
+	again, err := expr.Run(program, scope)
+	if err != nil {
+		return err
+	}
+	fmt.Println(again)
 	return nil
 }
 
