@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_local.binaries import (
+    ARGO_RULES,
     HELM,
     HELM_3,
     HELM_DOCS,
@@ -85,7 +86,7 @@ def test_the_cache_key_follows_sources_versions_and_flags(modules: Path) -> None
 
 @pytest.mark.parametrize("seccomp", [True, False])
 def test_every_part_has_its_module_with_pinned_checksums(*, seccomp: bool) -> None:
-    for part in (*node_parts(seccomp=seccomp), HELM, HELM_3, HELM_DOCS, KWOK, VERSITYGW):
+    for part in (*node_parts(seccomp=seccomp), ARGO_RULES, HELM, HELM_3, HELM_DOCS, KWOK, VERSITYGW):
         module = modules_folder() / part.module
         assert (module / "go.mod").is_file()
         # A module that needs no other has no checksums.
@@ -107,7 +108,10 @@ def test_a_tool_is_looked_for_in_the_ready_made_folder_too(tmp_path: Path) -> No
 
 
 def test_no_cluster_needs_the_tools() -> None:
-    assert not {HELM, HELM_3, HELM_DOCS, KWOK, VERSITYGW} & {*node_parts(seccomp=True), *control_plane_parts()}
+    assert not {ARGO_RULES, HELM, HELM_3, HELM_DOCS, KWOK, VERSITYGW} & {
+        *node_parts(seccomp=True),
+        *control_plane_parts(),
+    }
 
 
 def test_a_ready_made_folder_that_lacks_programs_is_refused_by_name(tmp_path: Path) -> None:
