@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import sys
 import time
 import traceback
@@ -28,15 +27,14 @@ from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.errors import LeftOnRequest, PeerLostError, StorageError, TrainingEnd, lost_a_peer, lost_storage
 from oarlock_trainer.evaluation import evaluate
 from oarlock_trainer.job import read_job
-from oarlock_trainer.metrics import StepFacts
 from oarlock_trainer.models.flux.lora import without_adapters
 from oarlock_trainer.models.flux.loss import flow_matching_loss
-from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
 from oarlock_trainer.publish import publish
 from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Session, assemble
 from oarlock_trainer.start_clock import StartClock, StartPart
 from oarlock_trainer.step_clock import StepClock, watch_of
+from oarlock_trainer.step_report import report
 from oarlock_trainer.stop import StopRequest
 from oarlock_trainer.tracking.trackers import Trackers, runs_of
 from oarlock_trainer.validation.task import judge, of_evaluation
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.batches import StepBatch
     from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.loss import MicroBatch
-    from oarlock_trainer.step_clock import Split
 
 _BAD_LOSSES = 10
 """So many losses in a row that are not finite, and the weights are beyond recovery: DeepSpeed skips such updates."""
@@ -133,7 +130,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         mean_loss = total_loss / ranks.place.world_size
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.hang_seconds))
-        _report(session, batch, clock.split(), step=done, loss=mean_loss, rate=rate)
+        report(session, batch, clock.split(), step=done, loss=mean_loss, rate=rate)
         bad_losses = 0 if math.isfinite(mean_loss) else bad_losses + 1
         if bad_losses >= _BAD_LOSSES:
             raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")
@@ -194,54 +191,6 @@ def _around_update(session: Session) -> StepPart:
     """What the engine's step does beside the update: with a sharded optimizer it exchanges, else it clips."""
     sharded = strategy(session.job.training) is Strategy.DEEPSPEED and session.ranks.place.world_size > 1
     return StepPart.COMMUNICATION if sharded else StepPart.OPTIMIZER
-
-
-def _report(session: Session, batch: StepBatch, split: Split, *, step: int, loss: float, rate: float) -> None:
-    """Tell of a step: rank 0 its figures, the others that it is done."""
-    if session.metrics is None:
-        channel.send(channel.Event.STEP, step=step, total=session.total)
-        return
-    session.metrics.step(
-        StepFacts(
-            step=step,
-            total=session.total,
-            epoch=batch.epoch,
-            loss=loss,
-            learning_rate=rate,
-            gradient_norm=session.engine.gradient_norm(),
-            skipped=session.engine.skipped,
-            split=split,
-            images=session.batch.effective,
-            mfu=_mfu(session, batch, split.seconds),
-            memory=_memory_peak(session.ranks.device),
-        )
-    )
-
-
-def _memory_peak(device: torch.device) -> int:
-    """Most bytes that tensors took on the GPU at once in this process's life; on the CPU the process as a whole."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
-    """Share of the GPUs' peak; None on the CPU and on GPUs that are not known."""
-    if session.peak is None:
-        return None
-    each = training_flops(
-        blocks=session.shape.blocks,
-        width=session.shape.width,
-        tokens=batch.tokens,
-        frozen=session.adapters is not None,
-        regularizes=batch.regularizes,
-    )
-    return model_flops_utilization(
-        flops=session.batch.effective * each,
-        seconds=seconds,
-        devices=session.ranks.place.world_size,
-        peak=session.peak,
-    )
 
 
 def _evaluate(session: Session, step: int, spare: MicroBatch, stop: StopRequest) -> None:
