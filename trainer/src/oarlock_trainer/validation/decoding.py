@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from PIL import Image
 
 from oarlock_trainer.models.flux.classes import vae_class
-from oarlock_trainer.models.flux.folder import loading
+from oarlock_trainer.models.flux.encode import load_frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,11 +26,7 @@ class PictureDecoder:
     def __init__(self, model: Path, device: torch.device) -> None:
         """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        with loading(model / "vae"):
-            self._vae: Any = vae_class().from_pretrained(
-                model / "vae", local_files_only=True, dtype=dtype, low_cpu_mem_usage=False
-            )
-        self._vae.eval().requires_grad_(requires_grad=False)
+        self._vae = load_frozen(vae_class(), model / "vae", "cpu", dtype=dtype, low_cpu_mem_usage=False)
         self._device, self._dtype = device, dtype
 
     @torch.no_grad()

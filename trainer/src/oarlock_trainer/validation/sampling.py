@@ -15,7 +15,7 @@ import torch
 
 from oarlock_trainer.models.flux.classes import scheduler_class
 from oarlock_trainer.models.flux.folder import loading
-from oarlock_trainer.models.flux.loss import image_ids, pack
+from oarlock_trainer.models.flux.loss import image_ids, pack, text_ids
 from oarlock_trainer.validation.wanted import SCHEDULER
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def denoise(
             timestep=sigma.to(noise.device, kind)[None],
             guidance=None if told is None else told.to(kind),
             img_ids=ids,
-            txt_ids=torch.zeros(text.sequence.shape[1], 3, device=noise.device),
+            txt_ids=text_ids(text.sequence.shape[1], noise.device),
             return_dict=False,
         )[0]
         return predicted.float()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from oarlock_trainer.engine.whole_weights import is_sharded
 from oarlock_trainer.models.flux.attention import Attend
 from oarlock_trainer.models.flux.rotary import rotate
 
@@ -86,7 +87,7 @@ def linear_of_two(layer: nn.Module, first: Tensor, second: Tensor) -> Tensor:
 
     They are joined only where `layer` is no plain linear layer (LoRA, float8), or where ZeRO-3 holds its weight elsewhere.
     """
-    if type(layer) is nn.Linear and layer.bias is not None and not hasattr(layer.weight, "ds_id"):
+    if type(layer) is nn.Linear and layer.bias is not None and not is_sharded(layer.weight):
         result: Tensor = _LinearOfTwo.apply(first, second, layer.weight, layer.bias)  # type: ignore[no-untyped-call]
         return result
     joined: Tensor = layer(torch.cat([first, second], dim=-1))

@@ -30,7 +30,7 @@ class PictureEncoder:
     def __init__(self, model: Path, device: torch.device) -> None:
         """bfloat16 on a GPU; float32 on the CPU, where bfloat16 convolutions are slow."""
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self._vae = _load(vae_class(), model / "vae", device, dtype=dtype, low_cpu_mem_usage=False)
+        self._vae = load_frozen(vae_class(), model / "vae", device, dtype=dtype, low_cpu_mem_usage=False)
         self._device, self._dtype = device, dtype
 
     @torch.no_grad()
@@ -61,8 +61,8 @@ class CaptionEncoder:
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         disable_progress_bar()  # a bar per rank and encoder makes a log unreadable
         self._device = device
-        self._clip = _load(CLIPTextModel, model / "text_encoder", device, dtype=dtype)
-        self._t5 = _load(T5EncoderModel, model / "text_encoder_2", device, dtype=dtype)
+        self._clip = load_frozen(CLIPTextModel, model / "text_encoder", device, dtype=dtype)
+        self._t5 = load_frozen(T5EncoderModel, model / "text_encoder_2", device, dtype=dtype)
         with loading(model / "tokenizer"):
             self._clip_tokenizer = CLIPTokenizer.from_pretrained(model / "tokenizer", local_files_only=True)
         with loading(model / "tokenizer_2"):
@@ -88,7 +88,8 @@ class CaptionEncoder:
         return sequence.to(torch.bfloat16).cpu(), pooled.to(torch.bfloat16).cpu(), lengths
 
 
-def _load(kind: Any, folder: Path, device: torch.device, **options: Any) -> Any:
+def load_frozen(kind: Any, folder: Path, device: torch.device | str, **options: Any) -> Any:
+    """A network that is not trained, by its class of diffusers or transformers. Raises ConfigurationError, StorageError."""
     with loading(folder):
         encoder = kind.from_pretrained(folder, local_files_only=True, **options)
     return encoder.to(device).eval().requires_grad_(requires_grad=False)
