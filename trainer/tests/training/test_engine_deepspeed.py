@@ -146,8 +146,8 @@ def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_hav
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@pytest.mark.parametrize("fields", [{}, {"zeroStage": 2}, {"offloadOptimizer": "CPU"}])
-def test_on_a_gpu_a_run_trains_with_both_stages_and_with_offloading(
+@pytest.mark.parametrize("fields", [{}, {"zeroStage": 2}, {"zeroStage": 3}, {"offloadOptimizer": "CPU"}])
+def test_on_a_gpu_a_run_trains_with_every_stage_and_with_offloading(
     gang: Gang, tmp_path: Path, fields: dict[str, Any]
 ) -> None:
     engine = {"strategy": "DeepSpeed"} | fields
