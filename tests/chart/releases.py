@@ -34,7 +34,7 @@ class Release:
 
     def uninstall(self, helm_program: Path) -> str:
         """Helm's words after an uninstall; it waits until everything is gone."""
-        return self._helm(helm_program, "uninstall", "--wait", "--timeout", "120s")
+        return self._helm(helm_program, "uninstall", "--cascade", "foreground", "--wait", "--timeout", "120s")
 
     def objects(self) -> set[str]:
         """KIND/NAME of everything on the cluster that is part of the release or has its name, but for Helm's own."""

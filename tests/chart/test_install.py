@@ -17,7 +17,6 @@ import yaml
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.crd import apply_crd
-from tests.chart.demands import wait
 from tests.chart.releases import OVER_KUBECTLS_API, Release
 from tests.chart.rendering import EVERYTHING, render
 
@@ -78,7 +77,6 @@ def test_an_uninstall_leaves_the_api_and_the_jobs_and_nothing_else(
     }
     monitored.kubectl("create", "-f", "-", stdin=json.dumps(job))
     release.uninstall(helm_programs[version])
-    wait("the collection of what was owned", lambda: release.objects() <= {CRD})
     assert release.objects() == {CRD}
     with ApiServer(monitored.kubeconfig) as api:
         assert api.get(f"/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/kept-{release.name}")
