@@ -76,21 +76,26 @@ def _files(job: Job, number: int, one: Publication) -> Files:
 def _to_files(files: Files, model: Path, note: Path, go_on: Callable[[], None]) -> None:
     """Make the place hold the model. Adapters are one file; a whole model has an index, which is away meanwhile."""
     paths = {path.relative_to(model).as_posix(): path for path in sorted(model.rglob("*")) if path.is_file()}
-    before = _read(note)
-    sent = before["files"] if before.get("where") == files.where else {}
+    known = _read(note, files.where)
+    sent = known["files"]
     contents = {name: _in_background(partial(_content, path), go_on) for name, path in paths.items()}
     there = {entry.name: entry.version for entry in _in_background(files.list, go_on)}
     missing = [name for name in paths if sent.get(name) != [contents[name], there.get(name)]]
-    stale = set(of_model(there)).difference(paths) if INDEX in paths else set()
+    known["replaces"] |= INDEX in there  # still true where an attempt has begun to
+    stale = set(of_model(there)).difference(paths) if INDEX in paths and known["replaces"] else set()
+
+    def remember() -> None:
+        with storage(f"writing {note}"):
+            write_json(note, known)
 
     def send(name: str) -> None:
         _in_background(partial(files.upload, name, paths[name]), go_on)
         now = _in_background(partial(files.find, name), go_on)
         sent[name] = [contents[name], now.version if now else ""]
-        with storage(f"writing {note}"):
-            write_json(note, {"where": files.where, "files": sent})
+        remember()
 
     if INDEX in paths and (missing or stale):
+        remember()
         for name in (INDEX, *stale):
             _in_background(partial(files.remove, name), go_on)
         missing = [*(name for name in missing if name != INDEX), INDEX]
@@ -109,9 +114,11 @@ def _in_background(work: Callable[[], Any], go_on: Callable[[], None]) -> Any:
     return running.result()
 
 
-def _read(note: Path) -> dict[str, Any]:
+def _read(note: Path, where: str) -> dict[str, Any]:
+    """What was sent to this place: content and version of each file; whether an older model is replaced there."""
+    fresh = {"where": where, "files": {}, "replaces": False}
     try:
         found = json.loads(note.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return fresh
+    return fresh | found if isinstance(found, dict) and found.get("where") == where else fresh

@@ -123,6 +123,33 @@ def test_over_an_older_model_no_reader_sees_a_mix_and_nothing_of_it_stays(model:
     assert store.read("README.md") == b"{}"
 
 
+def test_what_is_no_model_stays_and_an_older_one_that_was_cleared_in_part_goes_at_last(
+    model: Path, tmp_path: Path
+) -> None:
+    (model.parent / ".oarlock").mkdir()
+    others = Store(tmp_path / "others")
+    others.write("scheduler/monday.txt", b"of another program")
+    send(others, model)
+    assert others.find("scheduler/monday.txt")
+
+    class Failing(Store):
+        """A store in which nothing but the index can be removed."""
+
+        def remove(self, name: str) -> None:
+            if name != "model_index.json":
+                raise StorageError("the store is away")
+            super().remove(name)
+
+    failing = Failing(tmp_path / "store")
+    failing.write("model_index.json", b"{}")
+    failing.write("transformer/z.safetensors", b"old")
+    with pytest.raises(StorageError, match="away"):
+        send(failing, model)
+    again = Store(tmp_path / "store")
+    send(again, model)
+    assert again.find("transformer/z.safetensors") is None
+
+
 @pytest.fixture
 def hub() -> Iterator[tiny_hub.TinyHub]:
     with tiny_hub.serving() as running:
