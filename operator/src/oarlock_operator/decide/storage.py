@@ -24,8 +24,8 @@ _CLAIM_REMEDIES = (
     (
         "unbound",
         (
-            "`kubectl describe pvc` says why it is not bound: its class must exist, give ReadWriteMany, and have a provisioner "
-            "that runs; without a class, a PersistentVolume must fit it."
+            "`kubectl describe pvc` says why it is not bound: its class must exist, give ReadWriteMany, and have a "
+            "provisioner that runs; without a class, a PersistentVolume must fit it."
         ),
     ),
 )
@@ -55,8 +55,8 @@ _MOUNT_REMEDIES = (
     (
         "Connection timed out|No route to host|Connection refused|Network is unreachable",
         (
-            "The node does not reach the server: it must run, and TCP port 2049 be open between them (for NFS 3 also those of "
-            "rpcbind, mountd and statd)."
+            "The node does not reach the server: it must run, and TCP port 2049 be open between them (for NFS 3 also those "
+            "of rpcbind, mountd and statd)."
         ),
     ),
     ("No such file or directory", "The server has no such path: compare the volume's path with `exportfs -v`."),
