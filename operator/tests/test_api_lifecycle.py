@@ -137,3 +137,5 @@ def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(with_oper
     gang.api.merge(f"{JOBS}/{gang.name}/status", {"status": {"recovery": {"stageStartTime": a_while_ago}}})
     wait_for("its words", lambda: "mount.nfs" in gang.condition("Running").get("message", "") or None)
     assert gang.condition("Running")["reason"] == "FailedMount"
+    assert gang.condition("StorageReady")["reason"] == "VolumeNotReady"
+    assert "`exportfs -v`" in gang.condition("StorageReady")["message"]
