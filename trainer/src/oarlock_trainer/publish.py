@@ -81,7 +81,7 @@ def _to_files(files: Files, model: Path, note: Path, go_on: Callable[[], None]) 
     contents = {name: _in_background(partial(_content, path), go_on) for name, path in paths.items()}
     there = {entry.name: entry.version for entry in _in_background(files.list, go_on)}
     missing = [name for name in paths if sent.get(name) != [contents[name], there.get(name)]]
-    known["replaces"] |= INDEX in there  # still true where an attempt has begun to
+    known["replaces"] |= INDEX in there  # and stays so where an attempt ends in between
     stale = set(of_model(there)).difference(paths) if INDEX in paths and known["replaces"] else set()
 
     def remember() -> None:
