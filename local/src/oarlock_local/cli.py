@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from oarlock_local import cluster as clusters
 from oarlock_local import fault_command
-from oarlock_local.build import binaries, helm, versitygw
+from oarlock_local.build import argo_rules, binaries, helm, versitygw
 from oarlock_local.errors import LocalError
 from oarlock_local.folders import state_folder
 from oarlock_local.launch import default_shares
@@ -134,6 +134,7 @@ def _build(_given: argparse.Namespace) -> int:
     print(binaries(nodes=True))
     print(helm())
     print(versitygw())
+    print(argo_rules())
     return 0
 
 
