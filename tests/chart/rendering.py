@@ -17,6 +17,7 @@ CHART = ROOT / "charts/oarlock"
 EVERYTHING: dict[str, Any] = {
     "replicas": 2,
     "cordon": True,
+    "gang": dict.fromkeys(("kueue", "volcano", "coscheduling", "kai", "native"), True),
     "image": {"digest": f"sha256:{'0' * 64}"},
     "imagePullSecrets": [{"name": "registry"}],
     "settings": {"PROGRESS_SECONDS": 5, "CORDON_WINDOW_SECONDS": 604800},

@@ -120,6 +120,14 @@ def test_panels_stand_beside_each_other() -> None:
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 
 
+@pytest.mark.parametrize(("kind", "field"), [("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")])
+def test_the_namespace_of_a_metric_stays_the_jobs(kind: str, field: str, helm_program: Path) -> None:
+    """Prometheus calls the namespace of what it scrapes by the same name, and would put the operator's in its place."""
+    monitor = one(render(helm_program, {"monitoring": {"operator": kind}}), kind)
+    assert "namespace" in SERIES["oarlock_job_phase"]
+    assert [endpoint["honorLabels"] for endpoint in monitor["spec"][field]] == [True]
+
+
 def test_monitors_find_the_operators_and_the_jobs_pods(helm_program: Path) -> None:
     values = {"monitoring": {"operator": "PodMonitor", "jobs": True}}
     objects = render(helm_program, values)
