@@ -21,7 +21,9 @@ def record(**fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": fields}
 
 
-def definition(group: str, version: str, kind: str, plural: str, spec: dict[str, Any]) -> dict[str, Any]:
+def definition(
+    group: str, version: str, kind: str, plural: str, spec: dict[str, Any], *, scope: str = "Namespaced"
+) -> dict[str, Any]:
     schema = record(spec=spec, status=OPEN)
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -33,7 +35,7 @@ def definition(group: str, version: str, kind: str, plural: str, spec: dict[str,
         },
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
             "versions": [
                 {
@@ -77,8 +79,10 @@ KAI = definition(
     ),
 )
 LOCAL_QUEUE = definition("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", record(clusterQueue=TEXT))
+FLAVOR = definition("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors", OPEN, scope="Cluster")
+CLUSTER_QUEUE = definition("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", OPEN, scope="Cluster")
 WORKLOAD = definition("kueue.x-k8s.io", "v1beta2", "Workload", "workloads", OPEN)
-ALL = (VOLCANO, COSCHEDULING, KAI, LOCAL_QUEUE, WORKLOAD)
+ALL = (VOLCANO, COSCHEDULING, KAI, LOCAL_QUEUE, FLAVOR, CLUSTER_QUEUE, WORKLOAD)
 
 GATE, MANAGED, QUEUE = "kueue.x-k8s.io/admission", "kueue.x-k8s.io/managed", "kueue.x-k8s.io/queue-name"
 LIKE_KUEUE = [
@@ -96,7 +100,7 @@ LIKE_KUEUE = [
                 {
                     "name": "queued",
                     "expression": f"has(object.metadata.labels) && '{QUEUE}' in object.metadata.labels && "
-                    f"object.metadata.labels['{QUEUE}'] == 'team'",
+                    f"object.metadata.labels['{QUEUE}'] != 'nobodys'",
                 }
             ],
             "failurePolicy": "Fail",
@@ -119,4 +123,4 @@ LIKE_KUEUE = [
         "spec": {"policyName": "like-kueue"},
     },
 ]
-"""What Kueue's webhook does to a pod that names the queue `team`, as a policy of the API server itself."""
+"""What Kueue's webhook does to pods that name a queue (but `nobodys`), as a policy of the API server."""

@@ -7,12 +7,17 @@ what Oarlock writes, and how it lives with what they do to pods.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from gang_crds import ALL, GATE, LIKE_KUEUE, QUEUE
-from gangs import PODS, Gang
-from processes import Api, wait_for
+from gangs import JOBS, PODS, SETTINGS, Gang
+from processes import ROOT, Api, operator, wait_for
+
+from oarlock_api.manifest import load_all
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -43,8 +48,15 @@ def gang_systems(api: Api) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="module")
+def at_work(gang_systems: Api, control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """One operator for all these tests: none of them ends it."""
+    with operator(control_plane.kubeconfig, tmp_path_factory.mktemp("gang") / "operator.log", *SETTINGS):
+        yield gang_systems
+
+
+@pytest.fixture(scope="module")
 def like_kueue(gang_systems: Api) -> Iterator[Api]:
-    """Pods that name the queue `team` are gated, by the API server itself."""
+    """Pods that name a queue are gated, by the API server itself."""
     kinds = ["mutatingadmissionpolicies", "mutatingadmissionpolicybindings"]
     for kind, body in zip(kinds, LIKE_KUEUE, strict=True):
         gang_systems.call("POST", f"{POLICIES}/{kind}", body)
@@ -76,9 +88,8 @@ def ungate(gang: Gang) -> None:
         gang.api.merge(f"{PODS}/{gang.name}-{name}", {"spec": {"schedulingGates": None}})
 
 
-@pytest.mark.usefixtures("gang_systems")
-def test_each_attempt_has_a_group_that_its_pods_name_and_that_goes_with_it(with_operator: Api) -> None:
-    gangs = {system: Gang(with_operator, scheduling=scheduling) for system, scheduling in SYSTEMS.items()}
+def test_each_attempt_has_a_group_that_its_pods_name_and_that_goes_with_it(at_work: Api) -> None:
+    gangs = {system: Gang(at_work, scheduling=scheduling) for system, scheduling in SYSTEMS.items()}
     for system, gang in gangs.items():
         gang.wait_for_pods("1-0", "1-1")
         group = groups(gang, system)["1"]
@@ -100,10 +111,8 @@ def test_each_attempt_has_a_group_that_its_pods_name_and_that_goes_with_it(with_
         wait_for("the last group to go", lambda gang=gang, system=system: not groups(gang, system) or None)
 
 
-def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(
-    like_kueue: Api, with_operator: Api
-) -> None:
-    gang = Gang(with_operator, scheduling={"queue": "team", "placementTimeoutSeconds": 10})
+def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(like_kueue: Api, at_work: Api) -> None:
+    gang = Gang(at_work, scheduling={"queue": "team", "placementTimeoutSeconds": 10})
     status = gang.wait_for_phase("Queued")
     assert status["resolved"]["gang"] == "Kueue"
     pods = gang.pods()
@@ -125,7 +134,7 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(
     for pod in ("1-0", "1-1"):
         known = gang.pods()[pod]["status"]["conditions"]
         gang.api.merge(f"{PODS}/{gang.name}-{pod}/status", {"status": {"conditions": [*known, taken]}})
-        gang.api.call("DELETE", f"{PODS}/{gang.name}-{pod}")
+    gang.api.call("DELETE", f"{PODS}/{gang.name}-1-0")
     wait_for("the next attempt", lambda: gang.status["attempt"] == 2 or None)
     assert gang.status["attempts"][1]["reason"] == "Evicted"
     assert gang.status["restarts"]["infrastructure"] == gang.status["restarts"]["application"] == 0
@@ -134,10 +143,24 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(
     assert gang.pods()["2-0"]["spec"]["schedulingGates"] == [{"name": GATE}]
 
 
-@pytest.mark.usefixtures("gang_systems")
-def test_a_queue_that_takes_no_pods_is_told_and_so_is_a_gang_that_is_not_served(with_operator: Api) -> None:
-    gang = Gang(with_operator, scheduling={"gang": "Kueue", "queue": "nobodys"})
-    nowhere = Gang(with_operator, scheduling={"gang": "Native"})
+@pytest.mark.usefixtures("like_kueue")
+def test_the_example_waits_in_its_queue(at_work: Api) -> None:
+    made = load_all((ROOT / "examples/kueue.yaml").read_text())
+    plural = {"TrainingJob": "trainingjobs"} | {
+        crd["spec"]["names"]["kind"]: crd["spec"]["names"]["plural"] for crd in ALL
+    }
+    for body in made:
+        within = f"namespaces/{body['metadata']['namespace']}/" if "namespace" in body["metadata"] else ""
+        path = f"/apis/{body['apiVersion']}/{within}{plural[body['kind']]}"
+        at_work.call("POST", f"{path}?fieldValidation=Strict", body)
+    job = f"{JOBS}/{made[-1]['metadata']['name']}"
+    wait_for("the queue", lambda: at_work.call("GET", job).get("status", {}).get("phase") == "Queued" or None)
+    at_work.call("DELETE", job)
+
+
+def test_a_queue_that_takes_no_pods_is_told_and_so_is_a_gang_that_is_not_served(at_work: Api) -> None:
+    gang = Gang(at_work, scheduling={"gang": "Kueue", "queue": "nobodys"})
+    nowhere = Gang(at_work, scheduling={"gang": "Native"})
     status = nowhere.wait_for_phase("Failed")
     assert status["reason"] == "GangUnavailable"
     assert "scheduling.k8s.io" in status["message"]
