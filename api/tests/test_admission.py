@@ -129,7 +129,8 @@ def test_api_server_accepts_the_common_job(api: ApiServer, common_job: Manifest)
 @pytest.mark.parametrize(("file", "job"), EXAMPLES, ids=[file for file, _ in EXAMPLES])
 def test_every_example_is_accepted_as_it_stands(api: ApiServer, file: str, job: Manifest) -> None:
     TrainingJob.model_validate(job)
-    answer = api.create(job)
+    metadata = {key: value for key, value in job["metadata"].items() if key != "namespace"}  # this test has its own
+    answer = api.create({**job, "metadata": metadata})
     assert answer.is_success, (file, answer.json()["message"])
 
 
