@@ -89,7 +89,7 @@ IMAGE_OPTIONS :=
 images: ## Build the operator's and the trainer's image with docker, podman or buildah
 	@builder="$(BUILDER)"; [ -n "$$builder" ] || { \
 	  echo "no builder of images works here: install docker (and start its daemon), podman or buildah"; exit 1; }; \
-	revision=$$(git rev-parse HEAD 2>/dev/null || echo unknown); \
+	revision=$$(git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null || echo unknown); \
 	for image in operator trainer; do \
 	  $$builder build $(IMAGE_OPTIONS) --build-arg VERSION=$(IMAGE_VERSION) --build-arg REVISION=$$revision \
 	    -f Dockerfile.$$image -t $(IMAGE_PREFIX)/$$image:$(IMAGE_VERSION) .; \

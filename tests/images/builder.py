@@ -14,10 +14,9 @@ REGISTRY = "docker.io/"
 def inspect(builder: str, image: str) -> dict[str, Any]:
     """The image's configuration, as its registry would have it: keys such as User, Labels, Entrypoint."""
     if builder == "buildah":
-        described = _run(builder, "inspect", "--type", "image", "--format", "{{json .OCIv1.Config}}", image)
-    else:
-        described = _run(builder, "image", "inspect", "--format", "{{json .Config}}", image)
-    found: dict[str, Any] = json.loads(described)
+        config: dict[str, Any] = json.loads(_run(builder, "inspect", "--type", "image", image))["OCIv1"]["config"]
+        return config
+    found: dict[str, Any] = json.loads(_run(builder, "image", "inspect", image))[0]["Config"]
     return found
 
 

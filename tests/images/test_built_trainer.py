@@ -20,7 +20,7 @@ from deepspeed.ops.adam import DeepSpeedCPUAdam
 weight = torch.nn.Parameter(torch.ones(1000))
 plain = torch.nn.Parameter(torch.ones(1000))
 for parameter, make in ((weight, DeepSpeedCPUAdam), (plain, torch.optim.AdamW)):
-    optimizer = make([parameter], lr=0.1)
+    optimizer = make([parameter], lr=0.1, weight_decay=0.01)
     for _ in range(3):
         (parameter * torch.arange(1000.0)).sum().backward()
         optimizer.step()
@@ -83,7 +83,8 @@ def test_a_program_of_somebody_elses_image_gets_its_agent_from_the_trainers(
     }
     job = {"apiVersion": "oarlock.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "foreign"}, "spec": spec}
     jobs.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(job))
-    assert jobs.wait_for_end("foreign", seconds=600)["phase"] == "Succeeded"
+    status = jobs.wait_for_end("foreign", seconds=600)
+    assert status["phase"] == "Succeeded", status
     assert (jobs.output / "foreign/mark").read_text() == "was here"
 
 
