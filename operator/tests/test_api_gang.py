@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gang_crds import ALL, GATE, LIKE_KUEUE, QUEUE
-from gangs import JOBS, PODS, SETTINGS, Gang
+from gangs import JOBS, PATIENT, PODS, Gang
 from processes import ROOT, Api, operator, wait_for
 
 from oarlock_api.manifest import load_all
@@ -50,7 +50,7 @@ def gang_systems(api: Api) -> Iterator[Api]:
 @pytest.fixture(scope="module")
 def at_work(gang_systems: Api, control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """One operator for all these tests: none of them ends it."""
-    with operator(control_plane.kubeconfig, tmp_path_factory.mktemp("gang") / "operator.log", *SETTINGS):
+    with operator(control_plane.kubeconfig, tmp_path_factory.mktemp("gang") / "operator.log", *PATIENT):
         yield gang_systems
 
 
