@@ -130,8 +130,9 @@ def test_the_product_and_its_gradients_are_those_of_the_update_written_out(shape
         torch.testing.assert_close(mine, theirs)
 
 
-def test_a_new_adapter_changes_no_prediction_and_a_moved_one_does(tiny_flux: Path, settings: Lora) -> None:
-    plain, model = transformer.load(tiny_flux).float(), adapted(tiny_flux, settings)
+@pytest.mark.parametrize("kind", ["both products", "whole"])
+def test_a_new_adapter_changes_no_prediction_and_a_moved_one_does(tiny_flux: Path, kind: str) -> None:
+    plain, model = transformer.load(tiny_flux).float(), adapted(tiny_flux, KINDS[kind])
     assert torch.equal(prediction(model), prediction(plain))
     move(model)
     assert not torch.equal(prediction(model), prediction(plain))
@@ -184,14 +185,21 @@ def test_what_lycoris_saved_is_gone_on_from_with_any_alpha(
         (lokr_of(rank=3, alpha=6, factor=4), "set lora.rank and lora.lokr"),
         (lokr_of(factor=4, full_matrix=True), "other factors or modules than lora asks for"),
         (lokr_of(rank=2, alpha=6, factor=4, targets=("all",)), "set lora.targets"),
-        (Lora(), "of the algorithm LoKr, lora asks for LoRA: set lora.algorithm to LoKr"),
     ],
 )
-def test_adapters_of_another_kind_are_refused(tiny_flux: Path, tmp_path: Path, other: Lora, words: str) -> None:
+def test_adapters_of_another_shape_are_refused(tiny_flux: Path, tmp_path: Path, other: Lora, words: str) -> None:
     settings = lokr_of(rank=2, alpha=6, factor=4)
     lora.save(trained(adapted(tiny_flux, settings)), settings, tmp_path)
     with pytest.raises(ConfigurationError, match=words):
         lora.load(adapted(tiny_flux, other), other, tmp_path)
+
+
+def test_adapters_of_another_algorithm_are_refused(tiny_flux: Path, tmp_path: Path) -> None:
+    settings = KINDS["whole"]
+    model = adapted(tiny_flux, settings)
+    lora.save(trained(model), settings, tmp_path)
+    with pytest.raises(ConfigurationError, match=r"of the algorithm LoKr, .* set lora\.algorithm to LoKr"):
+        lora.load(model, Lora(), tmp_path)
 
 
 def test_the_same_seed_makes_the_same_adapters(tiny_flux: Path) -> None:
@@ -229,3 +237,22 @@ def test_an_adapter_is_compiled_in_one_graph() -> None:
     torch.testing.assert_close(compiled(values), layer(values))
     compiled(values).sum().backward()
     assert layer.lokr_w1.grad.abs().sum() > 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_gpu_keeps_no_more_for_the_backward_pass_than_the_inputs() -> None:
+    tokens, width = 4608, 3072
+    base = torch.nn.Linear(width, width, dtype=torch.bfloat16, device="cuda").requires_grad_(requires_grad=False)
+    layer = lokr.KroneckerLinear("layer", base, lokr_of(full_matrix=True))
+    torch.nn.init.normal_(layer.lokr_w2, std=0.01)
+    values = torch.randn(1, tokens, width, dtype=torch.bfloat16, device="cuda", requires_grad=True)
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    result = layer(values)
+    kept = torch.cuda.memory_allocated() - before - result.numel() * 2
+    assert kept < 1e6
+    dense = torch.nn.functional.linear(values.float(), torch.kron(layer.lokr_w1, layer.lokr_w2))
+    torch.testing.assert_close(result.float() - base(values).float(), dense, rtol=0.05, atol=0.05)
+    result.float().sum().backward()
+    assert layer.lokr_w1.grad.isfinite().all()

@@ -38,9 +38,8 @@ def add(transformer: nn.Module, names: list[str], settings: Lora) -> None:
     """Put an adapter beside each named linear layer, in place. Draws from torch's generator of the CPU."""
     for name in names:
         parent, _, child = name.rpartition(".")
-        layer = transformer.get_submodule(name)
-        if isinstance(layer, nn.Linear):
-            setattr(transformer.get_submodule(parent), child, KroneckerLinear(name, layer, settings))
+        layer: Any = transformer.get_submodule(name)
+        setattr(transformer.get_submodule(parent), child, KroneckerLinear(name, layer, settings))
 
 
 def layers(transformer: nn.Module) -> Iterator[KroneckerLinear]:
