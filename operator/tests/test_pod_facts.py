@@ -184,6 +184,10 @@ def test_what_keeps_a_pod_from_starting_is_told_in_the_cluster_s_own_words(statu
         ({"conditions": [condition("DisruptionTarget", "True", reason="DeletionByTaintManager")]}, ""),
         ({"conditions": [condition("DisruptionTarget", "True", reason="DeletionByPodGC")]}, ""),
         ({"conditions": [condition("DisruptionTarget", "False", reason="EvictionByEvictionAPI")]}, ""),
+        ({"conditions": [condition("TerminationTarget", "True", reason="StoppedByKueue")]}, "StoppedByKueue"),
+        ({"conditions": [condition("TerminationTarget", "False", reason="StoppedByKueue")]}, ""),
+        ({"conditions": [condition("Ready", "False", reason="Evict")]}, "Evicted"),
+        ({"conditions": [condition("Ready", "False", reason="ContainersNotReady")]}, ""),
         ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
         ({"phase": "Failed", "reason": "NodeLost"}, ""),
     ],
@@ -220,6 +224,23 @@ def test_a_pod_with_a_node_is_placed_whatever_a_scheduler_that_came_late_says() 
 def test_a_pod_that_a_queue_holds_back_is_gated() -> None:
     gate = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     assert read_pod(pod({"conditions": [gate]})).gated
+
+
+def test_a_pod_that_never_had_a_node_has_stopped_once_it_is_being_deleted() -> None:
+    raw = pod({}, deletionTimestamp="2026-01-01T00:00:00Z") | {"spec": {}}
+    assert read_pod(raw).stopped, "a finalizer may keep it in the list, but nothing of it will ever run"
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "grouped"),
+    [
+        ({}, {}, False),
+        ({"kueue.x-k8s.io/managed": "true"}, {}, True),
+        ({}, {"schedulingGroup": {"podGroupName": "flux-uid-1-2"}}, True),
+    ],
+)
+def test_a_pod_tells_whether_it_was_taken_for_a_gang(labels: Json, spec: Json, grouped: bool) -> None:  # noqa: FBT001
+    assert read_pod(pod(labels=labels) | {"spec": spec}).grouped is grouped
 
 
 def test_of_our_own_structured_log_only_what_it_says_is_shown() -> None:

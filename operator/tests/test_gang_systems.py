@@ -1,0 +1,97 @@
+"""Discovery of gang systems: the best version, only with its groups served, and only where they may be made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs import job
+
+from oarlock_api.scheduling import Gang
+from oarlock_api.status import Resolved, TrainingJobStatus
+from oarlock_operator.api_error import ApiError, NotFound
+from oarlock_operator.gang_systems import KNOWN_SECONDS, GangReader
+from oarlock_operator.groups import read_groups
+from oarlock_operator.observation import GangSystems
+
+
+class Served:
+    """An API server that serves `resources` (API -> plurals), and lets nobody touch the groups of `forbidden`."""
+
+    def __init__(self, resources: dict[str, tuple[str, ...]], *, forbidden: str = "", **lists: Any) -> None:
+        self.resources, self.forbidden, self.lists = resources, forbidden, lists
+        self.asked: list[str] = []
+
+    async def get(self, path: str) -> dict[str, Any]:
+        self.asked.append(path)
+        if path == "/apis":
+            return {"groups": [{"versions": [{"groupVersion": api} for api in self.resources]}]}
+        if (api := path.removeprefix("/apis/")) in self.resources:
+            return {"resources": [{"name": name} for name in self.resources[api]]}
+        raise NotFound(404, "NotFound", path)
+
+    async def create(self, _path: str, body: dict[str, Any]) -> dict[str, Any]:
+        asked = body["spec"]["resourceAttributes"]
+        assert (asked["verb"], asked["resource"]) == ("create", "podgroups")
+        return {"status": {"allowed": asked["group"] != self.forbidden}}
+
+    async def list(self, path: str, **_: str) -> list[dict[str, Any]]:
+        if (plural := path.rpartition("/")[2]) in self.lists:
+            found: list[dict[str, Any]] = self.lists[plural]
+            return found
+        raise ApiError(403, "Forbidden", path)
+
+
+async def discovered(served: Served) -> GangSystems:
+    return await GangReader(served).read()  # type: ignore[arg-type]
+
+
+async def test_of_the_versions_that_serve_groups_the_best_is_taken() -> None:
+    found = await discovered(
+        Served(
+            {
+                "scheduling.k8s.io/v1": ("priorityclasses",),
+                "scheduling.k8s.io/v1alpha2": ("podgroups", "workloads"),
+                "scheduling.k8s.io/v1alpha3": ("podgroups",),
+                "scheduling.k8s.io/v1beta1": ("workloads",),
+                "kueue.x-k8s.io/v1beta1": ("localqueues",),
+            }
+        )
+    )
+    assert found.apis == {Gang.NATIVE: "scheduling.k8s.io/v1alpha3", Gang.KUEUE: "kueue.x-k8s.io/v1beta1"}
+
+
+async def test_a_system_whose_groups_may_not_be_made_is_known_but_not_used() -> None:
+    apis = {"scheduling.volcano.sh/v1beta1": ("podgroups",), "scheduling.x-k8s.io/v1alpha1": ("podgroups",)}
+    found = await discovered(Served(apis, forbidden="scheduling.volcano.sh"))
+    assert set(found.apis) == {Gang.COSCHEDULING}
+    assert found.forbidden == {Gang.VOLCANO}
+
+
+async def test_topologies_of_kai_are_known_by_their_levels_where_they_may_be_read() -> None:
+    apis = {"scheduling.run.ai/v2alpha2": ("podgroups",), "kai.scheduler/v1alpha1": ("topologies",)}
+    topology = {"metadata": {"name": "network"}, "spec": {"levels": [{"nodeLabel": "zone"}, {"nodeLabel": "rack"}]}}
+    assert (await discovered(Served(apis, topologies=[topology]))).topologies == {"zone": "network", "rack": "network"}
+    assert (await discovered(Served(apis))).topologies == {}
+
+
+async def test_many_jobs_that_start_at_once_ask_once_and_later_ones_anew() -> None:
+    served, now = Served({}), 100.0
+    reader = GangReader(served, clock=lambda: now)  # type: ignore[arg-type]
+    for _ in range(3):
+        await reader.read()
+    assert served.asked == ["/apis"]
+    now += KNOWN_SECONDS
+    await reader.read()
+    assert served.asked == ["/apis", "/apis"]
+
+
+async def test_groups_tell_their_attempt_and_why_they_wait_and_those_that_may_not_be_read_are_none() -> None:
+    of = job(status=TrainingJobStatus(attempt=2, resolved=Resolved(gang="Volcano")))
+    systems = GangSystems(apis={Gang.VOLCANO: "scheduling.volcano.sh/v1beta1"})
+    metadata = {"name": "flux-uid-1-2", "uid": "g", "labels": {"oarlock.dev/attempt": "2"}}
+    served = Served({}, podgroups=[{"metadata": metadata, "status": {"phase": "Pending"}}])
+    (group,) = await read_groups(served, of, systems)  # type: ignore[arg-type]
+    assert (group.attempt, group.ours, group.deleting) == (2, True, False)
+    assert group.waits
+    assert await read_groups(Served({}), of, systems) == ()  # type: ignore[arg-type]
+    assert await read_groups(served, of, GangSystems()) == ()  # type: ignore[arg-type]
