@@ -14,7 +14,7 @@ from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.claim import adapters_of, initial_weights, model_folder, saved_adapters
 from oarlock_trainer.engine.initialize import initialize, sharder
-from oarlock_trainer.models.flux import lora, transformer
+from oarlock_trainer.models.flux import kept_code, lora, transformer
 from oarlock_trainer.models.flux.frozen_weights import quantize
 from oarlock_trainer.models.flux.tuning import tune
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up
@@ -112,4 +112,10 @@ def _warm_up(claim: Claim, model: nn.Module, kernel: Attention) -> None:
         channel.send(channel.Event.NOTE, message=f"step on zeros: shape {done} of {shapes}, {seconds:.1f} s")
         channel.send(channel.Event.WORKING)
 
-    warm_up(model, shapes, claim.job.training, kernel=kernel, told=told)
+    job, device = claim.job, claim.ranks.device
+    compiles = job.training.compile.mode is not CompileMode.NONE
+    if compiles:
+        kept_code.bring(job.output, device)
+    warm_up(model, shapes, job.training, kernel=kernel, told=told)
+    if compiles and job.place.rank == job.place.local_rank:
+        kept_code.keep(job.output, device)

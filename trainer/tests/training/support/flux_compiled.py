@@ -2,7 +2,8 @@
 
     flux_compiled.py SCRATCH
 
-It starts as ranks do, with torch's compiler switched off by the environment and left out of the imports.
+Compiled code is kept below SCRATCH/output, too. It starts as ranks do, with torch's compiler switched off by the environment
+and left out of the imports.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch  # noqa: E402
 from flux_pair import batch, distance, pair, passes, worst  # noqa: E402
 
 from oarlock_api.training import Training  # noqa: E402
+from oarlock_trainer.models.flux import kept_code  # noqa: E402
 from oarlock_trainer.models.flux.tuning import tune  # noqa: E402
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
 
@@ -42,7 +44,10 @@ def main() -> None:
     randomness = torch.random.get_rng_state()
     told: list[tuple[int, int]] = []
     shapes = [Shape(8, 12, TEXT)]
+    output = Path(sys.argv[1], "output")
+    kept_code.bring(output, CPU)
     ran = warm_up(mine, shapes, training, kernel=kernel, told=lambda done, of, _seconds: told.append((done, of)))
+    kept_code.keep(output, CPU)
     from torch._dynamo.utils import counters  # noqa: PLC0415
 
     warm = {

@@ -7,7 +7,6 @@ meanwhile. All blocks of a kind share one compiled graph per shape.
 from __future__ import annotations
 
 import os
-import platform
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import torch
 from oarlock_api.engine import CompileMode
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.forward import blocks_of
+from oarlock_trainer.models.flux.kept_code import kind
 from oarlock_trainer.uncompiled import bring_back
 
 if TYPE_CHECKING:
@@ -54,16 +54,14 @@ def compile_blocks(transformer: Any, settings: Compile, *, device: torch.device,
 
 
 def _keep_compiled_code(scratch: Path) -> None:
-    """Keep compiled code for later processes with the same torch on the same hardware.
+    """Keep compiled code for later processes of this pod with the same torch on the same hardware.
 
     A folder that the job's environment names is left as it is.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir  # noqa: PLC0415
 
     if os.environ.get(_CACHE_VARIABLE, default_cache_dir()) == default_cache_dir():  # importing torch may set it
-        hardware = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
-        name = f"torch-{torch.__version__}-{hardware}".replace(" ", "-").replace("/", "-")
-        os.environ[_CACHE_VARIABLE] = str(scratch / "oarlock-compiled" / name)
+        os.environ[_CACHE_VARIABLE] = str(scratch / "oarlock-compiled" / kind())
 
 
 def _require_compiler(device: torch.device) -> None:
