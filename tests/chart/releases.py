@@ -33,8 +33,11 @@ class Release:
         return self._helm(helm_program, "upgrade", str(CHART), *options, values=values)
 
     def uninstall(self, helm_program: Path) -> str:
-        """Helm's words after an uninstall; it waits until everything is gone."""
-        return self._helm(helm_program, "uninstall", "--cascade", "foreground", "--wait", "--timeout", "120s")
+        """Helm's words after an uninstall, once the operator's pods are gone, for which helm 4 does not wait."""
+        words = self._helm(helm_program, "uninstall", "--wait", "--timeout", "120s")
+        operator = ("deployments,replicasets,pods", "-l", f"app.kubernetes.io/instance={self.name}")
+        self.cluster.kubectl("wait", "--for=delete", *operator, "-n", self.name, "--timeout=120s")
+        return words
 
     def objects(self) -> set[str]:
         """KIND/NAME of everything on the cluster that is part of the release or has its name, but for Helm's own."""

@@ -53,7 +53,7 @@ def policed(helm_program: Path, serving: Cluster) -> Iterator[Cluster]:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": [namespace, *objects]})
     serving.kubectl("apply", "--server-side", "-f", "-", stdin=listed)
-    wait("the policy", lambda: refusal(serving, job(nodes=9)))
+    wait("the policy", lambda: "at most" in refusal(serving, job(nodes=9)))
     yield serving
     serving.kubectl("delete", "-f", "-", "--wait=false", stdin=listed)
 
@@ -124,7 +124,7 @@ def test_a_job_from_before_the_policy_can_still_be_labelled_and_not_changed(
     wait("the policy's end", lambda: not refusal(policed, job(nodes=9, suspend=True)))
     policed.kubectl("create", "-f", "-", stdin=job(nodes=9, suspend=True))
     policed.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(binding))
-    wait("the policy", lambda: refusal(policed, job(nodes=9)))
+    wait("the policy", lambda: "at most" in refusal(policed, job(nodes=9)))
     where = ("trainingjob", "judged", "-n", NAMESPACE)
     policed.kubectl("label", *where, "example.com/a=b")
     with pytest.raises(ClusterError, match="at most"):
