@@ -115,16 +115,18 @@ def _report(claim: Claim, step: int, losses: Mapping[str, float], outcome: Outco
     metrics.close()
     start = job.training.init_from
     model = found.path if found else start.path if start else job.training.model.path
+    path = job.output / EVALUATION_REPORT
+    with storage(f"reading the index of pictures in {job.output}"):
+        pictures = Pictures(job.output, job_uid=job.file.job_uid).of_step(step) if claim.validation else []
     body = {
         "version": 1,
         "step": step,
         "model": str(model),
         "losses": losses,
-        "pictures": Pictures(job.output, job_uid=job.file.job_uid).of_step(step) if claim.validation else [],
+        "pictures": pictures,
         "failed": outcome.failed if outcome else [],
         "leftOut": outcome.left_out if outcome else 0,
     }
-    path = job.output / EVALUATION_REPORT
     claim.fence.check()
     with storage(f"writing {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
