@@ -14,7 +14,6 @@ from oarlock_api.engine import Strategy
 from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer import publish
-from oarlock_trainer.checkpoint import canary
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import Adapters, Checkpoint
 from oarlock_trainer.checkpoint.reader import take_over
@@ -96,7 +95,6 @@ def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
         deepspeed.check(training)
     ranks = collective.join(job, go_on=go_on)
     clock.lap(StartPart.MEET)
-    canary.check(job, ranks)
     owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"
     fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from saving import save_alone
 
+from oarlock_api.contract.layout import Owner
 from oarlock_trainer.checkpoint.canary import View, judge
+from oarlock_trainer.checkpoint.fence import Fence
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, FileFacts, digest, marker_of, valid_checkpoints
 from oarlock_trainer.errors import PeerLostError, StorageError
 
 if TYPE_CHECKING:
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def gang() -> Iterator[Callable[..., list[dict[str, Any]]]]:
-    """Runs the canary on nodes with these outputs."""
+    """Lets nodes with these outputs take them over, as attempt 2."""
     program = Path(__file__).parent / "support/canary_nodes.py"
     process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin
@@ -61,8 +66,34 @@ def test_the_one_node_with_another_storage_is_named_and_the_others_are_its_victi
     outputs = [tmp_path / ("elsewhere" if rank == odd else "shared") for rank in range(3)]
     ended = gang(*outputs)
     assert [each["code"] for each in ended] == [84 if rank == odd else 82 for rank in range(3)]
-    assert f"node gpu-0{odd} does not find what the other nodes wrote into {outputs[odd]}" in ended[odd]["said"]
+    assert f"node gpu-0{odd} does not find what the other nodes wrote into output/checkpoints" in ended[odd]["said"]
     assert "The other 2 nodes find one another's files: is this one mounting something else?" in ended[odd]["said"]
+
+
+def test_a_node_that_mounts_something_else_costs_no_checkpoint(
+    gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    save_alone(shared, 10, uid="uid")
+    found = valid_checkpoints(shared)[0]
+    theirs = [found.path / f"rank-{rank:05}.state" for rank in (1, 2)]  # a file for each node to verify
+    for path in theirs:
+        path.write_bytes(b"state")
+    facts = [FileFacts(path.name, 5, digest(path)) for path in theirs]
+    body = replace(found.manifest, files=(*found.manifest.files, *facts)).to_json().encode()
+    (found.path / MANIFEST).write_bytes(body)
+    (found.path / MARKER).write_text(marker_of(body))
+    ended = gang(shared, shared, tmp_path / "elsewhere")
+    assert [each["code"] for each in ended] == [82, 82, 84]
+    assert [one.step for one in valid_checkpoints(shared)] == [10]
+
+
+def test_an_attempt_that_was_overtaken_writes_no_canary(
+    gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    Fence(tmp_path, Owner("uid", 3)).take([])
+    assert [each["code"] for each in gang(tmp_path, tmp_path)] == [88, 88]
+    assert [path.name for path in tmp_path.iterdir()] == [".oarlock"]
 
 
 def test_where_each_node_has_a_disk_of_its_own_nobody_is_blamed_and_the_remedy_is_told(
@@ -96,3 +127,11 @@ def test_the_neighbour_of_the_odd_node_is_not_blamed_for_missing_its_file() -> N
         judge(views, rank=2, where="/output")
     with pytest.raises(StorageError, match="node d does not find"):
         judge(views, rank=3, where="/output")
+
+
+def test_in_a_large_gang_that_shares_nothing_nobody_is_blamed() -> None:
+    watched = [View(rank, f"n{rank}", frozenset({f"rank-{rank:05}.state"}), "no file") for rank in range(8)]
+    views = [*watched, *(View(rank, f"n{rank}", complaint="no file") for rank in range(8, 20))]
+    for rank in (0, 19):
+        with pytest.raises(StorageError, match="do not find one another's files"):
+            judge(views, rank=rank, where="/output")

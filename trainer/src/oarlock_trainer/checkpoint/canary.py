@@ -9,7 +9,8 @@ together. It is made of a checkpoint's own parts: the writer's file for each nod
     commit    rank 0 writes manifest and marker and renames the folder; all read them under the new name
 
 Who does not see what most nodes see ends with 84, and the others as its victims: so the one node is avoided. Where no most
-nodes agree, all end with 84. What a kill leaves is removed with other unfinished checkpoints by the next owner.
+nodes agree, all end with 84. It is the new owner's, who has removed what an earlier one left unfinished: nobody else writes
+into the output, and what a kill leaves of it goes in the same way.
 """
 
 from __future__ import annotations
@@ -86,7 +87,8 @@ def judge(views: Sequence[View], *, rank: int, where: str) -> None:
     lost = [view for view in views if view.found != common] or [view for view in views if view.complaint]
     if not lost:
         return
-    agreeing = len(views) - len(lost)
+    # In a large gang most nodes are not watched. If all that unites them is that they find nothing, they share nothing.
+    agreeing = len(views) - len(lost) if common or not any(view.found for view in views) else 0
     if agreeing <= len(lost):
         said = next((f" ({view.complaint})" for view in views if view.complaint), "")
         raise StorageError(
@@ -141,7 +143,6 @@ def _commit(folder: Path, committed: Path, written: Sequence[Written]) -> None:
     with storage(f"committing a canary in {folder}"):
         write_bytes(folder / MANIFEST, body)
         write_bytes(folder / MARKER, marker_of(body).encode())
-        shutil.rmtree(committed, ignore_errors=True)
         folder.rename(committed)
         sync_folder(committed.parent)
 

@@ -11,6 +11,7 @@ from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_api.location import Location
 from oarlock_api.training import Task
 from oarlock_trainer.beat import Beat, told
+from oarlock_trainer.checkpoint import canary
 from oarlock_trainer.checkpoint.commit import discard
 from oarlock_trainer.checkpoint.copies import Copies
 from oarlock_trainer.checkpoint.fetch import fetch_newest
@@ -31,9 +32,11 @@ def take_over(job: Job, ranks: Ranks, fence: Fence, *, go_on: Callable[[], None]
 
     Every rank verifies its share of the hashes. A damaged one is passed over for the next older one. Where the output has
     none, the newest copy in the store is fetched; `go_on` is called meanwhile, and may raise to stop.
-    Raises FencedError, StorageError, or ConfigurationError where checkpoint.resume asks for one and there is none.
+    Raises FencedError, StorageError, PeerLostError where another node's storage is not ours, or ConfigurationError where
+    checkpoint.resume asks for one and there is none.
     """
     candidates = ranks.decide(lambda: _claim(job, fence))
+    canary.check(job, ranks)  # before a node that mounts something else takes good checkpoints for damaged ones
     for candidate in candidates:
         if all(ranks.gather(ranks.all_or_none(partial(_share_is_whole, candidate, ranks)))):
             return candidate

@@ -1,7 +1,8 @@
-"""Three nodes for tests of the canary: torch is imported once, then every order forks a gang.
+"""Nodes that take an output over, for tests of the canary: torch is imported once, then every order forks a gang.
 
-Reads one order a line, {"outputs": [DIR, DIR, DIR], "trouble": RANK OR NULL}, and answers with a line: for each rank its
-code and what it said. A rank in trouble reads other bytes than were written.
+Reads one order a line, {"outputs": [DIR, ...], "trouble": RANK OR NULL}, and answers with a line: for each rank its
+code and what it said. A node knows its output as `output` below a folder of its own, as mounts would have it. A rank in
+trouble reads other bytes than were written.
 """
 
 from __future__ import annotations
@@ -23,26 +24,40 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
+from oarlock_api.contract.layout import Owner  # noqa: E402
+from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.checkpoint import canary  # noqa: E402
+from oarlock_trainer.checkpoint.fence import Fence  # noqa: E402
+from oarlock_trainer.checkpoint.reader import take_over  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks, leave  # noqa: E402
 from oarlock_trainer.errors import TrainingEnd  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
+
+TRAINING = Training.model_validate(
+    {
+        "model": {"family": "Flux1", "path": "/m"}, "steps": 1,
+        "data": {"datasets": [{"name": "d", "source": {"path": "/d"}}]},
+    }
+)  # fmt: skip
 
 
 def run_rank(rank: int, order: dict[str, Any], store: str) -> dict[str, Any]:
     """One rank's life, on a node of its own."""
     size = len(order["outputs"])
+    os.chdir(tempfile.mkdtemp(dir=Path(store).parent))
+    Path(order["outputs"][rank]).mkdir(parents=True, exist_ok=True)
+    Path("output").symlink_to(order["outputs"][rank])
     file = JobFile(
         job="flux", namespace="default", job_uid="uid", attempt=2, nodes=size, gpus_per_node=0,
-        output_directory=order["outputs"][rank], training={},
+        output_directory="output", training={},
     )  # fmt: skip
     place = Place(rank=rank, local_rank=0, world_size=size, local_world_size=1)
-    job = Job(file=file, training=None, place=place, simulate_gpus=False, node=f"gpu-{rank:02}")  # type: ignore[arg-type]
+    job = Job(file=file, training=TRAINING, place=place, simulate_gpus=False, node=f"gpu-{rank:02}")
     dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
     if order["trouble"] == rank:
         canary.digest = lambda path: "0" if path.exists() else ""
     try:
-        canary.check(job, Ranks(place, torch.device("cpu"), None))
+        take_over(job, Ranks(place, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2)), go_on=lambda: None)
     except TrainingEnd as end:
         return {"code": int(end.code), "said": str(end)}
     leave()
