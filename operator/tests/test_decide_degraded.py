@@ -68,6 +68,16 @@ def test_the_worst_is_told_first() -> None:
     assert condition(world, "Degraded") == ("True", Reason.NON_FINITE_LOSS)
 
 
+def test_what_something_else_outranks_is_told_of_when_it_is_shown_and_not_at_each_look() -> None:
+    world = training()
+    silent = next(pod.uid for pod in world.pods.values() if pod.rank == 1)
+    world.silent = {silent: 120.0}
+    assert [tell(world, CheckpointStorageFull=FULL) for _ in range(2)] == [[], []]
+    assert condition(world, "Degraded") == ("True", Reason.STATUS_SILENT)
+    world.silent = {}
+    assert tell(world, CheckpointStorageFull=FULL) == [Reason.CHECKPOINT_STORAGE_FULL]
+
+
 def planned(world: World, batch: int) -> int | None:
     """What the status shows after an attempt has told of a plan with this batch."""
     world.settle()

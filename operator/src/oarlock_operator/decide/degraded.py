@@ -1,7 +1,7 @@
 """What is not as it should be while a job goes on: the condition Degraded.
 
-What the ranks find is told by rank 0's /status, and by an Event when it begins. While a gang that trains does not answer,
-it stays as it was told.
+What the ranks find is told by rank 0's /status, and by an Event when the condition begins to say it. While a gang that
+trains does not answer, it stays as it was told.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from oarlock_api.contract.status import Degradation
-from oarlock_api.status import ConditionType
+from oarlock_api.status import Condition, ConditionType
 from oarlock_operator.decide import queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pod
@@ -44,19 +44,24 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.GPU_WARNING, warned),
         (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
     )
-    return next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
+    reason, words = next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
+    before = _before(draft)
+    if reason and reason in _TOLD.values() and (before is None or before.reason != reason):
+        draft.tell(reason, words, warning=True)
+    return reason, words
 
 
 def _told(o: Observation, draft: Draft) -> list[tuple[Reason, str]]:
-    """What rank 0 tells, the worst first; an Event tells of what is new."""
-    before = next((c for c in draft.status.conditions if c.type == ConditionType.DEGRADED), None)
+    """What rank 0 tells, the worst first."""
     if o.progress is None:
+        before = _before(draft)
         trains = draft.status.recovery.stage is None
         return [(reason, before.message) for reason in _TOLD.values() if trains and before and before.reason == reason]
-    told = [(reason, words) for kind, reason in _TOLD.items() if (words := o.progress.degraded.get(kind))]
-    if told and (before is None or before.reason != told[0][0]):
-        draft.tell(*told[0], warning=True)
-    return told
+    return [(reason, o.progress.degraded.get(kind, "")) for kind, reason in _TOLD.items()]
+
+
+def _before(draft: Draft) -> Condition | None:
+    return next((c for c in draft.status.conditions if c.type == ConditionType.DEGRADED), None)
 
 
 def _all(beginning: str, names: Sequence[str]) -> str:
