@@ -64,8 +64,15 @@ def test_too_little_room_is_refused_with_both_numbers(tmp_path: Path) -> None:
 def test_without_minfree_the_room_is_that_of_the_checkpoints_of_the_model(tmp_path: Path) -> None:
     (tmp_path / "model/transformer").mkdir(parents=True)
     (tmp_path / "model/transformer/a.safetensors").write_bytes(b"x" * 1000)
-    assert room.estimate(tmp_path / "model", keep=5) == 6 * 6 * 1000
-    assert room.estimate(tmp_path / "nowhere", keep=5) is None
+    assert room.estimate(tmp_path / "model", keep=5, values=3) == 6 * 12 * 500
+    assert room.estimate(tmp_path / "nowhere", keep=5, values=3) is None
+
+
+def test_the_room_is_that_of_what_the_optimizer_and_an_average_keep_of_each_parameter() -> None:
+    assert room.values({}) == 3
+    assert room.values({"optimizer": {"name": "AdamW8Bit"}}) == 3, "8-bit moments are saved as float32"
+    assert room.values({"optimizer": {"name": "Lion"}, "ema": None}) == 2
+    assert room.values({"optimizer": {"name": "AdamW"}, "ema": {}}) == 4
 
 
 def test_a_restarted_jobs_own_checkpoints_count_as_room(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.status import CheckResult
 from oarlock_api.contract.wire import integer, text
 from oarlock_trainer.agent.assignment import setting
+from oarlock_trainer.agent.preflight import room
 from oarlock_trainer.agent.preflight.check_process import CheckProcess
 from oarlock_trainer.agent.preflight.finding import Check, Finding
 
@@ -89,12 +90,13 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
     if job.storage_check:
         # A few plain fields are read here; the ranks check the whole of `training`.
         model = setting(job.training, "model", "path")
-        room = {
+        needs = {
             "min_free": job.min_free_bytes,
             "model": model if isinstance(model, str) and _saves_all_of_it(assignment) else None,
             "keep": integer(setting(job.training, "checkpoint", "keep")) or 0,
+            "values": room.values(job.training),
         }
-        orders.append({"check": Check.STORAGE, **output, **room})
+        orders.append({"check": Check.STORAGE, **output, **needs})
     if job.clock_check:
         place = {"gang": f"{job.job_uid}/{pod.attempt}", "rank": pod.rank, "nodes": job.nodes}
         orders.append({"check": Check.CLOCK, **output, **place, "patience": _patience(assignment)})

@@ -1,22 +1,36 @@
 """How much room a job's checkpoints need in its output, before there is one.
 
-A checkpoint of full-rank training holds 12 bytes a parameter: its float32 weight (4) and AdamW's two moments (4 + 4).
-Published models are stored in bfloat16, so that is six times the size of the files.
+A checkpoint of full-rank training holds some float32 values of each parameter: the weight, AdamW's two moments or Lion's one,
+and the moving average where there is one. Published models are stored in bfloat16, so each is twice the size of the files.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import CHECKPOINTS
+from oarlock_trainer.agent.assignment import setting
 
-CHECKPOINT_BYTES_PER_WEIGHT_BYTE = 6
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FLOAT32_PER_BFLOAT16 = 2
 
 
-def estimate(model: Path, *, keep: int) -> int | None:
-    """Bytes that `keep` checkpoints and the one being written need; None where the weights are not there to be measured."""
+def values(training: Mapping[str, Any]) -> int:
+    """Values of each parameter in a checkpoint of the job with this spec.training."""
+    moments = 1 if setting(training, "optimizer", "name") == "Lion" else 2
+    return 1 + moments + (setting(training, "ema") is not None)
+
+
+def estimate(model: Path, *, keep: int, values: int) -> int | None:
+    """Bytes that `keep` checkpoints and the one being written need, with so many values of each parameter.
+
+    None where the weights are not there to be measured.
+    """
     weights = sum(path.stat().st_size for path in (model / "transformer").glob("*.safetensors"))
-    return (keep + 1) * CHECKPOINT_BYTES_PER_WEIGHT_BYTE * weights or None
+    return (keep + 1) * values * _FLOAT32_PER_BFLOAT16 * weights or None
 
 
 def held(output: Path) -> int:

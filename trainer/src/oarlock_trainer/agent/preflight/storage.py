@@ -57,10 +57,16 @@ class Mount:
 
 
 def find(
-    *, directory: str, node: str = "", min_free: int | None = None, model: str | None = None, keep: int = 0
+    *,
+    directory: str,
+    node: str = "",
+    min_free: int | None = None,
+    model: str | None = None,
+    keep: int = 0,
+    values: int = 0,
 ) -> Finding:
     """The check as preflight orders it. Without `min_free`, room for `keep` checkpoints of `model` is needed."""
-    needed = room.estimate(Path(model), keep=keep) if min_free is None and model else min_free
+    needed = room.estimate(Path(model), keep=keep, values=values) if min_free is None and model else min_free
     try:
         said = check(Path(directory), min_free=needed, node=node)
     except StorageError as error:
