@@ -54,6 +54,8 @@ def operator(kubeconfig: Path, environment: Mapping[str, str], log: Path) -> Ite
     """Run the operator for the length of the block, as its pod would: pods are asked directly, not through the API."""
     command = [sys.executable, "-m", "oarlock_operator", "--kubeconfig", str(kubeconfig), "--port", "0"]
     command += ["--lease-namespace", "oarlock", "--pod-access", "direct"]
+    # Nobody replaces it: on a busy machine it keeps its Lease.
+    command += ["--lease-seconds", "60"]
     with log.open("ab") as written:
         process = subprocess.Popen(command, stdout=written, stderr=written, env={**os.environ, **environment})
     try:

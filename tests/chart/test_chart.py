@@ -97,6 +97,38 @@ def test_no_environment_variable_stands_twice(helm_program: Path) -> None:
     assert {"name": "OARLOCK_OPERATOR_CORDON_WINDOW_SECONDS", "value": "604800"} in container["env"]
 
 
+def test_a_large_number_is_one_that_the_operator_reads(helm_program: Path) -> None:
+    settings = {"CORDON_WINDOW_SECONDS": 2_000_000, "CORDON_ALLOW_BELOW_GANG": True, "LOG_LEVEL": "debug"}
+    container = one(render(helm_program, {"settings": settings}), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    told = {item["name"].removeprefix("OARLOCK_OPERATOR_"): item["value"] for item in container["env"]}
+    assert (
+        told.items()
+        >= {
+            "CORDON_WINDOW_SECONDS": "2000000",
+            "CORDON_ALLOW_BELOW_GANG": "true",
+            "LOG_LEVEL": "debug",
+        }.items()
+    )
+
+
+def test_names_that_look_like_numbers_stay_names(helm_program: Path) -> None:
+    accounts = [{"namespace": "2026", "name": "7"}]
+    values = {
+        **EVERYTHING,
+        "cordon": False,
+        "namespaces": ["2026", "on"],
+        "argoWorkflows": {"serviceAccounts": accounts},
+    }
+    objects = render(helm_program, values, release="123")
+    for item in objects:
+        metadata = item["metadata"]
+        words = [metadata["name"], metadata.get("namespace", ""), *metadata.get("labels", {}).values()]
+        words += [word for subject in item.get("subjects", []) for word in subject.values()]
+        assert {type(word) for word in words} == {str}, metadata
+
+
 def test_a_single_operator_never_holds_up_the_drain_of_its_node(helm_program: Path) -> None:
     assert "PodDisruptionBudget" not in kinds(render(helm_program))
     assert one(render(helm_program, {"replicas": 2}), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
@@ -129,6 +161,7 @@ def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program
         pytest.param({"cordon": "yes"}, "boolean", id="a word for a switch"),
         pytest.param({"settings": {"PROGRES_SECONDS": 5}}, "PROGRES_SECONDS", id="a setting that is none"),
         pytest.param({"settings": {"LEASE_NAME": "x"}}, "LEASE_NAME", id="a setting that the chart itself sets"),
+        pytest.param({"settings": {"POD_ACCESS": "proxy"}}, "POD_ACCESS", id="a setting without its right"),
         pytest.param({"replicas": 0}, "replicas", id="no operator"),
         pytest.param({"cordon": True, "namespaces": ["a"]}, "cordon", id="nodes without a ClusterRole"),
         pytest.param({"image": {"digest": "sha256:abc"}}, "digest", id="a digest cut short"),

@@ -22,6 +22,7 @@ OF_THE_CHART = {
     "leader_election",
     "lease_namespace",
     "lease_name",
+    "pod_access",
 }
 """Settings that the chart sets itself, or that would break its probes, ports or rights."""
 FREE = {"settings"}

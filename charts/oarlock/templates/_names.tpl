@@ -1,7 +1,7 @@
 {{- define "oarlock.labels" -}}
 app.kubernetes.io/name: oarlock
 app.kubernetes.io/component: operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
@@ -9,7 +9,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "oarlock.selector" -}}
 app.kubernetes.io/name: oarlock
 app.kubernetes.io/component: operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "oarlock.image" -}}
