@@ -19,6 +19,7 @@ from oarlock_trainer.errors import ConfigurationError
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
+from oarlock_trainer.models.flux import kept_code  # noqa: E402
 from oarlock_trainer.models.flux.compiled import compile_blocks  # noqa: E402
 from oarlock_trainer.models.flux.tuning import tune  # noqa: E402
 
@@ -115,3 +116,21 @@ def test_texts_of_any_length_are_not_compiled_one_by_one(tmp_path: Path) -> None
     job = training(compile={"mode": "Default"}, objective={"attentionMask": True})
     with pytest.raises(ConfigurationError, match=r"compile\.dynamic to true"):
         tune(torch.nn.Module(), job, device=CPU, recomputed=0, scratch=tmp_path)
+
+
+def test_kept_code_that_torch_does_not_take_costs_time_and_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from torch._dynamo import config, pgo  # noqa: PLC0415 - seconds that other tests need not pay
+    from torch.compiler._cache import CacheArtifactManager  # noqa: PLC0415
+
+    with CacheArtifactManager.with_fresh_cache():
+        CacheArtifactManager.record_artifact(pgo.PGOCacheArtifact.type(), "one", b"state")
+        kept = torch.compiler.save_cache_artifacts()
+    assert kept
+    file = tmp_path / ".oarlock/compiled" / f"{kept_code.kind()}-cpu"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(kept[0])
+    monkeypatch.setattr(config, "automatic_dynamic_local_pgo", False)
+    kept_code.bring(tmp_path, CPU)
+    assert "is compiled once more" in capsys.readouterr().err
