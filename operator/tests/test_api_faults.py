@@ -18,6 +18,7 @@ from lives import END, KINDS, FaultyCluster, Gang, lives_through
 from processes import Api
 
 from oarlock_api.contract.names import Label
+from oarlock_operator import metrics
 from oarlock_operator.cluster import Cluster, load_configuration
 from oarlock_operator.observation import Key
 from oarlock_operator.pod_facts import RawPod
@@ -82,6 +83,19 @@ async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_e
         return random.Random(f"{kind}/{number}").random() < 0.4  # noqa: S311 - a draw that repeats
 
     assert await differing({0: lives_through(real, kind, unlucky)}) == {}
+
+
+async def test_a_new_operator_shows_a_job_that_waits_though_it_has_nothing_to_write(real: Cluster) -> None:
+    gang = Gang(real, FaultyCluster(real, "409", lambda _: False))
+    await gang.create()
+    await gang.settle()
+    metrics.forget("default", gang.name)  # as with its process
+    gang.reconcilers = [gang.new_reconciler()]
+    writes = gang.faulty.writes
+    await gang.settle()
+    assert gang.faulty.writes == writes
+    labels = {"namespace": "default", "training_job": gang.name, "phase": (await gang.status())["phase"]}
+    assert metrics.REGISTRY.get_sample_value("oarlock_job_phase", labels) == 1
 
 
 async def test_operators_that_work_at_the_same_time_make_no_extra_attempt(real: Cluster) -> None:

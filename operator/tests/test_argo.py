@@ -19,6 +19,7 @@ from jobs import job, spec
 from worlds import World
 
 from oarlock_local.build import argo_rules
+from oarlock_local.errors import BuildError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EMPTY: dict[str, Any] = {"apiVersion": "oarlock.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"generation": 1}}
@@ -149,7 +150,12 @@ STATES: list[tuple[Callable[[], dict[str, Any]], str | None, str, str]] = [
 
 @pytest.fixture(scope="session")
 def rules() -> Path:
-    return argo_rules()
+    try:
+        return argo_rules()
+    except BuildError as error:
+        if "main.go" in str(error):
+            raise  # our own part of it
+        pytest.skip(str(error))
 
 
 def steps() -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 from jobs import job, report, spec
 from worlds import World
 
+from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.marks import Mark
@@ -91,6 +92,21 @@ def test_a_living_job_has_one_phase_and_a_finished_one_has_no_series() -> None:
     world.settle()
     assert metrics.REGISTRY.get_sample_value("oarlock_job_phase", {**job, "phase": "Succeeded"}) is None
     assert sample("oarlock_jobs_finished_total", phase="Succeeded", reason="AllRanksSucceeded") >= 1
+
+
+def test_a_new_operator_shows_a_job_that_only_waits() -> None:
+    world = Counted(hindrance="quota exceeded")
+    world.settle()
+    metrics.forget("default", "flux")  # as with the process
+    metrics.seen("default", "flux", world.job.status)
+    assert (
+        sample("oarlock_job_phase", namespace="default", training_job="flux", phase=world.job.status.phase or "") == 1
+    )
+
+
+@pytest.mark.parametrize("fault_class", FailureClass)
+def test_a_first_fault_is_a_rise_from_nothing(fault_class: FailureClass) -> None:
+    assert metrics.REGISTRY.get_sample_value("oarlock_faults_total", {"fault_class": fault_class}) is not None
 
 
 def test_goodput_is_what_was_not_wasted_of_the_attempts_that_ended() -> None:

@@ -70,6 +70,9 @@ JOB_GOODPUT = Gauge(
 )
 LEADER = Gauge("oarlock_leader", "1 while this process holds the Lease", registry=REGISTRY)
 LAST_RESYNC = Gauge("oarlock_last_resync_timestamp_seconds", "When all jobs were last listed", registry=REGISTRY)
+for _fault_class in FailureClass:
+    # A counter that begins at 1 has not risen for Prometheus: an alert would not see the first fault.
+    FAULTS.labels(fault_class=_fault_class)
 
 _BUDGETS = ("application", "infrastructure", "voluntary")
 MOST_XIDS = 255
@@ -91,17 +94,22 @@ def written(namespace: str, job: str, before: TrainingJobStatus, after: Training
         _count_restart(before, after)
     if before.recovery.stage is not None and after.recovery.stage is None and after.attempt > 1:
         _observe_recovery(after)
-    if after.completion_time is not None:
-        if before.completion_time is None:
-            FINISHED.labels(phase=after.phase or "", reason=_bounded(after.reason)).inc()
+    if after.completion_time is not None and before.completion_time is None:
+        FINISHED.labels(phase=after.phase or "", reason=_bounded(after.reason)).inc()
+    seen(namespace, job, after)
+
+
+def seen(namespace: str, job: str, status: TrainingJobStatus) -> None:
+    """Show a living job as its status has it; each pass does, because a new process has shown nothing of it yet."""
+    if status.completion_time is not None:
         forget(namespace, job)
         return
     for phase in Phase:
-        JOB_PHASE.labels(namespace, job, phase.value).set(phase == after.phase)
-    if after.progress and isinstance(after.progress.update_time, datetime):
-        JOB_PROGRESS.labels(namespace, job).set(after.progress.update_time.timestamp())
-    if after.gpu_seconds:
-        JOB_GOODPUT.labels(namespace, job).set(1 - min(1.0, after.wasted_gpu_seconds / after.gpu_seconds))
+        JOB_PHASE.labels(namespace, job, phase.value).set(phase == status.phase)
+    if status.progress and isinstance(status.progress.update_time, datetime):
+        JOB_PROGRESS.labels(namespace, job).set(status.progress.update_time.timestamp())
+    if status.gpu_seconds:
+        JOB_GOODPUT.labels(namespace, job).set(1 - min(1.0, status.wasted_gpu_seconds / status.gpu_seconds))
 
 
 def forget(namespace: str, job: str) -> None:

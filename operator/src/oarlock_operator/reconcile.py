@@ -116,6 +116,8 @@ class Reconciler:
             written = await self._write_status(raw, stamped)
             self.pace.wrote(key, written["metadata"]["resourceVersion"], now=time.monotonic())
             metrics.written(*key, o.job.status, plan.status)
+        else:
+            metrics.seen(*key, o.job.status)
         metrics.CORDONS_REFUSED.inc(sum(event.reason == Reason.CORDON_REFUSED for event in plan.events))
         self.events.post(o.job, plan.events, now=o.now)
         try:
