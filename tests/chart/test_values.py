@@ -7,9 +7,11 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 import yaml
 
 from oarlock_local.build import helm_docs
+from oarlock_local.errors import BuildError
 from oarlock_operator.settings import Settings
 from tests.chart.rendering import CHART
 
@@ -52,7 +54,10 @@ def test_settings_are_those_of_the_operator() -> None:
 
 
 def test_the_readme_tells_every_value_as_values_yaml_does() -> None:
-    program = helm_docs()
+    try:
+        program = helm_docs()
+    except BuildError as error:
+        pytest.skip(str(error))
     command = [str(program), "--chart-search-root", str(CHART.parent), "--sort-values-order", "file"]
     written = subprocess.run([*command, "--dry-run"], check=True, capture_output=True, text=True).stdout
     assert written.strip() == (CHART / "README.md").read_text().strip(), f"out of date: run {' '.join(command)}"

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from oarlock_local import cluster as clusters
 from oarlock_local import fault_command
-from oarlock_local.build import argo_rules, binaries, helm, versitygw
+from oarlock_local.build import argo_rules, binaries, helm, helm3, helm_docs, versitygw
 from oarlock_local.errors import LocalError
 from oarlock_local.folders import state_folder
 from oarlock_local.launch import default_shares
@@ -132,9 +132,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(_given: argparse.Namespace) -> int:
     print(binaries(nodes=True))
-    print(helm())
-    print(versitygw())
-    print(argo_rules())
+    for tool in (helm, helm3, helm_docs, versitygw, argo_rules):
+        print(tool())
     return 0
 
 
