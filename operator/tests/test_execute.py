@@ -11,7 +11,7 @@ from jobs import job, spec
 from memory_api import MemoryApi
 from virtual_time import in_virtual_time
 
-from oarlock_operator.api_error import ApiError, Conflict, NotFound
+from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute
 from oarlock_operator.manifests.config import config_map
@@ -180,7 +180,7 @@ async def test_a_name_that_was_taken_and_is_free_again_is_an_error_for_the_next_
             del api.objects[CONFIG]
 
     api.before = vanish
-    with pytest.raises(NotFound):
+    with pytest.raises(Conflict):
         await run(api, START[1])
 
 

@@ -8,6 +8,11 @@ NotFound        404 or 410
 from __future__ import annotations
 
 import json
+import re
+
+_DENIED = re.compile(r"\bdenied (the )?request")
+"""Words of an admission webhook or policy that says no, whatever code it says it with: most say 400 or 422."""
+_NO_WEBHOOK = "failed calling webhook"
 
 
 class ApiError(Exception):
@@ -20,6 +25,16 @@ class ApiError(Exception):
         self.message = message
         self.creating = False
         """Whether it is about an object that a job needs: then its words are for the job's owner."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the object can never be, whatever else there is: unreadable, or against the API's own rules."""
+        return self.status in (400, 422) and _DENIED.search(self.message) is None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether somebody has to mend something first: a quota, a policy, a kind that is not served, a webhook."""
+        return self.status in (400, 403, 404, 422) or _NO_WEBHOOK in self.message
 
     @staticmethod
     def of(status: int, reason: str, message: str) -> ApiError:

@@ -14,7 +14,7 @@ import structlog
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
-from oarlock_operator.api_error import ApiError, Conflict
+from oarlock_operator.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.node_strikes import note_strike
 from oarlock_operator.observation import Job, NodeStrike
@@ -114,9 +114,13 @@ async def _create(cluster: Cluster, path: str, manifest: Json) -> None:
 async def _make(cluster: Cluster, path: str, manifest: Json) -> None:
     try:
         await cluster.create(path, manifest)
-    except Conflict:
+    except Conflict as taken:
         name, owner = manifest["metadata"]["name"], manifest["metadata"]["ownerReferences"][0]["uid"]
-        there = await cluster.get(f"{path}/{name}")
+        try:
+            there = await cluster.get(f"{path}/{name}")
+        except NotFound:
+            # It went in between.
+            raise taken from None
         if not any(reference.get("uid") == owner for reference in there["metadata"].get("ownerReferences") or []):
             raise ApiError(
                 409, NAME_TAKEN, f"{path}/{name} belongs to somebody else: delete it, or give the job another name"

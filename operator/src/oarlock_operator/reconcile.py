@@ -39,12 +39,6 @@ from oarlock_operator.throttle import Throttle
 log = structlog.get_logger(__name__)
 
 
-FORBIDDEN = 403
-"""A policy, a quota or an admission plug-in says no, for now: it may say yes once somebody has mended it."""
-INVALID = (400, 422)
-"""The API server's answers to an object that can never be, whatever else there is: unreadable, and against the rules."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciler:
     """What a pass needs. `clock` is the wall clock in UTC."""
@@ -123,7 +117,7 @@ class Reconciler:
         try:
             await execute(self.cluster, o.job, plan.actions, throttle=self.throttle, pool=self.pool)
         except ApiError as error:
-            if error.creating and (error.status in (*INVALID, FORBIDDEN) or error.reason == NAME_TAKEN):
+            if error.creating and (error.lasting or error.reason == NAME_TAKEN):
                 self.refusals[key] = (o.job.uid, error)
             raise
         if plan.actions:
@@ -152,7 +146,7 @@ class Reconciler:
         uid, error = self.refusals.get(key, ("", None))
         if error is None or uid != o.job.uid:
             return o
-        if error.status in INVALID:
+        if error.final:
             return replace(o, refusal=error.message)
         return replace(o, hindrance=error.message)
 
