@@ -260,6 +260,46 @@ def test_a_job_that_is_resumed_into_a_gang_that_is_not_there_stays_suspended_unt
     assert (world.job.status.phase, condition(world, "Accepted")) == ("Starting", ("True", "Accepted"))
 
 
+def test_a_job_that_is_made_suspended_waits_for_its_gang_system_as_well() -> None:
+    world = World(job=job(spec=spec(suspend=True, scheduling={"gang": "Volcano"})))
+    world.settle()
+    assert (world.job.status.phase, world.job.status.reason) == ("Suspended", "Suspended")
+    world.job = replace(world.job, spec=spec(scheduling={"gang": "Volcano"}))
+    world.settle()
+    assert (world.job.status.phase, world.job.status.reason) == ("Suspended", "GangUnavailable")
+    world.job = replace(world.job, spec=spec(suspend=True, scheduling={"gang": "Volcano"}))
+    world.settle()
+    assert (world.job.status.reason, condition(world, "Accepted")) == ("Suspended", ("True", "Accepted"))
+    world.job, world.systems = replace(world.job, spec=spec(scheduling={"gang": "Volcano"})), VOLCANO
+    world.settle()
+    assert (world.job.status.phase, set(world.groups)) == ("Starting", {1})
+
+
+def test_a_group_that_waits_without_pods_keeps_its_place_in_the_queue() -> None:
+    denied = 'admission webhook "validatepod.volcano.sh" denied the request: the podgroup phase is Pending'
+    world = World(systems=VOLCANO)
+    world.one_pass()
+    world.pods.clear()
+    world.hindrance = denied
+    hold(world, "32 of 16 GPUs asked for")
+    world.now += timedelta(hours=1)
+    world.one_pass()
+    assert (world.job.status.attempt, set(world.groups)) == (1, {1})
+    world.pods.clear()
+    hold(world, "")
+    world.one_pass()
+    assert world.job.status.attempt == 2, "let in, it has its time to be placed"
+
+
+def test_a_gang_in_a_queue_is_looked_at_less_often_than_one_that_trains() -> None:
+    world = queued()
+    world.now += timedelta(hours=1)
+    assert world.one_pass().again_seconds == 60
+    gate(world, gated=False)
+    world.running()
+    assert world.one_pass().again_seconds == 10
+
+
 def test_a_gang_of_a_queue_leaves_no_node_for_the_end_of_its_queue() -> None:
     moves = {}
     for name, systems in {"Volcano": VOLCANO, "Native": NATIVE}.items():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from jobs import job
 
 from oarlock_api.scheduling import Gang
 from oarlock_api.status import Resolved, TrainingJobStatus
 from oarlock_operator.api_error import ApiError, NotFound
-from oarlock_operator.gang_systems import KNOWN_SECONDS, GangReader
+from oarlock_operator.gang_systems import FRESH_SECONDS, KNOWN_SECONDS, GangReader
 from oarlock_operator.groups import read_groups
 from oarlock_operator.observation import GangSystems
 
@@ -42,7 +43,7 @@ class Served:
 
 
 async def discovered(served: Served) -> GangSystems:
-    return await GangReader(served).read()  # type: ignore[arg-type]
+    return await GangReader(served).read(choosing=True)  # type: ignore[arg-type]
 
 
 async def test_of_the_versions_that_serve_groups_the_best_is_taken() -> None:
@@ -74,15 +75,37 @@ async def test_topologies_of_kai_are_known_by_their_levels_where_they_may_be_rea
     assert (await discovered(Served(apis))).topologies == {}
 
 
-async def test_many_jobs_that_start_at_once_ask_once_and_later_ones_anew() -> None:
+async def test_many_jobs_that_start_at_once_ask_once_later_ones_anew_and_those_that_have_chosen_hardly_ever() -> None:
     served, now = Served({}), 100.0
     reader = GangReader(served, clock=lambda: now)  # type: ignore[arg-type]
     for _ in range(3):
-        await reader.read()
+        await reader.read(choosing=True)
     assert served.asked == ["/apis"]
-    now += KNOWN_SECONDS
-    await reader.read()
+    now += FRESH_SECONDS
+    await reader.read(choosing=False)
+    assert served.asked == ["/apis"]
+    await reader.read(choosing=True)
     assert served.asked == ["/apis", "/apis"]
+    now += KNOWN_SECONDS
+    await reader.read(choosing=False)
+    assert served.asked == ["/apis", "/apis", "/apis"]
+
+
+async def test_a_workload_that_kueue_cannot_convert_holds_up_no_recovery_a_group_that_is_ours_is_asked_for_again() -> (
+    None
+):
+    served = Served({})
+
+    async def broken(path: str, **_: str) -> dict[str, Any]:
+        raise ApiError(500, "InternalError", f"conversion webhook for {path} failed")
+
+    served.get = served.list = broken  # type: ignore[method-assign, assignment]
+    queued = job(status=TrainingJobStatus(attempt=2, resolved=Resolved(gang="Kueue")))
+    systems = GangSystems(apis={gang: f"{gang}/v1" for gang in Gang})
+    assert await read_groups(served, queued, systems) == ()  # type: ignore[arg-type]
+    ours = job(status=TrainingJobStatus(attempt=2, resolved=Resolved(gang="Volcano")))
+    with pytest.raises(ApiError):
+        await read_groups(served, ours, systems)  # type: ignore[arg-type]
 
 
 async def test_groups_tell_their_attempt_and_why_they_wait_and_those_that_may_not_be_read_are_none() -> None:

@@ -175,6 +175,12 @@ def test_kubernetes_gets_a_pod_group_of_the_version_that_it_serves(version: str,
     assert "schedulerName" not in member["spec"], "the cluster's default one"
 
 
+def test_a_gang_of_kubernetes_is_never_placed_one_by_one_where_no_pod_groups_are_served_any_more() -> None:
+    grouping, member = made(Gang.NATIVE, GangSystems())
+    assert grouping.group is not None, "the API server refuses it, and says why"
+    assert member["spec"]["schedulingGroup"] == {"podGroupName": "flux-uid-1-3"}
+
+
 def test_a_group_is_the_attempts_own_and_goes_with_the_job() -> None:
     grouping, _ = made(Gang.VOLCANO)
     assert grouping.group is not None

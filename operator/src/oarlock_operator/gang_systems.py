@@ -1,7 +1,7 @@
 """Discovery: which gang systems the cluster serves, and of which of them the operator may make the groups.
 
-Read when a gang is to be made, not once at start: a system that is installed later counts for the next job. A job's own
-choice is frozen in its status, so nothing here can change a gang that runs.
+Read when a gang's system is chosen, not once at start: one that is installed later counts for the next job. A job's own
+choice is frozen in its status, so nothing here can change a gang that runs, and what was read a while ago does for it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from oarlock_operator.observation import GangSystems
 from oarlock_operator.schedulers import SYSTEMS, kai
 from oarlock_operator.startup import may
 
-KNOWN_SECONDS = 5.0
-"""Many jobs may start at once, and each would ask the same."""
+FRESH_SECONDS, KNOWN_SECONDS = 5.0, 300.0
+"""How old an answer may be for a choice (many jobs may start at once), and for what was chosen before."""
 FORBIDDEN = 403
 
 
@@ -34,10 +34,11 @@ class GangReader:
     _read_at: float = 0.0
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def read(self) -> GangSystems:
-        """What is served now, or was a few seconds ago. Raises ApiError."""
+    async def read(self, *, choosing: bool) -> GangSystems:
+        """What is served: for a choice now, or a few seconds ago; else it may be some minutes old. Raises ApiError."""
         async with self._reading:
-            if self._known is None or self.clock() - self._read_at >= KNOWN_SECONDS:
+            age = self.clock() - self._read_at
+            if self._known is None or age >= (FRESH_SECONDS if choosing else KNOWN_SECONDS):
                 self._known, self._read_at = await self._read(), self.clock()
             return self._known
 

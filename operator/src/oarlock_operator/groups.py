@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import structlog
+
 from oarlock_api.contract.names import Label, group_name
 from oarlock_api.scheduling import Gang
 from oarlock_operator.api_error import ApiError, NotFound
@@ -9,11 +11,16 @@ from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.observation import GangSystems, Group, Job
 from oarlock_operator.schedulers import SYSTEMS
 
+log = structlog.get_logger(__name__)
+
 FORBIDDEN = 403
 
 
 async def read_groups(cluster: Cluster, job: Job, systems: GangSystems) -> tuple[Group, ...]:
-    """Groups of the system that the job was started with; none where they may not be read. Raises ApiError."""
+    """Groups of the system that the job was started with; none where they may not be read. Raises ApiError.
+
+    A Workload only has words: one that cannot be read, as where Kueue's conversion does not answer, holds nothing up.
+    """
     gang = Gang((job.status.resolved.gang if job.status.resolved else None) or Gang.NONE)
     api = systems.apis.get(gang, "")
     if not api:
@@ -28,7 +35,10 @@ async def read_groups(cluster: Cluster, job: Job, systems: GangSystems) -> tuple
         if isinstance(error, NotFound) or error.status == FORBIDDEN:
             # Creating one says more, to people, than reading none could.
             return ()
-        raise
+        if gang is not Gang.KUEUE:
+            raise
+        log.warning("a Workload could not be read", namespace=job.namespace, job=job.name, error=str(error))
+        return ()
     return tuple(_group(raw, gang, api, _attempt(raw)) for raw in found)
 
 

@@ -132,12 +132,13 @@ async def _look_for_gangs(
     """What a gang could be made of, where one is to be; and the groups there are, while any may wait or is to go."""
     status = job.status
     over, stage = status.completion_time is not None, status.recovery.stage
-    choosing = not over and (status.attempt == 0 or stage == RecoveryStage.SUSPENDED)
+    asked = job.spec is not None and not job.spec.suspend and job.spec.scheduling.gang is not Gang.NONE
+    choosing = asked and not over and (status.attempt == 0 or stage == RecoveryStage.SUSPENDED)
     used = status.resolved is not None and status.resolved.gang not in (None, Gang.NONE)
     moving = over or stage in _MOVING or any(pod.stopped or pod.deleting for pod in pods)
     if job.deleting or not (choosing or (used and moving)):
         return GangSystems(), ()
-    systems = await gangs.read()
+    systems = await gangs.read(choosing=choosing)
     return systems, await read_groups(cluster, job, systems) if used else ()
 
 

@@ -10,6 +10,12 @@ from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
 
+def _is_suspended(o: Observation, draft: Draft) -> bool:
+    """Its gang is chosen when it is resumed, and until then its system may come and go."""
+    wanted = o.job.spec is not None and o.job.spec.suspend
+    return wanted or draft.status.recovery.stage == RecoveryStage.SUSPENDED
+
+
 def accept(o: Observation, draft: Draft) -> bool:
     """Fail a job that cannot work; others pass. True where a running job cannot be read: then nothing is touched."""
     if draft.status.recovery.stage == RecoveryStage.STOPPING:
@@ -24,7 +30,7 @@ def accept(o: Observation, draft: Draft) -> bool:
         fail(o, draft, Reason.INVALID_SPEC, f"the job does not fit this operator's API: {o.job.problem}")
     elif words := schedulers.other_queue(o.job, o.job.spec.scheduling):
         fail(o, draft, Reason.QUEUE_MISMATCH, words)
-    elif words := schedulers.unavailable(o.job.spec.scheduling, o.systems):
+    elif (words := schedulers.unavailable(o.job.spec.scheduling, o.systems)) and not _is_suspended(o, draft):
         fail(o, draft, Reason.GANG_UNAVAILABLE, words)
     elif o.service is not None and not o.service.ours and not o.service.leaving:
         fail(

@@ -17,6 +17,8 @@ from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 1.0
+QUEUE_SECONDS = 60.0
+"""The longest time between looks at a gang in a queue: pods that are let in tell of it themselves."""
 SHARE = 0.1
 """A stage that has taken long is looked at less often, so that its measured length is wrong by a tenth at most."""
 _STEADY = set(Reason) - {Reason.UNSCHEDULABLE}
@@ -54,7 +56,8 @@ def _until_next_look(o: Observation, draft: Draft) -> float:
     if draft.status.recovery.stage is None:
         return o.defaults.progress_seconds
     elapsed = milliseconds_since(draft.status.recovery.stage_start_time, o.now) / 1000
-    return min(max(LOOK_AGAIN_SECONDS, SHARE * elapsed), o.defaults.progress_seconds)
+    longest = QUEUE_SECONDS if draft.status.recovery.stage == RecoveryStage.QUEUE else o.defaults.progress_seconds
+    return min(max(LOOK_AGAIN_SECONDS, SHARE * elapsed), longest)
 
 
 def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:

@@ -45,7 +45,8 @@ def held(o: Observation, draft: Draft) -> str:
     told = next((group.waits for group in o.groups if group.attempt == number), "")
     pods = [pod for pod in o.of_attempt(number) if not pod.stopped]
     gated = any(pod.gated for pod in pods)
-    if not gated and (not told or all(pod.scheduled for pod in pods)):
+    # Some queues take no pods before they let the group in: then there are none yet.
+    if not gated and (not told or (pods and all(pod.scheduled for pod in pods))):
         return ""
     where = f"in the queue {queue}" if queue else "held back"
     said = told or ("" if queue else "by a scheduling gate")

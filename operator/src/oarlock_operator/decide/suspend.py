@@ -16,6 +16,8 @@ from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 5.0
+UNAVAILABLE_SECONDS = 30.0
+"""Until the next look whether a gang system is there: each one asks the cluster what it serves."""
 
 
 def suspend(o: Observation, draft: Draft) -> bool:
@@ -23,11 +25,13 @@ def suspend(o: Observation, draft: Draft) -> bool:
     stage = draft.status.recovery.stage
     if stage == RecoveryStage.SUSPENDED:
         if o.spec.suspend:
+            # Again, perhaps: whatever stood in the way of a resume does so no longer.
+            draft.set(reason=Reason.SUSPENDED, message=_words(draft))
             return True
         if words := schedulers.unavailable(o.spec.scheduling, o.systems):
             # It may have been changed to this while it was suspended; what is finished could not be changed back.
             draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
-            draft.again(LOOK_AGAIN_SECONDS)
+            draft.again(UNAVAILABLE_SECONDS)
             return True
         _resume(o, draft)
         return False
@@ -55,12 +59,16 @@ def _suspended(o: Observation, draft: Draft) -> None:
     if number:
         note_last_words(o, draft)
         attempt.end(o, draft, number)
-    saved = draft.status.latest_checkpoint
-    kept = f"; the newest checkpoint is step {saved.step}" if saved else ""
-    message = f"nothing runs{kept}. Set spec.suspend to false to go on."
+    message = _words(draft)
     draft.stage(RecoveryStage.SUSPENDED, o.now)
     draft.set(reason=Reason.SUSPENDED, message=message)
     draft.tell(Reason.SUSPENDED, message)
+
+
+def _words(draft: Draft) -> str:
+    saved = draft.status.latest_checkpoint
+    kept = f"; the newest checkpoint is step {saved.step}" if saved else ""
+    return f"nothing runs{kept}. Set spec.suspend to false to go on."
 
 
 def _resume(o: Observation, draft: Draft) -> None:

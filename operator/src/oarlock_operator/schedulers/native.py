@@ -13,16 +13,16 @@ from oarlock_api.scheduling import Gang
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.schedulers.system import Request, System
 
+APIS = tuple(f"scheduling.k8s.io/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2"))
 ALL_OR_NOTHING: dict[str, Any] = {"v1alpha2": "PodGroup"}
 """How the versions before the present form say that a preemption takes the whole gang."""
 
 
 def grouping(request: Request) -> Grouping:
-    """The PodGroup, and the pods' membership in it; neither where the cluster has stopped serving PodGroups."""
+    """The PodGroup, and the pods' membership in it."""
     scheduling = request.spec.scheduling
-    api = request.systems.apis.get(Gang.NATIVE)
-    if api is None:
-        return Grouping(near=scheduling.topology)
+    # Where none is served any more, the API server says so: pods that are placed one by one would be no gang.
+    api = request.systems.apis.get(Gang.NATIVE, APIS[0])
     spec: dict[str, Any] = {
         "schedulingPolicy": {"gang": {"minCount": request.spec.nodes}},
         "disruptionMode": ALL_OR_NOTHING.get(api.rpartition("/")[2], {"all": {}}),
@@ -40,7 +40,7 @@ def grouping(request: Request) -> Grouping:
 
 SYSTEM = System(
     grouping=grouping,
-    apis=tuple(f"scheduling.k8s.io/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2")),
+    apis=APIS,
     ignored="the API server dropped schedulingGroup of the pods, so they are placed one by one: is the feature gate "
     "GenericWorkload on in kube-apiserver, and GangScheduling in kube-scheduler?",
 )
