@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 import structlog
@@ -114,7 +115,7 @@ class Leader:
                 return True
             spec: dict[str, Any] = lease.get("spec") or {}
             holder = spec.get("holderIdentity") or ""
-            if holder not in ("", self.identity) and not self._run_out(lease["metadata"]["resourceVersion"], holder):
+            if holder not in ("", self.identity) and not self._run_out(lease, holder):
                 return False
             mine = holder == self.identity
             renewed = self._spec(
@@ -138,18 +139,18 @@ class Leader:
         self._seen = (f"{self.identity}/", asked)
         self._renewed = asked
 
-    def _run_out(self, version: str, holder: str) -> bool:
-        """Whether another's Lease stood unchanged for its whole duration, on our clock."""
-        mark = f"{holder}/{version}"
+    def _run_out(self, lease: Json, holder: str) -> bool:
+        """Whether another's Lease stood unchanged for its whole duration, on our clock; its own says how long that is."""
+        mark = f"{holder}/{lease['metadata']['resourceVersion']}"
         if self._seen[0] != mark:
             self._seen = (mark, self.clock())
-        return self.clock() - self._seen[1] > self.seconds
+        return self.clock() - self._seen[1] > float(lease["spec"].get("leaseDurationSeconds") or self.seconds)
 
     def _spec(self, *, transitions: int, since: str | None) -> dict[str, Any]:
         now = self.wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, round(self.seconds)),
+            "leaseDurationSeconds": ceil(self.seconds),
             "acquireTime": since or now,
             "renewTime": now,
             "leaseTransitions": transitions,
