@@ -34,7 +34,7 @@ help: ## Show this list
 setup: .venv/.synced ## Install the Python environment
 
 .PHONY: tools
-tools: setup ## Build Kubernetes, containerd and runc from source into the cache (about ten minutes once)
+tools: setup ## Build Kubernetes, containerd, runc, and what the tests ask, from source into the cache (15 minutes once)
 	@$(RUN)/oarlock-local build
 
 .PHONY: demo
