@@ -19,7 +19,7 @@ from oarlock_trainer.checkpoint.format import digest
 from oarlock_trainer.durable import write_json
 from oarlock_trainer.engine.background import Background
 from oarlock_trainer.errors import ConfigurationError, StorageError, storage
-from oarlock_trainer.models.wanted import INDEX, of_model
+from oarlock_trainer.models.wanted import INDEX, of_any_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ def _to_files(files: Files, model: Path, note: Path, go_on: Callable[[], None]) 
     there = {entry.name: entry.version for entry in _in_background(files.list, go_on)}
     missing = [name for name in paths if sent.get(name) != [contents[name], there.get(name)]]
     known["replaces"] |= INDEX in there  # and stays so where an attempt ends in between
-    stale = set(of_model(there)).difference(paths) if INDEX in paths and known["replaces"] else set()
+    stale = set(of_any_copy(there)).difference(paths) if INDEX in paths and known["replaces"] else set()
 
     def remember() -> None:
         with storage(f"writing {note}"):

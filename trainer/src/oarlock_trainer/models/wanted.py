@@ -20,6 +20,16 @@ def of_model(names: Iterable[str]) -> list[str]:
     return [name for name in _by_folder(names) if name in _AT_THE_TOP or name.partition("/")[0] in _NETWORKS + _OTHERS]
 
 
+def of_any_copy(names: Iterable[str]) -> list[str]:
+    """Those that somebody could read as the model's: weights in every format and variant, too."""
+    return [
+        name
+        for name in names
+        for folder in [name.partition("/")[0]]
+        if name in _AT_THE_TOP or folder in _OTHERS or (folder in _NETWORKS and name.endswith((".json", *_WEIGHTS)))
+    ]
+
+
 def of_transformer(names: Iterable[str]) -> list[str]:
     """Those of the transformer alone."""
     return [name for name in of_model(names) if name.startswith("transformer/")]
