@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from jobs import START, spec
 from memory_api import Json, MemoryApi
 from raw_pods import REPORT, as_raw, container, pod
 
+from oarlock_api.contract.report import Gpu
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.nodes import NodeSightings, read_node
 from oarlock_operator.observation import Defaults, Observation, Pod
@@ -209,3 +211,19 @@ async def test_healthy_nodes_are_not_read() -> None:
     o = await look(cluster_with(placed("n1", uid="one")))
     assert o is not None
     assert o.nodes == {}
+
+
+@pytest.mark.parametrize(("attempt", "read"), [(3, set()), (2, {"bad", "node-b"})])
+async def test_of_pods_that_are_gone_only_the_current_attempts_have_nodes_worth_a_look(
+    attempt: int, read: set[str]
+) -> None:
+    report = replace(REPORT, gpu=Gpu(index=5, uuid="GPU-5", serial="165")).to_json()
+    sightings = Sightings()
+    sightings.note(
+        as_raw({"containerStatuses": container(terminated={"exitCode": 80, "message": report})}), deleted=True
+    )
+    api = cluster_with()
+    status = {"attempt": attempt, "avoidedNodes": [{"name": "bad"}]}
+    api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status=status)
+    await look(api, sightings)
+    assert {path.rpartition("/")[2] for verb, path in api.requests if "/nodes/" in path} == read

@@ -120,6 +120,9 @@ async def observe(
 def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings) -> set[str]:
     """Nodes of pods that a watch saw in trouble; and, while the job does not simply train, those that it avoids."""
     names = sightings.troubled(pod.node for pod in pods if pod.node and not pod.gone)
+    if job.status.recovery.stage is None:
+        # The watch remembers pods for long: those of earlier attempts that are gone are no news to a job that trains.
+        pods = [pod for pod in pods if not pod.gone or pod.attempt == job.status.attempt]
     # A GPU's past lies on its node, and is asked for where the GPU has failed again.
     names |= {pod.node for pod in pods if pod.node and pod.ending and pod.ending.report and pod.ending.report.gpu}
     quiet = job.status.recovery.stage is None and not any(pod.stopped or pod.deleting for pod in pods)
