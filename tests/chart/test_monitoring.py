@@ -14,8 +14,11 @@ from prometheus_client.metrics import MetricWrapperBase
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.status import PodPhase, PodStatus
+from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import Phase
 from oarlock_operator import metrics
+from oarlock_operator.manifests.pod import pod
+from oarlock_operator.observation import Job
 from oarlock_trainer.agent.metrics import exposition
 from tests.chart.rendering import CHART, EVERYTHING, ROOT, one, render
 
@@ -128,6 +131,19 @@ def test_the_namespace_of_a_metric_stays_the_jobs(kind: str, field: str, helm_pr
     assert [endpoint["honorLabels"] for endpoint in monitor["spec"][field]] == [True]
 
 
+def pod_of_a_job() -> dict[str, Any]:
+    """Rank 0's, as the operator makes it."""
+    spec = TrainingJobSpec.model_validate(
+        {
+            "output": {"persistentVolumeClaim": {"claimName": "output"}},
+            "custom": {"command": ["true"]},
+            "pod": {"image": "trainer:1"},
+        }
+    )
+    seen = Job(namespace="a", name="flux", uid="uid", generation=1, spec=spec)
+    return pod(seen, spec, attempt=1, rank=0, image="trainer:1")
+
+
 def test_monitors_find_the_operators_and_the_jobs_pods(helm_program: Path) -> None:
     values = {"monitoring": {"operator": "PodMonitor", "jobs": True}}
     objects = render(helm_program, values)
@@ -138,5 +154,9 @@ def test_monitors_find_the_operators_and_the_jobs_pods(helm_program: Path) -> No
     assert {endpoint["port"] for endpoint in monitor["podMetricsEndpoints"]} == ports
     jobs = one(objects, "PodMonitor", "oarlock-jobs")["spec"]
     assert jobs["namespaceSelector"] == {"any": True}
+    trained = pod_of_a_job()
+    assert {each["key"] for each in jobs["selector"]["matchExpressions"]} <= trained["metadata"]["labels"].keys()
+    named = {port["name"] for port in trained["spec"]["containers"][0]["ports"]}
+    assert {endpoint["port"] for endpoint in jobs["podMetricsEndpoints"]} <= named
     here = render(helm_program, {**values, "namespaces": ["a"]})
     assert one(here, "PodMonitor", "oarlock-jobs")["spec"]["namespaceSelector"] == {"matchNames": ["a"]}
