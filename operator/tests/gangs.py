@@ -12,9 +12,9 @@ from oarlock_api.contract.report import Evidence, Gpu, Report
 
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
-SETTINGS = ("--lease-seconds", "3", "--progress-seconds", "1")
-PATIENT = ("--lease-seconds", "60", "--progress-seconds", "1")
-"""Of an operator that nobody replaces: however busy the machine is, it does not lose its Lease."""
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/oarlock-operator"
+SETTINGS = ("--lease-seconds", "60", "--progress-seconds", "1")
+"""However busy the machine is, the operator does not lose its Lease."""
 
 
 class Gang:

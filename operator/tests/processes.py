@@ -113,7 +113,8 @@ def operator(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[subproces
         alive = process.poll() is None
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(timeout=20)
+            # One that is killed keeps its Lease, and the next one waits for it.
+            process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
     assert alive or process.returncode == -signal.SIGKILL, f"the operator ended by itself:\n{log.read_text()[-3000:]}"

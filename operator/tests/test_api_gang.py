@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gang_crds import ALL, GATE, LIKE_KUEUE, QUEUE
-from gangs import JOBS, PATIENT, PODS, Gang
+from gangs import JOBS, PODS, SETTINGS, Gang
 from processes import ROOT, Api, operator, wait_for
 
 from oarlock_api.manifest import load_all
@@ -50,7 +50,7 @@ def gang_systems(api: Api) -> Iterator[Api]:
 @pytest.fixture(scope="module")
 def at_work(gang_systems: Api, control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """One operator for all these tests: none of them ends it."""
-    with operator(control_plane.kubeconfig, tmp_path_factory.mktemp("gang") / "operator.log", *PATIENT):
+    with operator(control_plane.kubeconfig, tmp_path_factory.mktemp("gang") / "operator.log", *SETTINGS):
         yield gang_systems
 
 
@@ -112,7 +112,7 @@ def test_each_attempt_has_a_group_that_its_pods_name_and_that_goes_with_it(at_wo
 
 
 def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(like_kueue: Api, at_work: Api) -> None:
-    gang = Gang(at_work, scheduling={"queue": "team", "placementTimeoutSeconds": 10})
+    gang = Gang(at_work, scheduling={"queue": "team"})
     status = gang.wait_for_phase("Queued")
     assert status["resolved"]["gang"] == "Kueue"
     pods = gang.pods()

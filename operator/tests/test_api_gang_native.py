@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from gangs import JOBS, PATIENT, Gang
+from gangs import JOBS, SETTINGS, Gang
 from processes import Api, operator, wait_for
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def test_the_highest_version_that_is_served_makes_the_gang_and_its_group_goes_wi
     kubeconfig: Path, tmp_path: Path
 ) -> None:
     api = Api(kubeconfig)
-    with operator(kubeconfig, tmp_path / "operator.log", *PATIENT):
+    with operator(kubeconfig, tmp_path / "operator.log", *SETTINGS):
         gang = Gang(api)
         gang.wait_for_pods("1-0", "1-1")
         assert gang.status["resolved"]["gang"] == "Native", "Auto, where the cluster has it"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gangs import JOBS, SETTINGS, Gang
+from gangs import JOBS, LEASE, SETTINGS, Gang
 from processes import Api, ApiRefused, operator, wait_for
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def test_a_suspension_outlives_the_operator(control_plane: Cluster, api: Api, tm
         suspend(gang)
         wait_for("intent", lambda: gang.status.get("recovery", {}).get("stage") == "Suspending" or None)
         first.send_signal(signal.SIGKILL)
+        first.wait()
+    api.call("DELETE", LEASE)  # as if it had run out
     suspend(gang, wanted=False)
     stop_all(gang)
     with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):

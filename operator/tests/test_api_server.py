@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gangs import JOBS, SETTINGS, Gang
+from gangs import JOBS, LEASE, SETTINGS, Gang
 from processes import Api, operator, wait_for
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(
         gang.run()
         first.send_signal(signal.SIGKILL)
         first.wait()
+    api.call("DELETE", LEASE)  # as if it had run out
     gang.end("1-0", 1)
     with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):
         gang.run(2)
@@ -90,7 +91,8 @@ def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(
 
 
 def test_of_two_operators_one_works_and_the_other_takes_over(api: Api, control_plane: Cluster, tmp_path: Path) -> None:
-    with operator(control_plane.kubeconfig, tmp_path / "first.log", *SETTINGS) as first:
+    briefly = ("--lease-seconds", "10", "--progress-seconds", "1")
+    with operator(control_plane.kubeconfig, tmp_path / "first.log", *briefly) as first:
         wait_for("a leader", lambda: "leading" in (tmp_path / "first.log").read_text() or None)
         with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):
             wait_for("a follower", lambda: "waiting for the Lease" in (tmp_path / "second.log").read_text() or None)
