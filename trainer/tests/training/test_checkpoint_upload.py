@@ -158,6 +158,25 @@ def test_a_checkpoint_that_is_deleted_meanwhile_is_copied_whole(
     assert fetched(store, output).step == 10
 
 
+def test_a_rank_that_sends_several_files_holds_all_of_them_from_the_start(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "step-10-a1"
+    made.mkdir()
+    for name in ("rank-00000.state", "rank-00001.state"):
+        (made / name).write_bytes(name.encode())
+    plain = Store.upload
+
+    def deleting(self: Store, name: str, file: Path) -> None:
+        plain(self, name, file)
+        shutil.rmtree(made, ignore_errors=True)
+
+    monkeypatch.setattr(Store, "upload", deleting)
+    Copies(store).send(made, ["rank-00000.state", "rank-00001.state"])
+    assert store.read("step-10-a1/rank-00001.state") == b"rank-00001.state"
+    assert list(tmp_path.glob(".tmp-*")) == []
+
+
 def test_an_output_without_checkpoints_gets_the_newest_copy_and_later_attempts_trust_it(
     store: Store, output: Path
 ) -> None:

@@ -39,16 +39,19 @@ class Copies:
     def __init__(self, files: Files) -> None:
         self.files = files
 
-    def send(self, path: Path, file: str) -> None:
-        """Copy one file of a checkpoint, though the checkpoint is deleted meanwhile."""
-        held = path.parent / f"{TEMPORARY}upload-{path.name}-{file}"
-        with storage(f"copying {path / file}"):
-            held.unlink(missing_ok=True)
-            link_or_copy(path / file, held)
+    def send(self, path: Path, files: Iterable[str]) -> None:
+        """Copy these files of a checkpoint, though the checkpoint is deleted meanwhile: all are held before the first goes."""
+        held = {file: path.parent / f"{TEMPORARY}upload-{path.name}-{file}" for file in files}
         try:
-            self.files.upload(f"{path.name}/{file}", held)
+            with storage(f"copying {path}"):
+                for file, link in held.items():
+                    link.unlink(missing_ok=True)
+                    link_or_copy(path / file, link)
+            for file, link in held.items():
+                self.files.upload(f"{path.name}/{file}", link)
         finally:
-            held.unlink(missing_ok=True)
+            for link in held.values():
+                link.unlink(missing_ok=True)
 
     def commit(self, name: str, manifest: bytes) -> None:
         """Make a copy count whose other files are all there."""

@@ -108,8 +108,8 @@ class Upload:
         with storage(f"copying {path}"):
             manifest = (path / MANIFEST).read_bytes()
         if not self._copies.holds(path.name, manifest):
-            for file in parse_manifest(manifest.decode()).files[place.rank :: place.world_size]:
-                self._copies.send(path, file.name)
+            mine = parse_manifest(manifest.decode()).files[place.rank :: place.world_size]
+            self._copies.send(path, [file.name for file in mine])
         return manifest
 
     def _commit(self, pending: _Pending) -> None:
