@@ -22,6 +22,9 @@ REMEDIES = {
     ),
     "mount.nfs: Stale file handle": "umount -f",
     "mount.nfs: an incorrect mount option was specified": "mountOptions",
+    "applyFSGroup failed for vol 10.0.0.100#out#pvc-1##: open /var/lib/kubelet/pods/1/mount/flux: permission denied": (
+        "the mode 2775"
+    ),
 }
 
 

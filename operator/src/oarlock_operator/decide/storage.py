@@ -31,6 +31,13 @@ _CLAIM_REMEDIES = (
 )
 _MOUNT_REMEDIES = (
     (
+        "applyFSGroup failed",
+        (
+            "The kubelet may not give the volume's files to the pod's group: the server squashes root. There, give the "
+            "directory the group of spec.pod.securityContext.fsGroup (1000) and the mode 2775: then nothing is to be changed."
+        ),
+    ),
+    (
         "helper program|unknown filesystem type|mount.nfs: not found",
         "The node has no NFS client: install nfs-common (Debian, Ubuntu) or nfs-utils (RHEL) on every node.",
     ),
