@@ -40,7 +40,7 @@ class Copies:
         self.files = files
 
     def send(self, path: Path, files: Iterable[str]) -> None:
-        """Copy these files of a checkpoint, though the checkpoint is deleted meanwhile: all are held before the first goes."""
+        """Copy these files of a checkpoint, though it is deleted meanwhile: all are held before the first goes."""
         held = {file: path.parent / f"{TEMPORARY}upload-{path.name}-{file}" for file in files}
         try:
             with storage(f"copying {path}"):
