@@ -132,7 +132,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(_given: argparse.Namespace) -> int:
     print(binaries(nodes=True))
-    for tool in (helm, helm3, helm_docs, versitygw, argo_rules):
+    # Last what only tests of the chart need, and what takes longest.
+    for tool in (helm, versitygw, argo_rules, helm_docs, helm3):
         print(tool())
     return 0
 
