@@ -32,7 +32,10 @@ def monitored(serving: Cluster) -> Cluster:
         pytest.skip("go fetches the definitions of Prometheus' operator: install it")
     module = next(line.split()[1:] for line in (MONITORING / "go.mod").read_text().splitlines() if "require" in line)
     command = ["go", "mod", "download", "-json", "@".join(module)]
-    found = subprocess.run(command, cwd=MONITORING, check=False, capture_output=True, text=True)
+    try:
+        found = subprocess.run(command, cwd=MONITORING, check=False, capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{' '.join(command)} does not end here")
     if found.returncode != 0:
         pytest.skip(f"{' '.join(command)} does not work here: {found.stdout}{found.stderr}")
     folder = Path(json.loads(found.stdout)["Dir"]) / "example/prometheus-operator-crd"

@@ -44,7 +44,11 @@ def _only(schema: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 def _source() -> Path:
     if shutil.which("go") is None:
         raise SourceMissing("Argo's schema comes as a Go module: needs Go")
-    got = subprocess.run(["go", "mod", "download", "-json", MODULE], capture_output=True, text=True, check=False)
+    command = ["go", "mod", "download", "-json", MODULE]
+    try:
+        got = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    except subprocess.TimeoutExpired as error:
+        raise SourceMissing(f"{' '.join(command)} does not end here") from error
     if got.returncode != 0:
         raise SourceMissing(f"go mod download {MODULE}: {got.stdout}{got.stderr}")
     told = json.loads(got.stdout)
