@@ -13,7 +13,7 @@ import pytest
 from saving import save_alone
 
 from oarlock_api.contract.layout import Owner
-from oarlock_trainer.checkpoint.canary import View, judge
+from oarlock_trainer.checkpoint.canary import View, _is_seen, judge
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, FileFacts, digest, marker_of, valid_checkpoints
 from oarlock_trainer.errors import PeerLostError, StorageError
@@ -49,6 +49,13 @@ def test_nodes_that_share_their_storage_pass_and_leave_nothing_behind(
 ) -> None:
     assert [each["code"] for each in gang(tmp_path, tmp_path, tmp_path)] == [0, 0, 0]
     assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_a_file_that_cannot_even_be_asked_for_is_not_seen(tmp_path: Path) -> None:
+    seen = tmp_path / "rank-00000.state"
+    seen.touch()
+    assert _is_seen(seen)
+    assert not _is_seen(tmp_path / ("x" * 300))  # no ENOENT: as a stale handle
 
 
 def test_what_a_killed_canary_left_does_not_count(gang: Callable[..., list[dict[str, Any]]], tmp_path: Path) -> None:

@@ -124,9 +124,17 @@ def _write(job: Job, folder: Path) -> Written:
 
 def _look(job: Job, folder: Path, written: Sequence[Written]) -> View:
     """By name: a listing may be older than the files."""
-    found = frozenset(each.file.name for each in written[:WATCHED] if (folder / each.file.name).exists())
+    found = frozenset(each.file.name for each in written[:WATCHED] if _is_seen(folder / each.file.name))
     place = [each.rank for each in written].index(job.place.rank)
     return View(job.place.rank, job.node, found, _complaint(folder, written[(place + 1) % len(written)]))
+
+
+def _is_seen(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError:  # a stale handle is no file either, and raising here would leave the others waiting
+        return False
+    return True
 
 
 def _complaint(folder: Path, written: Written) -> str:
