@@ -250,6 +250,13 @@ def test_of_our_own_structured_log_only_what_it_says_is_shown() -> None:
     assert ended.message == "Traceback\nrank 1 ended by signal 9\n{broken"
 
 
+def test_the_end_of_a_log_is_shown_in_whole_lines() -> None:
+    log = "cut off by the kubelet " + "x" * 600 + "\nTraceback\nValueError: x\n"
+    ended = read_pod(pod({"containerStatuses": container(terminated={"exitCode": 1, "message": log})})).ending
+    assert ended is not None
+    assert ended.message == "Traceback\nValueError: x"
+
+
 def test_an_init_container_that_cannot_start_is_what_the_pod_waits_for() -> None:
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
     seen = read_pod(

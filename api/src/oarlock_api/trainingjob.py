@@ -66,7 +66,8 @@ class TrainingJob(Group):
             cel=f"{_STATUS_ONLY} || {_SUSPENDED_AND_STOPPED} || "
             f"({' && '.join(_unchanged(field) for field in FROZEN_WHILE_ACTIVE)})",
             message=f"{', '.join(FROZEN_WHILE_ACTIVE)} change only while no pod runs: set spec.suspend to true, wait "
-            "for the condition Suspended, change them, set suspend to false",
+            "for the condition Suspended, change them, set suspend to false; a job that has ended is deleted and applied "
+            "anew, and goes on from its newest checkpoint",
         ),
     )
 

@@ -221,8 +221,14 @@ def _obstacle(scheduling: Condition, waiting: Waiting | None) -> str:
 
 
 def _last_lines(message: str, limit: int = 600) -> str:
-    """The end of a log, where the error stands; of our own structured lines only what they say."""
-    return "\n".join(_said(line) for line in message.strip().splitlines())[-limit:].strip()
+    """The end of a log in whole lines, where the error stands; of our own structured lines only what they say."""
+    kept: list[str] = []
+    for said in map(_said, reversed(message.strip().splitlines())):
+        if kept and len(said) > limit:
+            break
+        kept.append(said[:limit])
+        limit -= len(said) + 1
+    return "\n".join(reversed(kept)).strip()
 
 
 def _said(line: str) -> str:

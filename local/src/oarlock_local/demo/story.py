@@ -112,14 +112,13 @@ def _verdict(view: JobView) -> None:
 
 
 def _keep_model(output: Path, view: JobView, root: Path) -> Path:
-    """Copy the model out of the cluster's volume, which goes with the cluster."""
+    """Copy the model and what tells of its training out of the cluster's volume, which goes with the cluster."""
     made = output / Path(view.status["output"]["relativePath"]) / "model"
     if not (made / "model_index.json").is_file():
         raise Disappointed(f"there is no exported model in {made}")
     kept = root / "out/demo"
     shutil.rmtree(kept, ignore_errors=True)
     shutil.copytree(made, kept / "model")
-    for extra in ("metrics.jsonl",):
-        if (made.parent / extra).is_file():
-            shutil.copy(made.parent / extra, kept)
+    shutil.copytree(made.parent / "reports", kept / "reports")
+    shutil.copy(made.parent / "metrics.jsonl", kept)
     return kept / "model"
