@@ -78,6 +78,7 @@ KAI = definition(
         topologyConstraint=record(topology=TEXT, requiredTopologyLevel=TEXT, preferredTopologyLevel=TEXT),
     ),
 )
+TOPOLOGY = definition("kai.scheduler", "v1alpha1", "Topology", "topologies", OPEN, scope="Cluster")
 LOCAL_QUEUE = definition("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", record(clusterQueue=TEXT))
 FLAVOR = definition("kueue.x-k8s.io", "v1beta2", "ResourceFlavor", "resourceflavors", OPEN, scope="Cluster")
 CLUSTER_QUEUE = definition("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", OPEN, scope="Cluster")

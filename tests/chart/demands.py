@@ -23,6 +23,7 @@ import yaml
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
+from tests.chart.rendering import one
 
 Found = TypeVar("Found")
 CORE = "/api/v1/namespaces/default"
@@ -38,6 +39,13 @@ def wait(what: str, look: Callable[[], Found | None]) -> Found:
         assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE:g} s"
         time.sleep(0.1)
     return found
+
+
+def install(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
+    """Apply what the chart renders."""
+    cluster.kubectl(
+        "apply", "--server-side", "-f", "-", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": objects})
+    )
 
 
 def token_kubeconfig(cluster: Cluster, account: str, path: Path) -> Path:
@@ -68,6 +76,19 @@ def operator(kubeconfig: Path, environment: Mapping[str, str], log: Path) -> Ite
         except subprocess.TimeoutExpired:
             process.kill()
             raise
+
+
+@contextmanager
+def operator_of(release: str, objects: list[dict[str, Any]], cluster: Cluster, folder: Path) -> Iterator[None]:
+    """Run the operator of a release for the length of the block: with its settings, its rights, and nothing else."""
+    # Without its Lease, as after somebody has deleted it.
+    left_out = ("Deployment", "CustomResourceDefinition", "Lease")
+    install(cluster, [item for item in objects if item["kind"] not in left_out])
+    container = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    environment = {item["name"]: item["value"] for item in container["env"]}
+    kubeconfig = token_kubeconfig(cluster, f"{release}-operator", folder / "kubeconfig")
+    with operator(kubeconfig, environment, folder / "operator.log"):
+        yield
 
 
 class Demands:

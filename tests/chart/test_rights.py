@@ -11,7 +11,7 @@ import pytest
 
 from oarlock_local.api import ApiServer
 from oarlock_local.errors import ClusterError
-from tests.chart.demands import JOBS, Demands, operator, token_kubeconfig, wait
+from tests.chart.demands import JOBS, Demands, install, operator_of, wait
 from tests.chart.grants import Right, asked, granted, never_used, not_had
 from tests.chart.rendering import one, render
 
@@ -33,32 +33,20 @@ DONE_WITHOUT = {
 }
 
 
-def install(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
-    cluster.kubectl(
-        "apply", "--server-side", "-f", "-", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": objects})
-    )
-
-
 @pytest.mark.cluster
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_operator_uses_every_right_that_it_has_and_has_every_right_that_it_uses(
     release: str, helm_program: Path, serving: Cluster, tmp_path: Path
 ) -> None:
     objects = render(helm_program, RELEASES[release], release=release)
-    # Without its Lease, as after somebody has deleted it.
-    left_out = ("Deployment", "CustomResourceDefinition", "Lease")
-    install(serving, [item for item in objects if item["kind"] not in left_out])
-    account = f"{release}-operator"
-    container = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
-    environment = {item["name"]: item["value"] for item in container["env"]}
-    kubeconfig = token_kubeconfig(serving, account, tmp_path / "kubeconfig")
     with ApiServer(serving.kubeconfig) as api:
         demands = Demands(serving, api, release)
         demands.make_nodes()
-        with operator(kubeconfig, environment, tmp_path / "operator.log"):
+        with operator_of(release, objects, serving, tmp_path):
             demands.a_start_among_strangers()
             demands.a_start_that_hangs_and_a_fault(cordoned=release == "cordoning")
             demands.an_end_after_which_the_job_goes()
+    account = f"{release}-operator"
     have = granted(objects, account)
     want = asked(serving.audit_log, f"system:serviceaccount:oarlock:{account}")
     unused = {replace(right, namespace="", name="") for right in never_used(have, want)}
