@@ -82,6 +82,16 @@ def initial_weights(job: Job) -> Path | None:
     return Path(start.path) if start and start.path else None
 
 
+def check_initial(job: Job) -> None:
+    """Raise ConfigurationError where the directory of training.initFrom has not the kind of weights that the job trains."""
+    weights, adapters = initial_weights(job), adapters_of(job)
+    if weights and adapters:
+        folder.check_file(weights, lora.FILE, field="training.initFrom.path")
+        lora.check_algorithm(adapters, weights)
+    elif weights:
+        folder.check_transformer(weights, field="training.initFrom.path")
+
+
 def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
     """Join the ranks, take the output over, and make sure that all embeddings are there.
 
@@ -103,11 +113,8 @@ def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
         ranks.decide(lambda: publish.check(job, go_on=go_on))
     clock.lap(StartPart.OUTPUT)
     job = bring(job, ranks, initial=not resumed, go_on=go_on)
-    if not resumed and (weights := initial_weights(job)):
-        if adapters_of(job):
-            folder.check_file(weights, lora.FILE, field="training.initFrom.path")
-        else:
-            folder.check_transformer(weights, field="training.initFrom.path")
+    if not resumed:
+        check_initial(job)
     clock.lap(StartPart.FETCH)
     batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
 

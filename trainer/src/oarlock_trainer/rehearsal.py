@@ -25,14 +25,13 @@ from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
+from oarlock_trainer.foreseen import refuse_foreseen
 from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.job import Job, Place
 from oarlock_trainer.local_manifest import job_file, moved
-from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.embeds import read_encoded
-from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.plan.words import Plan, PlannedBucket
 from oarlock_trainer.preprocess.keys import fingerprints
 from oarlock_trainer.storage import place
@@ -54,15 +53,13 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
     Raises TrainingEnd as the run would.
     """
     training = moved(spec, paths)
-    refuse_unsupported(training)
     model = Path(training.model.path or "")
-    if model.is_dir():
-        folder.check(model, field="training.model.path")
     world_size = spec.nodes * max(spec.gpus_per_node, 1)
     with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as output, _alone() as ranks:
         file = job_file(name, spec, training, output=output)
         place = Place(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
         job = Job(file=file, training=training, place=place, simulate_gpus=True)
+        refuse_foreseen(job)
         encoders = fingerprints(model)
         scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
         table = Table(table_folder(job.output), scanned.manifest)
@@ -89,7 +86,6 @@ def with_model_here(
 ) -> Iterator[TrainingJobSpec]:
     """The same job, whose model is here as far as a plan reads it, though it lies in a bucket or on a hub."""
     training = moved(spec, paths)
-    refuse_unsupported(training)
     files_at = partial(place.files_at, connections=training.s3_connections, credentials={})
     with sketched(training, lambda where, field: files_at(where, field=field), Hub(environment)) as model:
         here = training if model is training.model else training.model_copy(update={"model": model})

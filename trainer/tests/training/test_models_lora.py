@@ -136,6 +136,8 @@ def test_without_targets_attention_and_feed_forward_get_adapters(tiny_flux: Path
 def test_a_target_that_is_no_layer_is_refused_with_one_that_may_be_meant(tiny_flux: Path) -> None:
     with pytest.raises(ConfigurationError, match=r'"to_w" is the end of no .* to_[qkv]'):
         adapted(tiny_flux, Lora(targets=("to_q", "to_w")))
+    with pytest.raises(ConfigurationError, match=r"attn\.to_[qkv] or .* may be meant"):
+        adapted(tiny_flux, Lora(targets=("attn.to_x",)))
 
 
 def test_adapters_that_were_saved_predict_the_same_when_they_are_loaded(tiny_flux: Path, tmp_path: Path) -> None:

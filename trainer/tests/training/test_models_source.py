@@ -25,7 +25,7 @@ from oarlock_trainer.hub.hub import Hub  # noqa: E402
 from oarlock_trainer.job import Job  # noqa: E402
 from oarlock_trainer.models import store_fetch, wanted  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
-from oarlock_trainer.models.source import bring  # noqa: E402
+from oarlock_trainer.models.source import bring, check_stored_initial  # noqa: E402
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource  # noqa: E402
 from oarlock_trainer.models.taken import listing_of  # noqa: E402
 from oarlock_trainer.models.told import Told  # noqa: E402
@@ -344,3 +344,22 @@ def test_what_a_hub_refuses_says_what_to_do(
     source = hub_source(hub, tmp_path / "scratch", repo="o/n" if case == "missing" else "o/m", **offline)
     with pytest.raises(ConfigurationError, match=f"training.model.hub: .*{said}"):
         source.list()
+
+
+def test_weights_to_start_with_are_looked_at_in_their_bucket_without_reading_them(published: Path) -> None:
+    def checked(method: str) -> Counting:
+        files = Counting(published)
+        location = {"s3": {"connection": "store", "bucket": "models"}}
+        training = Training.model_validate(
+            {
+                "model": {"family": "Flux1", "path": "/m"}, "steps": 1, "method": method, "initFrom": location,
+                "s3Connections": [{"name": "store", "endpoint": "http://127.0.0.1:1"}],
+                "data": {"datasets": [{"name": "d", "source": {"path": "/d"}}]},
+            }
+        )  # fmt: skip
+        check_stored_initial(training, lambda _location, _field: files)
+        return files
+
+    assert {name for name, _ in checked("Full").reads} == {"transformer/config.json"}
+    with pytest.raises(ConfigurationError, match=r"training\.initFrom\.s3: .* holds no model"):
+        checked("LoRA")

@@ -72,7 +72,8 @@ def test_adapters_stand_where_names_and_presets_say() -> None:
     width = Architecture().width
     assert adapters(Architecture(), Lora(rank=4, targets=("attn.to_q",))).trained == 57 * 4 * 2 * width
     assert adapters(Architecture(), Lora(rank=4, targets=("nano",))).trained == 4 * 6 * width
-    assert adapters(Architecture(), Lora(rank=4, targets=("o_q",))).trained == 0
+    with pytest.raises(ConfigurationError, match='"o_q" is the end of no linear layer'):
+        adapters(Architecture(), Lora(rank=4, targets=("o_q",)))
 
 
 @pytest.mark.parametrize(

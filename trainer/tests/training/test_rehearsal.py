@@ -7,8 +7,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import yaml
+from safetensors.numpy import save_file
 
 from oarlock_trainer import local_manifest
 from oarlock_trainer.errors import ConfigurationError
@@ -150,3 +152,54 @@ def test_a_plan_tells_which_pictures_are_left_out_and_that_the_model_was_not_loo
     assert "1 unreadable" in said
     assert "1 without caption" in said
     assert "/models/flux is not on this machine" in said
+
+
+def told(job: Path, here: dict[str, Path]) -> str:
+    """What a plan that is refused says."""
+    with pytest.raises(ConfigurationError) as raised:
+        plan(job, here)
+    return str(raised.value)
+
+
+def test_all_that_a_job_names_wrongly_beside_its_data_is_told_at_once(
+    tmp_path: Path, pictures: Path, tiny_flux: Path
+) -> None:
+    job = manifest(
+        tmp_path,
+        method="LoRA",
+        lora={"targets": ["attn.to_x"]},
+        initFrom={"path": "/output/adapters"},
+        validation={"everySteps": 10, "promptsFrom": {"path": "/output/prompts.json"}},
+    )
+    said = told(job, {"/output/photos": pictures, "/output": tmp_path, "/models/flux": tiny_flux})
+    assert 'training.lora.targets: "attn.to_x" is the end of no linear layer' in said
+    assert "attn.to_v or attn.to_q or attn.to_k may be meant" in said
+    assert f"training.initFrom.path: {tmp_path}/adapters is no folder" in said
+    assert f"training.validation.promptsFrom: {tmp_path} has no prompts.json" in said
+
+
+def test_names_of_layers_and_prompts_are_checked_without_the_model(tmp_path: Path, pictures: Path) -> None:
+    job = manifest(
+        tmp_path,
+        method="LoRA",
+        lora={"targets": ["attn.to_x"]},
+        validation={"everySteps": 10, "promptsFrom": {"path": "/output/prompts.json"}},
+    )
+    said = told(job, {"/output/photos": pictures})
+    assert "training.lora.targets" in said
+    assert "training.validation.promptsFrom" in said
+
+
+def test_weights_to_start_with_are_of_the_kind_that_the_job_trains(
+    tmp_path: Path, pictures: Path, tiny_flux: Path
+) -> None:
+    here = {"/output/photos": pictures, "/start": tiny_flux, "/adapters": tmp_path}
+    assert "has no pytorch_lora_weights.safetensors" in told(
+        manifest(tmp_path, method="LoRA", initFrom={"path": "/start"}), here
+    )
+    assert "transformer is missing" in told(manifest(tmp_path, initFrom={"path": "/adapters"}), here)
+    save_file({"lycoris_x.lokr_w1": np.zeros(1, np.float32)}, tmp_path / "pytorch_lora_weights.safetensors")
+    assert "adapters of the algorithm LoKr, lora asks for LoRA" in told(
+        manifest(tmp_path, method="LoRA", initFrom={"path": "/adapters"}), here
+    )
+    plan(manifest(tmp_path, method="LoRA", lora={"algorithm": "LoKr"}, initFrom={"path": "/adapters"}), here)

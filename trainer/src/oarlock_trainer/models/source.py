@@ -47,12 +47,8 @@ def bring(job: Job, ranks: Ranks, *, initial: bool, go_on: Callable[[], None]) -
     model, start = training.model, training.init_from
     if source := _of_model(model, job.files_at, job.hub, scratch):
         model = _at(model, _on_every_node(source, _check_model, job, ranks, go_on))
-    if initial and start and start.s3:
-        adapters = training.method is Method.LORA
-        files = job.files_at(Location(s3=start.s3), "training.initFrom")
-        choose, check = (_adapters, _check_adapters) if adapters else (wanted.of_transformer, _check_transformer)
-        source = StoreSource("training.initFrom.s3", files, choose, scratch)
-        start = Location(path=str(_on_every_node(source, check, job, ranks, go_on)))
+    if initial and (stored := _of_initial(training, job.files_at, scratch)):
+        start = Location(path=str(_on_every_node(stored, _check_of_initial(training), job, ranks, go_on)))
     return replace(job, training=training.model_copy(update={"model": model, "init_from": start}))
 
 
@@ -64,13 +60,26 @@ def sketched(training: Training, files_at: Callable[[Location, str], Files], hub
         if source is None:
             yield training.model
             return
-        here, listing = Path(scratch, "model"), source.list()
-        for entry in listing.entries:
-            (here / entry.name).parent.mkdir(parents=True, exist_ok=True)
-            (here / entry.name).touch()
-        source.read_light(listing, here)
+        here = _sketch(source, Path(scratch, "model"))
         _check_model(here, source.field)
         yield _at(training.model, here)
+
+
+def check_stored_initial(training: Training, files_at: Callable[[Location, str], Files]) -> None:
+    """Raise ConfigurationError where `initFrom` names a bucket's files that are none to start with. No weights are read."""
+    with tempfile.TemporaryDirectory(prefix="oarlock-initial-") as scratch:
+        if source := _of_initial(training, files_at, Path(scratch)):
+            _check_of_initial(training)(_sketch(source, Path(scratch, "initial")), source.field)
+
+
+def _sketch(source: StoreSource | HubSource, here: Path) -> Path:
+    """The folder `here` with the source's files, empty where they are weights."""
+    listing = source.list()
+    for entry in listing.entries:
+        (here / entry.name).parent.mkdir(parents=True, exist_ok=True)
+        (here / entry.name).touch()
+    source.read_light(listing, here)
+    return here
 
 
 def _of_model(
@@ -83,6 +92,20 @@ def _of_model(
     if model.hub:
         return HubSource("training.model.hub", hub, model.hub, wanted.of_model, scratch)
     return None
+
+
+def _of_initial(training: Training, files_at: Callable[[Location, str], Files], scratch: Path) -> StoreSource | None:
+    """Where the weights of `initFrom` come from; None for a path, or for none."""
+    start = training.init_from
+    if not start or not start.s3:
+        return None
+    files = files_at(Location(s3=start.s3), "training.initFrom")
+    choose = _adapters if training.method is Method.LORA else wanted.of_transformer
+    return StoreSource("training.initFrom.s3", files, choose, scratch)
+
+
+def _check_of_initial(training: Training) -> Callable[[Path, str], None]:
+    return _check_adapters if training.method is Method.LORA else _check_transformer
 
 
 def _at(model: Model, path: Path) -> Model:

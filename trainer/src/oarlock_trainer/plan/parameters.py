@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.weights import AdapterAlgorithm
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.lokr_shapes import factor_shapes
-from oarlock_trainer.models.flux.lora_targets import matching, names_of
+from oarlock_trainer.models.flux.lora_targets import targeted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,12 +115,13 @@ def whole(shape: Architecture) -> Parameters:
 def adapters(shape: Architecture, settings: Lora) -> Parameters:
     """The factors beside every targeted Linear are trained.
 
-    LoRA: two matrices, (inputs, rank) and (rank, outputs) (Hu et al. 2021). LoKr: those of lokr_shapes.
+    LoRA: two matrices, (inputs, rank) and (rank, outputs) (Hu et al. 2021). LoKr: those of lokr_shapes. Raises
+    ConfigurationError where a target is no layer.
     """
     layers = {one.name: one for one in linears(shape)}
-    names = {name for target in names_of(settings.targets) for name in matching(target, layers)}
+    names = targeted(settings.targets, list(layers))
     sizes = [size for name in names for size in _factors(layers[name], settings)]
-    return Parameters(trained=sum(sizes), frozen=whole(shape).trained, largest=max(sizes, default=0))
+    return Parameters(trained=sum(sizes), frozen=whole(shape).trained, largest=max(sizes))
 
 
 def _factors(layer: Linear, settings: Lora) -> list[int]:

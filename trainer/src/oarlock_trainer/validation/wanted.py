@@ -60,6 +60,24 @@ def read_wanted(job: Job) -> list[Wanted]:
         return []
     scheduler = Path(job.training.model.path or "") / SCHEDULER
     folder.check_file(scheduler, "scheduler_config.json", field="training.model.path")
+    prompts = _prompts(job, settings)
+    found = [
+        _picture(job.training, settings, name, prompt, size)
+        for size in settings.resolutions
+        for name, prompt in prompts.items()
+    ]
+    return sorted(found, key=lambda one: -one.width * one.height)
+
+
+def check_prompts(job: Job) -> None:
+    """What read_wanted says of the prompts, on a machine without the model."""
+    settings = job.training.validation
+    if settings and job.training.task is not Task.PREPROCESS:
+        _prompts(job, settings)
+
+
+def _prompts(job: Job, settings: Validation) -> dict[str, str]:
+    """Name -> prompt of a picture, with those of promptsFrom."""
     prompts = {one.name: one.prompt for one in settings.prompts}
     for name, prompt in _library(job).items():
         if name in prompts:
@@ -71,12 +89,7 @@ def read_wanted(job: Job) -> list[Wanted]:
         raise ConfigurationError(
             f"training.validation has {len(prompts)} prompts with those of promptsFrom; 1 to {_MOST_PROMPTS} are meant"
         )
-    found = [
-        _picture(job.training, settings, name, prompt, size)
-        for size in settings.resolutions
-        for name, prompt in prompts.items()
-    ]
-    return sorted(found, key=lambda one: -one.width * one.height)
+    return prompts
 
 
 def _picture(training: Training, settings: Validation, name: str, prompt: str, size: str) -> Wanted:

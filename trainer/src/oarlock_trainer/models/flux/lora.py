@@ -5,7 +5,6 @@ They stand in one file, in the format that is theirs where they are loaded: LoRA
 
 from __future__ import annotations
 
-import difflib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from oarlock_api.weights import AdapterAlgorithm
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux import lokr, low_rank
 from oarlock_trainer.models.flux.folder import loading
-from oarlock_trainer.models.flux.lora_targets import PRESETS, matching, names_of
+from oarlock_trainer.models.flux.lora_targets import targeted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 
 FILE = "pytorch_lora_weights.safetensors"
 """Where diffusers' pipelines and SimpleTuner look for adapters in a folder."""
-_SHOWN = 3
 
 
 def add_adapters(transformer: nn.Module, settings: Lora, *, seed: int) -> None:
@@ -39,7 +37,8 @@ def add_adapters(transformer: nn.Module, settings: Lora, *, seed: int) -> None:
     Raises ConfigurationError where a target is no linear layer of the model.
     """
     transformer.requires_grad_(requires_grad=False)
-    names = _targets(transformer, settings)
+    layers = [name for name, module in transformer.named_modules() if isinstance(module, nn.Linear)]
+    names = targeted(settings.targets, layers)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         _kind(settings).add(transformer, names, settings)
@@ -81,6 +80,21 @@ def save(factors: Mapping[str, Tensor], settings: Lora | Adapters, folder: Path)
     save_file(content, folder / FILE, metadata=said)
 
 
+def check_algorithm(settings: Lora, folder: Path) -> None:
+    """Raise ConfigurationError where the file of adapters below a folder is none, or of another algorithm: by its header."""
+    from safetensors import safe_open  # noqa: PLC0415
+
+    path = folder / FILE
+    with loading(folder), safe_open(path, framework="pt") as file:
+        is_lokr = any(lokr.MARK in name for name in file.keys())  # noqa: SIM118 - no mapping
+    found = AdapterAlgorithm.LOKR if is_lokr else AdapterAlgorithm.LORA
+    if found is not settings.algorithm:
+        raise ConfigurationError(
+            f"training.initFrom: {path} has adapters of the algorithm {found}, lora asks for {settings.algorithm}: set "
+            f"lora.algorithm to {found}"
+        )
+
+
 def load(transformer: nn.Module, settings: Lora, folder: Path) -> None:
     """Overwrite the adapters with those that `save`, diffusers, SimpleTuner or LyCORIS wrote below a folder.
 
@@ -88,16 +102,11 @@ def load(transformer: nn.Module, settings: Lora, folder: Path) -> None:
     """
     from safetensors import safe_open  # noqa: PLC0415
 
+    check_algorithm(settings, folder)
     path = folder / FILE
     with loading(folder), safe_open(path, framework="pt") as file:
         saved = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
         said = file.metadata() or {}
-    found = AdapterAlgorithm.LOKR if any(lokr.MARK in name for name in saved) else AdapterAlgorithm.LORA
-    if found is not settings.algorithm:
-        raise ConfigurationError(
-            f"training.initFrom: {path} has adapters of the algorithm {found}, lora asks for {settings.algorithm}: set "
-            f"lora.algorithm to {found}"
-        )
     factors = {
         _kind(settings).file_name(name): value for name, value in transformer.named_parameters() if value.requires_grad
     }
@@ -112,21 +121,3 @@ def load(transformer: nn.Module, settings: Lora, folder: Path) -> None:
 
 def _kind(settings: Lora) -> ModuleType:
     return lokr if settings.algorithm is AdapterAlgorithm.LOKR else low_rank
-
-
-def _targets(transformer: nn.Module, settings: Lora) -> list[str]:
-    """The modules that get an adapter, by their full names."""
-    linear = [name for name, module in transformer.named_modules() if isinstance(module, nn.Linear)]
-    found: dict[str, None] = {}
-    for target in names_of(settings.targets):
-        modules = matching(target, linear)
-        if not modules:
-            ends = {part for name in linear for part in (name, name.rpartition(".")[2])}
-            near = difflib.get_close_matches(target, [*sorted(ends), *PRESETS], n=_SHOWN)
-            hint = f"; {' or '.join(near)} may be meant" if near else ""
-            raise ConfigurationError(
-                f'training.lora.targets: "{target}" is the end of no linear layer\'s name in this model{hint}. Name layers '
-                f"such as attn.to_q, or one of the presets {', '.join(PRESETS)}"
-            )
-        found |= dict.fromkeys(modules)
-    return list(found)

@@ -6,10 +6,13 @@ parts, as in PEFT: so proj_out is that of every single block and the transformer
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.errors import ConfigurationError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _ATTENTION = ("to_k", "to_q", "to_v", "add_k_proj", "add_q_proj", "add_v_proj", "to_out.0", "to_add_out")
 _CONTEXT = ("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out")
@@ -27,6 +30,7 @@ PRESETS: dict[str, tuple[str, ...]] = {
     "nano": ("single_transformer_blocks.7.proj_out",),
 }
 DEFAULT = "all+ffs"
+_SHOWN = 3
 
 
 def names_of(targets: Sequence[str]) -> tuple[str, ...]:
@@ -38,3 +42,29 @@ def names_of(targets: Sequence[str]) -> tuple[str, ...]:
 def matching(name: str, modules: Iterable[str]) -> list[str]:
     """The modules that a name stands for."""
     return [module for module in modules if module == name or module.endswith(f".{name}")]
+
+
+def targeted(targets: Sequence[str], layers: Sequence[str]) -> list[str]:
+    """The model's linear `layers` that lora.targets stands for, each once.
+
+    Raises ConfigurationError where a target is the end of no layer's name, with those that may be meant.
+    """
+    found: dict[str, None] = {}
+    for target in names_of(targets):
+        modules = matching(target, layers)
+        if not modules:
+            ends = {end for layer in layers for end in _ends(layer)}
+            near = difflib.get_close_matches(target, [*sorted(ends), *PRESETS], n=_SHOWN)
+            hint = f"; {' or '.join(near)} may be meant" if near else ""
+            raise ConfigurationError(
+                f'training.lora.targets: "{target}" is the end of no linear layer\'s name in this model{hint}. Name layers '
+                f"such as attn.to_q, or one of the presets {', '.join(PRESETS)}"
+            )
+        found |= dict.fromkeys(modules)
+    return list(found)
+
+
+def _ends(layer: str) -> Iterator[str]:
+    """What a layer may be called: its name's ends in whole parts, but for those that begin with a number."""
+    parts = layer.split(".")
+    return (".".join(parts[first:]) for first, part in enumerate(parts) if not part.isdigit())
