@@ -132,10 +132,11 @@ def _plan(options: argparse.Namespace) -> int:
 
     warm.settle_environment()
     from oarlock_trainer import local_manifest, rehearsal  # noqa: PLC0415
-    from oarlock_trainer.plan.table import forecast  # noqa: PLC0415
+    from oarlock_trainer.plan.table import forecast, named  # noqa: PLC0415
     from oarlock_trainer.plan.words import describe  # noqa: PLC0415
 
     def plan() -> int:
+        named(gpu=options.gpu, fabric=options.fabric)  # before minutes of reading
         paths = local_manifest.read_paths(options.path)
         name, given = local_manifest.read_manifest(options.filename)
         with rehearsal.with_model_here(given, paths, os.environ) as spec:

@@ -59,6 +59,7 @@ def test_a_gpu_and_a_fabric_that_were_named_are_not_called_assumed() -> None:
     assert "GPUs          4 x 8 H200, 1x100G\n" in said
     assert "of 141.0 that can be used" in said
     assert "(assumed; --fabric name" in told(gpu="H200")
+    assert "GPUs          4 x 8 H200, 1x100G\n" in told(gpu="h200", fabric="1x100G")
 
 
 def test_what_does_not_fit_into_named_gpus_is_an_error_and_into_assumed_ones_a_remark() -> None:
@@ -122,6 +123,20 @@ def test_the_command_says_it_after_the_data(tmp_path: Path, pictures: Path, tiny
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.index("embeddings") < ended.stdout.index("GPUs          1 x 2 H200, NVLink (assumed; --fabric")
     assert "no block recomputed" in ended.stdout
-    refused = subprocess.run([*command, *paths, "--gpu", "H1000"], check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--gpu", "H1000"), "--gpu H1000 is no type that is known here"),
+        (("--fabric", "400"), "--fabric 400: say NVLink"),
+    ],
+)
+def test_names_of_gpus_and_fabrics_are_checked_before_anything_is_read(
+    tmp_path: Path, option: tuple[str, str], words: str
+) -> None:
+    command = [sys.executable, "-m", "oarlock_trainer", "plan", "-f", str(tmp_path / "nothing.yaml"), *option]
+    refused = subprocess.run(command, check=False, capture_output=True, text=True)
     assert refused.returncode == 85
-    assert "--gpu H1000 is no type that is known here" in refused.stderr
+    assert words in refused.stderr
+    assert "nothing.yaml" not in refused.stderr

@@ -53,9 +53,9 @@ ASSUMED = "H100"
 
 
 def gpu(name: str) -> Gpu:
-    """The type of this name. Raises ConfigurationError that lists those that are known."""
+    """The type of this name, in upper or lower case. Raises ConfigurationError that lists those that are known."""
     for one in _TYPES:
-        if one.name == name:
+        if one.name.lower() == name.lower():
             return one
     raise ConfigurationError(f"--gpu {name} is no type that is known here: {', '.join(one.name for one in _TYPES)}")
 

@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.buckets import Size
 
 
+def named(*, gpu: str | None, fabric: str | None) -> tuple[gpus.Gpu, communication.Fabric | None]:
+    """The types that somebody named; None: the GPU is assumed, and the fabric depends on the job.
+
+    Raises ConfigurationError where a name is not known.
+    """
+    kind = gpus.gpu(gpu or gpus.ASSUMED)
+    return kind, communication.fabric(fabric, gpu=kind) if fabric else None
+
+
 def forecast(
     spec: TrainingJobSpec,
     training: Training,
@@ -38,12 +47,9 @@ def forecast(
     """
     if training.task is not Task.TRAIN or not spec.gpus_per_node:
         return ""
-    kind = gpus.gpu(gpu or gpus.ASSUMED)
-    ties = (
-        communication.fabric(fabric, gpu=kind)
-        if fabric
-        else communication.assumed_fabric(nodes=spec.nodes, gpus_per_node=spec.gpus_per_node, gpu=kind)
-    )
+    kind, ties = named(gpu=gpu, fabric=fabric)
+    if ties is None:
+        ties = communication.assumed_fabric(nodes=spec.nodes, gpus_per_node=spec.gpus_per_node, gpu=kind)
     model = Path(training.model.path or "")
     work = work_of(
         training,
