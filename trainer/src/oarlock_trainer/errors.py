@@ -2,6 +2,7 @@
 
     TrainingEnd
     |-- ConfigurationError   85   the job or its data must change; the message says how
+    |   `-- NotThereError         a path of the job leads to nothing here
     |-- StorageError         84   the output or a store did not do what storage does
     |-- FencedError          88   somebody newer owns the output
     |-- PeerLostError        82   another rank is gone: this one is a victim
@@ -35,6 +36,10 @@ class ConfigurationError(TrainingEnd):
     """The job cannot run as it is written, or its data are not usable. The message says what to change."""
 
     code = ExitCode.CONFIGURATION
+
+
+class NotThereError(ConfigurationError):
+    """A folder or file that the job names by its path is not there: on another machine it may be."""
 
 
 class StorageError(TrainingEnd):

@@ -42,15 +42,13 @@ def with_job(options: argparse.Namespace, run: Callable[[Path], int]) -> int:
 
 def with_manifest(work: Callable[[], int]) -> int:
     """Do what looks at a manifest's places on this machine, or say why not; returns the exit code."""
-    from oarlock_trainer.errors import TrainingEnd  # noqa: PLC0415
+    from oarlock_trainer.errors import NotThereError, TrainingEnd  # noqa: PLC0415
 
     try:
         return work()
     except TrainingEnd as end:
-        sys.stderr.write(
-            f"{end}\n(this machine is looked at: --path POD=HERE says where a path of the job lies here, and S3 is asked "
-            "with this machine's own AWS credentials)\n"
-        )
+        hint = "(this machine is looked at: --path POD=HERE says where a path of the job lies here)\n"
+        sys.stderr.write(f"{end}\n{hint if isinstance(end, NotThereError) else ''}")
         return end.code
 
 

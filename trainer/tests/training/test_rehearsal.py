@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import yaml
 from safetensors.numpy import save_file
 
 from oarlock_trainer import local_manifest
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.errors import ConfigurationError, NotThereError
 from oarlock_trainer.plan.words import describe
 
 if TYPE_CHECKING:
@@ -95,12 +96,17 @@ def test_a_job_that_would_fail_fails_in_the_plan_with_the_same_words(tmp_path: P
     assert (code, said) == (85, "")
     assert "3 of 3 aspect buckets hold less than one optimizer step" in complaints
     assert "repeats needed" in complaints
+    assert "--path" not in complaints
+
+
+def test_a_path_that_is_not_here_is_told_with_its_field_and_how_to_say_where_it_is(tmp_path: Path) -> None:
+    code, said, complaints = command(manifest(tmp_path))
+    assert (code, said) == (85, "")
+    assert re.search(r"source.*/output/photos", complaints)
     assert "--path POD=HERE" in complaints
-
-
-def test_a_path_that_is_not_here_is_told_with_its_field(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"source.*/output/photos"):
-        plan(manifest(tmp_path), {})
+    prompts = {"everySteps": 10, "promptsFrom": {"path": "/output/prompts.json"}}
+    with pytest.raises(NotThereError, match="promptsFrom"):
+        plan(manifest(tmp_path, validation=prompts), {})
 
 
 def test_a_job_that_only_fills_caches_needs_no_whole_steps(tmp_path: Path, pictures: Path) -> None:

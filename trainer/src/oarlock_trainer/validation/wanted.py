@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.training import Task
 from oarlock_api.weights import ModelFlavor
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.errors import ConfigurationError, NotThereError
 from oarlock_trainer.models.flux import folder
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ def _library(job: Job) -> dict[str, str]:
         body = files.read(name, 0, _LIBRARY_BYTES + 1)
         raw: Any = json.loads(body) if len(body) <= _LIBRARY_BYTES else None
     except FileNotFoundError as error:
-        raise ConfigurationError(f"{_FIELD}: {files.where} has no {name}: correct the field") from error
+        missing = ConfigurationError if location.path is None else NotThereError
+        raise missing(f"{_FIELD}: {files.where} has no {name}: correct the field") from error
     except ValueError as error:
         raise ConfigurationError(f"{_FIELD}: {name} in {files.where} is no JSON ({error}): correct the file") from error
     if not isinstance(raw, dict):

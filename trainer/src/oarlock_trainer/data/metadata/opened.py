@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.errors import ConfigurationError, readable
+from oarlock_trainer.errors import NotThereError, readable
 
 if TYPE_CHECKING:
     from oarlock_api.dataset import Dataset, Parquet
@@ -29,7 +29,7 @@ def check_folder(folder: Path, *, field: str) -> None:
     with readable(field, folder):
         there = folder.is_dir()
     if not there:
-        raise ConfigurationError(f"{field}: {folder} is no folder in the pod: mount it with pod.volumes, or correct it")
+        raise NotThereError(f"{field}: {folder} is no folder in the pod: mount it with pod.volumes, or correct it")
 
 
 def table_of(dataset: Dataset, settings: Parquet, job: Job) -> tuple[Files, str]:

@@ -17,7 +17,7 @@ from oarlock_trainer.data.metadata.opened import source_of, table_of
 from oarlock_trainer.data.metadata.parquet import ParquetPieces
 from oarlock_trainer.data.metadata.stems import Stems, write_stems
 from oarlock_trainer.engine.background import Background
-from oarlock_trainer.errors import ConfigurationError, storage
+from oarlock_trainer.errors import ConfigurationError, NotThereError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,8 @@ def open_table_file(given: Given, dataset: Dataset, settings: Parquet, job: Job)
     files, name = table_of(dataset, settings, job)
     entry = files.find(name)
     if entry is None:
-        raise ConfigurationError(
+        missing = ConfigurationError if settings.location.path is None else NotThereError
+        raise missing(
             f'dataset "{dataset.name}": metadata.parquet.location: there is no {files.where}/{name}: correct it, or '
             "mount its volume with pod.volumes"
         )

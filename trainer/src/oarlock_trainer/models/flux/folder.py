@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oarlock_trainer.errors import ConfigurationError, StorageError, failed_reading, readable
+from oarlock_trainer.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -76,7 +76,7 @@ def _check_folder(model: Path, field: str) -> None:
     if model.is_dir():
         return
     there = next(folder for folder in model.parents if folder.is_dir())
-    raise ConfigurationError(
+    raise NotThereError(
         f"{field}: {model} is no folder in the pod, {there} holds {_contents(there)}: mount it with pod.volumes, or "
         f"correct {field}"
     )
