@@ -15,7 +15,7 @@ from oarlock_trainer.checkpoint.layout import Layout
 from oarlock_trainer.checkpoint.weights import Weights
 from oarlock_trainer.engine.ema import decay
 
-ROUNDING = 3e-5
+ROUNDING = 8e-5
 """Of weights that rates of 1e-3 have moved: what other sums in bfloat16 make of them."""
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def test_the_average_is_exported_and_goes_on_after_a_restart_with_other_ranks(ga
     masters._slot = "master"
     assert difference(cut, whole) < ROUNDING
     weights = {name: masters.read(name, value.shape) for name, value in whole.items()}
-    assert difference(weights, whole) > 5 * ROUNDING  # it is not the weights themselves
+    assert difference(weights, whole) > 2 * ROUNDING  # it is not the weights themselves
     assert {slot for _, slot in Layout(found.manifest.runs).slots} == {"master", "exp_avg", "exp_avg_sq", "ema"}
 
 
