@@ -43,6 +43,11 @@ class Topology(Group):
         description="Node labels, the most important first; pods are placed together where that is possible.",
     )
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What is asked for: the required key alone, or the preferred ones."""
+        return (self.required_key,) if self.required_key else self.preferred_keys or ()
+
 
 class Scheduling(Group):
     """Placement of the gang."""

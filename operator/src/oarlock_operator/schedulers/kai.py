@@ -38,11 +38,9 @@ def grouping(request: Request) -> Grouping:
 
 
 def _level(request: Request, topology: Topology) -> dict[str, str]:
-    required = topology.required_key
-    keys = (required,) if required else topology.preferred_keys or ()
-    field = "requiredTopologyLevel" if required else "preferredTopologyLevel"
+    field = "requiredTopologyLevel" if topology.required_key else "preferredTopologyLevel"
     known = request.systems.topologies
-    return next(({"topology": known[key], field: key} for key in keys if key in known), {})
+    return next(({"topology": known[key], field: key} for key in topology.keys if key in known), {})
 
 
 def waits(group: dict[str, Any]) -> str:

@@ -39,10 +39,8 @@ def grouping(request: Request) -> Grouping:
 
 
 def _tier(topology: Topology) -> dict[str, str]:
-    required = topology.required_key
-    keys = (required,) if required else topology.preferred_keys or ()
-    mode = "hard" if required else "soft"
-    return next(({"mode": mode, "highestTierName": key} for key in keys if "/" not in key), {})
+    mode = "hard" if topology.required_key else "soft"
+    return next(({"mode": mode, "highestTierName": key} for key in topology.keys if "/" not in key), {})
 
 
 def _resources(request: Request) -> dict[str, str]:
