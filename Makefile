@@ -25,7 +25,7 @@ help: ## Show this list
 	@python3 -m venv .tools || { echo "python3 -m venv does not work here: install your distribution's python3-venv"; exit 1; }
 	@.tools/bin/pip install --quiet uv==$(UV_VERSION)
 
-.venv/.synced: $(if $(filter .tools/bin/uv,$(UV)),.tools/bin/uv) pyproject.toml uv.lock $(wildcard */pyproject.toml)
+.venv/.synced: $(filter .tools/bin/uv,$(UV)) pyproject.toml uv.lock $(wildcard */pyproject.toml)
 	@echo "installing the Python packages of uv.lock into .venv (about 5 GB: torch brings CUDA's libraries)"
 	@$(UV) sync --frozen --all-packages --all-groups
 	@touch $@
@@ -100,7 +100,7 @@ images-test: setup ## Run the images that `make images` built, on a local node
 	@OARLOCK_IMAGES_BUILDER=$(BUILDER) $(RUN)/python -m pytest -v tests/images
 
 .PHONY: sbom
-sbom: setup ## Write what the images' Python environments hold into out/, as CycloneDX
+sbom: $(filter .tools/bin/uv,$(UV)) ## Write what the images' Python environments hold into out/, as CycloneDX
 	@mkdir -p out
 	@for part in operator trainer; do \
 	  extras=; [ $$part = operator ] || extras=--all-extras; \

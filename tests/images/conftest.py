@@ -7,7 +7,6 @@ OARLOCK_IMAGES_BUILDER, and without it these tests are skipped.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ import pytest
 from oarlock_local.api import ApiServer
 from oarlock_local.build import helm
 from oarlock_local.cluster import Cluster, running
-from oarlock_local.crd import apply_crd
 from oarlock_local.demo.inputs import make_inputs
+from oarlock_local.demo.install import NAMESPACE, install_operator
 from oarlock_local.demo.output import make_output
 from oarlock_local.launch import default_shares
 from oarlock_local.machine import why_no_nodes
@@ -28,7 +27,6 @@ from tests.images import builder
 from tests.images.dockerfile import ROOT
 
 OPERATOR_IMAGE = DEFAULT_TRAINER_IMAGE.replace("trainer", "operator")
-NAMESPACE = "oarlock"
 _FIGURES = pytest.StashKey[list[str]]()
 
 
@@ -105,26 +103,11 @@ def trainer_image(load: Callable[[str], Loaded]) -> Loaded:
 def jobs(one_node: Cluster, operator_image: Loaded) -> Iterator[Jobs]:
     """Jobs on the cluster, with the operator of the built image, installed as a person does it."""
     output = make_output(one_node, ROOT, make_inputs())
-    install(one_node, operator_image)
+    repository, _, tag = operator_image.name.rpartition(":")
+    values = {"image": {"repository": repository, "tag": tag}, "settings": {"PROGRESS_SECONDS": 1}}
+    install_operator(one_node, ROOT, helm(), values=values)
     with ApiServer(one_node.kubeconfig) as api:
         yield Jobs(one_node, output, api)
-
-
-def install(cluster: Cluster, image: Loaded) -> None:
-    repository, _, tag = image.name.rpartition(":")
-    release = ["oarlock", str(ROOT / "charts/oarlock"), "--namespace", NAMESPACE]
-    release += ["--set-string", f"image.repository={repository}", "--set-string", f"image.tag={tag}"]
-    release += ["--set-string", "settings.PROGRESS_SECONDS=1"]
-    if "kind: CustomResourceDefinition" not in _helm("template", *release):
-        apply_crd(cluster, ROOT / "crds/trainingjobs.yaml")
-    wait = ["--create-namespace", "--wait", "--timeout", "5m", "--kubeconfig", str(cluster.kubeconfig)]
-    _helm("install", *release, *wait)
-
-
-def _helm(*arguments: str) -> str:
-    result = subprocess.run([str(helm()), *arguments], check=False, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout
 
 
 def pods_of(cluster: Cluster, selector: str, path: str) -> str:

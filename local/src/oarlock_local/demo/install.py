@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from oarlock_local.cluster import Cluster
 from oarlock_local.crd import wait_until_served
@@ -20,7 +23,9 @@ VALUES = {
 }
 
 
-def install_operator(cluster: Cluster, root: Path, helm_program: Path) -> None:
+def install_operator(
+    cluster: Cluster, root: Path, helm_program: Path, *, values: Mapping[str, Any] = MappingProxyType(VALUES)
+) -> None:
     """Install the chart of the checkout `root`, and wait until the operator is ready and TrainingJobs can be made."""
     command = [str(helm_program), "--kubeconfig", str(cluster.kubeconfig), "install", "oarlock"]
     command += [str(root / "charts/oarlock"), "--namespace", NAMESPACE, "--create-namespace"]
@@ -28,7 +33,7 @@ def install_operator(cluster: Cluster, root: Path, helm_program: Path) -> None:
     command += ["--take-ownership", "--force-conflicts"]
     result = subprocess.run(
         [*command, "--values", "-", "--wait", "--timeout", "120s"],
-        input=json.dumps(VALUES),
+        input=json.dumps(dict(values)),
         check=False,
         capture_output=True,
         text=True,

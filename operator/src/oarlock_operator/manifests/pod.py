@@ -1,9 +1,8 @@
 """The pod of one rank. All ranks' specs are alike but for name, hostname, rank label and environment.
 
 Gang schedulers and quota systems compare shapes, so nothing here may depend on the rank beyond those; what they want to
-see is in the grouping. A job that brings
-its own trainer has the agent brought into its image (custom.py). The job's own pod.patch is merged over the whole spec at
-the end.
+see is in the grouping. A job that brings its own trainer has the agent brought into its image (custom.py). The job's own
+pod.patch is merged over the whole spec at the end.
 """
 
 from __future__ import annotations
