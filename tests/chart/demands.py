@@ -23,6 +23,7 @@ import yaml
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
+from oarlock_local.errors import ClusterError
 from tests.chart.rendering import one
 
 Found = TypeVar("Found")
@@ -39,6 +40,15 @@ def wait(what: str, look: Callable[[], Found | None]) -> Found:
         assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE:g} s"
         time.sleep(0.1)
     return found
+
+
+def refusal(cluster: Cluster, body: str, *options: str) -> str:
+    """What the API server has against an object; empty where it takes it."""
+    try:
+        cluster.kubectl("create", "--dry-run=server", *options, "-f", "-", stdin=body)
+    except ClusterError as error:
+        return str(error)
+    return ""
 
 
 def install(cluster: Cluster, objects: list[dict[str, Any]]) -> None:

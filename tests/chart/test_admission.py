@@ -11,7 +11,7 @@ import pytest
 
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError
-from tests.chart.demands import wait
+from tests.chart.demands import refusal, wait
 from tests.chart.rendering import render
 
 pytestmark = pytest.mark.cluster
@@ -56,15 +56,6 @@ def policed(helm_program: Path, serving: Cluster) -> Iterator[Cluster]:
     wait("the policy", lambda: "at most" in refusal(serving, job(nodes=9)))
     yield serving
     serving.kubectl("delete", "-f", "-", "--wait=false", stdin=listed)
-
-
-def refusal(cluster: Cluster, body: str) -> str:
-    """What the API server has against a job; empty where it takes it."""
-    try:
-        cluster.kubectl("create", "--dry-run=server", "-f", "-", stdin=body)
-    except ClusterError as error:
-        return str(error)
-    return ""
 
 
 def patched(**pod: Any) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_local.api import ApiServer
-from oarlock_local.errors import ClusterError
-from tests.chart.demands import JOBS, Demands, install, operator_of, wait
+from tests.chart.demands import JOBS, Demands, install, operator_of, refusal, wait
 from tests.chart.grants import Right, asked, granted, never_used, not_had
 from tests.chart.rendering import one, render
 
@@ -75,20 +74,13 @@ def test_without_the_right_to_finalizers_no_object_of_a_job_can_be_made_where_ow
     with ApiServer(serving.kubeconfig) as api:
         owned = an_object_that_holds_up_its_job(api)
 
-    def refusal() -> str:
-        account = "system:serviceaccount:oarlock:guarded-operator"
-        try:
-            serving.kubectl("create", "--dry-run=server", f"--as={account}", "-f", "-", stdin=owned)
-        except ClusterError as error:
-            return str(error)
-        return ""
-
+    account = "--as=system:serviceaccount:oarlock:guarded-operator"
     # The server hears of new roles in a moment.
-    wait("the right", lambda: not refusal())
+    wait("the right", lambda: not refusal(serving, owned, account))
     role = one(objects, "ClusterRole", "guarded-operator")
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["trainingjobs/finalizers"]]
     install(serving, [role])
-    wait("its end", lambda: "blockOwnerDeletion" in refusal())
+    wait("its end", lambda: "blockOwnerDeletion" in refusal(serving, owned, account))
 
 
 def test_only_cordoning_may_change_nodes(helm_program: Path) -> None:
