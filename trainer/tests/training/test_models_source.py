@@ -254,13 +254,18 @@ def test_a_model_of_a_hub_is_fetched_once_by_its_commit_and_checked(
     assert hub.asked == []
 
 
-def test_a_job_keeps_to_the_commit_that_its_first_attempt_took_and_another_job_takes_the_newest(
-    hub: tiny_hub.TinyHub, tiny_flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def first(hub: tiny_hub.TinyHub, tiny_flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model as the first attempt of job a has it, from the hub."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     hub.add("o/m", tiny_flux)
     (tmp_path / ".oarlock").mkdir()
-    first = fetched(hub, tmp_path, uid="a", attempt=1)
+    return fetched(hub, tmp_path, uid="a", attempt=1)
+
+
+def test_a_job_keeps_to_the_commit_that_its_first_attempt_took_and_another_job_takes_the_newest(
+    hub: tiny_hub.TinyHub, first: Path, tmp_path: Path
+) -> None:
     old = hub.commit("o/m")
     hub.repos["o/m"]["vae/config.json"] = hub.repos["o/m"]["vae/config.json"] + b" "
     hub.older.add(old)
@@ -292,12 +297,8 @@ def job_of(uid: str, output: Path, *, attempt: int = 1, hub: Hub | None = None) 
 
 
 def test_a_restart_on_a_node_that_has_the_model_asks_nothing_of_a_hub(
-    hub: tiny_hub.TinyHub, tiny_flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: tiny_hub.TinyHub, first: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
-    hub.add("o/m", tiny_flux)
-    (tmp_path / ".oarlock").mkdir()
-    first = fetched(hub, tmp_path, uid="a", attempt=1)
     hub.asked.clear()
     assert fetched(hub, tmp_path, uid="a", attempt=2) == first
     assert hub.asked == []
