@@ -16,6 +16,7 @@ from oarlock_local.binaries import (
     HELM,
     HELM_3,
     HELM_DOCS,
+    KUEUE,
     KWOK,
     VERSITYGW,
     Part,
@@ -86,7 +87,7 @@ def test_the_cache_key_follows_sources_versions_and_flags(modules: Path) -> None
 
 @pytest.mark.parametrize("seccomp", [True, False])
 def test_every_part_has_its_module_with_pinned_checksums(*, seccomp: bool) -> None:
-    for part in (*node_parts(seccomp=seccomp), ARGO_RULES, HELM, HELM_3, HELM_DOCS, KWOK, VERSITYGW):
+    for part in (*node_parts(seccomp=seccomp), ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, VERSITYGW):
         module = modules_folder() / part.module
         assert (module / "go.mod").is_file()
         # A module that needs no other has no checksums.
@@ -108,7 +109,7 @@ def test_a_tool_is_looked_for_in_the_ready_made_folder_too(tmp_path: Path) -> No
 
 
 def test_no_cluster_needs_the_tools() -> None:
-    assert not {ARGO_RULES, HELM, HELM_3, HELM_DOCS, KWOK, VERSITYGW} & {
+    assert not {ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, VERSITYGW} & {
         *node_parts(seccomp=True),
         *control_plane_parts(),
     }

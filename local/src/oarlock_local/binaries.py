@@ -63,6 +63,9 @@ VERSITYGW = Part(binary="versitygw", module="versitygw", package="github.com/ver
 ARGO_RULES = Part(binary="argo-rules", module="argo")
 """Not part of a cluster: it judges objects as Argo Workflows and Argo CD do, for tests."""
 
+KUEUE = Part(binary="kueue", module="kueue", package="sigs.k8s.io/kueue/cmd/kueue")
+"""Not part of a cluster: it queues pods, for tests that ask for it."""
+
 
 def control_plane_parts() -> tuple[Part, ...]:
     """What a control plane without nodes needs."""

@@ -23,6 +23,7 @@ from oarlock_local.binaries import (
     HELM,
     HELM_3,
     HELM_DOCS,
+    KUEUE,
     KWOK,
     VERSITYGW,
     Part,
@@ -88,6 +89,11 @@ def versitygw(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stde
 def argo_rules(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
     """The argo-rules program, built first where it is missing. Raises BuildError with the compiler's last words."""
     return _tool(ARGO_RULES, environ, out)
+
+
+def kueue(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The kueue program, built first where it is missing. Raises BuildError with the compiler's last words."""
+    return _tool(KUEUE, environ, out)
 
 
 def _tool(part: Part, environ: Mapping[str, str], out: TextIO) -> Path:
