@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_local.crd import apply_crd
-from tests.examples.argo_source import SourceMissing, workflow_definition
+from oarlock_local.sources import SourceMissing
+from tests.examples.argo_source import workflow_definition
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster

@@ -1,0 +1,34 @@
+"""Go modules as sources to read: what is pinned, or nothing."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from oarlock_local.binaries import KUEUE as KUEUE_PROGRAM
+from oarlock_local.binaries import modules_folder
+from oarlock_local.sources import KUEUE, Source, SourceMissing
+
+needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+SMALL = Source("golang.org/x/sync", "v0.22.0", "h1:SZjpbeLmrCk4xhRSZFNZW5gFUeCeFgjekvI/+gfScek=")
+
+
+def test_kueues_definitions_are_those_of_the_kueue_that_is_built() -> None:
+    pinned = (modules_folder() / KUEUE_PROGRAM.module / "go.sum").read_text()
+    assert f"{KUEUE.module} {KUEUE.version} {KUEUE.checksum}\n" in pinned
+
+
+@needs_go
+def test_a_module_that_is_not_what_was_pinned_is_refused() -> None:
+    try:
+        assert (SMALL.fetch() / "errgroup").is_dir()
+    except SourceMissing as reason:
+        pytest.skip(str(reason))
+    with pytest.raises(SourceMissing, match="was pinned"):
+        replace(SMALL, checksum="h1:another").fetch()
+
+
+def test_without_go_the_reason_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(SourceMissing, match="install Go"):
+        SMALL.fetch()
