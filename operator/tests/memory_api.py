@@ -43,8 +43,7 @@ class MemoryApi:
         known = self._there(path)
         if patch.get("metadata", {}).get("uid", known["metadata"]["uid"]) != known["metadata"]["uid"]:
             raise Conflict(409, "Conflict", "the uid in the precondition is another")
-        metadata = {**known["metadata"], **patch.get("metadata", {})}
-        return self._store(path, {**known, "metadata": metadata, "spec": {**known.get("spec", {}), **patch["spec"]}})
+        return self._store(path, _merged(known, patch))
 
     async def delete(self, path: str, *, uid: str, grace_seconds: int | None = None) -> None:
         """Like Cluster.delete: one that is gone or is another object counts as done."""
@@ -75,3 +74,16 @@ class MemoryApi:
         self.requests.append((verb, path))
         if self.before:
             await self.before(verb, path)
+
+
+def _merged(known: Any, patch: Any) -> Any:
+    """RFC 7386: objects are merged key by key, null takes a key away, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(known) if isinstance(known, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merged(result.get(key), value)
+    return result

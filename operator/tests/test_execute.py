@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from jobs import job, spec
 from memory_api import MemoryApi
+from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
 from oarlock_operator.api_error import ApiError, Conflict
@@ -26,6 +27,7 @@ from oarlock_operator.plan import (
     CreateService,
     DeletePods,
     LatchBreaker,
+    NoteStrike,
     SelectAttempt,
 )
 from oarlock_operator.pool import CORDONED, PoolReader, read_mark
@@ -213,6 +215,25 @@ async def test_a_cordon_that_is_repeated_leaves_the_last_word_to_whoever_uncordo
     api.objects[NODE]["spec"] = {}
     await run(api, CORDON, pool=pool)
     assert not api.objects[NODE]["spec"].get("unschedulable")
+
+
+async def test_what_is_written_on_nodes_is_logged_when_it_is_written_not_when_it_is_repeated_or_fails() -> None:
+    api, broken = MemoryApi(), MemoryApi()
+    api.put(NODE, spec={})
+
+    async def refuse(_verb: str, _path: str) -> None:
+        raise ApiError(403, "Forbidden", "a webhook guards nodes")
+
+    broken.before = refuse
+    once = (CORDON, NoteStrike("n1", "GPU-5", CORDON.time), LatchBreaker("why"))
+    with capture_logs() as said:
+        for pool in (pool_of(api), pool_of(api)):
+            # The second one is that of an operator that was started anew.
+            for _ in range(2):
+                await run(api, *once, pool=pool)
+        await run(broken, *once)
+    assert [line["action"] for line in said if line["event"] == "done"] == ["CordonNode", "NoteStrike", "LatchBreaker"]
+    assert [line["action"] for line in said if line["event"] == "not done"] == [type(one).__name__ for one in once]
 
 
 async def test_somebody_elses_cordon_stays_theirs_and_a_node_that_is_gone_needs_none() -> None:

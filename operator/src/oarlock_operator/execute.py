@@ -53,7 +53,8 @@ async def execute(
     for action in actions:
         match action:
             case CordonNode() | NoteStrike() | LatchBreaker():
-                await _try(job, action, cluster, pool)
+                if not await _try(job, action, cluster, pool):
+                    continue
             case CreateService(manifest) | CreateConfig(manifest) | CreateGroup(manifest):
                 await _create(cluster, _collection(manifest["apiVersion"], manifest["kind"], namespace), manifest)
             case SelectAttempt(name, uid, selector):
@@ -88,19 +89,20 @@ def _collection(api: str, kind: str, namespace: str) -> str:
     return f"{prefix}/{api}/namespaces/{namespace}/{kind.lower()}s"
 
 
-async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster: Cluster, pool: PoolReader) -> None:
-    """What is written on nodes, for others than this gang."""
+async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster: Cluster, pool: PoolReader) -> bool:
+    """What is written on nodes, for others than this gang. Whether it was written now: a recovery repeats its plan."""
     try:
         match action:
             case CordonNode(node, attempt, reason, time):
                 owner = f"{job.namespace}/{job.name}"
-                await pool.cordon(node, write_mark(job=owner, attempt=attempt, reason=reason, time=time))
+                return await pool.cordon(node, write_mark(job=owner, attempt=attempt, reason=reason, time=time))
             case NoteStrike(node, gpu_uuid, time):
-                await note_strike(cluster, node, NodeStrike(gpu_uuid, time))
+                return await note_strike(cluster, node, NodeStrike(gpu_uuid, time))
             case LatchBreaker(why):
-                await pool.latch(why)
+                return await pool.latch(why)
     except ApiError as error:
         log.warning("not done", action=type(action).__name__, error=str(error))
+        return False
 
 
 async def _create(cluster: Cluster, path: str, manifest: Json) -> None:

@@ -32,17 +32,21 @@ def read_strikes(node: Json) -> tuple[NodeStrike, ...]:
     return tuple(strike for strike in found[:LIMIT] if strike.time.tzinfo is not None)
 
 
-async def note_strike(cluster: Cluster, node: str, strike: NodeStrike) -> None:
-    """Add one, and drop what is older than a day. Raises ApiError; a Conflict means that somebody wrote meanwhile."""
+async def note_strike(cluster: Cluster, node: str, strike: NodeStrike) -> bool:
+    """Add one, and drop what is older than a day; whether it was new.
+
+    Raises ApiError; a Conflict means that somebody wrote meanwhile.
+    """
     path = f"/api/v1/nodes/{node}"
     try:
         there = await cluster.get(path)
     except NotFound:
-        return
+        return False
     known = read_strikes(there)
     if strike in known:
-        return
+        return False
     kept = [one for one in known if strike.time - one.time < WINDOW]
     value = json.dumps([{"gpu": one.gpu_uuid, "time": one.time.isoformat()} for one in [*kept, strike][-LIMIT:]])
     metadata = {"resourceVersion": there["metadata"]["resourceVersion"], "annotations": {STRIKES: value}}
     await cluster.merge(path, {"metadata": metadata})
+    return True

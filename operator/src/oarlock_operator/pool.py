@@ -9,7 +9,7 @@ from typing import Any
 
 from oarlock_api.contract.wire import text
 from oarlock_operator import metrics
-from oarlock_operator.api_error import ApiError, NotFound
+from oarlock_operator.api_error import Conflict, NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.events import EventPoster
 from oarlock_operator.observation import Brakes, CordonMark, Job, Pool
@@ -48,25 +48,27 @@ class PoolReader:
             brakes=self.brakes,
         )
 
-    async def cordon(self, node: str, mark: str) -> None:
-        """Cordon `node` and mark it as ours, in one write. Raises ApiError.
+    async def cordon(self, node: str, mark: str) -> bool:
+        """Cordon `node` and mark it as ours, in one write; whether this call did. Raises ApiError.
 
         One that is cordoned already stays whosever it is. Done once for each mark: a person who uncordons the node while
         the recovery still repeats its plan has the last word.
         """
         path = f"/api/v1/nodes/{node}"
         if (node, mark) in self.done:
-            return
+            return False
         try:
             there = await self.cluster.get(path)
-            if not (there.get("spec") or {}).get("unschedulable"):
+            free = not (there.get("spec") or {}).get("unschedulable")
+            if free:
                 metadata = {"resourceVersion": there["metadata"]["resourceVersion"], "annotations": {CORDONED: mark}}
                 await self.cluster.merge(path, {"metadata": metadata, "spec": {"unschedulable": True}})
                 metrics.CORDONS.inc()
                 self._tell(there, mark)
         except NotFound:
-            return
+            return False
         self.done.add((node, mark))
+        return free
 
     def _tell(self, node: Json, mark: str) -> None:
         """The Event that `kubectl describe node` shows to whoever wonders why."""
@@ -82,8 +84,8 @@ class PoolReader:
         """Have the metric tell whether the breaker is latched, also before anybody asks for a cordon. Raises ApiError."""
         await self._latched()
 
-    async def latch(self, why: str) -> None:
-        """Stop cordoning until a person deletes the ConfigMap. Raises ApiError."""
+    async def latch(self, why: str) -> bool:
+        """Stop cordoning until a person deletes the ConfigMap; whether this call did. Raises ApiError."""
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -93,9 +95,9 @@ class PoolReader:
         metrics.BREAKER.set(1)
         try:
             await self.cluster.create(f"/api/v1/namespaces/{self.namespace}/configmaps", body)
-        except ApiError as error:
-            if error.status != 409:
-                raise
+        except Conflict:
+            return False
+        return True
 
     async def _latched(self) -> str:
         try:
