@@ -1,20 +1,22 @@
 """Gang systems against a real API server: groups that it takes, queues that hold pods back, groups that go.
 
-No scheduler of theirs runs here, and their kinds are served by schemas of these tests (gang_crds.py): what is shown is
-what Oarlock writes, and how it lives with what they do to pods.
+No scheduler of theirs runs here, but their kinds are those of their own sources (gang_crds.py): what is shown is that they
+know what Oarlock writes, and how it lives with what they do to pods. Kueue itself runs in tests/kueue.
 """
 
 from __future__ import annotations
 
+import urllib.error
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gang_crds import ALL, GATE, LIKE_KUEUE, QUEUE
+from gang_crds import GATE, LIKE_KUEUE, QUEUE, served
 from gangs import JOBS, PODS, SETTINGS, Gang
 from processes import ROOT, Api, operator, wait_for
 
 from oarlock_api.manifest import load_all
+from oarlock_local.sources import SourceMissing
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
@@ -30,19 +32,31 @@ SYSTEMS = {
 
 
 @pytest.fixture(scope="module")
-def gang_systems(api: Api) -> Iterator[Api]:
+def kinds() -> list[dict[str, Any]]:
+    """The definitions of all systems' kinds."""
+    try:
+        return served()
+    except SourceMissing as reason:
+        pytest.skip(str(reason))
+
+
+def path_of(kind: dict[str, Any]) -> str:
+    """Where the API server serves the newest version of a kind."""
+    spec = kind["spec"]
+    return f"/apis/{spec['group']}/{spec['versions'][-1]['name']}/{spec['names']['plural']}"
+
+
+@pytest.fixture(scope="module")
+def gang_systems(api: Api, kinds: list[dict[str, Any]]) -> Iterator[Api]:
     """All kinds are served; gone again before another file's tests, whose jobs leave the choice to Auto."""
-    for crd in ALL:
-        api.call("POST", CRDS, crd)
-    paths = [
-        f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}"
-        for crd in ALL
-    ]
+    for kind in kinds:
+        api.call("POST", CRDS, kind)
+    paths = [path_of(kind) for kind in kinds]
     for path in paths:
         wait_for(path, lambda path=path: api.find(path), seconds=90)
     yield api
-    for crd in ALL:
-        api.call("DELETE", f"{CRDS}/{crd['metadata']['name']}")
+    for kind in kinds:
+        api.call("DELETE", f"{CRDS}/{kind['metadata']['name']}")
     for path in paths:
         wait_for(f"the end of {path}", lambda path=path: api.find(path) is None or None, seconds=90)
 
@@ -121,7 +135,13 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(li
     workload = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name}, "spec": {}}
     path = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads"
     like_kueue.call("POST", path, workload)
-    quota = {"type": "QuotaReserved", "status": "False", "message": "insufficient unused quota for nvidia.com/gpu"}
+    quota = {
+        "type": "QuotaReserved",
+        "status": "False",
+        "reason": "Pending",
+        "message": "insufficient unused quota for nvidia.com/gpu",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
     like_kueue.merge(f"{path}/{name}/status", {"status": {"conditions": [quota]}})
     wait_for("Kueue's words", lambda: "insufficient unused quota" in gang.status["message"] or None)
     assert gang.condition("Scheduled")["reason"] == "Queued"
@@ -144,10 +164,10 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(li
 
 
 @pytest.mark.usefixtures("like_kueue")
-def test_the_example_waits_in_its_queue(at_work: Api) -> None:
+def test_the_example_waits_in_its_queue(at_work: Api, kinds: list[dict[str, Any]]) -> None:
     made = load_all((ROOT / "examples/kueue.yaml").read_text())
     plural = {"TrainingJob": "trainingjobs"} | {
-        crd["spec"]["names"]["kind"]: crd["spec"]["names"]["plural"] for crd in ALL
+        kind["spec"]["names"]["kind"]: kind["spec"]["names"]["plural"] for kind in kinds
     }
     for body in made:
         within = f"namespaces/{body['metadata']['namespace']}/" if "namespace" in body["metadata"] else ""
@@ -166,3 +186,10 @@ def test_a_queue_that_takes_no_pods_is_told_and_so_is_a_gang_that_is_not_served(
     assert "scheduling.k8s.io" in status["message"]
     gang.wait_for_pods("1-0", "1-1")
     wait_for("the warning", lambda: gang.condition("Degraded")["reason"] == "GangIgnored" or None)
+
+
+def test_a_field_that_a_system_does_not_know_is_refused(gang_systems: Api) -> None:
+    for system in SYSTEMS:
+        group = {"apiVersion": system, "kind": "PodGroup", "metadata": {"name": "wrong"}, "spec": {"minMembers": 2}}
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            gang_systems.call("POST", f"/apis/{system}/namespaces/default/podgroups?fieldValidation=Strict", group)

@@ -1,6 +1,6 @@
 """Jobs that ask of the operator everything that it can do with gang systems, whose kinds this serves.
 
-Their schemas are those of the operator's tests: what is asked of the API server is real, and no scheduler answers.
+The kinds are those of the operator's tests: what is asked of the API server is real, and no scheduler answers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from tests.chart.demands import JOBS, Demands, install, wait
 from tests.chart.rendering import ROOT
 
 _MADE = runpy.run_path(str(ROOT / "operator/tests/gang_crds.py"))
-KINDS: list[dict[str, Any]] = [
-    _MADE[name] for name in ("VOLCANO", "COSCHEDULING", "KAI", "TOPOLOGY", "LOCAL_QUEUE", "WORKLOAD")
-]
 SYSTEMS = {
     "volcano": ("scheduling.volcano.sh/v1beta1", {"gang": "Volcano"}),
     "coscheduling": ("scheduling.x-k8s.io/v1alpha1", {"gang": "Coscheduling"}),
@@ -33,19 +30,20 @@ KUEUE = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads"
 @contextmanager
 def gang_systems(cluster: Cluster, api: ApiServer) -> Iterator[None]:
     """All kinds are served in the block, and gone after it: other tests' jobs leave the choice to Auto."""
-    install(cluster, KINDS)
-    wait("the gang systems", lambda: all(_is_served(api, kind) for kind in KINDS))
+    kinds = [*_MADE["served"](), _MADE["TOPOLOGY"]]
+    install(cluster, kinds)
+    wait("the gang systems", lambda: all(_is_served(api, kind) for kind in kinds))
     try:
         yield
     finally:
-        names = [kind["metadata"]["name"] for kind in KINDS]
+        names = [kind["metadata"]["name"] for kind in kinds]
         cluster.kubectl("delete", "customresourcedefinitions", *names, "--timeout=120s")
-        wait("the end of the gang systems", lambda: not any(_is_served(api, kind) for kind in KINDS))
+        wait("the end of the gang systems", lambda: not any(_is_served(api, kind) for kind in kinds))
 
 
 def _is_served(api: ApiServer, kind: dict[str, Any]) -> bool:
     """Whether clients can find the kind, and the server can list it."""
-    group, version = kind["spec"]["group"], kind["spec"]["versions"][0]["name"]
+    group, version = kind["spec"]["group"], kind["spec"]["versions"][-1]["name"]
     plural, path = kind["spec"]["names"]["plural"], f"/apis/{group}/{version}"
     versions = {each["groupVersion"] for found in api.get("/apis")["groups"] for each in found["versions"]}
     named = plural in {found["name"] for found in (api.find(path) or {}).get("resources", [])}
@@ -85,7 +83,13 @@ class GangDemands(Demands):
         name = self._suspended("kueue", {"gang": "Kueue", "queue": "team"})
         workload = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": {"name": name}, "spec": {}}
         self._api.create(KUEUE, workload)
-        quota = {"type": "QuotaReserved", "status": "False", "message": "insufficient unused quota"}
+        quota = {
+            "type": "QuotaReserved",
+            "status": "False",
+            "reason": "Pending",
+            "message": "insufficient unused quota",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
         self._api.merge(f"{KUEUE}/{name}/status", {"status": {"conditions": [quota]}})
         self._resume("kueue")
         job = self._job("kueue")
