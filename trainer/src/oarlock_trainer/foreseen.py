@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def refuse_foreseen(job: Job) -> None:
     """Raise ConfigurationError that lists all that is wrong; StorageError where it cannot be told.
 
-    A model that is not here is not looked at; names of layers are then compared with FLUX.1's own.
+    A model that is not here is not looked at; names of layers are then compared with FLUX.1's own. Of one whose weights
+    are not here the configuration is.
     """
     found = []
     for check in (_settings, _model, _targets, check_initial, _stored_initial, _prompts):
@@ -43,8 +44,11 @@ def _settings(job: Job) -> None:
 
 
 def _model(job: Job) -> None:
-    if model_folder(job).is_dir():
-        folder.check(model_folder(job), field="training.model.path")
+    model, field = model_folder(job), "training.model.path"
+    if folder.is_sketch(model):
+        folder.check_sketch(model, field=field)
+    elif model.is_dir():
+        folder.check(model, field=field)
 
 
 def _targets(job: Job) -> None:
@@ -65,7 +69,8 @@ def _stored_initial(job: Job) -> None:
 
 
 def _prompts(job: Job) -> None:
-    if model_folder(job).is_dir():
+    model = model_folder(job)
+    if model.is_dir() and not folder.is_sketch(model):
         read_wanted(job)
     else:
         check_prompts(job)

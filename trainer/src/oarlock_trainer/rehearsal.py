@@ -29,6 +29,7 @@ from oarlock_trainer.foreseen import refuse_foreseen
 from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.job import Job, Place
 from oarlock_trainer.local_manifest import job_file, moved
+from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.embeds import read_encoded
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 
 
 _NO_MODEL = "training.model.path: {model} is not on this machine: the model is not checked, the bytes are FLUX.1's own"
+_NO_WEIGHTS = (
+    "training.model.path: {model} has a configuration and no weights: no more of the model is checked, and what its folders "
+    "do not say is FLUX.1's own"
+)
 
 
 def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan:
@@ -76,7 +81,7 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
             steps=steps,
             epoch_steps=epoch_steps,
             encoded=read_encoded(model),
-            notes=[*_left_out(job, table), *([] if model.is_dir() else [_NO_MODEL.format(model=model)])],
+            notes=[*_left_out(job, table), *_model_left_out(model)],
         )
 
 
@@ -90,6 +95,14 @@ def with_model_here(
     with sketched(training, lambda where, field: files_at(where, field=field), Hub(environment)) as model:
         here = training if model is training.model else training.model_copy(update={"model": model})
         yield spec if here is training else spec.model_copy(update={"training": here})
+
+
+def _model_left_out(model: Path) -> Iterator[str]:
+    """A line where the model was not looked at as the run would."""
+    if not model.is_dir():
+        yield _NO_MODEL.format(model=model)
+    elif folder.is_sketch(model):
+        yield _NO_WEIGHTS.format(model=model)
 
 
 def _left_out(job: Job, table: Table) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,15 @@ def test_memory_choices_time_and_a_proposal_are_told_and_called_a_model() -> Non
     assert "step          4.29 to 5.57 s" in said
     assert "MFU 42 to 32 %: a model, not measured" in said
     assert "proposal      batchSize 2 with gradientAccumulation 4, the same effective batch 256" in said
+
+
+def test_a_models_own_configuration_is_planned_for_without_its_weights(tmp_path: Path, tiny_flux: Path) -> None:
+    (tmp_path / "transformer").mkdir()
+    shutil.copyfile(tiny_flux / "transformer/config.json", tmp_path / "transformer/config.json")
+    said = told(model={"family": "Flux1", "path": str(tmp_path)})
+    assert "11.9 B" in told()
+    assert "11.9 B" not in said
+    assert said == told(model={"family": "Flux1", "path": str(tiny_flux)})
 
 
 def test_the_components_add_up_to_the_total() -> None:

@@ -160,6 +160,32 @@ def test_a_plan_tells_which_pictures_are_left_out_and_that_the_model_was_not_loo
     assert "/models/flux is not on this machine" in said
 
 
+def test_a_plan_needs_of_the_model_no_more_than_the_transformers_configuration(
+    tmp_path: Path, pictures: Path, tiny_flux: Path
+) -> None:
+    """With pictures to be made on the way, too, which the run needs the scheduler's folder for."""
+    bare = tmp_path / "bare"
+    (bare / "transformer").mkdir(parents=True)
+    shutil.copyfile(tiny_flux / "transformer/config.json", bare / "transformer/config.json")
+    job = manifest(tmp_path, validation={"everySteps": 10, "prompts": [{"name": "boat", "prompt": "a boat"}]})
+    said = plan(job, {"/output/photos": pictures, "/models/flux": bare})
+    assert f"note          training.model.path: {bare} has a configuration and no weights" in said
+    assert "no weights" not in plan(job, {"/output/photos": pictures, "/models/flux": tiny_flux})
+
+
+def test_a_configuration_of_another_model_is_refused_and_so_is_half_a_model(
+    tmp_path: Path, pictures: Path, tiny_flux: Path
+) -> None:
+    here = {"/output/photos": pictures, "/models/flux": tmp_path / "model"}
+    (tmp_path / "model/transformer").mkdir(parents=True)
+    config = tmp_path / "model/transformer/config.json"
+    config.write_text('{"_class_name": "SD3Transformer2DModel"}')
+    assert "transformer is of the class SD3Transformer2DModel" in told(manifest(tmp_path), here)
+    shutil.copyfile(tiny_flux / "transformer/config.json", config)
+    config.with_name("a.safetensors").touch()
+    assert "model_index.json is missing" in told(manifest(tmp_path), here)
+
+
 def told(job: Path, here: dict[str, Path]) -> str:
     """What a plan that is refused says."""
     with pytest.raises(ConfigurationError) as raised:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _INDEX = "model_index.json"
+_CONFIG = "config.json"
 TRANSFORMER = "transformer"
 _NETWORKS = (TRANSFORMER, "vae", "text_encoder", "text_encoder_2")
 _TOKENIZERS = ("tokenizer", "tokenizer_2")
@@ -34,6 +35,18 @@ def check(model: Path, *, field: str) -> None:
         if wrong:
             _refuse(model, field, wrong)
         _open_all(model, field)  # also what only the export copies, days later
+
+
+def is_sketch(model: Path) -> bool:
+    """Whether a folder has a transformer's configuration and no weights at all: what somebody brings to plan with."""
+    return (model / TRANSFORMER / _CONFIG).is_file() and not any(_weights(model / name) for name in _NETWORKS)
+
+
+def check_sketch(model: Path, *, field: str) -> None:
+    """Raise ConfigurationError where such a folder's configuration is of another model."""
+    with readable(field, model):
+        if wrong := list(_wrong_configuration(model, TRANSFORMER)):
+            _refuse(model, field, wrong)
 
 
 def check_transformer(model: Path, *, field: str) -> None:
@@ -88,15 +101,24 @@ def _wrong_networks(model: Path, names: Iterable[str]) -> Iterator[str]:
         if not folder.is_dir():
             yield f"{name} is missing"
             continue
-        if not (folder / "config.json").is_file():
-            yield f"{name}/config.json is missing"
-        elif name == TRANSFORMER and (kind := _read(folder / "config.json").get("_class_name", _CLASS)) != _CLASS:
-            yield f"{name} is of the class {kind}, FLUX.1's is {_CLASS}"
-        if not [*folder.glob("*.safetensors"), *folder.glob("*.bin")]:
+        yield from _wrong_configuration(model, name)
+        if not _weights(folder):
             yield f"{name} has no weights (*.safetensors)"
         for index in sorted(folder.glob("*.index.json")):
             listed = set((_read(index).get("weight_map") or {}).values())
             yield from (f"{name}/{part} is missing" for part in sorted(listed) if not (folder / part).is_file())
+
+
+def _wrong_configuration(model: Path, name: str) -> Iterator[str]:
+    path = model / name / _CONFIG
+    if not path.is_file():
+        yield f"{name}/{_CONFIG} is missing"
+    elif name == TRANSFORMER and (kind := _read(path).get("_class_name", _CLASS)) != _CLASS:
+        yield f"{name} is of the class {kind}, FLUX.1's is {_CLASS}"
+
+
+def _weights(folder: Path) -> list[Path]:
+    return [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
 
 
 def _wrong_tokenizers(model: Path) -> Iterator[str]:
