@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_local import definitions
 from oarlock_local.crd import apply_crd
 from oarlock_local.sources import SourceMissing
 from tests.examples.argo_source import workflow_definition
@@ -32,7 +33,23 @@ def argo(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
         definition = workflow_definition()
     except SourceMissing as reason:
         pytest.skip(str(reason))
-    path = tmp_path_factory.mktemp("argo") / "workflows.json"
-    path.write_text(json.dumps(definition))
-    apply_crd(server, path)
+    return _serving(server, [definition], tmp_path_factory.mktemp("argo"))
+
+
+@pytest.fixture(scope="session")
+def kueue(server: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The same with the kinds of Kueue that people write, by Kueue's own schemas."""
+    written = ("ClusterQueue", "LocalQueue", "ResourceFlavor")
+    try:
+        found = [each for each in definitions.kueue() if each["spec"]["names"]["kind"] in written]
+    except SourceMissing as reason:
+        pytest.skip(str(reason))
+    return _serving(server, found, tmp_path_factory.mktemp("kueue"))
+
+
+def _serving(server: Cluster, found: list[dict[str, Any]], folder: Path) -> Cluster:
+    for number, definition in enumerate(found):
+        path = folder / f"{number}.json"
+        path.write_text(json.dumps(definition))
+        apply_crd(server, path)
     return server
