@@ -99,14 +99,17 @@ images: ## Build the operator's and the trainer's image with docker, podman or b
 images-test: setup ## Run the images that `make images` built, on a local node
 	@OARLOCK_IMAGES_BUILDER=$(BUILDER) $(RUN)/python -m pytest -v tests/images
 
+# Where the bills of materials are written.
+SBOM := out
+
 .PHONY: sbom
 sbom: $(filter .tools/bin/uv,$(UV)) ## Write what the images' Python environments hold into out/, as CycloneDX
-	@mkdir -p out
+	@mkdir -p $(SBOM)
 	@for part in operator trainer; do \
 	  extras=; [ $$part = operator ] || extras=--all-extras; \
 	  $(UV) export --quiet --frozen --no-dev --package oarlock-$$part $$extras --format cyclonedx1.5 \
-	    --preview-features sbom-export --output-file out/oarlock-$$part.cdx.json >/dev/null; \
-	  echo "out/oarlock-$$part.cdx.json"; \
+	    --preview-features sbom-export --output-file $(SBOM)/oarlock-$$part.cdx.json >/dev/null; \
+	  echo "$(SBOM)/oarlock-$$part.cdx.json"; \
 	done
 
 .PHONY: clean

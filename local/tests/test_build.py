@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_local.binaries import (
+    ARGO,
     ARGO_RULES,
     HELM,
     HELM_3,
@@ -29,6 +30,7 @@ from oarlock_local.build import READY_MADE, binaries, build_into, kwok
 from oarlock_local.errors import BuildError
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
+TOOLS = (*ARGO, ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, VERSITYGW)
 HELLO = Part(binary="hello", module="hello", names=("hallo", "bonjour"))
 
 
@@ -87,7 +89,7 @@ def test_the_cache_key_follows_sources_versions_and_flags(modules: Path) -> None
 
 @pytest.mark.parametrize("seccomp", [True, False])
 def test_every_part_has_its_module_with_pinned_checksums(*, seccomp: bool) -> None:
-    for part in (*node_parts(seccomp=seccomp), ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, VERSITYGW):
+    for part in (*node_parts(seccomp=seccomp), *TOOLS):
         module = modules_folder() / part.module
         assert (module / "go.mod").is_file()
         # A module that needs no other has no checksums.
@@ -109,7 +111,7 @@ def test_a_tool_is_looked_for_in_the_ready_made_folder_too(tmp_path: Path) -> No
 
 
 def test_no_cluster_needs_the_tools() -> None:
-    assert not {ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, VERSITYGW} & {
+    assert not {*TOOLS} & {
         *node_parts(seccomp=True),
         *control_plane_parts(),
     }

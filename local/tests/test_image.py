@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from oarlock_local.image import full_name, write_archive
+from oarlock_local.image import full_name, write_archive, write_programs
+
+
+def read(archive: Path) -> dict[str, bytes]:
+    with tarfile.open(archive) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -17,8 +22,7 @@ def blobs(tmp_path: Path) -> dict[str, bytes]:
     archive = tmp_path / "images.tar"
     names = ["oarlock.local/host:1", "docker.io/me/other:2"]
     write_archive(archive, pause=tmp_path / "pause", userland_names=names, environ={"HOME": "/tmp"})
-    with tarfile.open(archive) as tar:
-        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+    return read(archive)
 
 
 def _blob(blobs: dict[str, bytes], entry: dict[str, str]) -> bytes:
@@ -45,6 +49,19 @@ def test_the_userland_is_usable_by_any_uid(blobs: dict[str, bytes]) -> None:
     assert modes["root"] == 0o755, "a Python under /root must be reachable"
     config = json.loads(_blob(blobs, manifest["config"]))
     assert config["config"]["Env"] == ["HOME=/tmp"]
+
+
+def test_an_image_of_a_program_starts_it_as_its_user(tmp_path: Path) -> None:
+    (tmp_path / "hello").write_bytes(b"a program")
+    write_programs(tmp_path / "images.tar", {"example.test/hello:1": tmp_path / "hello"}, user=8)
+    blobs = read(tmp_path / "images.tar")
+    [entry] = json.loads(blobs["index.json"])["manifests"]
+    assert entry["annotations"]["io.containerd.image.name"] == "example.test/hello:1"
+    manifest = json.loads(_blob(blobs, entry))
+    config = json.loads(_blob(blobs, manifest["config"]))["config"]
+    assert (config["User"], config["Entrypoint"], config["Env"]) == ("8", ["hello"], ["PATH=/bin"])
+    with tarfile.open(fileobj=io.BytesIO(_blob(blobs, manifest["layers"][0]))) as layer:
+        assert {member.name: member.mode for member in layer} == {"tmp": 0o1777, "bin/hello": 0o755}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from typing import Any
 from oarlock_api.contract.names import Label, group_name
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
-from tests.chart.demands import JOBS, Demands, install, wait
+from oarlock_local.gang_server import GANGS
+from tests.chart.demands import JOBS, Demands, wait
 from tests.chart.rendering import ROOT
 
 _MADE = runpy.run_path(str(ROOT / "operator/tests/gang_crds.py"))
@@ -22,23 +23,26 @@ SYSTEMS = {
     "volcano": ("scheduling.volcano.sh/v1beta1", {"gang": "Volcano"}),
     "coscheduling": ("scheduling.x-k8s.io/v1alpha1", {"gang": "Coscheduling"}),
     "kai": ("scheduling.run.ai/v2alpha2", {"gang": "KAI", "queue": "team"}),
+    "native": (GANGS, {"gang": "Native"}),
 }
-"""Those whose groups the operator makes, but Kubernetes' own: the API, and how a job chooses it."""
+"""Those whose groups the operator makes: the API, and how a job chooses it."""
+GROUPS = {"native": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
+"""What a group of somebody else's says, where it is not as in the others."""
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads"
 
 
 @contextmanager
-def gang_systems(cluster: Cluster, api: ApiServer) -> Iterator[None]:
+def gang_systems(cluster: Cluster, *servers: ApiServer) -> Iterator[None]:
     """All kinds are served in the block, and gone after it: other tests' jobs leave the choice to Auto."""
     kinds = [*_MADE["served"](), _MADE["TOPOLOGY"]]
-    install(cluster, kinds)
-    wait("the gang systems", lambda: all(_is_served(api, kind) for kind in kinds))
+    cluster.apply(kinds)
+    wait("the gang systems", lambda: all(_is_served(api, kind) for kind in kinds for api in servers))
     try:
         yield
     finally:
         names = [kind["metadata"]["name"] for kind in kinds]
         cluster.kubectl("delete", "customresourcedefinitions", *names, "--timeout=120s")
-        wait("the end of the gang systems", lambda: not any(_is_served(api, kind) for kind in kinds))
+        wait("the end of the gang systems", lambda: not any(_is_served(api, kind) for kind in kinds for api in servers))
 
 
 def _is_served(api: ApiServer, kind: dict[str, Any]) -> bool:
@@ -61,13 +65,13 @@ class GangDemands(Demands):
                 "kind": "PodGroup",
                 "metadata": {"name": self._suspended(system, scheduling)},
             }
-            self._api.create(_groups(api), {**stranger, "spec": {"minMember": 1}})
+            self._api.create(_groups(api), {**stranger, "spec": GROUPS.get(system, {"minMember": 1})})
             self._resume(system)
         for system, (api, _) in SYSTEMS.items():
             job = self._job(system)
             name = self._group_name(job)
             wait("the refusal", lambda job=job, name=name: f"podgroups/{name}" in json.dumps(self._status(job)))
-            self._cluster.kubectl("delete", f"podgroups.{api.partition('/')[0]}", name)
+            self._api.delete(f"{_groups(api)}/{name}")
         for system in SYSTEMS:
             job = self._job(system)
             self._wait_for_pods(job, 1)

@@ -15,10 +15,10 @@ for _package in LOCK["package"]:
     PACKAGES.setdefault(_package["name"], []).append(_package)
 
 
-def closure(name: str) -> set[str]:
+def closure(name: str, extras: tuple[str, ...] = ()) -> set[str]:
     """A package and all that it needs, with the extras that are asked for."""
     found: set[tuple[str, tuple[str, ...]]] = set()
-    waiting: list[tuple[str, tuple[str, ...]]] = [(name, ())]
+    waiting = [(name, extras)]
     while waiting:
         if (each := waiting.pop()) in found:
             continue

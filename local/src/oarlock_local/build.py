@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TextIO
 
 from oarlock_local.binaries import (
+    ARGO,
     ARGO_RULES,
     HELM,
     HELM_3,
@@ -96,13 +97,22 @@ def kueue(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) 
     return _tool(KUEUE, environ, out)
 
 
+def argo(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The folder with the programs of Argo Workflows, built first where they are missing. Raises BuildError."""
+    return _tools(ARGO, environ, out)
+
+
 def _tool(part: Part, environ: Mapping[str, str], out: TextIO) -> Path:
+    return _tools((part,), environ, out) / part.binary
+
+
+def _tools(parts: Sequence[Part], environ: Mapping[str, str], out: TextIO) -> Path:
     if ready_made := environ.get(READY_MADE):
-        return _lacking_nothing(Path(ready_made), (part,)) / part.binary
+        return _lacking_nothing(Path(ready_made), parts)
     modules = modules_folder()
-    folder = cache_folder(environ) / "local" / f"{part.binary}-{cache_key(modules, (part,))}"
-    build_into(folder, (part,), modules, out)
-    return folder / part.binary
+    folder = cache_folder(environ) / "local" / f"{parts[0].binary}-{cache_key(modules, parts)}"
+    build_into(folder, parts, modules, out)
+    return folder
 
 
 def build_into(folder: Path, parts: Sequence[Part], modules: Path, out: TextIO) -> None:

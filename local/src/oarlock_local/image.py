@@ -1,4 +1,4 @@
-"""The two images that every node has from the start, written as one OCI archive by this file alone.
+"""Images as OCI archives, written by this file alone: the two that every node has from the start, and single programs.
 
 The host userland image holds no program: only the folders and links into which a node binds this machine's own
 /usr, Python and code (see node_config). The pause image is one static program.
@@ -43,8 +43,25 @@ def write_archive(path: Path, *, pause: Path, userland_names: Sequence[str], env
     blobs: dict[str, bytes] = {}
     manifests = [
         *_image(blobs, _userland_layer(), userland_names, {"Env": [f"{k}={v}" for k, v in environ.items()]}),
-        *_image(blobs, _pause_layer(pause.read_bytes()), [PAUSE_IMAGE], {"Entrypoint": ["/pause"]}),
+        *_image(blobs, _program_layer("pause", pause), [PAUSE_IMAGE], {"Entrypoint": ["/pause"]}),
     ]
+    _write(path, blobs, manifests)
+
+
+def write_programs(path: Path, programs: Mapping[str, Path], *, user: int) -> None:
+    """Write an archive with an image for each static program, by the image's name: its entrypoint, found by its own name.
+
+    It runs as `user`. Beside it there is a /tmp, and nothing else.
+    """
+    blobs: dict[str, bytes] = {}
+    manifests: list[dict[str, object]] = []
+    for image, program in programs.items():
+        config = {"User": str(user), "Env": ["PATH=/bin"], "Entrypoint": [program.name]}
+        manifests += _image(blobs, _program_layer(f"bin/{program.name}", program), [image], config)
+    _write(path, blobs, manifests)
+
+
+def _write(path: Path, blobs: Mapping[str, bytes], manifests: Sequence[Mapping[str, object]]) -> None:
     index = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.index.v1+json",
@@ -105,10 +122,11 @@ def _userland_layer() -> bytes:
     return buffer.getvalue()
 
 
-def _pause_layer(program: bytes) -> bytes:
+def _program_layer(name: str, program: Path) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
-        _add(layer, "pause", program, mode=0o755)
+        _add_folder(layer, "tmp", 0o1777)
+        _add(layer, name, program.read_bytes(), mode=0o755)
     return buffer.getvalue()
 
 
