@@ -107,6 +107,9 @@ class Attempt(StatusGroup):
     node_count: int | None = Field(default=None, description="Number of nodes.")
     node_names: Names = Field(default=(), description="Nodes; at most 32.")
     removed_node_names: Names = Field(default=(), description="Nodes of the attempt before that it left; at most 32.")
+    gpu_seconds: int | None = Field(
+        default=None, description="Seconds of GPUs that it has held, as far as they are counted in status.gpuSeconds."
+    )
     stage_milliseconds: StageMilliseconds = Field(
         default=StageMilliseconds(), description="How long each stage of its start took."
     )

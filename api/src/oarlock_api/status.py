@@ -147,7 +147,10 @@ class TrainingJobStatus(StatusGroup):
         default=0,
         description="Seconds since startTime that do not count towards activeDeadlineSeconds: suspended or queued.",
     )
-    gpu_seconds: int = Field(default=0, description="Seconds of GPUs that the job has held.")
+    gpu_seconds: int = Field(
+        default=0,
+        description="Seconds of GPUs that the job has held; of a gang that trains, counted with each write of progress.",
+    )
     wasted_gpu_seconds: int = Field(
         default=0, description="Those of them that made no progress: recovery, and steps that were done again."
     )

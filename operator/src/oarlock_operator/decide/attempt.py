@@ -58,16 +58,29 @@ def end(o: Observation, draft: Draft, number: int) -> None:
     if known.start_time is None or known.end_time is not None:
         return
     draft.record(number, end_time=o.now)
-    if known.created_time is None:
+    count(o, draft, number)
+
+
+def count(o: Observation, draft: Draft, number: int, *, least_seconds: float = 0.0) -> None:
+    """Count the time for which an attempt that trains, or has ended, has held its GPUs; not for less than that much more.
+
+    What was counted stands in its record, written together with the sum, so that nothing is ever added twice.
+    """
+    known = draft.attempt(number)
+    gpus = (known.node_count or 0) * o.job.spec.gpus_per_node if o.job.spec else 0
+    if known.created_time is None or not gpus:
         return
-    gpus = (known.node_count or 0) * o.spec.gpus_per_node if o.job.spec else 0
-    stages = known.stage_milliseconds
+    stages, counted = known.stage_milliseconds, known.gpu_seconds or 0
     held = max(0.0, (o.now - known.created_time).total_seconds() - (stages.queue or 0) / 1000)
-    start = sum(took or 0 for took in (stages.schedule, stages.start, stages.first_step)) / 1000
-    # Without a first step, nothing of it was of use; a trainer of the job's own need not have told of any.
-    untold = o.job.spec is not None and o.job.spec.custom is not None
-    wasted = held if stages.first_step is None and not untold else min(held, start)
-    draft.set(
-        gpu_seconds=draft.status.gpu_seconds + round(held * gpus),
-        wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(wasted * gpus),
-    )
+    more = round(held * gpus) - counted
+    # Clocks step back.
+    if more < max(0.0, least_seconds * gpus):
+        return
+    if known.gpu_seconds is None:
+        start = sum(took or 0 for took in (stages.schedule, stages.start, stages.first_step)) / 1000
+        # Without a first step, nothing of it was of use; a trainer of the job's own need not have told of any.
+        untold = o.job.spec is not None and o.job.spec.custom is not None
+        wasted = held if stages.first_step is None and not untold else min(held, start)
+        draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(wasted * gpus))
+    draft.record(number, gpu_seconds=counted + more)
+    draft.set(gpu_seconds=draft.status.gpu_seconds + more)

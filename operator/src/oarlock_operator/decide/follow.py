@@ -9,7 +9,7 @@ from oarlock_api.contract.wire import finite
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import LatestCheckpoint, Progress
 from oarlock_api.status import Resolved, ResolvedPlan
-from oarlock_operator.decide import queue
+from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.manifests.config import below_the_mount
@@ -19,6 +19,8 @@ from oarlock_operator.reasons import Reason
 LOOK_AGAIN_SECONDS = 1.0
 QUEUE_SECONDS = 60.0
 """The longest time between looks at a gang in a queue: pods that are let in tell of it themselves."""
+UNTOLD_COUNT_SECONDS = 600.0
+"""How often the GPU time of a gang that tells nothing is written."""
 SHARE = 0.1
 """A stage that has taken long is looked at less often, so that its measured length is wrong by a tenth at most."""
 _STEADY = set(Reason) - {Reason.UNSCHEDULABLE}
@@ -46,8 +48,12 @@ def follow(o: Observation, draft: Draft) -> bool:
         _run_untold(o, draft)
     if news:
         _note_plan(draft, news)
-    if news and news.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft)):
+    noted = news and news.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft))
+    if news and noted:
         _note_progress(o, draft, news)
+    if draft.status.recovery.stage is None:
+        # With the figures, which are written anyway; for a trainer that tells none, now and then.
+        attempt.count(o, draft, number, least_seconds=0.0 if noted else UNTOLD_COUNT_SECONDS)
     draft.again(_until_next_look(o, draft))
     return False
 

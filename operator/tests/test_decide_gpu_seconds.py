@@ -1,0 +1,128 @@
+"""GPU time is counted while a gang trains, with what is written anyway, and never twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from jobs import job, spec
+from worlds import Killed, World
+
+GPUS = 4
+"""Of the job in jobs.py."""
+
+
+def train(world: World, seconds: int, *, every: int = 10) -> None:
+    """Rank 0 tells of a step at each look."""
+    for step in range(seconds // every):
+        world.step(step + 2)
+        world.now += timedelta(seconds=every)
+        world.one_pass()
+
+
+def counted(world: World) -> tuple[int, int]:
+    return world.job.status.gpu_seconds, world.job.status.wasted_gpu_seconds
+
+
+def test_a_job_that_trains_shows_what_it_has_held_so_far_and_its_start_as_wasted() -> None:
+    world = World()
+    world.running()
+    began = world.job.status.attempts[-1].created_time
+    assert began is not None
+    train(world, 3600)
+    held = (world.now - began).total_seconds()
+    assert counted(world)[0] == round(held * GPUS)
+    assert counted(world)[1] == 4 * GPUS, "from the pods' start to the first step"
+    assert world.job.status.attempts[-1].gpu_seconds == counted(world)[0]
+
+
+def test_counting_adds_no_write_to_those_of_the_progress() -> None:
+    world = World()
+    world.running()
+    before = world.writes
+    for _ in range(9):
+        world.step(2)
+        world.now += timedelta(seconds=1)
+        world.one_pass()
+    assert world.writes == before
+
+
+def test_the_sum_is_that_of_the_attempts_however_often_the_operator_died() -> None:
+    def life(kills: range) -> World:
+        world = World()
+        world.running()
+        for kill in kills:
+            world.kill_at = world.writes + kill
+            try:
+                train(world, 30)
+            except Killed:
+                world.kill_at = None
+        for _ in range(2):
+            train(world, 60)
+            world.end(1, 1)
+            world.settle()
+            world.kubelets()
+            world.now += timedelta(seconds=100)
+            world.settle()
+            world.running()
+        return world
+
+    for world in (life(range(0)), life(range(1, 4))):
+        assert len(world.job.status.attempts) == 3
+        assert world.job.status.gpu_seconds == sum(one.gpu_seconds or 0 for one in world.job.status.attempts)
+        for one in world.job.status.attempts[:-1]:
+            assert one.created_time is not None
+            assert one.end_time is not None
+            assert one.gpu_seconds == round((one.end_time - one.created_time).total_seconds() * GPUS)
+
+
+def test_a_clock_that_steps_back_takes_nothing_away_and_adds_nothing_twice() -> None:
+    world = World()
+    world.running()
+    train(world, 600)
+    before = counted(world)
+    world.now -= timedelta(seconds=300)
+    train(world, 100)
+    assert counted(world) == before
+    train(world, 300)
+    assert before[0] < counted(world)[0] <= before[0] + 100 * GPUS
+
+
+def test_a_trainer_that_tells_nothing_is_counted_every_ten_minutes() -> None:
+    world = World(job=job(spec=spec(training=None, custom={"command": ["train"]}, pod={"image": "mine"})))
+    world.settle()
+    world.start_all()
+    world.settle()
+    world.now += timedelta(minutes=31)
+    world.settle()
+    shown = []
+    for _ in range(120):
+        world.now += timedelta(seconds=10)
+        world.one_pass()
+        shown.append(world.job.status.gpu_seconds)
+    assert len(set(shown)) == 3
+    assert shown[-1] >= 1200 * GPUS
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_an_attempt_that_an_older_operator_began_is_counted_whole(ends: int) -> None:
+    world = World()
+    world.running()
+    train(world, 60)
+    status = world.job.status
+    older = status.model_copy(
+        update={
+            "gpu_seconds": 0,
+            "wasted_gpu_seconds": 0,
+            "attempts": tuple(one.model_copy(update={"gpu_seconds": None}) for one in status.attempts),
+        }
+    )
+    world.job = replace(world.job, status=older)
+    for rank in (0, 1):
+        world.end(rank, ends)
+    world.settle()
+    first = world.job.status.attempts[0]
+    assert first.end_time is not None
+    assert first.created_time is not None
+    assert counted(world) == (round((first.end_time - first.created_time).total_seconds() * GPUS), 4 * GPUS)
