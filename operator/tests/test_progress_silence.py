@@ -86,3 +86,34 @@ async def test_a_slow_answer_holds_no_pass_up_and_is_told_by_the_next(
     await asyncio.wait(list(reader._flights.values()), timeout=5)
     server.handler = refuse
     assert (await reader.read(running_job(server), [POD]))[0] == GOOD
+
+
+async def looked(reader: ProgressReader, server: Server, **degraded: str) -> dict[str, str]:
+    """What one look at rank 0 comes to that says this."""
+    # A question that was asked meanwhile, and answered late, would tell of the time before.
+    await asyncio.gather(*reader._flights.values())
+    reader._answers.clear()
+    server.handler = server.tell(replace(GOOD, degraded=degraded).to_json())
+    async with asyncio.timeout(60):
+        # A pass waits a tenth of a second for it; the answer is kept for the next one.
+        while (found := (await reader.read(running_job(server), [POD]))[0]) is None:
+            pass
+    return dict(found.degraded)
+
+
+async def test_a_loss_that_is_not_finite_is_told_for_five_minutes_and_what_else_is_degraded_only_now(
+    server: Server, timed: tuple[ProgressReader, Clock]
+) -> None:
+    reader, clock = timed
+    assert await looked(reader, server) == {}
+    told = []
+    for number in range(12):
+        # Every other look finds it finite again.
+        now = {} if number % 2 else {"NonFiniteLoss": "the last one", "CheckpointNotCopied": "the bucket is away"}
+        told.append(await looked(reader, server, **now))
+        clock.now += 60
+    assert all("NonFiniteLoss" in each for each in told)
+    assert told[-2]["NonFiniteLoss"] == "the last one"
+    assert set(told[-1]) == {"NonFiniteLoss"}
+    clock.now += 180
+    assert await looked(reader, server) == {}, "nothing for five minutes"

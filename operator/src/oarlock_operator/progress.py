@@ -2,6 +2,9 @@
 
 Bounded in time and size, and believed only if it names this job, this pod and this attempt, because addresses are reused.
 A pod that does not answer is no news, never an error: a pass must not fail because a trainer is busy.
+
+A loss that is not finite is told for five minutes after rank 0 last told of it: it speaks of its last step only, and where
+such losses alternate with others, a condition that followed each look would flip all day, with an Event each time.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from enum import Enum
 import aiohttp
 
 from oarlock_api.contract.health import HealthState
-from oarlock_api.contract.status import MAX_BYTES, PodStatus, parse_status
+from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster, read_at_most
@@ -30,6 +33,8 @@ OTHERS_SECONDS = 60.0
 """How often each pod but rank 0 is asked."""
 MOST_OTHERS = 32
 """So many of them in one pass: those that do not answer cost it two seconds together."""
+NOT_FINITE_SECONDS = 300.0
+"""How long a loss that is not finite is told of after it was last seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,14 @@ class _Heard:
     asked: float = -math.inf
     silent_since: float | None = None
     warning: str = ""
+    not_finite: float = -math.inf
+    """When its loss was last not finite."""
+
+
+def _steady(status: PodStatus) -> PodStatus:
+    """The status with what it said of a loss a while ago, unless it says so now."""
+    words = f"a loss was not finite less than {NOT_FINITE_SECONDS / 60:.0f} minutes ago"
+    return replace(status, degraded={Degradation.NON_FINITE_LOSS: words, **status.degraded})
 
 
 class Route(Enum):
@@ -117,9 +130,10 @@ class ProgressReader:
             heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=heard[pod.uid].silent_since or now)
             return
         held = status.health.state == HealthState.HOLD
-        heard[pod.uid] = _Heard(asked=now, warning=status.health.reason if held else "")
+        not_finite = now if Degradation.NON_FINITE_LOSS in status.degraded else heard[pod.uid].not_finite
+        heard[pod.uid] = _Heard(asked=now, warning=status.health.reason if held else "", not_finite=not_finite)
         if pod.rank == 0:
-            self._answers[pod.uid] = status
+            self._answers[pod.uid] = _steady(status) if now - not_finite < NOT_FINITE_SECONDS else status
 
     def warnings(self, job: Job) -> dict[str, str]:
         """What GPUs of the job's pods, by the pods' uids, last gave to think of."""

@@ -104,7 +104,7 @@ class Reason(StrEnum):
     NOT_CHECKED = "NotChecked", "no pod has checked the output yet"
     AS_EXPECTED = "AsExpected", "nothing is degraded"
     STATUS_SILENT = "StatusSilent", "a pod's /status does not answer this operator"
-    NON_FINITE_LOSS = "NonFiniteLoss", "the last step's loss is not finite; ten in a row end the attempt"
+    NON_FINITE_LOSS = "NonFiniteLoss", "a loss of the last five minutes is not finite; ten in a row end the attempt"
     CHECKPOINT_STORAGE_FULL = (
         "CheckpointStorageFull",
         "there was no room for the last checkpoint; training goes on, and would lose what came after the one before",

@@ -1,7 +1,8 @@
 """What is not as it should be while a job goes on: the condition Degraded.
 
 What the ranks find is told by rank 0's /status, and by an Event when the condition begins to say it. While a gang that
-trains does not answer, it stays as it was told.
+trains does not answer, it stays as it was told. Losses that are finite only now and then do not make it flip: `progress`
+tells of one that is not for five minutes.
 """
 
 from __future__ import annotations
