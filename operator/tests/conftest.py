@@ -1,18 +1,28 @@
-"""Fixtures: the API tier's control plane and operator process, and a pod's /status on a socket."""
+"""Fixtures: the API tier's control plane and operator process, and a pod's /status on a socket.
+
+Operators have the rights that the chart gives them, with everything switched on. What one asks for beyond them is refused,
+and fails the session at its end, whether or not a test has noticed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from gangs import SETTINGS
-from processes import Api, api_with_crd, operator
+from processes import ROOT, Api, api_with_crd, operator
 from status_pod import Server, serving
 
 if TYPE_CHECKING:
+    from oarlock_local.account import Account
     from oarlock_local.cluster import Cluster
+
+ALL_RIGHTS: dict[str, Any] = {
+    "cordon": True,
+    "gang": dict.fromkeys(("kueue", "volcano", "coscheduling", "kai", "native"), True),
+}
 
 
 @pytest.fixture(scope="session")
@@ -20,9 +30,28 @@ def api(control_plane: Cluster) -> Api:
     return api_with_crd(control_plane)
 
 
+@pytest.fixture(scope="session")
+def account(control_plane: Cluster) -> Iterator[Account]:
+    """The ServiceAccount of all operators; a file's tests alone ask enough for the check at the end."""
+    from oarlock_local.account import Account  # noqa: PLC0415 - only for those that need a cluster
+    from oarlock_local.build import helm  # noqa: PLC0415
+    from oarlock_local.chart import render  # noqa: PLC0415
+
+    objects = render(ROOT / "charts/oarlock", helm(), release="oarlock", namespace="default", values=ALL_RIGHTS)
+    account = Account.made(control_plane, objects)
+    yield account
+    assert account.complaint() == ""
+
+
+@pytest.fixture(scope="session")
+def as_operator(account: Account, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The operators' kubeconfig."""
+    return account.write_kubeconfig(tmp_path_factory.mktemp("operator") / "kubeconfig")
+
+
 @pytest.fixture
-def with_operator(control_plane: Cluster, api: Api, tmp_path: Path) -> Iterator[Api]:
-    with operator(control_plane.kubeconfig, tmp_path / "operator.log", *SETTINGS):
+def with_operator(as_operator: Path, api: Api, tmp_path: Path) -> Iterator[Api]:
+    with operator(as_operator, tmp_path / "operator.log", *SETTINGS):
         yield api
 
 

@@ -102,8 +102,12 @@ def api_with_crd(control_plane: Cluster) -> Api:
 
 @contextmanager
 def operator(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run oarlock-operator for the length of the block; it must still live at its end, unless it was killed."""
-    command = [sys.executable, "-m", "oarlock_operator", "--kubeconfig", str(kubeconfig), "--port", "0", *arguments]
+    """Run oarlock-operator for the length of the block; it must still live at its end, unless it was killed.
+
+    As in a pod of the chart it asks pods directly: it has no right to the API server's proxy.
+    """
+    command = [sys.executable, "-m", "oarlock_operator", "--kubeconfig", str(kubeconfig)]
+    command += ["--port", "0", "--pod-access", "direct", *arguments]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OARLOCK_")}
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)

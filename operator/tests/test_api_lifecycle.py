@@ -5,14 +5,10 @@ from __future__ import annotations
 import signal
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from gangs import JOBS, LEASE, SETTINGS, Gang
 from processes import Api, ApiRefused, operator, wait_for
-
-if TYPE_CHECKING:
-    from oarlock_local.cluster import Cluster
 
 NOWHERE = ("nowhere-0", "nowhere-1")
 """Nodes without kubelets: their pods stay until the test removes them."""
@@ -52,8 +48,8 @@ def test_a_job_is_changed_while_suspended_and_stopped_and_only_then(with_operato
     assert {"Suspending", "Suspended", "Resumed"} <= gang.events()
 
 
-def test_a_suspension_outlives_the_operator(control_plane: Cluster, api: Api, tmp_path: Path) -> None:
-    with operator(control_plane.kubeconfig, tmp_path / "first.log", *SETTINGS) as first:
+def test_a_suspension_outlives_the_operator(as_operator: Path, api: Api, tmp_path: Path) -> None:
+    with operator(as_operator, tmp_path / "first.log", *SETTINGS) as first:
         gang = Gang(api)
         gang.run(nodes=NOWHERE)
         suspend(gang)
@@ -63,7 +59,7 @@ def test_a_suspension_outlives_the_operator(control_plane: Cluster, api: Api, tm
     api.call("DELETE", LEASE)  # as if it had run out
     suspend(gang, wanted=False)
     stop_all(gang)
-    with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):
+    with operator(as_operator, tmp_path / "second.log", *SETTINGS):
         wait_for("stopping", lambda: stop_all(gang) or sorted(gang.pods()) == ["2-0", "2-1"] or None)
         assert gang.status["attempt"] == 2
 

@@ -8,14 +8,10 @@ from __future__ import annotations
 import signal
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from gangs import JOBS, LEASE, SETTINGS, Gang
 from processes import Api, operator, wait_for
-
-if TYPE_CHECKING:
-    from oarlock_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -63,9 +59,9 @@ def test_unusable_data_fails_with_its_reason_and_is_not_retried(with_operator: A
 
 
 def test_deleting_the_job_removes_everything_while_no_operator_runs(
-    api: Api, control_plane: Cluster, tmp_path: Path
+    api: Api, as_operator: Path, tmp_path: Path
 ) -> None:
-    with operator(control_plane.kubeconfig, tmp_path / "operator.log", *SETTINGS):
+    with operator(as_operator, tmp_path / "operator.log", *SETTINGS):
         gang = Gang(api)
         gang.wait_for_pods("1-0", "1-1")
     api.call("DELETE", f"{JOBS}/{gang.name}")
@@ -76,25 +72,25 @@ def test_deleting_the_job_removes_everything_while_no_operator_runs(
 
 
 def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(
-    api: Api, control_plane: Cluster, tmp_path: Path
+    api: Api, as_operator: Path, tmp_path: Path
 ) -> None:
-    with operator(control_plane.kubeconfig, tmp_path / "first.log", *SETTINGS) as first:
+    with operator(as_operator, tmp_path / "first.log", *SETTINGS) as first:
         gang = Gang(api)
         gang.run()
         first.send_signal(signal.SIGKILL)
         first.wait()
     api.call("DELETE", LEASE)  # as if it had run out
     gang.end("1-0", 1)
-    with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):
+    with operator(as_operator, tmp_path / "second.log", *SETTINGS):
         gang.run(2)
         assert gang.status["attempt"] == 2
 
 
-def test_of_two_operators_one_works_and_the_other_takes_over(api: Api, control_plane: Cluster, tmp_path: Path) -> None:
+def test_of_two_operators_one_works_and_the_other_takes_over(api: Api, as_operator: Path, tmp_path: Path) -> None:
     briefly = ("--lease-seconds", "10", "--progress-seconds", "1")
-    with operator(control_plane.kubeconfig, tmp_path / "first.log", *briefly) as first:
+    with operator(as_operator, tmp_path / "first.log", *briefly) as first:
         wait_for("a leader", lambda: "leading" in (tmp_path / "first.log").read_text() or None)
-        with operator(control_plane.kubeconfig, tmp_path / "second.log", *SETTINGS):
+        with operator(as_operator, tmp_path / "second.log", *SETTINGS):
             wait_for("a follower", lambda: "waiting for the Lease" in (tmp_path / "second.log").read_text() or None)
             first.send_signal(signal.SIGKILL)
             first.wait()

@@ -10,7 +10,8 @@ from functools import partial
 
 import pytest
 from jobs import job, spec
-from worlds import Killed, World, condition
+from world_writes import Killed
+from worlds import World, condition
 
 from oarlock_api.scheduling import Gang
 from oarlock_operator.decide import decide

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 from jobs import job, spec
-from worlds import Killed, World
+from world_writes import Killed
+from worlds import World
 
 GPUS = 4
 """Of the job in jobs.py."""

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jobs import job, spec
-from worlds import Killed, World
+from world_writes import Killed
+from worlds import World
 
 from oarlock_operator.marks import Mark
 from oarlock_operator.observation import Node, Pool

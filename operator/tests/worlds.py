@@ -1,69 +1,30 @@
-"""A tiny world for tests of decisions: what the API server and the kubelets would do, in memory and exact."""
+"""A tiny world for tests of decisions: a job that is looked at and decided about, while pods start, work and end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from jobs import START, gpu_report, job, report
+from jobs import gpu_report, report
+from world_writes import Objects
 
 from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
-from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import (
-    Defaults,
-    Ending,
-    GangSystems,
-    Group,
-    Job,
-    Node,
-    NodeStrike,
-    Observation,
-    Pod,
-    Pool,
-    ServiceSeen,
-)
-from oarlock_operator.plan import (
-    Action,
-    CordonNode,
-    CreateConfig,
-    CreateGroup,
-    CreatePods,
-    CreateService,
-    DeleteGroup,
-    DeleteJob,
-    DeletePods,
-    LatchBreaker,
-    NoteStrike,
-    Plan,
-    SelectAttempt,
-)
-
-
-class Killed(Exception):  # noqa: N818
-    """The operator died between two of its writes."""
-
+from oarlock_operator.observation import Defaults, Ending, GangSystems, Observation, Pool
+from oarlock_operator.plan import Plan
 
 @dataclass
-class World:
-    """One job and its objects. `writes` counts the operator's writes; at `kill_at` it dies right after one."""
+class World(Objects):
+    """One job, what a pass sees of it, and hands that play scheduler and kubelets."""
 
-    job: Job = field(default_factory=job)
-    now: datetime = START
-    pods: dict[str, Pod] = field(default_factory=dict)
-    service: ServiceSeen | None = None
-    configs: set[int] = field(default_factory=set)
     systems: GangSystems = field(default_factory=GangSystems)
-    groups: dict[int, Group] = field(default_factory=dict)
-    """By attempt."""
     progress: PodStatus | None = None
     refusal: str = ""
     hindrance: str = ""
     rival: str = ""
     lingering: tuple[str, ...] = ()
-    nodes: dict[str, Node] = field(default_factory=dict)
     answering: frozenset[str] = frozenset()
     silent: dict[str, float] = field(default_factory=dict)
     warnings: dict[str, str] = field(default_factory=dict)
@@ -73,14 +34,6 @@ class World:
     ended_seconds: float | None = None
     spares: bool = False
     """What a decision finds that asks for spare nodes."""
-    cordoned: set[str] = field(default_factory=set)
-    used: set[str] = field(default_factory=set)
-    """Nodes that pods of the job ran on."""
-    deleted: bool = False
-    """The job itself is gone."""
-    writes: int = 0
-    kill_at: int | None = None
-    log: list[str] = field(default_factory=list)
 
     def observe(self) -> Observation:
         """What a pass would see now."""
@@ -123,112 +76,6 @@ class World:
             self.now += timedelta(milliseconds=10)
             if (self.job.status, self.pods, self.service) == before:
                 return
-
-    def write_status(self, status: TrainingJobStatus) -> None:
-        """The status subresource: what is written must survive a round trip through JSON."""
-        assert status.attempt >= self.job.status.attempt, "an attempt number fell"
-        assert self.job.status.completion_time is None, "a finished job was changed"
-        if status.completion_time is not None:
-            assert all(pod.stopped for pod in self.pods.values()), "a terminal phase with running pods"
-        self.job = replace(self.job, status=TrainingJobStatus.model_validate(status.to_manifest()))
-        self.wrote(f"status attempt={status.attempt} phase={status.phase} stage={status.recovery.stage}")
-
-    def apply(self, action: Action) -> None:  # noqa: C901, PLR0912 - one case a kind of action
-        """What the API server does."""
-        match action:
-            case CreateService(manifest):
-                attempt = int(manifest["spec"]["selector"]["oarlock.dev/attempt"])
-                self.service = self.service or ServiceSeen("service-1", ours=True, attempt=attempt)
-                self.wrote("service")
-            case SelectAttempt(selector=selector):
-                self.service = ServiceSeen("service-1", ours=True, attempt=int(selector["oarlock.dev/attempt"]))
-                self.wrote("service selector")
-            case CreateConfig(manifest):
-                self.configs.add(int(manifest["metadata"]["labels"]["oarlock.dev/attempt"]))
-                self.wrote("config")
-            case CreateGroup() | DeleteGroup():
-                self.apply_group(action)
-            case CreatePods(manifests):
-                for manifest in manifests:
-                    self.create_pod(manifest)
-            case DeletePods(pods, grace_seconds):
-                for name, uid in pods:
-                    self.delete_pod(name, uid, grace_seconds)
-            case CordonNode(node):
-                assert node in self.used, "a node was cordoned that no pod of this job ran on"
-                self.cordoned.add(node)
-                self.wrote(f"cordon {node}")
-            case NoteStrike(name, gpu_uuid, time):
-                node = self.nodes.get(name, Node(name=name))
-                if (strike := NodeStrike(gpu_uuid, time)) not in node.strikes:
-                    self.nodes[name] = replace(node, strikes=(*node.strikes, strike))
-                self.wrote(f"strike {name}")
-            case LatchBreaker():
-                self.wrote("breaker")
-            case DeleteJob():
-                assert self.job.status.completion_time is not None, "an unfinished job was deleted"
-                self.deleted = True
-
-    def apply_group(self, action: CreateGroup | DeleteGroup) -> None:
-        """A group is made for the attempt that is written down, and goes after the pods that were in it."""
-        if isinstance(action, CreateGroup):
-            metadata, api = action.manifest["metadata"], action.manifest["apiVersion"]
-            attempt = int(metadata["labels"]["oarlock.dev/attempt"])
-            assert attempt == self.job.status.attempt, "a group was created before its attempt was written down"
-            made = Group(name=metadata["name"], uid=f"group-{attempt}", attempt=attempt, api=api)
-            self.groups.setdefault(attempt, made)
-            self.wrote(f"group {attempt}")
-            return
-        attempt = next((number for number, group in self.groups.items() if group.uid == action.uid), 0)
-        left = [pod.name for pod in self.pods.values() if pod.attempt == attempt and not pod.stopped]
-        assert not left, f"the group of pods that still run was deleted: {left}"
-        self.groups.pop(attempt, None)
-        self.wrote(f"delete group {attempt}")
-
-    def create_pod(self, manifest: dict[str, object]) -> None:
-        """A pod appears; nothing of another attempt may still run."""
-        metadata = manifest["metadata"]
-        assert isinstance(metadata, dict)
-        name = metadata["name"]
-        attempt = int(metadata["labels"]["oarlock.dev/attempt"])
-        rank = int(metadata["labels"]["oarlock.dev/rank"])
-        assert attempt == self.job.status.attempt, "a pod was created before its attempt was written down"
-        assert attempt in self.configs, "a pod was created before its job.json"
-        running = [
-            pod.name
-            for pod in self.pods.values()
-            if pod.attempt != attempt and not pod.stopped and not self.given_up(pod)
-        ]
-        assert not running, f"two live gangs: {running} beside {name}"
-        if name not in self.pods:
-            self.pods[name] = Pod(name=name, uid=f"{name}-{self.writes}", attempt=attempt, rank=rank)
-        self.wrote(f"pod {name}")
-
-    def given_up(self, pod: Pod) -> bool:
-        """A pod that nobody can stop: its node is not heard from, or its time is over."""
-        node = self.nodes.get(pod.node)
-        lost = node is not None and (node.unreachable or not node.exists)
-        return lost or (pod.delete_by is not None and self.now > pod.delete_by + timedelta(seconds=30))
-
-    def delete_pod(self, name: str, uid: str, grace_seconds: int | None) -> None:
-        """A delete with a uid: what has ended or never started goes at once, what runs is told to."""
-        pod = self.pods.get(name)
-        if pod is not None and pod.uid == uid:
-            if grace_seconds == 0:
-                assert self.given_up(pod), f"{name} was deleted by force though its kubelet may stop it"
-            if pod.stopped or not pod.started or grace_seconds == 0:
-                del self.pods[name]
-            else:
-                by = self.now + timedelta(seconds=300 if grace_seconds is None else grace_seconds)
-                self.pods[name] = replace(pod, deleting=True, delete_by=by)
-        self.wrote(f"delete {name}")
-
-    def wrote(self, what: str) -> None:
-        """Count a write, and die after it if told to."""
-        self.writes += 1
-        self.log.append(what)
-        if self.kill_at == self.writes:
-            raise Killed(what)
 
     def start_all(self) -> None:
         """Scheduler and kubelets bring up all pods of the current attempt."""
