@@ -20,10 +20,11 @@ from torch._C._distributed_c10d import HashStore
 
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_api.training import Task
+from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
-from oarlock_trainer.data.metadata.told import counts_of
+from oarlock_trainer.data.metadata.told import counts_of, rejected_in
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.foreseen import refuse_foreseen
 from oarlock_trainer.hub.hub import Hub
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.data.buckets import Size
 
-
+_NAMED = 5
+"""Pictures of a dataset that cannot be used and are named: enough to see what they have in common."""
 _NO_MODEL = "training.model.path: {model} is not on this machine: the model is not checked, the bytes are FLUX.1's own"
 _NO_WEIGHTS = (
     "training.model.path: {model} has a configuration and no weights: no more of the model is checked, and what its folders "
@@ -106,10 +108,16 @@ def _model_left_out(model: Path) -> Iterator[str]:
 
 
 def _left_out(job: Job, table: Table) -> Iterator[str]:
-    """A line for each dataset that has pictures which are not trained on."""
-    for one in counts_of(table_folder(job.output), table.manifest):
+    """A line for each dataset with pictures that are not trained on, and for each of the first that cannot be used."""
+    folder = table_folder(job.output)
+    unusable = sorted(rejected_in(folder, table.manifest, most=quarantine.MOST))
+    for one in counts_of(folder, table.manifest):
         if others := [f"{count} {kind}" for kind, count in (one.bad | one.left_out).items() if count]:
             yield f"{one.dataset}: {one.rows} of {one.found} pictures ({', '.join(others)})"
+        named = [bad for bad in unusable if bad.dataset == one.dataset][:_NAMED]
+        yield from (f"{bad.dataset}: {bad.name}: {bad.reason}" for bad in named)
+        if named and (more := sum(one.bad.values()) - len(named)):
+            yield f"{one.dataset}: and {more} more that cannot be used"
     for dataset in job.training.data.datasets:
         if dataset.probability == 0.0 and job.training.task is Task.TRAIN:
             yield f"{dataset.name}: probability 0, so it is encoded and never trained on"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -145,7 +146,7 @@ def test_bytes_are_those_of_all_latents_that_are_stored(tmp_path: Path, pictures
     assert latents(plan(manifest(tmp_path, {}, live), here)) == once
 
 
-def test_a_plan_tells_which_pictures_are_left_out_and_that_the_model_was_not_looked_at(
+def test_a_plan_names_the_pictures_that_are_left_out_and_says_that_the_model_was_not_looked_at(
     tmp_path: Path, pictures: Path
 ) -> None:
     copied = tmp_path / "photos"
@@ -157,7 +158,21 @@ def test_a_plan_tells_which_pictures_are_left_out_and_that_the_model_was_not_loo
     assert "photos: 22 of 24 pictures" in said
     assert "1 unreadable" in said
     assert "1 without caption" in said
+    assert f"note          photos: {names[0].name}: " in said
+    assert f"note          photos: {names[1].name}: " in said
     assert "/models/flux is not on this machine" in said
+
+
+def test_of_many_bad_pictures_a_plan_names_the_first_and_counts_the_others(tmp_path: Path, pictures: Path) -> None:
+    for number in range(25):  # 600 pictures, of which six may be bad
+        shutil.copytree(pictures, tmp_path / "photos" / str(number), copy_function=os.link)
+    bad = sorted((tmp_path / "photos/3").glob("*.png"))[:6]
+    for path in bad:
+        path.unlink()
+        path.write_bytes(b"no picture")
+    said = plan(manifest(tmp_path), {"/output/photos": tmp_path / "photos"})
+    assert [path.name for path in bad if f"photos: 3/{path.name}: " in said] == [path.name for path in bad[:5]]
+    assert "note          photos: and 1 more that cannot be used" in said
 
 
 def test_a_plan_needs_of_the_model_no_more_than_the_transformers_configuration(
