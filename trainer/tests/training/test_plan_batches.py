@@ -19,6 +19,15 @@ def bucket(aspect: float, pictures: int, repeats: int = 0, dataset: str = "photo
     return BucketSize(dataset=dataset, aspect=aspect, pictures=pictures, repeats=repeats)
 
 
+def refused(buckets: list[BucketSize], batch: Batch, *, repeat_small: bool = False) -> str:
+    """What is said of buckets that cannot fill a step; nothing where they can."""
+    try:
+        fit(buckets, batch, repeat_small=repeat_small)
+    except ConfigurationError as error:
+        return str(error)
+    return ""
+
+
 def test_one_error_lists_all_failing_buckets_of_all_datasets() -> None:
     sizes = [bucket(1.0, 4000), bucket(0.75, 96), bucket(1.78, 31), bucket(1.0, 7, dataset="scans")]
     with pytest.raises(ConfigurationError) as raised:
@@ -36,10 +45,10 @@ def test_the_error_names_count_need_repeats_and_remedies() -> None:
     assert ["0.75", "96", "1", "96", "160", "2"] in lines
     assert ["1.78", "31", "1", "31", "225", "8"] in lines
     message = str(raised.value)
-    assert "batchSize 1 (then 1.78 still misses 1)" in message
-    assert "at most 3 GPUs" in message
-    assert "repeats: 8" in message
-    assert "data.smallBuckets: Repeat (1.78 is then seen 9 times an epoch)" in message
+    assert message.endswith(
+        "Any of these mends it: at most 3 GPUs; repeats: 8; data.smallBuckets: Repeat (1.78 is then seen 9 times an "
+        "epoch); more pictures."
+    )
 
 
 def test_remedies_change_no_more_than_they_must_and_ask_for_nothing_that_is_so_already() -> None:
@@ -53,23 +62,39 @@ def test_remedies_change_no_more_than_they_must_and_ask_for_nothing_that_is_so_a
     assert "nodes" not in str(raised.value)
 
 
-@given(st.integers(1, 3000), st.integers(1, 16), st.integers(1, 16), st.integers(1, 16))
-def test_each_smaller_number_that_is_proposed_fills_the_step_and_one_more_does_not(
-    pictures: int, per_rank: int, ranks: int, accumulation: int
+def test_fewer_aspects_are_proposed_where_the_pictures_are_enough_together() -> None:
+    small = Batch(per_rank=2, ranks=4, accumulation=1)
+    assert "crop to fewer aspects" in refused([bucket(1.0, 6), bucket(0.5, 2)], small)
+    assert "crop to fewer aspects" not in refused([bucket(1.0, 5), bucket(0.5, 2)], small)
+    assert "crop to fewer aspects" not in refused([bucket(1.0, 6)], small)
+
+
+@given(
+    pictures=st.lists(st.integers(1, 3000), min_size=1, max_size=3),
+    repeats=st.integers(0, 3),
+    batch=st.builds(Batch, per_rank=st.integers(1, 16), ranks=st.integers(1, 16), accumulation=st.integers(1, 16)),
+    repeat_small=st.booleans(),
+)
+def test_whatever_is_proposed_fits_when_it_is_done_and_no_larger_number_does(
+    pictures: list[int], repeats: int, batch: Batch, *, repeat_small: bool
 ) -> None:
-    batch = Batch(per_rank=per_rank, ranks=ranks, accumulation=accumulation)
-    small = bucket(1.0, pictures)
-    try:
-        fit([small], batch, repeat_small=False)
-    except ConfigurationError as error:
-        found = re.findall(r"(batchSize|gradientAccumulation|at most) (\d+)(?! \(then)(?=;| GPUs?;)", str(error))
-    else:
-        return
+    buckets = [bucket(1.0 + number, count, repeats) for number, count in enumerate(pictures)]
+    said = refused(buckets, batch, repeat_small=repeat_small)
+    proposed = said.rpartition("mends it: ")[2].removesuffix(".").split("; ") if said else []
     fields = {"batchSize": "per_rank", "gradientAccumulation": "accumulation", "at most": "ranks"}
-    for name, number in found:
-        field = fields[name]
-        assert replace(batch, **{field: int(number)}).effective <= pictures
-        assert replace(batch, **{field: int(number) + 1}).effective > pictures
+    for words in proposed:
+        numbers = re.findall(r"(batchSize|gradientAccumulation|at most) (\d+)", words)
+        changed = replace(batch, **{fields[name]: int(number) for name, number in numbers})
+        passes = int(words.removeprefix("repeats: ")) if words.startswith("repeats: ") else repeats
+        others = [replace(one, repeats=0 if "no repeats" in words else passes) for one in buckets]
+        if "more pictures" in words:
+            continue
+        if "fewer aspects" in words:
+            others = [bucket(1.0, sum(pictures), repeats)]
+        assert refused(others, changed, repeat_small=repeat_small or "Repeat" in words) == "", words
+        for name, number in numbers:
+            more = replace(changed, **{fields[name]: int(number) + 1})
+            assert refused(buckets, more), words
 
 
 def test_repeat_gives_each_small_bucket_the_least_passes_and_leaves_large_ones_alone() -> None:

@@ -210,6 +210,37 @@ def test_every_named_remedy_does_fit(batch: int) -> None:
         assert float(offer.split(": ")[1].split(" GB")[0]) <= 80.0
 
 
+ZERO_3 = "engine.strategy DeepSpeed and engine.zeroStage 3"
+LION = "optimizer.name Lion"
+OFFLOAD = "engine.offloadOptimizer CPU (slow)"
+PICTURES = {"everySteps": 9, "prompts": [{"name": "boat", "prompt": "a boat"}]}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "asked", "withheld"),
+    [
+        pytest.param(4, COMPILED, {ZERO_3}, id="no compiled code in stage 3"),
+        pytest.param(4, {"validation": PICTURES}, {ZERO_3}, id="no pictures in stage 3"),
+        pytest.param(4, {"optimizer": {"options": {"eps": 1e-6}}}, {LION}, id="an option that Lion has not"),
+        pytest.param(2, {"optimizer": {"name": "Lion"}}, {OFFLOAD, ZERO_3, LION}, id="no Lion on the CPU"),
+        pytest.param(4, {"engine": {"strategy": "DeepSpeed"}}, {"method LoRA"}, id="no LoRA on DeepSpeed"),
+    ],
+)
+def test_no_change_is_offered_that_does_not_go_with_the_rest_of_the_job(
+    gpus: int, asked: dict[str, Any], withheld: set[str]
+) -> None:
+    offered = {line.strip().partition(": ")[0] for line in refused(nodes=1, gpus=4, batchSize=1).splitlines()}
+    assert offered > {ZERO_3, LION, OFFLOAD, "method LoRA"}
+    words = refused(nodes=1, gpus=gpus, batchSize=1, **asked)
+    assert withheld.isdisjoint(line.strip().partition(": ")[0] for line in words.splitlines())
+    assert "Any of these makes it fit" in words
+
+
+def test_a_remedy_of_two_settings_names_both() -> None:
+    words = refused(nodes=1, gpus=4, batchSize=1, engine={"strategy": "DeepSpeed", "zeroStage": 2})
+    assert "  method LoRA, without engine.strategy and engine.zeroStage: " in words
+
+
 def test_what_no_single_change_mends_is_said_to_be_so() -> None:
     assert "No single change makes it fit" in refused(nodes=1, gpus=1, batchSize=67)
 

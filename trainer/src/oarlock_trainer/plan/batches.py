@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +74,14 @@ def fit(buckets: Sequence[BucketSize], batch: Batch, *, repeat_small: bool) -> l
 
 def _explain(buckets: Sequence[BucketSize], batch: Batch, *, repeat_small: bool) -> str:
     return "\n".join(
-        _explain_dataset(name, [bucket for bucket in buckets if bucket.dataset == name], batch, repeat_small)
+        _explain_dataset(
+            name, [bucket for bucket in buckets if bucket.dataset == name], batch, repeat_small=repeat_small
+        )
         for name in sorted({bucket.dataset for bucket in buckets if bucket.samples < batch.effective})
     )
 
 
-def _explain_dataset(name: str, buckets: Sequence[BucketSize], batch: Batch, repeat_small: bool) -> str:  # noqa: FBT001
+def _explain_dataset(name: str, buckets: Sequence[BucketSize], batch: Batch, *, repeat_small: bool) -> str:
     failing = [bucket for bucket in buckets if bucket.samples < batch.effective]
     plural = "buckets hold" if len(buckets) > 1 else "bucket holds"
     lines = [
@@ -92,39 +94,37 @@ def _explain_dataset(name: str, buckets: Sequence[BucketSize], batch: Batch, rep
         f"{batch.effective - bucket.samples:<9} {least_repeats(bucket.pictures, batch.effective)}"
         for bucket in failing
     ]
-    return "\n".join([*lines, f"Any of these mends it: {'; '.join(_remedies(failing, batch, repeat_small))}."])
+    remedies = "; ".join(_remedies(buckets, batch, repeat_small=repeat_small))
+    return "\n".join([*lines, f"Any of these mends it: {remedies}."])
 
 
-def _remedies(failing: Sequence[BucketSize], batch: Batch, repeat_small: bool) -> list[str]:  # noqa: FBT001
-    remedies = []
-    least = min(bucket.samples for bucket in failing)
-    if batch.per_rank > 1:
-        smaller = replace(batch, per_rank=_most(least, batch.ranks * batch.accumulation))
-        remedies.append(f"batchSize {smaller.per_rank}{_still_missing(failing, smaller)}")
-    if batch.accumulation > 1:
-        smaller = replace(batch, accumulation=_most(least, batch.ranks * batch.per_rank))
-        remedies.append(f"gradientAccumulation {smaller.accumulation}{_still_missing(failing, smaller)}")
-    if batch.ranks > 1 and (ranks := least // (batch.per_rank * batch.accumulation)):
-        remedies.append(f"at most {ranks} GPU{'s' if ranks > 1 else ''}")
+def _remedies(buckets: Sequence[BucketSize], batch: Batch, *, repeat_small: bool) -> Iterator[str]:
+    """Changes that each fill a step from every bucket of the dataset."""
+    failing = [bucket for bucket in buckets if bucket.samples < batch.effective]
+    yield from _smaller_steps(min(bucket.samples for bucket in failing), batch)
     worst = min(failing, key=lambda bucket: bucket.pictures)
     needed = least_repeats(worst.pictures, batch.effective)
-    remedies.append(f"repeats: {needed}")
+    yield f"repeats: {needed}"
     if repeat_small:
-        remedies.append("no repeats of its own, so that data.smallBuckets: Repeat applies")
+        yield "no repeats of its own, so that data.smallBuckets: Repeat applies"
     else:
-        remedies.append(f"data.smallBuckets: Repeat ({worst.aspect:.2f} is then seen {needed + 1} times an epoch)")
-    return [*remedies, "crop to fewer aspects", "more pictures"]
+        alone = " and no repeats of its own" if worst.repeats else ""
+        yield f"data.smallBuckets: Repeat{alone} ({worst.aspect:.2f} is then seen {needed + 1} times an epoch)"
+    if len(buckets) > 1 and sum(bucket.samples for bucket in buckets) >= batch.effective:
+        yield "crop to fewer aspects"
+    yield "more pictures"
 
 
-def _most(samples: int, others: int) -> int:
-    """The largest factor with which `samples` fill a step, at least 1; `others` is what it is multiplied with."""
-    return max(samples // others, 1)
-
-
-def _still_missing(failing: Sequence[BucketSize], batch: Batch) -> str:
-    missing = [
-        f"{bucket.aspect:.2f} still misses {batch.effective - bucket.samples}"
-        for bucket in failing
-        if bucket.samples < batch.effective
-    ]
-    return f" (then {', '.join(missing)})" if missing else ""
+def _smaller_steps(samples: int, batch: Batch) -> Iterator[str]:
+    """The largest steps that `samples` fill, by one number of the batch, or else by two."""
+    size = samples // (batch.ranks * batch.accumulation)
+    times = samples // (batch.ranks * batch.per_rank)
+    if size:
+        yield f"batchSize {size}"
+    if times:
+        yield f"gradientAccumulation {times}"
+    both = samples // batch.ranks
+    if both and not size and not times:
+        yield f"batchSize {both} with gradientAccumulation 1"
+    if ranks := samples // (batch.per_rank * batch.accumulation):
+        yield f"at most {ranks} GPU{'s' if ranks > 1 else ''}"
