@@ -18,9 +18,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from oarlock_api.contract.report import Evidence, Gpu, Report
+from oarlock_local.account import Account
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError
@@ -51,22 +50,6 @@ def refusal(cluster: Cluster, body: str, *options: str) -> str:
     return ""
 
 
-def install(cluster: Cluster, objects: list[dict[str, Any]]) -> None:
-    """Apply what the chart renders."""
-    cluster.kubectl(
-        "apply", "--server-side", "-f", "-", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": objects})
-    )
-
-
-def token_kubeconfig(cluster: Cluster, account: str, path: Path) -> Path:
-    """The administrator's kubeconfig, but as a ServiceAccount of the namespace oarlock."""
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    token = cluster.kubectl("create", "token", account, "-n", "oarlock", "--duration=1h").strip()
-    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
-    path.write_text(yaml.safe_dump(config))
-    return path
-
-
 @contextmanager
 def operator(kubeconfig: Path, environment: Mapping[str, str], log: Path) -> Iterator[None]:
     """Run the operator for the length of the block, as its pod would: pods are asked directly, not through the API."""
@@ -89,16 +72,20 @@ def operator(kubeconfig: Path, environment: Mapping[str, str], log: Path) -> Ite
 
 
 @contextmanager
-def operator_of(release: str, objects: list[dict[str, Any]], cluster: Cluster, folder: Path) -> Iterator[None]:
-    """Run the operator of a release for the length of the block: with its settings, its rights, and nothing else."""
+def operator_of(
+    objects: list[dict[str, Any]], cluster: Cluster, folder: Path, *, server: Path | None = None
+) -> Iterator[Account]:
+    """Run the operator of a release for the length of the block: with its settings, its rights, and nothing else.
+
+    `server`: the administrator's kubeconfig of the API server that it asks, by default the cluster's own.
+    """
     # Without its Lease, as after somebody has deleted it.
-    left_out = ("Deployment", "CustomResourceDefinition", "Lease")
-    install(cluster, [item for item in objects if item["kind"] not in left_out])
+    account = Account.made(cluster, objects)
     container = one(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     environment = {item["name"]: item["value"] for item in container["env"]}
-    kubeconfig = token_kubeconfig(cluster, f"{release}-operator", folder / "kubeconfig")
+    kubeconfig = account.write_kubeconfig(folder / "kubeconfig", like=server)
     with operator(kubeconfig, environment, folder / "operator.log"):
-        yield
+        yield account
 
 
 class Demands:

@@ -72,6 +72,7 @@ class GangDemands(Demands):
             name = self._group_name(job)
             wait("the refusal", lambda job=job, name=name: f"podgroups/{name}" in json.dumps(self._status(job)))
             self._api.delete(f"{_groups(api)}/{name}")
+            self._let_go(api)
         for system in SYSTEMS:
             job = self._job(system)
             self._wait_for_pods(job, 1)
@@ -113,8 +114,15 @@ class GangDemands(Demands):
         return group_name(job, self._api.get(f"{JOBS}/{job}")["metadata"]["uid"], 1)
 
     def _attempts_with_groups(self, api: str, job: str) -> set[str]:
+        self._let_go(api)
         found = self._api.get(f"{_groups(api)}?labelSelector={Label.JOB.value}={job}")["items"]
         return {group["metadata"]["labels"][Label.ATTEMPT.value] for group in found}
+
+    def _let_go(self, api: str) -> None:
+        """What Kubernetes' controllers do where its own gangs are switched on: a deleted group without pods goes."""
+        for group in self._api.get(_groups(api))["items"]:
+            if "deletionTimestamp" in group["metadata"]:
+                self._api.merge(f"{_groups(api)}/{group['metadata']['name']}", {"metadata": {"finalizers": None}})
 
 
 def _groups(api: str) -> str:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from oarlock_local.binaries import KUBERNETES_VERSION
+from oarlock_local import chart
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/oarlock"
@@ -62,27 +57,11 @@ EVERYTHING: dict[str, Any] = {
 """Values with every switch on."""
 
 
-class Refused(Exception):  # noqa: N818
-    """Helm does not render these values; its words are the message."""
-
-
 def render(
     helm_program: Path, values: dict[str, Any] | None = None, *, release: str = "oarlock"
 ) -> list[dict[str, Any]]:
-    """The objects of a release in the namespace oarlock. Raises Refused."""
-    text = _rendered(helm_program, json.dumps(values or {}), release)
-    return [item for item in yaml.load_all(text, yaml.CSafeLoader) if item]
-
-
-@cache
-def _rendered(helm_program: Path, values: str, release: str) -> str:
-    command = [str(helm_program), "template", release, str(CHART), "--namespace", "oarlock", "--values", "-"]
-    # Helm 3, built without its release's flags, takes itself for one of Kubernetes 1.20.
-    command += ["--kube-version", KUBERNETES_VERSION]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, input=values)
-    if result.returncode != 0:
-        raise Refused(result.stderr)
-    return result.stdout
+    """The objects of a release in the namespace oarlock. Raises ChartError."""
+    return chart.render(CHART, helm_program, release=release, namespace="oarlock", values=values or {})
 
 
 def one(objects: list[dict[str, Any]], kind: str, name: str | None = None) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.chart.rendering import CHART, EVERYTHING, ROOT, Refused, one, render
+from oarlock_local.errors import ChartError
+from tests.chart.rendering import CHART, EVERYTHING, ROOT, one, render
 
 CRD = "trainingjobs.oarlock.dev"
 
@@ -176,5 +177,5 @@ def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program
     ],
 )
 def test_helm_refuses_values_that_are_wrong(values: dict[str, Any], words: str, helm_program: Path) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(ChartError, match=words):
         render(helm_program, values)

@@ -1,8 +1,4 @@
-"""Rights on gang systems' objects: none without their key, and with the keys those that the operator uses.
-
-Kubernetes' own groups are left out where requests are counted: the API server serves them behind a feature gate, and no
-definition can stand in for them in its own group. Their rights are Volcano's in another group.
-"""
+"""Rights on gang systems' objects: none without their key, and with the keys those that the operator uses."""
 
 from __future__ import annotations
 
@@ -13,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_local.api import ApiServer
+from oarlock_local.gang_server import gang_server
+from oarlock_local.rights import Right, granted, never_used
 from oarlock_operator.schedulers import SYSTEMS, kai
 from tests.chart.demands import operator_of
 from tests.chart.gang_demands import GangDemands, gang_systems
-from tests.chart.grants import Right, asked, granted, never_used, not_had
 from tests.chart.rendering import render
 
 if TYPE_CHECKING:
@@ -26,7 +23,6 @@ APIS = {gang.value.lower(): system.apis for gang, system in SYSTEMS.items() if s
 APIS["kai"] += (kai.TOPOLOGIES,)
 """Key of the chart -> what the operator knows of the system."""
 ALL = dict.fromkeys(APIS, True)
-SERVED = {key: True for key in APIS if key != "native"}
 
 
 def brought(helm_program: Path, keys: dict[str, bool], **values: Any) -> set[Right]:
@@ -41,15 +37,19 @@ def brought(helm_program: Path, keys: dict[str, bool], **values: Any) -> set[Rig
 def test_the_operator_uses_every_right_on_gang_systems_that_it_has_and_has_every_right_that_it_uses(
     helm_program: Path, serving: Cluster, tmp_path: Path
 ) -> None:
-    objects = render(helm_program, {"gang": SERVED}, release="gangs")
-    with ApiServer(serving.kubeconfig) as api, gang_systems(serving, api):
-        demands = GangDemands(serving, api, "gangs")
-        with operator_of("gangs", objects, serving, tmp_path):
-            demands.two_attempts_of_each_system()
-            demands.a_wait_in_a_queue_of_kueue()
-    want = asked(serving.audit_log, "system:serviceaccount:oarlock:gangs-operator")
-    assert never_used(brought(helm_program, SERVED), want) == set()
-    assert not_had(granted(objects, "gangs-operator"), want) == set()
+    objects = render(helm_program, {"gang": ALL}, release="gangs")
+    with (
+        gang_server(serving, tmp_path) as server,
+        ApiServer(serving.kubeconfig) as api,
+        ApiServer(server) as api_with_gangs,
+        gang_systems(serving, api, api_with_gangs),
+        operator_of(objects, serving, tmp_path, server=server) as account,
+    ):
+        demands = GangDemands(serving, api_with_gangs, "gangs")
+        demands.two_attempts_of_each_system()
+        demands.a_wait_in_a_queue_of_kueue()
+    assert never_used(brought(helm_program, ALL), account.asked()) == set()
+    assert account.complaint() == ""
 
 
 def test_each_key_brings_the_rights_on_its_own_system_and_all_of_them_bring_no_more(helm_program: Path) -> None:

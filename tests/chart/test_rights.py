@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oarlock_local.api import ApiServer
-from tests.chart.demands import JOBS, Demands, install, operator_of, refusal, wait
-from tests.chart.grants import Right, asked, granted, never_used, not_had
+from oarlock_local.rights import Right, granted, never_used
+from tests.chart.demands import JOBS, Demands, operator_of, refusal, wait
 from tests.chart.rendering import one, render
 
 if TYPE_CHECKING:
@@ -41,16 +40,13 @@ def test_the_operator_uses_every_right_that_it_has_and_has_every_right_that_it_u
     with ApiServer(serving.kubeconfig) as api:
         demands = Demands(serving, api, release)
         demands.make_nodes()
-        with operator_of(release, objects, serving, tmp_path):
+        with operator_of(objects, serving, tmp_path) as account:
             demands.a_start_among_strangers()
             demands.a_start_that_hangs_and_a_fault(cordoned=release == "cordoning")
             demands.an_end_after_which_the_job_goes()
-    account = f"{release}-operator"
-    have = granted(objects, account)
-    want = asked(serving.audit_log, f"system:serviceaccount:oarlock:{account}")
-    unused = {replace(right, namespace="", name="") for right in never_used(have, want)}
-    assert unused == {OF_AN_ADMISSION_PLUGIN}
-    assert not_had(have, want) == DONE_WITHOUT[release]
+    unused = never_used(account.rights, account.asked())
+    assert {right.anywhere() for right in unused} == {OF_AN_ADMISSION_PLUGIN}
+    assert set(account.lacked()) == DONE_WITHOUT[release]
 
 
 def an_object_that_holds_up_its_job(api: ApiServer) -> str:
@@ -70,7 +66,7 @@ def test_without_the_right_to_finalizers_no_object_of_a_job_can_be_made_where_ow
     helm_program: Path, serving: Cluster
 ) -> None:
     objects = [item for item in render(helm_program, release="guarded") if "ClusterRole" in item["kind"]]
-    install(serving, objects)
+    serving.apply(objects)
     with ApiServer(serving.kubeconfig) as api:
         owned = an_object_that_holds_up_its_job(api)
 
@@ -79,7 +75,7 @@ def test_without_the_right_to_finalizers_no_object_of_a_job_can_be_made_where_ow
     wait("the right", lambda: not refusal(serving, owned, account))
     role = one(objects, "ClusterRole", "guarded-operator")
     role["rules"] = [rule for rule in role["rules"] if rule["resources"] != ["trainingjobs/finalizers"]]
-    install(serving, [role])
+    serving.apply([role])
     wait("its end", lambda: "blockOwnerDeletion" in refusal(serving, owned, account))
 
 
@@ -92,14 +88,3 @@ def test_only_cordoning_may_change_nodes(helm_program: Path) -> None:
 @pytest.mark.parametrize("rights", [{"rbac": {"create": False}}, {"rbac": {"create": False}, "cordon": True}])
 def test_no_rights_are_rendered_where_an_administrator_makes_them(rights: dict[str, Any], helm_program: Path) -> None:
     assert not granted(render(helm_program, rights), "oarlock-operator")
-
-
-def test_a_verb_that_is_added_or_removed_is_noticed() -> None:
-    pods = {Right("", "pods", verb) for verb in ("get", "create")}
-    used = {Right("", "pods", verb, "default", "a") for verb in ("get", "create")}
-    patch = Right("", "pods", "patch")
-    assert (never_used(pods, used), not_had(pods, used)) == (set(), set())
-    assert never_used({*pods, patch}, used) == {patch}
-    assert not_had(pods, {*used, replace(patch, namespace="default", name="b")}) == {patch}
-    elsewhere = {replace(right, namespace="other") for right in pods}
-    assert (never_used(elsewhere, used), not_had(elsewhere, used)) == (elsewhere, pods)

@@ -71,6 +71,12 @@ class ApiServer:
         headers = {"Content-Type": "application/merge-patch+json"}
         self._answer(self._send("PATCH", path, json=patch, headers=headers))
 
+    def delete(self, path: str) -> None:
+        """Delete an object; one that is not there is fine."""
+        response = self._send("DELETE", path)
+        if response.status_code not in _NOT_THERE:
+            self._answer(response)
+
     def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
         try:
             return self._http.request(method, path, **content)

@@ -8,9 +8,10 @@ Inside `running` the cluster lives exactly as long as the block, and never longe
 running for other processes, which get it by `find`.
 """
 
+import json
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,11 @@ class Cluster:
         if result.returncode != 0:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
         return result.stdout
+
+    def apply(self, objects: Iterable[Mapping[str, Any]]) -> None:
+        """Make or change objects, on the server's side; raises ClusterError with what it complains of."""
+        listed = {"apiVersion": "v1", "kind": "List", "items": [dict(item) for item in objects]}
+        self.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(listed))
 
     def fault(self, kind: str, target: str = "", **what: Unpack[GpuFault]) -> None:
         """Do a fault of `faults.FAULTS` to a node, or to NAMESPACE/POD[/CONTAINER]; returns when it is done.

@@ -22,3 +22,7 @@ class ClusterError(LocalError):
 
 class InUseError(ClusterError):
     """A cluster of that name is up already, or starting."""
+
+
+class ChartError(LocalError):
+    """Helm does not render the chart with these values; its words are the message."""

@@ -3,15 +3,16 @@
 Asked is read from the API server's audit log: what the server itself made of each request, the refused ones too.
 """
 
-from __future__ import annotations
-
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 EVERYWHERE = ""
+_OWN_REVIEW = "selfsubjectaccessreviews"
+"""Everybody may ask what it may do."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,10 +25,17 @@ class Right:
     namespace: str = EVERYWHERE
     name: str = ""
 
-    def covers(self, other: Right) -> bool:
+    def __str__(self) -> str:
+        return f"{self.verb} {'.'.join(part for part in (self.resource, self.group) if part)}"
+
+    def covers(self, other: "Right") -> bool:
         """Whether who has this right may do `other`."""
         same = (self.group, self.resource, self.verb) == (other.group, other.resource, other.verb)
         return same and self.namespace in (EVERYWHERE, other.namespace) and self.name in ("", other.name)
+
+    def anywhere(self) -> "Right":
+        """The right without its namespace and name, which are often made up."""
+        return Right(self.group, self.resource, self.verb)
 
 
 def granted(objects: Iterable[dict[str, Any]], account: str) -> set[Right]:
@@ -60,34 +68,42 @@ def _of_rules(rules: Iterable[dict[str, Any]], namespace: str) -> Iterator[Right
                         yield Right(group, resource, verb, namespace, name)
 
 
-def asked(audit_log: Path, account: str) -> set[Right]:
-    """What the ServiceAccount `account` asked of the API server, but for the review of its own rights."""
-    found: set[Right] = set()
-    for line in audit_log.read_text().splitlines():
+def asked(audit_log: Path, user: str) -> Counter[Right]:
+    """What that user asked of the API server and how often, but for the review of its own rights."""
+    found: Counter[Right] = Counter()
+    seen: set[str] = set()
+    # The last line may be half written.
+    for line in audit_log.read_text().rpartition("\n")[0].splitlines():
         event = json.loads(line)
         about = event.get("objectRef")
-        if event["user"]["username"] != account or about is None or about["resource"] == "selfsubjectaccessreviews":
+        # A watch stands there twice: when it begins and when it ends.
+        if event["user"]["username"] != user or about is None or event["auditID"] in seen:
             continue
-        resource = "/".join(part for part in (about["resource"], about.get("subresource")) if part)
-        found.add(
-            Right(
-                group=about.get("apiGroup", ""),
-                resource=resource,
-                verb=event["verb"],
-                namespace=about.get("namespace", EVERYWHERE),
-                name=about.get("name", ""),
-            )
+        seen.add(event["auditID"])
+        if about["resource"] == _OWN_REVIEW:
+            continue
+        right = Right(
+            group=about.get("apiGroup", ""),
+            resource="/".join(part for part in (about["resource"], about.get("subresource")) if part),
+            verb=event["verb"],
+            namespace=about.get("namespace", EVERYWHERE),
+            name=about.get("name", ""),
         )
+        found[right] += 1
     return found
 
 
-def never_used(have: set[Right], want: set[Right]) -> set[Right]:
+def never_used(have: Iterable[Right], want: Iterable[Right]) -> set[Right]:
     """Rights that nothing was asked for."""
-    return {right for right in have if not any(right.covers(wish) for wish in want)}
+    wishes = set(want)
+    return {right for right in have if not any(right.covers(wish) for wish in wishes)}
 
 
-def not_had(have: set[Right], want: set[Right]) -> set[Right]:
-    """What was asked for without a right to it, whatever the namespace and name."""
-    return {
-        Right(wish.group, wish.resource, wish.verb) for wish in want if not any(right.covers(wish) for right in have)
-    }
+def not_had(have: Iterable[Right], want: Counter[Right]) -> Counter[Right]:
+    """What was asked for without a right to it, whatever the namespace and name, and how often."""
+    rights = set(have)
+    found: Counter[Right] = Counter()
+    for wish, times in want.items():
+        if not any(right.covers(wish) for right in rights):
+            found[wish.anywhere()] += times
+    return found
