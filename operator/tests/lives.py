@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from kubernetes.aio.client import Configuration
+
 from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.cluster import Cluster
 from oarlock_operator.events import EventPoster
@@ -65,13 +67,21 @@ LOST = "applied but the answer was lost"
 KILLED = "killed after the write"
 
 
-class FaultyCluster(Cluster):
-    """The real API, of whose writes those that `breaks` names (from 1 on) fail: before they are sent, or after."""
+class Administrator(Cluster):
+    """The real API as its administrator, whose rights the test's hands need; `operator` is the same with an operator's."""
 
-    def __init__(self, real: Cluster, kind: str, breaks: Callable[[int], bool]) -> None:
-        self._client = real._client
-        self._session = real._session  # type: ignore[method-assign] - one pool for both
-        self.configuration = real.configuration
+    def __init__(self, configuration: Configuration, operator: Cluster) -> None:
+        super().__init__(configuration)
+        self.operator = operator
+
+
+class FaultyCluster(Cluster):
+    """The operator's API, of whose writes those that `breaks` names (from 1 on) fail: before they are sent, or after."""
+
+    def __init__(self, real: Administrator, kind: str, breaks: Callable[[int], bool]) -> None:
+        self._client = real.operator._client
+        self._session = real.operator._session  # type: ignore[method-assign] - one pool for both
+        self.configuration = real.operator.configuration
         self.writes = 0
         self.kind, self._breaks = kind, breaks
 
@@ -92,7 +102,7 @@ class FaultyCluster(Cluster):
 class Gang:
     """One job, its reconciler, and hands that play scheduler and kubelet."""
 
-    real: Cluster
+    real: Administrator
     faulty: FaultyCluster
     name: str = field(default_factory=lambda: f"job-{uuid.uuid4().hex[:8]}")
     operators: int = 1
@@ -131,7 +141,7 @@ class Gang:
             sightings=Sightings(),
             node_sightings=NodeSightings(),
             pace=Pace(),
-            progress=ProgressReader(self.faulty, Route.PROXY, clock=time.monotonic),
+            progress=ProgressReader(self.faulty, Route.DIRECT, clock=time.monotonic),
             gangs=GangReader(self.faulty),
             defaults=Defaults(trainer_image="trainer:test"),
             pool=PoolReader(cluster=self.faulty, namespace="default", brakes=Brakes()),
@@ -218,7 +228,7 @@ class Gang:
 
 
 async def lives_through(
-    real: Cluster, kind: str, breaks: Callable[[int], bool], *, life: type[Gang] = Gang, **more: Any
+    real: Administrator, kind: str, breaks: Callable[[int], bool], *, life: type[Gang] = Gang, **more: Any
 ) -> dict[str, Any]:
     """How it ends, without the job's name."""
     faulty = FaultyCluster(real, kind, breaks)

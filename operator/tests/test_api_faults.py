@@ -10,11 +10,12 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
-from lives import END, KINDS, FaultyCluster, Gang, lives_through
+from lives import END, KINDS, Administrator, FaultyCluster, Gang, lives_through
 from processes import Api
 
 from oarlock_api.contract.names import Label
@@ -40,11 +41,14 @@ RESYNC_SECONDS = 1.0
 
 
 @pytest.fixture
-async def real(api: Api, control_plane: LocalCluster) -> AsyncIterator[Cluster]:  # noqa: ARG001 - the CRD must be there
+async def real(api: Api, control_plane: LocalCluster, as_operator: Path) -> AsyncIterator[Administrator]:  # noqa: ARG001 - the CRD must be there
+    configuration, _ = await load_configuration(as_operator)
+    operator = Cluster(configuration)
     configuration, _ = await load_configuration(control_plane.kubeconfig)
-    cluster = Cluster(configuration)
-    yield cluster
-    await cluster.close()
+    administrator = Administrator(configuration, operator)
+    yield administrator
+    await administrator.close()
+    await operator.close()
 
 
 @pytest.fixture(autouse=True)
@@ -66,26 +70,30 @@ async def differing(works: dict[int, Any]) -> dict[int, Any]:
     return {key: end for key, end in zip(works, ends, strict=True) if end != END}
 
 
-async def test_without_faults_the_scenario_ends_as_it_should(real: Cluster) -> None:
+async def test_without_faults_the_scenario_ends_as_it_should(real: Administrator) -> None:
     assert await lives_through(real, "409", lambda _: False) == END
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_faults_at_any_write_lead_to_the_same_end_without_an_extra_attempt(real: Cluster, kind: str) -> None:
+async def test_faults_at_any_write_lead_to_the_same_end_without_an_extra_attempt(
+    real: Administrator, kind: str
+) -> None:
     # Every write is hit in one of them: the undisturbed scenario makes some thirty, and no pass makes as many as seven.
     works = {first: lives_through(real, kind, lambda n, k=first: n % PERIOD == k) for first in range(PERIOD)}  # type: ignore[misc]
     assert await differing(works) == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_end(real: Cluster, kind: str) -> None:
+async def test_an_api_server_that_fails_two_times_in_five_only_delays_the_same_end(
+    real: Administrator, kind: str
+) -> None:
     def unlucky(number: int) -> bool:
         return random.Random(f"{kind}/{number}").random() < 0.4  # noqa: S311 - a draw that repeats
 
     assert await differing({0: lives_through(real, kind, unlucky)}) == {}
 
 
-async def test_a_new_operator_shows_a_job_that_waits_though_it_has_nothing_to_write(real: Cluster) -> None:
+async def test_a_new_operator_shows_a_job_that_waits_though_it_has_nothing_to_write(real: Administrator) -> None:
     gang = Gang(real, FaultyCluster(real, "409", lambda _: False))
     await gang.create()
     await gang.settle()
@@ -98,13 +106,13 @@ async def test_a_new_operator_shows_a_job_that_waits_though_it_has_nothing_to_wr
     assert metrics.REGISTRY.get_sample_value("oarlock_job_phase", labels) == 1
 
 
-async def test_operators_that_work_at_the_same_time_make_no_extra_attempt(real: Cluster) -> None:
+async def test_operators_that_work_at_the_same_time_make_no_extra_attempt(real: Administrator) -> None:
     works = {number: lives_through(real, "409", lambda _: False, operators=number) for number in (2, 3)}
     assert await differing(works) == {}
 
 
 @pytest.mark.parametrize("seconds", [-3600, -5, 5, 300])
-async def test_a_clock_that_jumps_back_and_forth_makes_no_extra_attempt(real: Cluster, seconds: int) -> None:
+async def test_a_clock_that_jumps_back_and_forth_makes_no_extra_attempt(real: Administrator, seconds: int) -> None:
     looks = itertools.count()
 
     def jumping() -> datetime:
@@ -123,7 +131,7 @@ async def test_a_clock_that_jumps_back_and_forth_makes_no_extra_attempt(real: Cl
     ids=["against the rules", "misspelled", "another type"],
 )
 async def test_a_pod_that_the_api_server_calls_invalid_ends_the_job_with_its_words(
-    real: Cluster, pod: dict[str, Any], words: str
+    real: Administrator, pod: dict[str, Any], words: str
 ) -> None:
     gang = Gang(real, FaultyCluster(real, "409", lambda _: False))
     await gang.create(pod=pod)
@@ -158,7 +166,7 @@ class Unreliable(Gang):
                 await asyncio.sleep(RESYNC_SECONDS)
 
         async with asyncio.TaskGroup() as group:
-            around = (work(queue, self.reconcilers[0]), watch_pods(self.real, ["default"], hear), resync())
+            around = (work(queue, self.reconcilers[0]), watch_pods(self.real.operator, ["default"], hear), resync())
             tasks = [group.create_task(each) for each in around]
             end = await super().live()
             for task in tasks:
@@ -174,6 +182,6 @@ class Unreliable(Gang):
                 rest, seen = time.monotonic(), self.faulty.writes
 
 
-async def test_events_that_are_lost_late_or_repeated_lead_to_the_same_end(real: Cluster) -> None:
+async def test_events_that_are_lost_late_or_repeated_lead_to_the_same_end(real: Administrator) -> None:
     works = {seed: lives_through(real, "409", lambda _: False, life=Unreliable, seed=seed) for seed in range(AT_ONCE)}  # type: ignore[misc]
     assert await differing(works) == {}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import urllib.error
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from gang_crds import GATE, LIKE_KUEUE, QUEUE, served
@@ -17,9 +18,6 @@ from processes import ROOT, Api, operator, wait_for
 
 from oarlock_api.manifest import load_all
 from oarlock_local.sources import SourceMissing
-
-if TYPE_CHECKING:
-    from oarlock_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -62,9 +60,9 @@ def gang_systems(api: Api, kinds: list[dict[str, Any]]) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="module")
-def at_work(gang_systems: Api, control_plane: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def at_work(gang_systems: Api, as_operator: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """One operator for all these tests: none of them ends it."""
-    with operator(control_plane.kubeconfig, tmp_path_factory.mktemp("gang") / "operator.log", *SETTINGS):
+    with operator(as_operator, tmp_path_factory.mktemp("gang") / "operator.log", *SETTINGS):
         yield gang_systems
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 
 
 @pytest.fixture
@@ -34,15 +35,13 @@ def kubeconfig(control_plane: Cluster, api: Api, tmp_path: Path) -> Iterator[Pat
 def test_the_highest_version_that_is_served_makes_the_gang_and_its_group_goes_with_it(
     kubeconfig: Path, account: Account, tmp_path: Path
 ) -> None:
-    from oarlock_local.gang_server import GANGS  # noqa: PLC0415
-
-    api, groups = Api(kubeconfig), f"/apis/{GANGS}/namespaces/default/podgroups"
+    api = Api(kubeconfig)
     as_operator = account.write_kubeconfig(tmp_path / "as-operator", like=kubeconfig)
     with operator(as_operator, tmp_path / "operator.log", *SETTINGS):
         gang = Gang(api)
         gang.wait_for_pods("1-0", "1-1")
         assert gang.status["resolved"]["gang"] == "Native", "Auto, where the cluster has it"
-        (group,) = api.call("GET", f"{groups}?labelSelector=oarlock.dev/job={gang.name}")["items"]
+        (group,) = api.call("GET", f"{GROUPS}?labelSelector=oarlock.dev/job={gang.name}")["items"]
         assert group["spec"]["schedulingPolicy"] == {"gang": {"minCount": 2}}
         members = {pod["spec"]["schedulingGroup"]["podGroupName"] for pod in gang.pods().values()}
         assert members == {group["metadata"]["name"]}
@@ -51,7 +50,7 @@ def test_the_highest_version_that_is_served_makes_the_gang_and_its_group_goes_wi
         for rank in (0, 1):
             gang.end(f"1-{rank}", 0)
         gang.wait_for_phase("Succeeded")
-        path = f"{groups}/{group['metadata']['name']}"
+        path = f"{GROUPS}/{group['metadata']['name']}"
         wait_for(
             "the group to go", lambda: (found := api.find(path)) is None or "deletionTimestamp" in found["metadata"]
         )

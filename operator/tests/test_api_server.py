@@ -71,9 +71,7 @@ def test_deleting_the_job_removes_everything_while_no_operator_runs(
     )
 
 
-def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(
-    api: Api, as_operator: Path, tmp_path: Path
-) -> None:
+def test_an_operator_that_is_killed_is_replaced_and_loses_nothing(api: Api, as_operator: Path, tmp_path: Path) -> None:
     with operator(as_operator, tmp_path / "first.log", *SETTINGS) as first:
         gang = Gang(api)
         gang.run()
