@@ -15,6 +15,7 @@ from oarlock_operator.decide import decide
 from oarlock_operator.observation import Defaults, Ending, GangSystems, Observation, Pool
 from oarlock_operator.plan import Plan
 
+
 @dataclass
 class World(Objects):
     """One job, what a pass sees of it, and hands that play scheduler and kubelets."""
