@@ -10,12 +10,18 @@ from oarlock_local import chart
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/oarlock"
 EVERYTHING: dict[str, Any] = {
-    "replicas": 2,
+    "replicas": 3,
     "cordon": True,
     "gang": dict.fromkeys(("kueue", "volcano", "coscheduling", "kai", "native"), True),
-    "image": {"digest": f"sha256:{'0' * 64}"},
+    "image": {
+        "repository": "registry.example.com/oarlock/operator",
+        "digest": f"sha256:{'0' * 64}",
+        "pullPolicy": "Always",
+    },
+    "trainerImage": "registry.example.com/oarlock/trainer:9",
     "imagePullSecrets": [{"name": "registry"}],
-    "settings": {"PROGRESS_SECONDS": 5, "CORDON_WINDOW_SECONDS": 604800},
+    "settings": {"PROGRESS_SECONDS": 7, "CORDON_WINDOW_SECONDS": 604800},
+    "resources": {"requests": {"cpu": "57m", "memory": "129Mi"}, "limits": {"memory": "513Mi"}},
     "argoWorkflows": {"serviceAccounts": [{"namespace": "default", "name": "workflow"}]},
     "podAnnotations": {"example.com/a": "b"},
     "podLabels": {"example.com/c": "d"},
@@ -23,27 +29,39 @@ EVERYTHING: dict[str, Any] = {
     "runtimeClassName": "sandboxed",
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "tolerations": [{"operator": "Exists"}],
-    "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "example.com/gpu", "operator": "DoesNotExist"}]}]
+            }
+        }
+    },
     "topologySpreadConstraints": [
-        {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+        {"maxSkew": 2, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
     ],
     "networkPolicy": {
         "enabled": True,
         "metricsFrom": [{"namespaceSelector": {}}],
         "apiServer": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
+        "apiServerPorts": [6444],
     },
     "monitoring": {
         "operator": "ServiceMonitor",
         "jobs": True,
         "labels": {"release": "prometheus"},
+        "interval": "17s",
         "rules": {"enabled": True, "runbookUrl": "https://docs.example.com/NAME.html"},
-        "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Training"}},
+        "dashboard": {
+            "enabled": True,
+            "labels": {"example.com/dashboards": "ours"},
+            "annotations": {"grafana_folder": "Training"},
+        },
     },
     "admissionPolicy": {
         "enabled": True,
         "imageRegistries": ["registry.example.com/"],
         "nfsServers": ["nfs.example.com"],
-        "maxNodes": 8,
+        "maxNodes": 77,
         "namespaceSelector": {"matchLabels": {"team": "ml"}},
     },
     "extraObjects": [
@@ -54,7 +72,7 @@ EVERYTHING: dict[str, Any] = {
         }
     ],
 }
-"""Values with every switch on."""
+"""Values with every switch on, and no value at its default, but for those that exclude another."""
 
 
 def render(

@@ -130,6 +130,28 @@ def test_names_that_look_like_numbers_stay_names(helm_program: Path) -> None:
         assert {type(word) for word in words} == {str}, metadata
 
 
+def test_several_operators_stand_on_different_nodes_as_far_as_can_be_unless_the_values_say_otherwise(
+    helm_program: Path,
+) -> None:
+    def constraints(**values: Any) -> list[dict[str, Any]]:
+        template = one(render(helm_program, {"replicas": 2, **values}), "Deployment")["spec"]["template"]
+        found: list[dict[str, Any]] = template["spec"].get("topologySpreadConstraints", [])
+        for each in found:
+            assert each["labelSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+        return found
+
+    spread = constraints()
+    assert [(each["topologyKey"], each["whenUnsatisfiable"]) for each in spread] == [
+        ("kubernetes.io/hostname", "ScheduleAnyway")
+    ]
+    assert spread[0]["matchLabelKeys"] == ["pod-template-hash"], "at an upgrade those that leave do not count"
+    assert constraints(topologySpreadConstraints=[]) == []
+    zones = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    own = {**zones, "labelSelector": {"matchLabels": {"app.kubernetes.io/name": "oarlock"}}}
+    assert [each["topologyKey"] for each in constraints(topologySpreadConstraints=[zones])] == [zones["topologyKey"]]
+    assert constraints(topologySpreadConstraints=[own]) == [own]
+
+
 def test_a_single_operator_never_holds_up_the_drain_of_its_node(helm_program: Path) -> None:
     assert "PodDisruptionBudget" not in kinds(render(helm_program))
     assert one(render(helm_program, {"replicas": 2}), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1

@@ -109,7 +109,7 @@ def test_rules_and_dashboard_are_rendered_as_they_are_with_pages_where_the_site_
     assert rendered[0]["annotations"]["runbook_url"] == "https://docs.example.com/operator-down.html"
     held = one(objects, "ConfigMap", "oarlock-dashboard")
     assert json.loads(held["data"]["oarlock.json"]) == DASHBOARD
-    assert held["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert held["metadata"]["labels"]["example.com/dashboards"] == "ours"
 
 
 def test_panels_stand_beside_each_other() -> None:

@@ -1,3 +1,14 @@
+{{/*
+What names of objects begin with: the release's name, which may have dots and begin with a digit, as a Service's may not.
+Nothing is longer than the 63 characters of a DNS label after "-operator". No hash: where two releases come out the same,
+Helm refuses the second one.
+*/}}
+{{- define "oarlock.name" -}}
+{{- $name := .Release.Name | replace "." "-" }}
+{{- if regexMatch "^[0-9]" $name }}{{ $name = printf "oarlock-%s" $name | trunc 54 | trimSuffix "-" }}{{ end }}
+{{- $name }}
+{{- end }}
+
 {{- define "oarlock.labels" -}}
 app.kubernetes.io/name: oarlock
 app.kubernetes.io/component: operator
