@@ -11,6 +11,7 @@ import pytest
 from oarlock_local.build import helm, helm3
 from oarlock_local.crd import apply_crd
 from oarlock_local.errors import BuildError
+from oarlock_local.sources import PROMETHEUS_OPERATOR, SourceMissing
 from tests.chart.rendering import ROOT
 
 if TYPE_CHECKING:
@@ -46,3 +47,15 @@ def serving(control_plane: Cluster) -> Cluster:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "oarlock"}}
     control_plane.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(namespace))
     return control_plane
+
+
+@pytest.fixture(scope="session")
+def monitored(serving: Cluster) -> Cluster:
+    """The control plane with the kinds of Prometheus' operator."""
+    try:
+        folder = PROMETHEUS_OPERATOR.fetch() / "example/prometheus-operator-crd"
+    except SourceMissing as error:
+        pytest.skip(str(error))
+    for kind in ("podmonitors", "servicemonitors", "prometheusrules"):
+        apply_crd(serving, folder / f"monitoring.coreos.com_{kind}.yaml")
+    return serving

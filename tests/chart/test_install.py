@@ -1,60 +1,19 @@
-"""The chart on a real API server: every object is taken, with everything switched on, and an uninstall takes all away.
-
-The API server's own dry run with strict validation stands where others use kubeconform: it knows every kind of its version
-and of the definitions given to it, their defaults, and the rules that no schema can tell.
-"""
+"""The chart with everything switched on by the real helm: an uninstall takes all away but the API and the jobs."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
-from oarlock_local.crd import apply_crd
 from tests.chart.releases import OVER_KUBECTLS_API, Release
-from tests.chart.rendering import EVERYTHING, render
+from tests.chart.rendering import EVERYTHING
 
 pytestmark = pytest.mark.cluster
 CRD = "customresourcedefinition.apiextensions.k8s.io/trainingjobs.oarlock.dev"
-MONITORING = Path(__file__).parent / "prometheus-operator"
-
-
-@pytest.fixture(scope="session")
-def monitored(serving: Cluster) -> Cluster:
-    """The control plane with the kinds of Prometheus' operator."""
-    if shutil.which("go") is None:
-        pytest.skip("go fetches the definitions of Prometheus' operator: install it")
-    module = next(line.split()[1:] for line in (MONITORING / "go.mod").read_text().splitlines() if "require" in line)
-    command = ["go", "mod", "download", "-json", "@".join(module)]
-    try:
-        found = subprocess.run(command, cwd=MONITORING, check=False, capture_output=True, text=True, timeout=120)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{' '.join(command)} does not end here")
-    if found.returncode != 0:
-        pytest.skip(f"{' '.join(command)} does not work here: {found.stdout}{found.stderr}")
-    folder = Path(json.loads(found.stdout)["Dir"]) / "example/prometheus-operator-crd"
-    for kind in ("podmonitors", "servicemonitors", "prometheusrules"):
-        apply_crd(serving, folder / f"monitoring.coreos.com_{kind}.yaml")
-    return serving
-
-
-@pytest.mark.parametrize("monitor", ["PodMonitor", "ServiceMonitor"])
-def test_every_object_of_the_chart_is_one_that_the_api_server_takes_to_the_letter(
-    monitor: str, helm_program: Path, monitored: Cluster
-) -> None:
-    values = {**EVERYTHING, "monitoring": {**EVERYTHING["monitoring"], "operator": monitor}}
-    objects = [item for item in render(helm_program, values) if item["kind"] != "CustomResourceDefinition"]
-    answer = monitored.kubectl(
-        *("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-"),
-        stdin=yaml.dump_all(objects, Dumper=yaml.CSafeDumper),
-    )
-    assert len(answer.splitlines()) == len(objects)
 
 
 @pytest.mark.parametrize("version", ["helm 4", "helm 3"])

@@ -49,4 +49,7 @@ ARGO_WORKFLOWS = Source(
 )
 COSCHEDULING = Source("sigs.k8s.io/scheduler-plugins", "v0.33.5", "h1:9u4QAYbuoxa59aStrJKP4Bii2EQrZmGPN2tzvfs2gL0=")
 KUEUE = Source("sigs.k8s.io/kueue", "v0.19.2", "h1:mPNzr37u0nwI7ikST5QQl5gg6EgtYOAvC9ZbTgywdN8=")
+PROMETHEUS_OPERATOR = Source(
+    "github.com/prometheus-operator/prometheus-operator", "v0.85.0", "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
+)
 VOLCANO = Source("volcano.sh/volcano", "v1.14.1", "h1:9eLs47iZeLgey6EcA1rHwVkU7HoBNm3UVpJZ4uhFJ7c=")
