@@ -82,15 +82,16 @@ docs: setup ## Build the documentation's site into out/site
 BUILDER = $(firstword $(foreach tool,docker podman buildah,$(if $(shell $(tool) info >/dev/null 2>&1 && echo works),$(tool))))
 IMAGE_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 IMAGE_PREFIX := oarlock
-# Further arguments of both builds, such as --build-arg BASE=... or --platform (docs/images.md).
+# Further arguments of the builds, such as --build-arg BASE=... or --platform (docs/images.md).
 IMAGE_OPTIONS :=
+IMAGES := operator trainer
 
 .PHONY: images
 images: ## Build the operator's and the trainer's image with docker, podman or buildah
 	@builder="$(BUILDER)"; [ -n "$$builder" ] || { \
 	  echo "no builder of images works here: install docker (and start its daemon), podman or buildah"; exit 1; }; \
 	revision=$$(git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null || echo unknown); \
-	for image in operator trainer; do \
+	for image in $(IMAGES); do \
 	  $$builder build $(IMAGE_OPTIONS) --build-arg VERSION=$(IMAGE_VERSION) --build-arg REVISION=$$revision \
 	    -f Dockerfile.$$image -t $(IMAGE_PREFIX)/$$image:$(IMAGE_VERSION) .; \
 	done
