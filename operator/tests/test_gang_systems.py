@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -118,3 +119,26 @@ async def test_groups_tell_their_attempt_and_why_they_wait_and_those_that_may_no
     assert group.waits
     assert await read_groups(Served({}), of, systems) == ()  # type: ignore[arg-type]
     assert await read_groups(served, of, GangSystems()) == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("admitted", "let_in"),
+    [
+        ({"status": "True", "lastTransitionTime": "2026-01-01T12:30:00Z"}, datetime(2026, 1, 1, 12, 30, tzinfo=UTC)),
+        ({"status": "False", "lastTransitionTime": "2026-01-01T12:30:00Z"}, None),
+        ({"status": "True", "lastTransitionTime": None}, None),
+        ({"status": "True"}, None),
+        ({}, None),
+    ],
+)
+async def test_a_workload_tells_since_when_it_is_admitted(admitted: dict[str, Any], let_in: datetime | None) -> None:
+    queued = job(status=TrainingJobStatus(attempt=2, resolved=Resolved(gang="Kueue")))
+    workload = {"metadata": {"name": "w", "uid": "w"}, "status": {"conditions": [{"type": "Admitted", **admitted}]}}
+
+    async def get(_path: str) -> dict[str, Any]:
+        return workload
+
+    served = Served({})
+    served.get = get  # type: ignore[method-assign]
+    (group,) = await read_groups(served, queued, GangSystems(apis={Gang.KUEUE: "kueue.x-k8s.io/v1beta2"}))  # type: ignore[arg-type]
+    assert (group.let_in, group.waits) == (let_in, "")

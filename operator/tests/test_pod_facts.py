@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -201,6 +202,18 @@ def test_a_pod_that_is_being_deleted_or_gone_says_so() -> None:
     assert (seen.deleting, seen.stopped) == (True, False)
     gone = read_pod(pod(), gone=True)
     assert (gone.gone, gone.stopped) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "at"),
+    [
+        ({"status": "True", "lastTransitionTime": "2026-01-01T12:30:00Z"}, datetime(2026, 1, 1, 12, 30, tzinfo=UTC)),
+        ({"status": "True", "lastTransitionTime": None}, None),
+        ({"status": "False", "lastTransitionTime": "2026-01-01T12:30:00Z"}, None),
+    ],
+)
+def test_a_pod_tells_when_it_was_given_its_node(scheduled: Json, at: datetime | None) -> None:
+    assert read_pod(pod({"conditions": [{"type": "PodScheduled", **scheduled}]})).placed_at == at
 
 
 @pytest.mark.parametrize("labels", [None, {}, {"oarlock.dev/attempt": "two"}])

@@ -14,6 +14,7 @@ from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
 from oarlock_operator.observation import Defaults, Ending, GangSystems, Observation, Pool
 from oarlock_operator.plan import Plan
+from oarlock_operator.schedulers import system_of
 
 
 @dataclass
@@ -45,7 +46,9 @@ class World(Objects):
             pods=tuple(self.pods.values()),
             service=self.service,
             systems=self.systems,
-            groups=tuple(self.groups.values()),
+            groups=tuple(
+                group for group in self.groups.values() if group.api in system_of(self.job.status.resolved).apis
+            ),
             progress=self.progress,
             refusal=self.refusal,
             hindrance=self.hindrance,

@@ -51,6 +51,7 @@ def _group(raw: Json, gang: Gang, api: str, attempt: int) -> Group:
         ours=SYSTEMS[gang].makes_groups,
         deleting="deletionTimestamp" in raw["metadata"],
         waits=SYSTEMS[gang].waits(raw),
+        let_in=SYSTEMS[gang].let_in(raw),
     )
 
 

@@ -59,6 +59,8 @@ class Pod:
     """Who made it leave: an eviction's or a preemption's reason, empty for none."""
     node_lost: bool = False
     """The cluster took it away because its node is lost: told by the pod itself, so without any right on nodes."""
+    placed_at: datetime | None = None
+    """When it was given its node, by the cluster's clock; None where that is not told."""
     gated: bool = False
     """A queue system holds it back; it asks for no node yet."""
     grouped: bool = False
@@ -142,7 +144,10 @@ class GangSystems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The object that makes the pods of an attempt a gang. `waits`: why its queue holds it back, empty if it does not."""
+    """The object that makes the pods of an attempt a gang. `waits`: why its queue holds it back, empty if it does not.
+
+    `let_in`: since when it does not, by the cluster's clock, where that is told.
+    """
 
     name: str
     uid: str
@@ -151,6 +156,7 @@ class Group:
     ours: bool = True
     deleting: bool = False
     waits: str = ""
+    let_in: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

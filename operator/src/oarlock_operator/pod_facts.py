@@ -49,13 +49,14 @@ class Metadata(Struct, frozen=True, rename="camel"):
     owner_references: tuple[Owner, ...] | None = None
 
 
-class Condition(Struct, frozen=True):
+class Condition(Struct, frozen=True, rename="camel"):
     """A condition of a pod."""
 
     type: str = ""
     status: str = ""
     reason: str | None = None
     message: str | None = None
+    last_transition_time: datetime | None = None
 
 
 class Terminated(Struct, frozen=True, rename="camel"):
@@ -170,6 +171,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         gone=gone,
         disrupted=_disruption(raw, target),
         node_lost=target.status == "True" and target.reason in NODE_LOSSES,
+        placed_at=scheduling.last_transition_time if scheduling.status == "True" else None,
         gated=scheduling.reason == "SchedulingGated",
         grouped=raw.spec.scheduling_group is not None or MANAGED in (metadata.labels or {}),
         ending=_ending(raw, state.terminated),

@@ -45,7 +45,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec", "the job does not fit this operator's API"
     GANG_UNAVAILABLE = (
         "GangUnavailable",
-        "the cluster does not serve scheduling.gang, or the operator may not make its groups",
+        "the cluster does not serve scheduling.gang, or the operator may not make its groups; waited for, for a minute",
     )
     QUEUE_MISMATCH = "QueueMismatch", "the job's label of a Kueue queue says something else than scheduling.queue"
     NAME_TAKEN = "NameTaken", "a Service of the job's name belongs to somebody else"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from oarlock_api.history import RecoveryStage
+from oarlock_api.status import ConditionType
 from oarlock_operator import schedulers
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
+
+GANG_PATIENCE = timedelta(seconds=60)
+LOOK_AGAIN_SECONDS = 5.0
 
 
 def _is_suspended(o: Observation, draft: Draft) -> bool:
@@ -16,8 +22,18 @@ def _is_suspended(o: Observation, draft: Draft) -> bool:
     return wanted or draft.status.recovery.stage == RecoveryStage.SUSPENDED
 
 
+def _is_missed_for_long(o: Observation, draft: Draft) -> bool:
+    """Whether the job was told for a minute that its gang system is not there: a server that starts serves it only later."""
+    told = next((c for c in draft.status.conditions if c.type == ConditionType.ACCEPTED), None)
+    known = told is not None and told.reason == Reason.GANG_UNAVAILABLE
+    return told is not None and known and o.now - told.last_transition_time >= GANG_PATIENCE
+
+
 def accept(o: Observation, draft: Draft) -> bool:
-    """Fail a job that cannot work; others pass. True where a running job cannot be read: then nothing is touched."""
+    """Fail a job that cannot work; others pass.
+
+    True where a job that was accepted cannot be read: then nothing is touched; and while a gang system is waited for.
+    """
     if draft.status.recovery.stage == RecoveryStage.STOPPING:
         return False
     if o.refusal:
@@ -31,6 +47,10 @@ def accept(o: Observation, draft: Draft) -> bool:
     elif words := schedulers.other_queue(o.job, o.job.spec.scheduling):
         fail(o, draft, Reason.QUEUE_MISMATCH, words)
     elif (words := schedulers.unavailable(o.job.spec.scheduling, o.systems)) and not _is_suspended(o, draft):
+        if not _is_missed_for_long(o, draft):
+            draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
+            draft.again(LOOK_AGAIN_SECONDS)
+            return True
         fail(o, draft, Reason.GANG_UNAVAILABLE, words)
     elif o.service is not None and not o.service.ours and not o.service.leaving:
         fail(

@@ -42,8 +42,11 @@ def create(o: Observation, draft: Draft) -> bool:
         if words := queue.ignored(o, draft):
             draft.tell(Reason.GANG_IGNORED, words, warning=True)
         return False
+    # Some queues take no pods before they let the group in.
+    queue.wait(o, draft)
     _make(o, draft, missing)
-    if o.hindrance and not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
+    held = draft.status.recovery.stage == RecoveryStage.QUEUE
+    if o.hindrance and not held and not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
         draft.tell(Reason.CREATE_REFUSED, f"the API server does not take the pods: {o.hindrance}", warning=True)
     draft.again(LOOK_AGAIN_SECONDS)
     return True

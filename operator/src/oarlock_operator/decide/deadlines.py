@@ -73,11 +73,11 @@ def _give_way(o: Observation, draft: Draft) -> None:
     if draft.status.recovery.stage != RecoveryStage.SCHEDULE or since is None:
         return
     pods = o.of_attempt(draft.status.attempt)
-    tried = len(pods) == o.spec.nodes or o.hindrance
-    if not tried or queue.held(o, draft):
+    made = draft.attempt(draft.status.attempt).created_time
+    if (made is None and not o.hindrance) or queue.held(o, draft):
         return
-    # Waiting on purpose is no time of the scheduler's.
-    since = max(since, draft.status.recovery.not_before_time or since)
+    # Neither waiting on purpose is time of the scheduler's, nor that of an operator that died before it had made the pods.
+    since = max(since, draft.status.recovery.not_before_time or since, made or since)
     end = since + timedelta(seconds=o.spec.scheduling.placement_timeout_seconds)
     if o.now < end:
         draft.again((end - o.now).total_seconds())

@@ -1,10 +1,13 @@
 """Queue: while a gang system holds the gang back, it asks for no node, and no deadline runs.
 
 The time until it is let in is a stage of its own. It counts neither as the scheduler's nor towards activeDeadlineSeconds,
-and no GPU is held in it.
+and no GPU is held in it. It ends when the queue's own object, or the first pod that has a node, says that it ended: an
+operator may have been away meanwhile.
 """
 
 from __future__ import annotations
+
+from datetime import datetime
 
 from oarlock_api.history import RecoveryStage
 from oarlock_operator import schedulers
@@ -24,19 +27,28 @@ def wait(o: Observation, draft: Draft) -> None:
     elif stage == RecoveryStage.QUEUE and words:
         draft.set(message=words)
     elif stage == RecoveryStage.QUEUE:
-        leave(o, draft)
-        draft.stage(RecoveryStage.SCHEDULE, o.now)
+        draft.stage(RecoveryStage.SCHEDULE, leave(o, draft))
         draft.set(reason=draft.attempt(draft.status.attempt).reason or Reason.STARTING, message=None)
 
 
-def leave(o: Observation, draft: Draft) -> None:
-    """Write down the time in the queue, where the gang is in one: it was let in, or waits no longer."""
+def leave(o: Observation, draft: Draft) -> datetime:
+    """Write down the time in the queue, where the gang is in one: it was let in, or waits no longer. Returns since when."""
     if draft.status.recovery.stage != RecoveryStage.QUEUE:
-        return
-    waited = milliseconds_since(draft.status.recovery.stage_start_time, o.now)
+        return o.now
+    since = _let_in(o, draft)
+    waited = milliseconds_since(draft.status.recovery.stage_start_time, since)
     before = draft.attempt(draft.status.attempt).stage_milliseconds.queue or 0
     draft.measure(draft.status.attempt, "queue", before + waited)
     draft.set(inactive_seconds=draft.status.inactive_seconds + max(0, round(waited / 1000)))
+    return since
+
+
+def _let_in(o: Observation, draft: Draft) -> datetime:
+    """When the wait was over, as far as it is told. Clocks differ: not before it began, and not later than now."""
+    number, began = draft.status.attempt, draft.status.recovery.stage_start_time or o.now
+    groups = [group.let_in for group in o.groups if group.attempt == number and group.let_in]
+    pods = [pod.placed_at for pod in o.of_attempt(number) if pod.placed_at]
+    return min(max(min([*groups, *pods], default=o.now), began), o.now)
 
 
 def held(o: Observation, draft: Draft) -> str:

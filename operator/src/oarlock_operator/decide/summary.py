@@ -150,6 +150,8 @@ def _storage(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
 
 
 def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
+    if draft.status.recovery.stage == RecoveryStage.QUEUE:
+        return _is(False, Reason.QUEUED, (draft.status.message or "")[:2048])  # noqa: FBT003
     if o.hindrance:
         return _is(False, Reason.CREATE_REFUSED, o.hindrance[:2048])  # noqa: FBT003
     if draft.status.attempt == 0 or not pods:
@@ -158,8 +160,6 @@ def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
     waiting = [pod for pod in pods if not pod.scheduled and not pod.stopped]
     if not waiting:
         return _is(True, Reason.ALL_PODS_PLACED)  # noqa: FBT003
-    if draft.status.recovery.stage == RecoveryStage.QUEUE:
-        return _is(False, Reason.QUEUED, (draft.status.message or "")[:2048])  # noqa: FBT003
     avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
     if obstacles and avoided:
         words = (

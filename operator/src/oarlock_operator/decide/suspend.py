@@ -24,14 +24,7 @@ def suspend(o: Observation, draft: Draft) -> bool:
     """Stop a gang that shall not run, or start it again; True while the job is, or becomes, suspended."""
     stage = draft.status.recovery.stage
     if stage == RecoveryStage.SUSPENDED:
-        if o.spec.suspend:
-            # Again, perhaps: whatever stood in the way of a resume does so no longer.
-            draft.set(reason=Reason.SUSPENDED, message=_words(draft))
-            return True
-        if words := schedulers.unavailable(o.spec.scheduling, o.systems):
-            # It may have been changed to this while it was suspended; what is finished could not be changed back.
-            draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
-            draft.again(UNAVAILABLE_SECONDS)
+        if not _may_resume(o, draft):
             return True
         _resume(o, draft)
         return False
@@ -51,6 +44,23 @@ def suspend(o: Observation, draft: Draft) -> bool:
     _suspended(o, draft)
     if not o.spec.suspend:
         draft.again(0)  # wanted again meanwhile, and nothing that ends will wake anybody
+    return True
+
+
+def _may_resume(o: Observation, draft: Draft) -> bool:
+    if o.spec.suspend:
+        # Again, perhaps: whatever stood in the way of a resume does so no longer.
+        draft.set(reason=Reason.SUSPENDED, message=_words(draft))
+        return False
+    if words := schedulers.unavailable(o.spec.scheduling, o.systems):
+        # It may have been changed to this while it was suspended; what is finished could not be changed back.
+        draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
+        draft.again(UNAVAILABLE_SECONDS)
+        return False
+    if any(group.ours and not group.deleting for group in o.groups):
+        # From now on groups may be another system's, and nobody would look for these: they go first (dissolve).
+        draft.again(0)
+        return False
     return True
 
 

@@ -6,6 +6,7 @@ the same group: each attempt is a group of its own, and one whose pods have all 
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from oarlock_api.contract.names import Label
@@ -39,9 +40,24 @@ def grouping(request: Request) -> Grouping:
 
 def waits(workload: dict[str, Any]) -> str:
     """What the Workload says of its quota, empty once it has it."""
-    conditions = (workload.get("status") or {}).get("conditions") or []
-    quota: dict[str, Any] = next((each for each in conditions if each.get("type") == "QuotaReserved"), {})
+    quota = _condition(workload, "QuotaReserved")
     return text(quota.get("message"), 512) if quota.get("status") == "False" else ""
+
+
+def let_in(workload: dict[str, Any]) -> datetime | None:
+    """When the Workload was admitted: then the gates go."""
+    admitted = _condition(workload, "Admitted")
+    if admitted.get("status") != "True":
+        return None
+    try:
+        return datetime.fromisoformat(admitted["lastTransitionTime"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _condition(workload: dict[str, Any], kind: str) -> dict[str, Any]:
+    conditions = (workload.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each.get("type") == kind), {})
 
 
 SYSTEM = System(
@@ -51,6 +67,7 @@ SYSTEM = System(
     makes_groups=False,
     queues=True,
     waits=waits,
+    let_in=let_in,
     ignored="Kueue has not taken the pods, which run beside its quota: is its integration `pod` on, does "
     "managedJobsNamespaceSelector match the namespace, and is TrainingJob absent from externalFrameworks?",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from oarlock_api.contract.names import Label, group_name
@@ -48,13 +49,17 @@ def no_words(_: dict[str, Any]) -> str:
     return ""
 
 
+def no_time(_: dict[str, Any]) -> None:
+    """Of a system whose groups do not tell when they were let in."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
     """One gang system. `apis`: groups and versions that are understood, the best first; none: it is always there.
 
     `resource` tells by its presence that the system is. `scheduler`: its scheduler's usual name. `waits` gives the words
-    of a group that is held in a queue, empty for one that is not. `ignored`: what it means where the cluster did not
-    take the pods for a gang, though it was asked to.
+    of a group that is held in a queue, empty for one that is not; `let_in` since when it is in. `ignored`: what it means
+    where the cluster did not take the pods for a gang, though it was asked to.
     """
 
     grouping: Callable[[Request], Grouping]
@@ -65,6 +70,7 @@ class System:
     scheduler: str | None = None
     queues: bool = False
     waits: Callable[[dict[str, Any]], str] = no_words
+    let_in: Callable[[dict[str, Any]], datetime | None] = no_time
     ignored: str = ""
 
 
