@@ -19,6 +19,7 @@ from oarlock_local.binaries import (
     HELM_DOCS,
     KUEUE,
     KWOK,
+    PROMTOOL,
     VERSITYGW,
     Part,
     cache_key,
@@ -30,7 +31,7 @@ from oarlock_local.build import READY_MADE, binaries, build_into, kwok
 from oarlock_local.errors import BuildError
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
-TOOLS = (*ARGO, ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, VERSITYGW)
+TOOLS = (*ARGO, ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, PROMTOOL, VERSITYGW)
 HELLO = Part(binary="hello", module="hello", names=("hallo", "bonjour"))
 
 

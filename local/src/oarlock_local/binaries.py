@@ -59,6 +59,15 @@ HELM_DOCS = Part(binary="helm-docs", module="helm-docs", package="github.com/nor
 KWOK = Part(binary="kwok", module="kwok", package="sigs.k8s.io/kwok/cmd/kwok")
 """Not part of a cluster: it plays the kubelets of a thousand nodes that are not there. Only benchmarks need it."""
 
+PROMTOOL = Part(
+    binary="promtool",
+    module="promtool",
+    package="github.com/prometheus/prometheus/cmd/promtool",
+    # Without the clients of every cloud in which Prometheus finds targets: nothing here looks for any.
+    tags=("remove_all_sd",),
+)
+"""Not part of a cluster: Prometheus' own judge of alerts, for tests."""
+
 VERSITYGW = Part(binary="versitygw", module="versitygw", package="github.com/versity/versitygw/cmd/versitygw")
 """Not part of a cluster: it serves a folder as an S3 service, for tests."""
 

@@ -26,6 +26,7 @@ from oarlock_local.binaries import (
     HELM_DOCS,
     KUEUE,
     KWOK,
+    PROMTOOL,
     VERSITYGW,
     Part,
     cache_key,
@@ -80,6 +81,11 @@ def helm_docs(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stde
 def kwok(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
     """The kwok program, built first where it is missing. Raises BuildError with the compiler's last words."""
     return _tool(KWOK, environ, out)
+
+
+def promtool(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The promtool program, built first where it is missing. Raises BuildError with the compiler's last words."""
+    return _tool(PROMTOOL, environ, out)
 
 
 def versitygw(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
