@@ -10,11 +10,33 @@ import pytest
 from jobs import job, report, spec
 from worlds import World
 
-from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
+from oarlock_operator.faults.classify import Budget, Fault, classify
 from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Ending, Node
+from oarlock_operator.observation import Ending, Node, Pod
+
+AT_FIRST = {(seen.name, frozenset(seen.labels.items())) for each in metrics.REGISTRY.collect() for seen in each.samples}
+"""What is shown before any test has counted."""
+ENDINGS = {
+    **{f"code {code:d}": {"ending": Ending(code=code)} for code in (*ExitCode, 1, 137)},
+    "out of memory": {"ending": Ending(code=137, reason="OOMKilled")},
+    "refused": {"ending": Ending(code=None, reason="UnexpectedAdmissionError")},
+    "failed": {"ending": Ending(code=None)},
+    "gone": {"gone": True},
+    "lost": {"node_lost": True},
+}
+CHARGED = [
+    fault
+    for name, how in ENDINGS.items()
+    if (fault := classify(Pod(name=name, uid="a", attempt=1, rank=0, **how)))
+    and fault.budget in (Budget.APPLICATION, Budget.INFRASTRUCTURE)
+]
+
+
+def began_at_zero(name: str, **labels: str) -> bool:
+    return (name, frozenset(labels.items())) in AT_FIRST
 
 
 def sample(name: str, **labels: str) -> float:
@@ -106,7 +128,17 @@ def test_a_new_operator_shows_a_job_that_only_waits() -> None:
 
 @pytest.mark.parametrize("fault_class", FailureClass)
 def test_a_first_fault_is_a_rise_from_nothing(fault_class: FailureClass) -> None:
-    assert metrics.REGISTRY.get_sample_value("oarlock_faults_total", {"fault_class": fault_class}) is not None
+    assert began_at_zero("oarlock_faults_total", fault_class=fault_class)
+
+
+@pytest.mark.parametrize("xid", ["none", "1", "13", "255", "Other"])
+def test_a_first_restart_by_an_xid_is_a_rise_from_nothing(xid: str) -> None:
+    assert began_at_zero("oarlock_gpu_faults_total", xid=xid, verdict="RestartProcess")
+
+
+@pytest.mark.parametrize("fault", CHARGED, ids=lambda fault: f"{fault.pod.name}, {fault.reason}")
+def test_a_first_restart_at_the_cost_of_a_budget_is_a_rise_from_nothing(fault: Fault) -> None:
+    assert began_at_zero("oarlock_restarts_total", budget=fault.budget, reason=metrics._bounded(fault.reason))
 
 
 def test_goodput_is_what_was_not_wasted_of_the_attempts_that_ended() -> None:

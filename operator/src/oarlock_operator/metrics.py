@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.history import Attempt, LastFault, RecoveryStage
 from oarlock_api.status import Phase, TrainingJobStatus
 from oarlock_operator.reasons import STARTS, VOLUNTARY, Reason
 
+# When each counter began, as a series of its own: nothing asks for it, and it would double their number.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 REGISTRY = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
@@ -70,16 +73,47 @@ JOB_GOODPUT = Gauge(
 )
 LEADER = Gauge("oarlock_leader", "1 while this process holds the Lease", registry=REGISTRY)
 LAST_RESYNC = Gauge("oarlock_last_resync_timestamp_seconds", "When all jobs were last listed", registry=REGISTRY)
-for _fault_class in FailureClass:
-    # A counter that begins at 1 has not risen for Prometheus: an alert would not see the first fault.
-    FAULTS.labels(fault_class=_fault_class)
-
 _BUDGETS = ("application", "infrastructure", "voluntary")
 MOST_XIDS = 255
 """NVIDIA's catalog ends below it: a label set stays bounded whatever a report says."""
 OTHER = "Other"
 """Label for reasons that are not ours: kubelets may have any."""
 _KNOWN = set(Reason)
+_BLAMED = (
+    Reason.APPLICATION_ERROR,
+    Reason.OOM_KILLED,
+    Reason.HANG,
+    Reason.AGENT_SILENT,
+    Reason.GPU_FAULT,
+    Reason.PEER_LOST,
+    Reason.POD_DISAPPEARED,
+    Reason.POD_FAILED,
+    Reason.NODE_LOST,
+    Reason.STORAGE_FAULT,
+    Reason.PREFLIGHT_FAILED,
+    OTHER,
+)
+"""Why gangs start again at the cost of a budget."""
+
+
+def _begin_at_zero() -> None:
+    """Show the counters that alerts watch before anything is counted.
+
+    One that begins at 1 has not risen for Prometheus: an alert would not see the first of a kind, for each new operator
+    anew. All XIDs, because an operator counts what it reads in a report; those that restart processes alone have an alert.
+    """
+    for result in ("ok", "conflict", "error", "bug"):
+        RECONCILES.labels(result=result)
+    for fault_class in FailureClass:
+        FAULTS.labels(fault_class=fault_class)
+    for reason in _BLAMED:
+        for budget in ("application", "infrastructure"):
+            RESTARTS.labels(budget=budget, reason=reason)
+    for xid in ("none", *range(1, MOST_XIDS + 1), OTHER):
+        GPU_FAULTS.labels(xid=xid, verdict=GpuVerdict.RESTART_PROCESS)
+
+
+_begin_at_zero()
 
 
 def api_call(verb: str, code: int) -> None:
