@@ -88,8 +88,20 @@ def test_what_is_refused_ends_with_85_and_without_a_manifest(
     config.write_text(json.dumps(json.loads(config.read_text()) | {"unheard_of": 1}))
     written = tmp_path / "job.yaml"
     assert main(["import-simpletuner", str(config), "-o", str(written)]) == 85
-    assert "config.json: unheard_of: not known" in capsys.readouterr().err
+    assert "config.json: unheard_of: not known; check the spelling, or remove it" in capsys.readouterr().err
     assert not written.exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("flux_schedule_shift", "flow_schedule_shift"), ("flux_schedule_auto_shift", "flow_schedule_auto_shift")],
+)
+def test_an_older_or_misspelled_option_is_refused_with_the_one_that_is_meant(
+    config: Path, key: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(json.dumps(json.loads(config.read_text()) | {key: 3}))
+    assert main(["import-simpletuner", str(config)]) == 85
+    assert f"config.json: {key}: not known; did you mean {meant}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("missing", ["multidatabackend.json", "accelerate.yaml", "webhooks.json"])

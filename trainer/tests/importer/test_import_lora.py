@@ -153,6 +153,8 @@ def test_publishing_goes_by_a_secret(
             },
         }
     ]
+    (said,) = [one.words for one in job.report.entries if one.key == "hub_model_id"]
+    assert said.endswith("without an owner: of the account that the token belongs to")
 
 
 @pytest.mark.parametrize(

@@ -159,11 +159,17 @@ def hub() -> Iterator[tiny_hub.TinyHub]:
         yield running
 
 
-def job(hub: tiny_hub.TinyHub, output: Path, *, token: str = "hf_right") -> Job:  # noqa: S107
+def job(
+    hub: tiny_hub.TinyHub,
+    output: Path,
+    *,
+    token: str = "hf_right",  # noqa: S107
+    repo: str = "somebody/flux",
+) -> Job:
     training = Training.model_validate(
         {
             "model": {"family": "Flux1", "path": "/m"}, "steps": 1,
-            "publish": [{"name": "mine", "hub": {"repo": "somebody/flux", "tokenSecretRef": TOKEN}}],
+            "publish": [{"name": "mine", "hub": {"repo": repo, "tokenSecretRef": TOKEN}}],
             "data": {"datasets": [{"name": "d", "source": {"path": "/d"}}]},
         }
     )  # fmt: skip
@@ -193,6 +199,13 @@ def test_a_hub_gets_the_model_in_one_commit_and_nothing_twice(
     assert sent == 2
     publishing.publish(given, model, go_on=nothing)
     assert len(hub.requests("PUT", "/lfs/")) == sent
+
+
+def test_a_repository_without_an_owner_is_one_of_the_tokens_account(
+    hub: tiny_hub.TinyHub, model: Path, tmp_path: Path
+) -> None:
+    publishing.publish(job(hub, tmp_path / "output", repo="flux"), model, go_on=nothing)
+    assert "vae/b.safetensors" in hub.repos["somebody/flux"]
 
 
 def test_a_token_that_the_hub_does_not_know_is_told_before_training(hub: tiny_hub.TinyHub, model: Path) -> None:

@@ -78,13 +78,13 @@ def download(order: dict[str, Any]) -> str:
 def upload(order: dict[str, Any]) -> str:
     """Make a repository hold the files of a folder, in one commit: readers see all of it, or nothing.
 
-    What an older model left in the same subfolders goes.
+    What an older model left in the same subfolders goes. A name without an owner is one of the token's account.
     """
     api = HfApi()
-    api.create_repo(order["repo"], private=order["private"], exist_ok=True)
+    made = api.create_repo(order["repo"], private=order["private"], exist_ok=True)
     folder = Path(order["folder"])
     commit = api.upload_folder(
-        repo_id=order["repo"],
+        repo_id=made.repo_id,
         folder_path=folder,
         commit_message="Upload of the trained model",
         delete_patterns=[f"{path.name}/*" for path in folder.iterdir() if path.is_dir()],

@@ -6,6 +6,7 @@ reported as well, since they are written into the job.
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.importer import values
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.importer.rows import Row
 
 _EMPTY = "empty, so its default counts"
+_ALIKE = 0.8
+"""From which likeness on a name may be meant: flux_schedule_shift is flow_schedule_shift's older one."""
 
 
 class Options:
@@ -41,7 +44,9 @@ class Options:
     def _accept(self, name: str, value: Any) -> None:
         row = self._rows.get(name)
         if row is None:
-            self.report.refused(self.source, name, "not known; check the spelling, or remove it")
+            alike = difflib.get_close_matches(name, self._rows, n=1, cutoff=_ALIKE)
+            meant = f"did you mean {alike[0]}?" if alike else "check the spelling, or remove it"
+            self.report.refused(self.source, name, f"not known; {meant}")
         elif values.is_absent(value) and row.key not in self._names:
             self._names[row.key] = name
         elif values.is_absent(value):

@@ -92,6 +92,7 @@ def _hub(options: Options, draft: Draft, places: Places) -> None:
         "tokenSecretRef": {"name": secret, "key": "token"},
     }
     options.carry(draft, "push_to_hub", value=[{"name": "hub", "hub": hub}])
-    options.mapped("hub_model_id", words="-> training.publish.hub.repo")
+    owner = "" if "/" in repository else ", without an owner: of the account that the token belongs to"
+    options.mapped("hub_model_id", words=f"-> training.publish.hub.repo{owner}")
     options.mapped("model_card_private", words=f"-> training.publish.hub.private: {str(hub['private']).lower()}")
     places.report.task(f"kubectl create secret generic {secret} --from-literal=token=...   # may write to {repository}")
