@@ -14,7 +14,7 @@ def explain(error: PermissionError, *, writing: bool = False, below: Path | None
     """
     user, group = os.geteuid(), os.getegid()
     if not isinstance(error.filename, str | os.PathLike):
-        return f"this pod runs as {user}:{group}: {error}"
+        return f"user {user}:{group}: {error}"
     # What a link leads to decides; a folder on the way there, and not the name, may be what is closed.
     path = Path(error.filename).resolve()
     writing = writing and (not os.path.lexists(path) or _may(path, os.R_OK))
@@ -22,7 +22,7 @@ def explain(error: PermissionError, *, writing: bool = False, below: Path | None
     facts = barrier.lstat()
     which = "it" if barrier == path else str(barrier)
     return (
-        f"this pod runs as {user}:{group} and may not {'write' if writing else 'read'} {path}: {which} belongs to "
+        f"user {user}:{group} may not {'write' if writing else 'read'} {path}: {which} belongs to "
         f"{facts.st_uid}:{facts.st_gid}, mode {stat.S_IMODE(facts.st_mode):04o}. To mend it, "
         f"{', or '.join(_remedies(barrier, facts, writing=writing, below=below))}"
     )
@@ -49,7 +49,7 @@ def _remedies(barrier: Path, facts: os.stat_result, *, writing: bool, below: Pat
     else:
         remedies = [f"let others read it: chmod a+rX {barrier}"]
     if facts.st_uid not in (0, os.geteuid()):
-        remedies.append(f"set spec.pod.securityContext.runAsUser to {facts.st_uid}")
+        remedies.append(f"run as user {facts.st_uid} (spec.pod.securityContext.runAsUser)")
     return remedies
 
 

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+HINT = "(this machine is looked at: with -f, --path POD=HERE says where a path of the job lies here)"
+"""Said of a path that is not there, outside of pods."""
+
 
 def add_job(parser: argparse.ArgumentParser) -> None:
     """JOB.JSON or -f JOB.YAML, one of them."""
@@ -47,8 +50,7 @@ def with_manifest(work: Callable[[], int]) -> int:
     try:
         return work()
     except TrainingEnd as end:
-        hint = "(this machine is looked at: --path POD=HERE says where a path of the job lies here)\n"
-        sys.stderr.write(f"{end}\n{hint if isinstance(end, NotThereError) else ''}")
+        sys.stderr.write(f"{end}\n{HINT}\n" if isinstance(end, NotThereError) else f"{end}\n")
         return end.code
 
 

@@ -24,9 +24,18 @@ from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.ema import judged
 from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.engine.learning_rate import learning_rate
-from oarlock_trainer.errors import LeftOnRequest, PeerLostError, StorageError, TrainingEnd, lost_a_peer, lost_storage
+from oarlock_trainer.errors import (
+    LeftOnRequest,
+    NotThereError,
+    PeerLostError,
+    StorageError,
+    TrainingEnd,
+    lost_a_peer,
+    lost_storage,
+)
 from oarlock_trainer.evaluation import evaluate
 from oarlock_trainer.job import read_job
+from oarlock_trainer.job_arguments import HINT
 from oarlock_trainer.models.flux.lora import without_adapters
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.publish import publish
@@ -59,7 +68,8 @@ def main() -> int:
     try:
         run(read_job(os.environ), os.environ)
     except TrainingEnd as end:
-        return _ended(int(end.code), str(end))
+        elsewhere = isinstance(end, NotThereError) and channel.AGENT_FD not in os.environ
+        return _ended(int(end.code), f"{end}\n{HINT}" if elsewhere else str(end))
     except Exception as error:  # noqa: BLE001 - the process ends here, and says why
         if lost_a_peer(error):
             sys.stderr.write(f"{error}\n")

@@ -245,9 +245,7 @@ def test_a_picture_is_cut_later_as_it_was_in_the_scan(photos: Path) -> None:
 
 
 def test_a_source_that_is_not_there_is_the_jobs_fault(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r'datasets\["photos"\]\.source\.path: .*photos is no folder in the pod'
-    ):
+    with pytest.raises(ConfigurationError, match=r'datasets\["photos"\]\.source\.path: .*photos is no folder here'):
         opened.source_of(job(tmp_path, {}).training.data.datasets[0], job(tmp_path, {}))
 
 

@@ -66,7 +66,7 @@ def test_a_model_that_root_made_for_itself_is_the_jobs_fault_with_owner_mode_rea
     weights = model / "vae/diffusion_pytorch_model.safetensors"
     weights.chmod(0o600)
     assert told_to(SOMEBODY, lambda: folder.check(model, field="training.model.path")) == (
-        f"ConfigurationError: training.model.path: this pod runs as 1000:1000 and may not read {weights}: it belongs to "
+        f"ConfigurationError: training.model.path: user 1000:1000 may not read {weights}: it belongs to "
         f"0:0, mode 0600. To mend it, let others read all of it: chmod -R a+rX {model}"
     )
 
@@ -76,16 +76,16 @@ def test_a_closed_folder_on_the_way_is_named_and_its_owner_as_a_way_out(shared: 
     os.chown(shared / "home", 1234, 1234)
     (shared / "home").chmod(0o700)
     said = told_to(SOMEBODY, lambda: check_folder(shared / "home" / "photos", field="source.path"))
-    assert f"ConfigurationError: source.path: this pod runs as 1000:1000 and may not read {shared}/home/photos" in said
+    assert f"ConfigurationError: source.path: user 1000:1000 may not read {shared}/home/photos" in said
     assert f"{shared}/home belongs to 1234:1234, mode 0700" in said
-    assert f"chmod a+rX {shared}/home, or set spec.pod.securityContext.runAsUser to 1234" in said
+    assert f"chmod a+rX {shared}/home, or run as user 1234 (spec.pod.securityContext.runAsUser)" in said
 
 
 def test_pictures_that_may_not_be_read_are_no_damaged_ones(shared: Path) -> None:
     picture(shared / "1.png")
     (shared / "1.png").chmod(0o600)
     said = told_to(SOMEBODY, lambda: header(LocalFiles(shared, field="source.path"), "1.png"))
-    assert f"ConfigurationError: source.path: this pod runs as 1000:1000 and may not read {shared}/1.png" in said
+    assert f"ConfigurationError: source.path: user 1000:1000 may not read {shared}/1.png" in said
 
 
 def test_a_folder_of_pictures_that_may_not_be_listed_is_not_left_out_in_silence(shared: Path) -> None:
@@ -102,7 +102,7 @@ def test_an_output_of_somebody_else_is_told_with_the_folder_that_is_closed(share
             (shared / "checkpoints" / "step-3").mkdir(parents=True)
 
     assert told_to(SOMEBODY, write) == (
-        f"StorageError: saving step 3: this pod runs as 1000:1000 and may not write {shared}/checkpoints: {shared} "
+        f"StorageError: saving step 3: user 1000:1000 may not write {shared}/checkpoints: {shared} "
         f"belongs to 0:0, mode 0755. To mend it, give {shared} to 1000:1000"
     )
 
@@ -122,7 +122,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(shared: Path) -> N
 
 def test_an_error_that_names_no_file_is_told_with_who_asked() -> None:
     with (
-        pytest.raises(StorageError, match=r"this pod runs as \d+:\d+: \[Errno 1\] Operation not permitted"),
+        pytest.raises(StorageError, match=r"user \d+:\d+: \[Errno 1\] Operation not permitted"),
         storage("a"),
     ):
         raise PermissionError(1, "Operation not permitted")

@@ -39,7 +39,7 @@ def test_a_complete_model_is_taken(model: Path) -> None:
 
 def test_a_path_that_is_not_there_is_told_with_what_is(model: Path) -> None:
     assert refusal(model.parent / "flx") == (
-        f"training.model.path: {model.parent}/flx is no folder in the pod, {model.parent} holds flux: mount it with "
+        f"training.model.path: {model.parent}/flx is no folder here, {model.parent} holds flux: mount it with "
         "pod.volumes, or correct training.model.path"
     )
 

@@ -213,14 +213,14 @@ def test_a_model_that_is_not_there_ends_in_85_before_the_ranks_meet(gang: Gang, 
     model = {"family": "Flux1", "path": str(tmp_path / "nowhere")}
     run = gang.run(tmp_path / "out", gang.training(model=model))
     assert set(run.codes.values()) == {ExitCode.CONFIGURATION}
-    assert f"training.model.path: {tmp_path}/nowhere is no folder in the pod" in run.failure
+    assert f"training.model.path: {tmp_path}/nowhere is no folder here" in run.failure
     assert not (tmp_path / "out").exists()
 
 
 def test_weights_to_start_from_that_are_not_there_end_in_85(gang: Gang, tmp_path: Path) -> None:
     run = gang.run(tmp_path / "out", gang.training(initFrom={"path": str(tmp_path / "nowhere")}))
     assert set(run.codes.values()) == {ExitCode.CONFIGURATION}
-    assert f"training.initFrom.path: {tmp_path}/nowhere is no folder in the pod" in run.failure
+    assert f"training.initFrom.path: {tmp_path}/nowhere is no folder here" in run.failure
 
 
 def test_missing_embeddings_end_in_85_where_encoding_is_not_wanted(gang: Gang, tmp_path: Path) -> None:

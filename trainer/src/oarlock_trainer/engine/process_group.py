@@ -34,6 +34,9 @@ STEP_TIMEOUT = 2000.0
 """Seconds, from the first step on. Dead peers are noticed long before, and silent ones by the agent (agent/hang.py), which
 can say who is stuck and where: so its allowances, the export's being the longest, must end first."""
 
+_NO_GPU_IN_A_POD = ("in this pod", "the node's driver, the device plugin and spec.pod.gpuResource")
+_NO_GPU_HERE = ("on this machine", "its driver with nvidia-smi, and CUDA_VISIBLE_DEVICES")
+
 Result = TypeVar("Result")
 
 
@@ -119,14 +122,15 @@ def choose_device(job: Job) -> torch.device:
     if job.file.gpus_per_node == 0 or job.simulate_gpus:
         return torch.device("cpu")
     if not torch.cuda.is_available():
+        where, remedy = _NO_GPU_IN_A_POD if job.node else _NO_GPU_HERE
         raise ConfigurationError(
-            f"the job asks for {job.file.gpus_per_node} GPUs per node and CUDA finds none in this pod: "
-            "check the node's driver, the device plugin and spec.pod.gpuResource, or set gpusPerNode: 0 for the CPU"
+            f"the job asks for {job.file.gpus_per_node} GPUs per node and CUDA finds none {where}: check {remedy}, or set "
+            "gpusPerNode: 0 for the CPU"
         )
     if torch.cuda.device_count() <= job.place.local_rank:
         raise ConfigurationError(
             f"rank {job.place.rank} needs GPU {job.place.local_rank}, CUDA finds {torch.cuda.device_count()}: "
-            "gpusPerNode must be the number of GPUs that the pod gets"
+            "gpusPerNode must be the number of GPUs that are there for it"
         )
     return torch.device("cuda", job.place.local_rank)
 

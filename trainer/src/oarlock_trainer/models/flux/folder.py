@@ -90,7 +90,7 @@ def _check_folder(model: Path, field: str) -> None:
         return
     there = next(folder for folder in model.parents if folder.is_dir())
     raise NotThereError(
-        f"{field}: {model} is no folder in the pod, {there} holds {_contents(there)}: mount it with pod.volumes, or "
+        f"{field}: {model} is no folder here, {there} holds {_contents(there)}: mount it with pod.volumes, or "
         f"correct {field}"
     )
 
@@ -152,7 +152,7 @@ def _open_all(folder: Path, field: str) -> None:
                 path.open("rb").close()
             except FileNotFoundError as error:
                 raise ConfigurationError(
-                    f"{field}: {path} leads to {path.resolve()}, which is not there in the pod: mount the folder that "
+                    f"{field}: {path} leads to {path.resolve()}, which is not there: mount the folder that "
                     "both lie in, or copy the model as plain files"
                 ) from error
 
