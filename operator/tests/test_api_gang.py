@@ -179,9 +179,9 @@ def test_the_example_waits_in_its_queue(at_work: Api, kinds: list[dict[str, Any]
 def test_a_queue_that_takes_no_pods_is_told_and_so_is_a_gang_that_is_not_served(at_work: Api) -> None:
     gang = Gang(at_work, scheduling={"gang": "Kueue", "queue": "nobodys"})
     nowhere = Gang(at_work, scheduling={"gang": "Native"})
-    status = nowhere.wait_for_phase("Failed")
-    assert status["reason"] == "GangUnavailable"
-    assert "scheduling.k8s.io" in status["message"]
+    wait_for("the refusal", lambda: nowhere.status.get("reason") == "GangUnavailable" or None)
+    assert "scheduling.k8s.io" in nowhere.status["message"]
+    assert nowhere.condition("Accepted")["status"] == "False"
     gang.wait_for_pods("1-0", "1-1")
     wait_for("the warning", lambda: gang.condition("Degraded")["reason"] == "GangIgnored" or None)
 
