@@ -13,9 +13,11 @@ from memory_api import Json, MemoryApi
 from raw_pods import REPORT, as_raw, container, pod
 
 from oarlock_api.contract.report import Gpu
+from oarlock_api.scheduling import Gang
 from oarlock_operator.gang_systems import GangReader
+from oarlock_operator.groups import TidyJobs
 from oarlock_operator.nodes import NodeSightings, read_node
-from oarlock_operator.observation import Defaults, Observation, Pod
+from oarlock_operator.observation import Defaults, GangSystems, Observation, Pod
 from oarlock_operator.observe import observe
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.sightings import Sightings
@@ -29,6 +31,7 @@ class Listing(MemoryApi):
     """With lists by one label."""
 
     async def list(self, path: str, *, labelSelector: str = "") -> list[Json]:  # noqa: N803 - the API's own spelling
+        self.requests.append(("LIST", path))
         found = [body for name, body in self.objects.items() if name.startswith(path + "/")]
         if "," in labelSelector:
             return []
@@ -61,6 +64,8 @@ async def look(
     *,
     nodes: NodeSightings | None = None,
     answers: tuple[str, ...] = (),
+    tidy: TidyJobs | None = None,
+    systems: GangSystems | None = None,
 ) -> Observation | None:
     seen = await observe(
         api,  # type: ignore[arg-type]
@@ -68,7 +73,8 @@ async def look(
         sightings=sightings or Sightings(),
         node_sightings=nodes or NodeSightings(),
         progress=Silent(*answers),  # type: ignore[arg-type]
-        gangs=GangReader(api),  # type: ignore[arg-type]
+        gangs=GangReader(api, clock=lambda: 0.0, _known=systems),  # type: ignore[arg-type]
+        tidy=tidy or TidyJobs(),
         defaults=Defaults(trainer_image="i"),
         now=START,
         waited=0.0,
@@ -227,3 +233,62 @@ async def test_of_pods_that_are_gone_only_the_current_attempts_have_nodes_worth_
     api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status=status)
     await look(api, sightings)
     assert {path.rpartition("/")[2] for verb, path in api.requests if "/nodes/" in path} == read
+
+
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+VOLCANO = GangSystems(apis={Gang.VOLCANO: "scheduling.volcano.sh/v1beta1"})
+
+
+def group(attempt: int) -> Json:
+    labels = {"oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": str(attempt)}
+    return {"metadata": {"name": f"flux-{attempt}", "uid": f"group-{attempt}", "labels": labels}}
+
+
+def recovered(stage: str | None = None, **status: Any) -> MemoryApi:
+    """A job under Volcano whose second attempt trains; the group of the first is left."""
+    api = cluster_with()
+    told = {"attempt": 2, "resolved": {"gang": "Volcano"}, "recovery": {"stage": stage} if stage else {}, **status}
+    api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status=told)
+    api.objects |= {f"{GROUPS}/{attempt}": group(attempt) for attempt in (1, 2)}
+    return api
+
+
+async def groups_seen(api: MemoryApi, sightings: Sightings, tidy: TidyJobs) -> list[int] | None:
+    """Attempts whose groups a look found; None where it asked for none."""
+    api.requests.clear()
+    o = await look(api, sightings, tidy=tidy, systems=VOLCANO)
+    assert o is not None
+    return [found.attempt for found in o.groups] if ("LIST", GROUPS) in api.requests else None
+
+
+async def test_a_group_that_outlived_the_recovery_is_found_until_it_is_gone_and_then_none_is_asked_for() -> None:
+    api, sightings, tidy = recovered(), Sightings(), TidyJobs()
+    first = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "1"}
+    sightings.note(as_raw(name="flux-1-0", uid="first", labels=first), deleted=True)
+    for _ in range(2):
+        assert await groups_seen(api, sightings, tidy) == [1, 2]
+    del api.objects[f"{GROUPS}/1"]
+    assert await groups_seen(api, sightings, tidy) == [2]
+    assert await groups_seen(api, sightings, tidy) is None
+    assert await groups_seen(api, sightings, TidyJobs()) == [2], "an operator that starts anew looks once"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"stage": "Suspended"}, {"completionTime": "2026-01-01T12:00:00Z"}],
+    ids=["suspended", "finished"],
+)
+async def test_a_job_of_which_nothing_runs_is_asked_for_groups_until_none_is_left(status: dict[str, str]) -> None:
+    api, tidy = recovered(**status), TidyJobs()
+    assert await groups_seen(api, Sightings(), tidy) == [1, 2]
+    for attempt in (1, 2):
+        del api.objects[f"{GROUPS}/{attempt}"]
+        assert await groups_seen(api, Sightings(), tidy) is not None
+    assert await groups_seen(api, Sightings(), tidy) is None
+
+
+async def test_while_a_gang_starts_what_its_queue_says_is_asked_for_each_time() -> None:
+    api, tidy = recovered("Schedule"), TidyJobs()
+    del api.objects[f"{GROUPS}/1"]
+    for _ in range(3):
+        assert await groups_seen(api, Sightings(), tidy) == [2]

@@ -22,7 +22,7 @@ from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.complaints import with_complaints
 from oarlock_operator.gang_systems import GangReader
-from oarlock_operator.groups import read_groups
+from oarlock_operator.groups import TidyJobs, read_groups
 from oarlock_operator.neighbours import lingering, rival
 from oarlock_operator.nodes import NodeSightings, read_nodes
 from oarlock_operator.observation import (
@@ -46,7 +46,6 @@ _MOVING = {
     RecoveryStage.SCHEDULE,
     RecoveryStage.STOPPING,
     RecoveryStage.SUSPENDING,
-    RecoveryStage.SUSPENDED,
 }
 """Stages in which groups are made, wait in a queue, or are to go."""
 
@@ -64,6 +63,7 @@ async def observe(
     node_sightings: NodeSightings,
     progress: ProgressReader,
     gangs: GangReader,
+    tidy: TidyJobs,
     defaults: Defaults,
     now: datetime,
     waited: float,
@@ -92,7 +92,7 @@ async def observe(
         pod for pod in seen.values() if not pod.stopped and (n := nodes.get(pod.node)) and n.exists and not n.ready
     ]
     news, silent = await progress.read(job, everything)
-    systems, groups = await _look_for_gangs(cluster, job, everything, gangs)
+    systems, groups = await _look_for_gangs(cluster, job, everything, gangs=gangs, tidy=tidy)
     around = await _look_around(cluster, job, raw, list(seen.values())) if _creates(job) else None
     return Observation(
         now=now,
@@ -130,19 +130,27 @@ def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings) -> s
 
 
 async def _look_for_gangs(
-    cluster: Cluster, job: Job, pods: Sequence[Pod], gangs: GangReader
+    cluster: Cluster, job: Job, pods: Sequence[Pod], *, gangs: GangReader, tidy: TidyJobs
 ) -> tuple[GangSystems, tuple[Group, ...]]:
-    """What a gang could be made of, where one is to be; and the groups there are, while any may wait or is to go."""
+    """What a gang could be made of, where one is to be; and the groups there are, while any may wait, go or be left."""
     status = job.status
     over, stage = status.completion_time is not None, status.recovery.stage
     asked = job.spec is not None and not job.spec.suspend and job.spec.scheduling.gang is not Gang.NONE
-    choosing = asked and not over and (status.attempt == 0 or stage == RecoveryStage.SUSPENDED)
+    suspended = stage == RecoveryStage.SUSPENDED
+    choosing = asked and not over and (status.attempt == 0 or suspended)
     used = status.resolved is not None and status.resolved.gang not in (None, Gang.NONE)
-    moving = over or stage in _MOVING or any(pod.stopped or pod.deleting for pod in pods)
-    if job.deleting or not (choosing or (used and moving)):
+    # What a watch remembers of earlier attempts moves nothing any more.
+    known = [pod for pod in pods if not pod.gone or pod.attempt == status.attempt]
+    moving = stage in _MOVING or any(pod.stopped or pod.deleting for pod in known)
+    looking = used and ((moving and not over and not suspended) or not tidy.holds(job))
+    if job.deleting or not (choosing or looking):
         return GangSystems(), ()
     systems = await gangs.read(choosing=choosing)
-    return systems, await read_groups(cluster, job, systems) if used else ()
+    if not looking:
+        return systems, ()
+    groups = await read_groups(cluster, job, systems)
+    tidy.note(job, groups)
+    return systems, groups
 
 
 @dataclass(frozen=True, slots=True)

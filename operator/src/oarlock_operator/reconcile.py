@@ -24,6 +24,7 @@ from oarlock_operator.decide import decide
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import NAME_TAKEN, execute
 from oarlock_operator.gang_systems import GangReader
+from oarlock_operator.groups import TidyJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
@@ -55,6 +56,7 @@ class Reconciler:
     throttle: Throttle
     events: EventPoster
     clock: Callable[[], datetime]
+    tidy: TidyJobs = field(default_factory=TidyJobs)
     cordoning: asyncio.Lock = field(default_factory=asyncio.Lock)
     moving: asyncio.Lock = field(default_factory=asyncio.Lock)
     refusals: dict[Key, tuple[str, ApiError]] = field(default_factory=dict)
@@ -73,12 +75,14 @@ class Reconciler:
             node_sightings=self.node_sightings,
             progress=self.progress,
             gangs=self.gangs,
+            tidy=self.tidy,
             defaults=self.defaults,
             now=self.clock(),
             waited=waited,
         )
         if seen is None:
             self._forget(key)
+            self.tidy.forget(key)
             return None
         o, raw = self._with_refusal(key, seen[0]), seen[1]
         self._note_rejections(o)
