@@ -59,5 +59,5 @@ class Account:
         """What a test has against the rights, empty where it is nothing: what was lacked, or that nothing was asked."""
         if not self.asked():
             return f"{self.name} has asked the API server for nothing: was it the operator's account?"
-        lacked = [f"{right} ({times} times)" for right, times in sorted(self.lacked().items())]
+        lacked = [f"{right} (requests: {times})" for right, times in sorted(self.lacked().items())]
         return f"{self.name} asked for what the chart does not grant: {', '.join(lacked)}" if lacked else ""

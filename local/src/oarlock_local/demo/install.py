@@ -9,10 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from oarlock_local.account import Account
+from oarlock_local.chart import render
 from oarlock_local.cluster import Cluster
 from oarlock_local.crd import wait_until_served
 from oarlock_local.errors import LocalError
 
+RELEASE = "oarlock"
 NAMESPACE = "oarlock"
 VALUES = {
     "image": {"repository": "oarlock.local/host", "tag": "1"},
@@ -27,7 +30,7 @@ def install_operator(
     cluster: Cluster, root: Path, helm_program: Path, *, values: Mapping[str, Any] = MappingProxyType(VALUES)
 ) -> None:
     """Install the chart of the checkout `root`, and wait until the operator is ready and TrainingJobs can be made."""
-    command = [str(helm_program), "--kubeconfig", str(cluster.kubeconfig), "install", "oarlock"]
+    command = [str(helm_program), "--kubeconfig", str(cluster.kubeconfig), "install", RELEASE]
     command += [str(root / "charts/oarlock"), "--namespace", NAMESPACE, "--create-namespace"]
     # The API may be there from kubectl, or from another release: it stays when one is uninstalled.
     command += ["--take-ownership", "--force-conflicts"]
@@ -41,3 +44,11 @@ def install_operator(
     if result.returncode != 0:
         raise LocalError(f"helm could not install charts/oarlock:\n{result.stderr[-2000:]}")
     wait_until_served(cluster, root / "crds/trainingjobs.yaml")
+
+
+def operators_account(
+    cluster: Cluster, root: Path, helm_program: Path, *, values: Mapping[str, Any] = MappingProxyType(VALUES)
+) -> Account:
+    """The ServiceAccount of the operator that `install_operator` installs with these values."""
+    chart = root / "charts/oarlock"
+    return Account.of(cluster, render(chart, helm_program, release=RELEASE, namespace=NAMESPACE, values=values))
