@@ -7,6 +7,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from jobs import job, spec
 
@@ -192,6 +193,9 @@ class Listing:
             return self.pods.get(query["fieldSelector"].partition("=")[2], [])
         return {"nodes": self.nodes, "trainingjobs": self.jobs}[kind]
 
+    async def list_of(self, kind: Any, path: str) -> list[Any]:
+        return [msgspec.convert(raw, kind) for raw in await self.list(path)]
+
 
 def living(*nodes: str) -> list[Pod]:
     return [
@@ -241,22 +245,35 @@ async def test_a_free_node_is_found_among_any_number_of_busy_ones() -> None:
     assert cluster.asked["pods"] <= 40 * MOST_READ
 
 
+def at(stage: str | None, reason: str) -> Json:
+    return {"status": {"attempt": 1, "reason": reason, "recovery": {"stage": stage} if stage else {}}}
+
+
 @pytest.mark.parametrize(
-    ("stage", "reason", "found"),
+    ("another", "found"),
     [
-        ("Drain", "NodeLost", False),
-        ("Schedule", "NodeMarked", False),
-        ("Schedule", "Unschedulable", True),
-        ("Start", "NodeMarked", True),
-        (None, "Training", True),
+        (at("Drain", "NodeLost"), False),
+        (at("Schedule", "NodeMarked"), False),
+        (at("Schedule", "Unschedulable"), True),
+        (at("Start", "NodeMarked"), True),
+        (at(None, "Training"), True),
+        (at("Suspended", "Suspended"), False),
+        ({**at("Suspended", "Suspended"), "spec": {"suspend": True}}, True),
+        (at("Suspended", "GangUnavailable"), True),
+        (at("Queue", "Queued"), True),
+        ({}, False),
+        ({"spec": {"suspend": True}}, True),
+        ({"spec": {"managedBy": "example.com/other"}}, True),
+        ({"metadata": {"uid": "uid-2", "deletionTimestamp": "2026-01-01T12:00:00Z"}}, True),
+        ({"status": {"reason": "InvalidSpec", "completionTime": "2026-01-01T12:00:00Z"}}, True),
     ],
-)
-async def test_while_another_job_may_take_them_no_nodes_are_spare(
-    stage: str | None,
-    reason: str,
-    found: bool,  # noqa: FBT001
-) -> None:
-    jobs = [{"metadata": {"uid": "uid-2"}, "status": {"reason": reason, "recovery": {"stage": stage}}}]
+    ids=[
+        "drains", "is to be placed", "found no place", "starts", "trains", "is resumed", "is suspended",
+        "has no gang system", "queues", "is new", "is new and suspended", "is somebody else's", "goes", "has failed",
+    ],
+)  # fmt: skip
+async def test_while_another_job_may_take_them_no_nodes_are_spare(another: Json, found: bool) -> None:  # noqa: FBT001
+    jobs = [{"metadata": {"uid": "uid-2"}, **another}]
     assert await enough(Listing([node("n1", **CORDONED), node("n2"), node("n3")], jobs=jobs)) == found
 
 

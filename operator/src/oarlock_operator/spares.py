@@ -6,15 +6,19 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import structlog
+from msgspec import Struct
 
 from oarlock_api.history import RecoveryStage
+from oarlock_api.spec import OPERATOR
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.observation import Job, Key, Pod
 from oarlock_operator.placement import has_room, may_run_on
+from oarlock_operator.pod_facts import Metadata
 from oarlock_operator.reasons import Reason
 from oarlock_operator.resync import collections
 
@@ -24,6 +28,30 @@ REREAD_SECONDS = 30.0
 """A look lists all nodes and jobs, and the pods of some nodes: one in this time is enough for a job that waits."""
 MOST_READ = 64
 """Nodes whose pods are read in one look; drawn by chance, so that none is left out for ever."""
+
+
+class _Recovery(Struct, frozen=True):
+    stage: str | None = None
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    suspend: bool = False
+    managed_by: str = OPERATOR
+
+
+class _Status(Struct, frozen=True, rename="camel"):
+    attempt: int = 0
+    reason: str | None = None
+    completion_time: datetime | None = None
+    recovery: _Recovery = _Recovery()
+
+
+class _Job(Struct, frozen=True):
+    """What tells whether a job is after nodes."""
+
+    metadata: Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
 
 
 @dataclass(slots=True)
@@ -76,13 +104,18 @@ class SpareReader:
         return await self.cluster.list("/api/v1/pods", fieldSelector=f"spec.nodeName={node['metadata']['name']}")
 
     async def _others_need_nodes(self, job: Job) -> bool:
-        jobs = await self.cluster.list(collections(())[0])
-        return any(_needs_nodes(raw.get("status") or {}) for raw in jobs if raw["metadata"]["uid"] != job.uid)
+        jobs = await self.cluster.list_of(_Job, collections(())[0])
+        return any(_needs_nodes(other) for other in jobs if other.metadata.uid != job.uid)
 
 
-def _needs_nodes(status: Json) -> bool:
-    """Whether a job may soon take nodes that look free. One that the scheduler found no node for cannot take these."""
-    stage = (status.get("recovery") or {}).get("stage")
-    return stage == RecoveryStage.DRAIN or (
-        stage == RecoveryStage.SCHEDULE and status.get("reason") != Reason.UNSCHEDULABLE
-    )
+def _needs_nodes(job: _Job) -> bool:
+    """Whether a job may soon take nodes that look free. One that the scheduler found no node for cannot take these.
+
+    Nor can one that waits for its queue or its gang system, or that is another controller's: for how long, nobody knows.
+    """
+    if job.metadata.deletion_timestamp or job.spec.suspend or job.spec.managed_by != OPERATOR:
+        return False
+    status, stage = job.status, job.status.recovery.stage
+    if status.attempt == 0 or stage == RecoveryStage.SUSPENDED:
+        return status.completion_time is None and status.reason != Reason.GANG_UNAVAILABLE
+    return stage == RecoveryStage.DRAIN or (stage == RecoveryStage.SCHEDULE and status.reason != Reason.UNSCHEDULABLE)
