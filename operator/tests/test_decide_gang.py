@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from gang_worlds import KUEUE, NATIVE, VOLCANO, end_all, queued
+from gang_worlds import KAI, KUEUE, NATIVE, VOLCANO, end_all, queued
 from jobs import job, spec
 from world_writes import Killed
 from worlds import World, condition
@@ -202,3 +202,39 @@ def test_a_resume_into_another_gang_system_leaves_no_group_of_the_old_one(kill_a
             world.settle()
     assert world.groups == {}
     assert (world.job.status.resolved and world.job.status.resolved.gang, world.job.status.attempt) == ("None", 2)
+
+
+@pytest.mark.parametrize(("gang", "reason", "charged"), [("KAI", "Evicted", 0), ("Volcano", "PodDisappeared", 1)])
+@pytest.mark.parametrize("started", [False, True])
+def test_a_pod_that_is_deleted_without_a_word_was_preempted_where_its_scheduler_says_nothing_of_it(
+    gang: str, reason: str, charged: int, *, started: bool
+) -> None:
+    systems = GangSystems(apis={**KAI.apis, **VOLCANO.apis})
+    world = World(job=job(spec=spec(scheduling={"gang": gang, "queue": "team"})), systems=systems)
+    world.running()
+    for name, pod in world.pods.items():
+        # As the watch saw them last: both are gone when the next pass looks.
+        world.pods[name] = replace(pod, started=started, deleting=True, gone=True)
+    world.one_pass()
+    status = world.job.status
+    assert (status.attempt, status.attempts[-1].reason) == (2, reason)
+    assert (status.restarts.infrastructure, status.restarts.voluntary) == (charged, 1 - charged)
+
+
+def test_what_a_deleted_pod_says_itself_counts_also_under_a_scheduler_that_deletes_to_preempt() -> None:
+    world = World(job=job(spec=spec(scheduling={"gang": "KAI", "queue": "team"})), systems=KAI)
+    world.running()
+    for name, pod in world.pods.items():
+        world.pods[name] = replace(pod, deleting=True, delete_by=world.now)
+    world.end(1, 1)
+    world.one_pass()
+    assert world.job.status.attempts[-1].reason == "ApplicationError"
+    assert world.job.status.restarts.application == 1
+
+
+def test_a_pod_that_vanished_unseen_is_charged_whatever_its_scheduler() -> None:
+    world = World(job=job(spec=spec(scheduling={"gang": "KAI", "queue": "team"})), systems=KAI)
+    world.running()
+    del world.pods["flux-1-1"]
+    world.one_pass()
+    assert world.job.status.restarts.infrastructure == 1

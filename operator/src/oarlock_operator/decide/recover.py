@@ -12,6 +12,7 @@ from datetime import UTC, timedelta
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
+from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, avoid, cordon, strikes
 from oarlock_operator.decide.backstop import silent_agents
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, backoff_seconds, charged, exhausted, ran_seconds, renewed
@@ -22,7 +23,7 @@ from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
 from oarlock_operator.faults.rules import ruled
-from oarlock_operator.observation import Observation
+from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
 _WORKED_IN_VAIN = {FailureClass.APPLICATION, FailureClass.HANG, FailureClass.GPU, FailureClass.PEER_LOST}
@@ -67,9 +68,10 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
     """Faults of the current attempt's pods; a pod that was there once and is nowhere now is one."""
     number = draft.status.attempt
     pods = o.of_attempt(number)
+    unmarked = schedulers.system_of(draft.status.resolved).unmarked
     faults = [
         fault
-        for pod in pods
+        for pod in (_preempted(pod, unmarked) for pod in pods)
         if (fault := classify(pod, overdue=overdue(o, pod), node_lost=o.on_lost_node(pod))) is not None
     ]
     if draft.attempt(number).created_time is not None:
@@ -80,6 +82,12 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
             if rank not in here
         ]
     return [*faults, *silent_agents(o, draft)]
+
+
+def _preempted(pod: Pod, words: str) -> Pod:
+    """A pod that is deleted and has nothing to say for itself was preempted, where its scheduler does so without a mark."""
+    mute = pod.ending is None or pod.ending.report is None
+    return replace(pod, disrupted=words) if words and pod.deleting and mute and not pod.disrupted else pod
 
 
 def judge(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> Attribution:

@@ -58,4 +58,6 @@ SYSTEM = System(
     scheduler="kai-scheduler",
     queues=True,
     waits=waits,
+    # It marks them (DisruptionTarget) only in newer releases, and where its scheduler is told to.
+    unmarked="deleted, as KAI preempts",
 )

@@ -59,7 +59,8 @@ class System:
 
     `resource` tells by its presence that the system is. `scheduler`: its scheduler's usual name. `waits` gives the words
     of a group that is held in a queue, empty for one that is not; `let_in` since when it is in. `ignored`: what it means
-    where the cluster did not take the pods for a gang, though it was asked to.
+    where the cluster did not take the pods for a gang, though it was asked to. `unmarked`: how it preempts, where pods do
+    not tell that it did.
     """
 
     grouping: Callable[[Request], Grouping]
@@ -72,6 +73,7 @@ class System:
     waits: Callable[[dict[str, Any]], str] = no_words
     let_in: Callable[[dict[str, Any]], datetime | None] = no_time
     ignored: str = ""
+    unmarked: str = ""
 
 
 def priority_in_queue(scheduling: Scheduling) -> dict[str, str]:
