@@ -1,0 +1,182 @@
+"""Gangs in a queue of the real Kueue: they wait, come in, are preempted, come back, and leave what they had to others.
+
+The queue has room for one gang of two nodes with two GPUs each (queues.yaml).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.jobs import Jobs
+
+pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
+
+QUEUE = {"queue": "training"}
+GATE = "kueue.x-k8s.io/admission"
+# Runs until its folder has a file `done`; the rank that a file `crash` names, as ATTEMPT-RANK, fails.
+PROGRAM = """
+until [ -e "$OARLOCK_OUTPUT_DIR/done" ]; do
+  [ "$(cat "$OARLOCK_OUTPUT_DIR/crash" 2>/dev/null)" = "$OARLOCK_ATTEMPT-$MACHINE_RANK" ] && exit 1
+  sleep 0.2
+done
+"""
+POD = {
+    "image": "oarlock.local/host:1",
+    "runtimeClassName": "host-userland",
+    "sharedMemory": "16Mi",
+    "env": [{"name": "OARLOCK_SIMULATE_GPUS", "value": "1"}],
+}
+
+
+@pytest.fixture
+def hold(queues: Jobs) -> Iterator[Callable[..., None]]:
+    """Makes jobs that keep what they get until they are told to end; all are deleted after the test."""
+    names: list[str] = []
+
+    def apply(name: str, **scheduling: Any) -> None:
+        names.append(name)
+        spec = {
+            "nodes": 2,
+            "gpusPerNode": 2,
+            "scheduling": {**QUEUE, **scheduling},
+            "output": {"persistentVolumeClaim": {"claimName": "training-output"}, "minFree": "1Mi"},
+            "custom": {"command": ["sh", "-c"], "args": [PROGRAM]},
+            "pod": POD,
+        }
+        job = {"apiVersion": "oarlock.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name}, "spec": spec}
+        queues.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(job))
+
+    yield apply
+    queues.delete(*names)
+    for name in names:
+        shutil.rmtree(queues.output / name, ignore_errors=True)
+
+
+def tell(jobs: Jobs, name: str, file: str, words: str = "") -> None:
+    """Write a file into the job's folder, as soon as its agents have made that."""
+    folder = jobs.output / name
+    jobs.wait(name, "its folder", lambda _: folder.is_dir())
+    (folder / file).write_text(words)
+
+
+def wait_for_phase(jobs: Jobs, name: str, phase: str) -> dict[str, Any]:
+    return jobs.wait(name, phase, lambda status: status.get("phase") == phase)
+
+
+def wait_for_run(jobs: Jobs, name: str, attempt: int = 1) -> dict[str, Any]:
+    """Until that attempt's containers run."""
+
+    def runs(status: dict[str, Any]) -> bool:
+        found = [each for each in status.get("attempts") or [] if each["number"] == attempt]
+        return bool(found and "start" in found[0].get("stageMilliseconds", {}))
+
+    return jobs.wait(name, f"attempt {attempt} to run", runs)
+
+
+def wait_for_use(jobs: Jobs, gpus: int) -> None:
+    """Until Kueue counts so many GPUs as taken."""
+    path = "jsonpath={.status.flavorsReservation[0].resources[0].total}"
+    deadline = time.monotonic() + 120
+    while (found := jobs.cluster.kubectl("get", "clusterqueue", "training", "-o", path)) != str(gpus):
+        assert time.monotonic() < deadline, f"Kueue counts {found} GPUs, not {gpus}"
+        time.sleep(0.2)
+
+
+def gates(jobs: Jobs, name: str) -> list[str]:
+    path = "jsonpath={.items[*].spec.schedulingGates[*].name}"
+    return jobs.cluster.kubectl("get", "pods", "-l", f"oarlock.dev/job={name}", "-o", path).split()
+
+
+def test_a_gang_waits_for_quota_and_comes_in_when_another_ends(queues: Jobs, hold: Callable[..., None]) -> None:
+    hold("first")
+    status = wait_for_run(queues, "first")
+    assert status["resolved"]["gang"] == "Kueue"
+    wait_for_use(queues, 4)
+    hold("second")
+    wait_for_phase(queues, "second", "Queued")
+    status = queues.wait("second", "Kueue's words", lambda status: "quota" in (status.get("message") or ""))
+    assert status["message"].startswith("in the queue training: ")
+    assert gates(queues, "second").count(GATE) == 2
+    tell(queues, "first", "done")
+    assert queues.wait_for_end("first")["phase"] == "Succeeded"
+    status = wait_for_run(queues, "second")
+    assert status["attempts"][0]["stageMilliseconds"]["queue"] > 0
+    assert gates(queues, "second") == []
+    tell(queues, "second", "done")
+    assert queues.wait_for_end("second")["phase"] == "Succeeded"
+    wait_for_use(queues, 0)
+
+
+def test_who_is_preempted_saves_waits_and_goes_on_and_no_budget_is_charged(
+    queues: Jobs, hold: Callable[..., None]
+) -> None:
+    queues.apply("patient", steps=100_000, every=1000, gpusPerNode=1, scheduling=QUEUE)
+    try:
+        queues.wait("patient", "its steps", lambda status: ((status.get("progress") or {}).get("step") or 0) > 0)
+        hold("urgent", queuePriorityClassName="production")
+        wait_for_run(queues, "urgent")
+        status = wait_for_phase(queues, "patient", "Queued")
+        assert status["attempt"] == 2
+        assert status["attempts"][1]["reason"] == "Evicted"
+        assert status["restarts"]["infrastructure"] == status["restarts"]["application"] == 0
+        assert status["restarts"]["voluntary"] == 1
+        tell(queues, "urgent", "done")
+        assert queues.wait_for_end("urgent")["phase"] == "Succeeded"
+        status = queues.wait("patient", "its next steps", lambda status: "resumedFromStep" in status["attempts"][1])
+        assert status["attempts"][1]["resumedFromStep"] > 0
+        assert status["attempts"][1]["lostSteps"] == 0
+        assert status["attempts"][1]["stageMilliseconds"]["queue"] > 0
+    finally:
+        queues.delete("patient")
+    wait_for_use(queues, 0)
+
+
+def test_the_attempt_after_a_failure_gets_the_quota_of_the_one_that_failed(
+    queues: Jobs, hold: Callable[..., None]
+) -> None:
+    hold("clumsy")
+    wait_for_run(queues, "clumsy")
+    tell(queues, "clumsy", "crash", "1-1")
+    status = wait_for_run(queues, "clumsy", 2)
+    assert status["attempts"][1]["reason"] == "ApplicationError"
+    wait_for_use(queues, 4)
+    tell(queues, "clumsy", "done")
+    assert queues.wait_for_end("clumsy")["phase"] == "Succeeded"
+    wait_for_use(queues, 0)
+
+
+def test_a_suspended_job_keeps_no_quota_and_no_place(queues: Jobs, hold: Callable[..., None]) -> None:
+    hold("running")
+    wait_for_run(queues, "running")
+    hold("waiting")
+    wait_for_phase(queues, "waiting", "Queued")
+    queues.change("waiting", suspend=True)
+    wait_for_phase(queues, "waiting", "Suspended")
+    hold("next")
+    wait_for_phase(queues, "next", "Queued")
+    queues.change("running", suspend=True)
+    wait_for_phase(queues, "running", "Suspended")
+    wait_for_run(queues, "next")
+    queues.change("waiting", suspend=False)
+    wait_for_phase(queues, "waiting", "Queued")
+    tell(queues, "next", "done")
+    assert queues.wait_for_end("next")["phase"] == "Succeeded"
+    wait_for_run(queues, "waiting", 2)
+    wait_for_use(queues, 4)
+
+
+def test_deleted_jobs_leave_nothing_in_the_queue(queues: Jobs, hold: Callable[..., None]) -> None:
+    hold("running")
+    wait_for_run(queues, "running")
+    hold("waiting")
+    wait_for_phase(queues, "waiting", "Queued")
+    queues.delete("waiting", "running")
+    wait_for_use(queues, 0)
+    hold("after")
+    wait_for_run(queues, "after")
