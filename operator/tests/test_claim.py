@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -127,6 +128,19 @@ def test_nothing_is_made_while_a_predecessors_pods_run_and_the_reason_is_told() 
     world.settle()
     assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
     assert world.job.status.reason == "Starting"
+
+
+def test_a_predecessor_that_never_goes_is_looked_at_ever_less_often() -> None:
+    world = World(lingering=("flux-1-0",))
+    world.settle()
+    looks = []
+    for _ in range(3):
+        looks.append(world.one_pass().again_seconds or 0)
+        world.now += timedelta(seconds=60)
+    assert looks[0] <= 1
+    assert looks == sorted(looks)
+    world.now += timedelta(hours=1)
+    assert world.one_pass().again_seconds == 10
 
 
 def test_the_service_of_a_deleted_job_of_the_same_name_is_waited_for_and_is_no_name_taken() -> None:

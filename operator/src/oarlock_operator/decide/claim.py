@@ -6,12 +6,14 @@ their way out, and are waited for. The pods are then told that the output's prev
 
 from __future__ import annotations
 
-from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
-LOOK_AGAIN_SECONDS = 0.5
+LOOK_AGAIN_SECONDS, LONGEST_SECONDS = 0.5, 10.0
+SHARE = 0.1
+"""What is left of a deleted job goes in a moment, or, on a lost node, never: who has waited for long looks less often."""
 
 
 def claim(o: Observation, draft: Draft) -> bool:
@@ -38,6 +40,11 @@ def claim(o: Observation, draft: Draft) -> bool:
     if leaving:
         words = f"waiting for what a deleted job leaves behind: {', '.join(leaving)[:1000]}"
         draft.set(reason=Reason.WAITING_FOR_PREDECESSOR, message=words)
-        draft.again(LOOK_AGAIN_SECONDS)
+        # A first attempt is not begun yet: the conditions know since when the job is.
+        since = draft.status.recovery.stage_start_time or min(
+            (known.last_transition_time for known in draft.status.conditions), default=o.now
+        )
+        waited = milliseconds_since(since, o.now) / 1000
+        draft.again(min(max(LOOK_AGAIN_SECONDS, SHARE * waited), LONGEST_SECONDS))
         return True
     return False
