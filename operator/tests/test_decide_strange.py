@@ -176,3 +176,13 @@ def test_progress_forgets_evictions_so_that_a_rare_one_waits_for_nothing() -> No
         evict(world)
         assert world.job.status.restarts.voluntary == 1
         assert world.job.status.recovery.not_before_time is None
+
+
+def test_progress_is_written_though_the_last_one_was_by_a_clock_that_was_ahead() -> None:
+    world = World()
+    world.running()
+    world.now -= timedelta(hours=1)
+    world.step(7)
+    world.one_pass()
+    assert world.job.status.progress is not None
+    assert (world.job.status.progress.step, world.job.status.progress.update_time) == (7, world.now)

@@ -147,8 +147,9 @@ def _due(o: Observation, draft: Draft) -> bool:
     progress = draft.status.progress
     if progress is None or progress.update_time is None:
         return True
-    # Half a second of slack, so that a pass that comes a little early does not halve the rate.
-    return o.now - progress.update_time >= timedelta(seconds=o.defaults.progress_seconds - 0.5)
+    # Half a second of slack, so that a pass that comes a little early does not halve the rate. A time that is still to come
+    # was written by a clock that was ahead: nobody waits for it.
+    return not timedelta() <= o.now - progress.update_time < timedelta(seconds=o.defaults.progress_seconds - 0.5)
 
 
 def _note_plan(draft: Draft, news: PodStatus) -> None:
