@@ -199,3 +199,16 @@ def test_nodes_evictions_storage_and_failed_starts_are_not_in_vain() -> None:
         world.now += timedelta(seconds=301)
         world.settle()
     assert world.job.status.attempt == 4
+
+
+def test_a_gang_whose_pods_all_have_words_of_their_own_still_ends() -> None:
+    """The API takes no status whose message is longer than 8192 characters; the world checks it at each write."""
+    world = World(job=job(spec=spec(nodes=64, startupDeadlineSeconds=300)))
+    world.settle()
+    place(world)
+    for rank in range(64):
+        obstruct(world, rank, f"FailedMount: node-{rank} {'cannot reach the server ' * 20}", scheduled=True)
+    world.settle()
+    world.now += timedelta(seconds=301)
+    world.settle()
+    assert (world.job.status.phase, world.job.status.reason) == ("Failed", "StartupDeadlineExceeded")

@@ -21,13 +21,15 @@ from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 5.0
+LONGEST_MESSAGE = 4096
 
 
 def fail(o: Observation, draft: Draft, reason: str, message: str) -> None:
     """Write down that the job is to end in Failed, and why."""
     queue.leave(o, draft)
     draft.stage(RecoveryStage.STOPPING, o.now)
-    draft.set(reason=reason, message=message)
+    # A thousand pods may each have words of their own; a status that the API does not take would end no job.
+    draft.set(reason=reason, message=message[:LONGEST_MESSAGE])
     draft.tell(reason, message, warning=True)
 
 
