@@ -20,7 +20,8 @@ CRD = "customresourcedefinition.apiextensions.k8s.io/trainingjobs.oarlock.dev"
 def test_an_uninstall_leaves_the_api_and_the_jobs_and_nothing_else(
     version: str, helm_programs: dict[str, Path], monitored: Cluster
 ) -> None:
-    release = Release(monitored, version.replace(" ", "-"))
+    name = version.replace(" ", "-")
+    release = Release(cluster=monitored, name=name, namespace=name)
     # Not the everything of others' clusters: its policy would hold for other tests' jobs, too.
     values = {**EVERYTHING, "admissionPolicy": {**EVERYTHING["admissionPolicy"], "enabled": False}}
     release.install(helm_programs[version], values, *OVER_KUBECTLS_API[version])
@@ -43,3 +44,28 @@ def test_an_uninstall_leaves_the_api_and_the_jobs_and_nothing_else(
     assert release.objects() == {CRD}
     with ApiServer(monitored.kubeconfig) as api:
         assert api.get(f"/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/kept-{release.name}")
+
+
+@pytest.mark.parametrize("version", ["helm 4", "helm 3"])
+def test_a_lease_from_before_the_chart_made_it_is_taken_over_by_who_asks_for_that_and_goes_with_the_release(
+    version: str, helm_programs: dict[str, Path], serving: Cluster
+) -> None:
+    name = f"taken-by-{version.replace(' ', '-')}"
+    release = Release(cluster=serving, name=name, namespace=name)
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": f"{name}-operator", "namespace": name},
+        "spec": {"holderIdentity": "an-operator", "leaseDurationSeconds": 15},
+    }
+    serving.kubectl("create", "namespace", name)
+    serving.kubectl("create", "-f", "-", stdin=json.dumps(lease))
+    values = {"crds": {"enabled": False}, "rbac": {"create": False, "aggregate": False}}
+    refusal = release.refusal(helm_programs[version], values)
+    assert f'Lease "{name}-operator"' in refusal
+    assert "invalid ownership metadata" in refusal, "as docs/install.md has it"
+    release.install(helm_programs[version], values, "--take-ownership")
+    path = ("-o", "jsonpath={.spec.holderIdentity}")
+    assert serving.kubectl("get", "lease", f"{name}-operator", "-n", name, *path) == "an-operator"
+    release.uninstall(helm_programs[version])
+    assert release.objects() == set()
