@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 from kubernetes.aio.client import Configuration
+from structlog.testing import capture_logs
 
 from oarlock_operator import pod_watch
 from oarlock_operator.cluster import Cluster
+from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.pod_watch import watch_pods
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -99,7 +101,7 @@ async def told(*answers: Answer) -> tuple[list[tuple[str, str]], Script]:
         watching = asyncio.create_task(
             watch_pods(cluster, [], lambda kind, item: seen.append((kind, item.metadata.name)))
         )
-        await asyncio.wait_for(script.done.wait(), 20)
+        await asyncio.wait_for(script.done.wait(), 60)
         watching.cancel()
         await asyncio.wait([watching])
     return seen, script
@@ -127,6 +129,47 @@ async def test_a_stream_that_ended_goes_on_from_the_last_version_bookmarks_inclu
     assert [asked.get("resourceVersion") for asked in script.asked[1:]] == ["5", "40", "41"]
 
 
+def cut(*events: tuple[str, dict[str, Any]]) -> Answer:
+    """A stream that breaks in the middle of the event after these."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for kind, item in events:
+            await response.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
+        await response.write(b'{"type": "ADD')
+        await asyncio.wait_for(heard.wait(), 60)
+        heard.clear()
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    heard = asyncio.Event()
+    answer.heard = heard  # type: ignore[attr-defined]
+    return answer
+
+
+async def test_streams_that_are_cut_go_on_from_the_last_event_and_each_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_watch, "FIRST_DELAY", 0.1)
+    streams = [cut(("ADDED", pod(f"p{version}", version))) for version in (6, 7, 8)]
+    script, seen = Script(listed(version=5), *streams), []
+    waiting = [stream.heard for stream in streams]  # type: ignore[attr-defined]
+
+    def sink(_kind: str, item: RawPod) -> None:
+        seen.append(item.metadata.name)
+        waiting[len(seen) - 1].set()
+
+    async with served(script) as cluster:
+        with capture_logs() as said:
+            watching = asyncio.create_task(watch_pods(cluster, [], sink))
+            await asyncio.wait_for(script.done.wait(), 60)
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert seen == ["p6", "p7", "p8"]
+    assert [asked.get("resourceVersion") for asked in script.asked[1:]] == ["5", "6", "7", "8"]
+    assert [line["in_seconds"] for line in said if "in_seconds" in line] == [0.1, 0.1, 0.1]
+
+
 GONE = ("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
 
 
@@ -147,8 +190,8 @@ async def test_named_namespaces_are_watched_one_by_one() -> None:
     script = Script()
     async with served(script) as cluster:
         watching = asyncio.create_task(watch_pods(cluster, ["one", "two"], lambda *_: None))
-        await asyncio.wait_for(script.done.wait(), 20)
-        await asyncio.wait_for(script.both.wait(), 20)
+        await asyncio.wait_for(script.done.wait(), 60)
+        await asyncio.wait_for(script.both.wait(), 60)
         watching.cancel()
         await asyncio.wait([watching])
     assert len(script.asked) == 2

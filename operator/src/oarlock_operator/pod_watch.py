@@ -42,8 +42,19 @@ async def _watch_for_ever(cluster: Cluster, path: str, sink: Sink) -> None:
         try:
             if not version:
                 version = await _list(cluster, path, sink)
-            version = await _follow(cluster, path, version, sink)
+            before = version
+            async for event in cluster.watch(
+                path, labelSelector=Label.JOB.value, resourceVersion=version, timeout_seconds=SERVER_SECONDS
+            ):
+                pod: RawPod = event.read(RawPod)
+                # At each event: a stream that is cut, as load balancers do, goes on from here and at once.
+                version, delay = pod.metadata.resource_version, FIRST_DELAY
+                if event.what != "BOOKMARK":
+                    sink(event.what, pod)
             delay = FIRST_DELAY
+            if version == before:
+                # Whoever ends streams that told nothing, not even a bookmark, must not be asked without a pause.
+                await asyncio.sleep(FIRST_DELAY)
         except ApiError as error:
             # 410: the server has forgotten that version. Anything else may be over in a moment.
             version = "" if isinstance(error, NotFound) else version
@@ -58,16 +69,4 @@ async def _list(cluster: Cluster, path: str, sink: Sink) -> str:
         for pod in page.items:
             sink("LISTED", pod)
         version = page.metadata.resource_version
-    return version
-
-
-async def _follow(cluster: Cluster, path: str, version: str, sink: Sink) -> str:
-    """Pass events on until the server ends the stream. Returns the version to go on from. Raises ApiError."""
-    async for event in cluster.watch(
-        path, labelSelector=Label.JOB.value, resourceVersion=version, timeout_seconds=SERVER_SECONDS
-    ):
-        pod: RawPod = event.read(RawPod)
-        version = pod.metadata.resource_version
-        if event.what != "BOOKMARK":
-            sink(event.what, pod)
     return version
