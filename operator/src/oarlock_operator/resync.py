@@ -1,4 +1,8 @@
-"""Resync: every job is looked at now and then, whatever the watches saw or missed. Also the process's pulse."""
+"""Resync: every job is looked at now and then, whatever the watches saw or missed. Also the process's pulse.
+
+A job that was there the last time is looked at as well: if it is gone, what is remembered of it goes, too, though no watch
+told of its end.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ import random
 from collections.abc import Callable, Sequence
 
 import structlog
+from msgspec import Struct
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster
 from oarlock_operator.observation import Key
+from oarlock_operator.pod_facts import Metadata
 from oarlock_operator.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -22,6 +28,12 @@ def collections(namespaces: Sequence[str]) -> list[str]:
     """API paths of the TrainingJobs that the operator works on: in the namespaces named, else everywhere."""
     named = [f"/apis/{API_VERSION}/namespaces/{name}/{PLURAL}" for name in namespaces]
     return named or [f"/apis/{API_VERSION}/{PLURAL}"]
+
+
+class _Named(Struct, frozen=True):
+    """Of a job, only its name: a thousand whole ones would be tens of megabytes."""
+
+    metadata: Metadata
 
 
 class Resync:
@@ -42,13 +54,16 @@ class Resync:
         self._interval = interval
         self._clock = clock
         self._last: float | None = None
+        self._known: set[Key] = set()
 
     async def run(self) -> None:
         """Resync until cancelled. A list that fails is tried again soon."""
         while True:
             try:
-                for key in await self._keys():
+                found = await self._keys()
+                for key in found | self._known:
                     self._queue.add(key)
+                self._known = found
             except ApiError as error:
                 log.warning("resync failed", error=str(error))
                 await asyncio.sleep(min(5.0, self._interval))
@@ -63,9 +78,9 @@ class Resync:
             return None
         return f"no resync finished for {self._clock() - self._last:.0f} s"
 
-    async def _keys(self) -> list[Key]:
-        found = []
+    async def _keys(self) -> set[Key]:
+        found: set[Key] = set()
         for path in collections(self._namespaces):
-            items = await self._cluster.list(path)
-            found += [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items]
+            async for page in self._cluster.pages_of(_Named, path):
+                found |= {(item.metadata.namespace, item.metadata.name) for item in page.items}
         return found
