@@ -10,13 +10,14 @@ import msgspec
 import pytest
 from jobs import START, spec
 from memory_api import Json, MemoryApi
+from raw_nodes import node
 from raw_pods import REPORT, as_raw, container, pod
 
 from oarlock_api.contract.report import Gpu
 from oarlock_api.scheduling import Gang
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.groups import TidyJobs
-from oarlock_operator.nodes import NodeSightings, read_node
+from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, GangSystems, Observation, Pod
 from oarlock_operator.observe import observe
 from oarlock_operator.pod_facts import RawPod
@@ -140,45 +141,6 @@ async def test_a_service_of_the_job_s_name_is_told_with_its_owner_and_attempt(
     assert o is not None
     assert o.service is not None
     assert (o.service.ours, o.service.attempt, o.service.leaving) == seen
-
-
-def node(name: str = "n1", *, ready: str = "True", tainted: bool = False) -> Json:
-    taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}] if tainted else []
-    return {
-        "metadata": {"name": name},
-        "spec": {"taints": taints},
-        "status": {"conditions": [{"type": "Ready", "status": ready}], "nodeInfo": {"bootID": "boot-1"}},
-    }
-
-
-@pytest.mark.parametrize(
-    ("raw", "ready", "unreachable"),
-    [
-        (node(), True, False),
-        (node(ready="False"), False, False),
-        (node(ready="Unknown"), False, True),
-        (node(tainted=True), False, True),
-        ({"metadata": {"name": "n1"}}, False, False),
-    ],
-    ids=["ready", "not-ready", "unknown", "tainted-only", "says-nothing-yet"],
-)
-def test_a_node_is_ready_not_ready_or_unreachable(raw: Json, ready: bool, unreachable: bool) -> None:  # noqa: FBT001
-    seen = read_node(raw)
-    assert (seen.ready, seen.unreachable) == (ready, unreachable)
-
-
-def test_every_change_of_trouble_is_news_and_a_heartbeat_is_none() -> None:
-    nodes = NodeSightings()
-    assert not nodes.note(node(), deleted=False)
-    cordoned = node()
-    cordoned["spec"]["unschedulable"] = True
-    for change in (cordoned, node(ready="False"), node(ready="Unknown")):
-        assert nodes.note(change, deleted=False)
-        assert not nodes.note(change, deleted=False)
-    assert nodes.troubled(["n1", "n2"]) == {"n1"}
-    assert nodes.note(node(), deleted=False)
-    assert nodes.troubled(["n1"]) == set()
-    assert nodes.note(node(), deleted=True)
 
 
 async def test_a_node_in_trouble_is_read_live_and_its_pods_are_asked() -> None:

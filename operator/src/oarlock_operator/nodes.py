@@ -20,6 +20,8 @@ from oarlock_operator.pool import CORDONED
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 PARALLEL = 16
+MOST_GONE = 1024
+"""Names kept of nodes that were deleted: autoscalers make new ones for ever, and pods of a deleted node are gone soon."""
 
 
 class NodeSightings:
@@ -35,7 +37,14 @@ class NodeSightings:
         before = self._troubled.pop(node.name, None)
         if troubled:
             self._troubled[node.name] = node
+        if deleted:
+            self._forget_the_oldest()
         return before != (node if troubled else None) or (not deleted and is_stale(raw))
+
+    def _forget_the_oldest(self) -> None:
+        gone = [name for name, node in self._troubled.items() if not node.exists]
+        for name in gone[:-MOST_GONE]:
+            del self._troubled[name]
 
     def troubled(self, names: Iterable[str]) -> set[str]:
         """Those of `names` that are in trouble."""

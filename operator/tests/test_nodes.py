@@ -1,0 +1,48 @@
+"""Nodes: what their objects say, and what is remembered of those in trouble."""
+
+from __future__ import annotations
+
+import pytest
+from memory_api import Json
+from raw_nodes import node
+
+from oarlock_operator.nodes import MOST_GONE, NodeSightings, read_node
+
+
+@pytest.mark.parametrize(
+    ("raw", "ready", "unreachable"),
+    [
+        (node(), True, False),
+        (node(ready="False"), False, False),
+        (node(ready="Unknown"), False, True),
+        (node(tainted=True), False, True),
+        ({"metadata": {"name": "n1"}}, False, False),
+    ],
+    ids=["ready", "not-ready", "unknown", "tainted-only", "says-nothing-yet"],
+)
+def test_a_node_is_ready_not_ready_or_unreachable(raw: Json, ready: bool, unreachable: bool) -> None:  # noqa: FBT001
+    seen = read_node(raw)
+    assert (seen.ready, seen.unreachable) == (ready, unreachable)
+
+
+def test_every_change_of_trouble_is_news_and_a_heartbeat_is_none() -> None:
+    nodes = NodeSightings()
+    assert not nodes.note(node(), deleted=False)
+    cordoned = node()
+    cordoned["spec"]["unschedulable"] = True
+    for change in (cordoned, node(ready="False"), node(ready="Unknown")):
+        assert nodes.note(change, deleted=False)
+        assert not nodes.note(change, deleted=False)
+    assert nodes.troubled(["n1", "n2"]) == {"n1"}
+    assert nodes.note(node(), deleted=False)
+    assert nodes.troubled(["n1"]) == set()
+    assert nodes.note(node(), deleted=True)
+
+
+def test_of_nodes_that_come_and_go_for_ever_only_the_last_ones_are_remembered_and_no_living_one_is_forgotten() -> None:
+    nodes = NodeSightings()
+    nodes.note(node("sick", ready="False"), deleted=False)
+    names = [f"n{i}" for i in range(MOST_GONE + 10)]
+    for name in names:
+        nodes.note(node(name), deleted=True)
+    assert nodes.troubled([*names, "sick"]) == {*names[10:], "sick"}
