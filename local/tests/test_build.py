@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from oarlock_local.binaries import (
-    ARGO,
     ARGO_RULES,
     HELM,
     HELM_3,
@@ -31,7 +30,7 @@ from oarlock_local.build import READY_MADE, binaries, build_into, kwok
 from oarlock_local.errors import BuildError
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
-TOOLS = (*ARGO, ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, PROMTOOL, VERSITYGW)
+TOOLS = (ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, PROMTOOL, VERSITYGW)
 HELLO = Part(binary="hello", module="hello", names=("hallo", "bonjour"))
 
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oarlock_local.sources import ARGO_WORKFLOWS
-
 KUBERNETES_VERSION = "v1.36.3"
 CONTAINERD_VERSION = "2.4.2"
 
@@ -76,20 +74,6 @@ ARGO_RULES = Part(binary="argo-rules", module="argo")
 
 KUEUE = Part(binary="kueue", module="kueue", package="sigs.k8s.io/kueue/cmd/kueue")
 """Not part of a cluster: it queues pods, for tests that ask for it."""
-
-ARGO = (
-    *(
-        Part(
-            binary=name,
-            module="argo-workflows",
-            package=f"{ARGO_WORKFLOWS.module}/cmd/{name}",
-            link_flags=f"-X {ARGO_WORKFLOWS.module}.version={ARGO_WORKFLOWS.version}",
-        )
-        for name in ("workflow-controller", "argoexec")
-    ),
-    Part(binary="argo-command", module="argo-workflows", package="./command"),
-)
-"""Not part of a cluster: Argo Workflows itself. Only `make argo-test` needs it."""
 
 
 def control_plane_parts() -> tuple[Part, ...]:

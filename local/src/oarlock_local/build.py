@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TextIO
 
 from oarlock_local.binaries import (
-    ARGO,
     ARGO_RULES,
     HELM,
     HELM_3,
@@ -103,22 +102,13 @@ def kueue(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) 
     return _tool(KUEUE, environ, out)
 
 
-def argo(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The folder with the programs of Argo Workflows, built first where they are missing. Raises BuildError."""
-    return _tools(ARGO, environ, out)
-
-
 def _tool(part: Part, environ: Mapping[str, str], out: TextIO) -> Path:
-    return _tools((part,), environ, out) / part.binary
-
-
-def _tools(parts: Sequence[Part], environ: Mapping[str, str], out: TextIO) -> Path:
     if ready_made := environ.get(READY_MADE):
-        return _lacking_nothing(Path(ready_made), parts)
+        return lacking_nothing(Path(ready_made), (part,)) / part.binary
     modules = modules_folder()
-    folder = cache_folder(environ) / "local" / f"{parts[0].binary}-{cache_key(modules, parts)}"
-    build_into(folder, parts, modules, out)
-    return folder
+    folder = cache_folder(environ) / "local" / f"{part.binary}-{cache_key(modules, (part,))}"
+    build_into(folder, (part,), modules, out)
+    return folder / part.binary
 
 
 def build_into(folder: Path, parts: Sequence[Part], modules: Path, out: TextIO) -> None:
@@ -138,10 +128,11 @@ def enforces_seccomp(folder: Path) -> bool:
 
 
 def _ready_made(folder: Path, *, nodes: bool) -> Path:
-    return _lacking_nothing(folder, node_parts(seccomp=True) if nodes else control_plane_parts())
+    return lacking_nothing(folder, node_parts(seccomp=True) if nodes else control_plane_parts())
 
 
-def _lacking_nothing(folder: Path, parts: Sequence[Part]) -> Path:
+def lacking_nothing(folder: Path, parts: Sequence[Part]) -> Path:
+    """A folder of ready-made programs that has these; raises BuildError where it has not."""
     if missing := _missing(folder, parts):
         gaps = {name for part in missing for name in (part.binary, *part.names) if not (folder / name).exists()}
         raise BuildError(
