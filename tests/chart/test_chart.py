@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -20,15 +21,44 @@ def kinds(objects: list[dict[str, Any]]) -> Counter[str]:
     return Counter(item["kind"] for item in objects)
 
 
+@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["by default", "everything"])
 @pytest.mark.parametrize("version", ["helm 4", "helm 3"])
-def test_helm_finds_nothing_to_complain_of(version: str, helm_programs: dict[str, Path]) -> None:
-    command = [str(helm_programs[version]), "lint", "--strict", str(CHART)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_helm_finds_nothing_to_complain_of(
+    version: str, values: dict[str, Any], helm_programs: dict[str, Path]
+) -> None:
+    command = [str(helm_programs[version]), "lint", "--strict", str(CHART), "--values", "-"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, input=json.dumps(values))
     assert result.returncode == 0, result.stdout
 
 
-def test_both_versions_of_helm_render_the_same(helm_programs: dict[str, Path]) -> None:
-    assert render(helm_programs["helm 3"], EVERYTHING) == render(helm_programs["helm 4"], EVERYTHING)
+def told(helm_program: Path, values: dict[str, Any]) -> str:
+    """What helm says after an install."""
+    command = [str(helm_program), "install", "told", str(CHART), "--dry-run=client", "--values", "-"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, input=json.dumps(values))
+    return result.stdout.partition("\nNOTES:\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        pytest.param({"namespaces": ["a", "b"]}, "works in a, b.", id="in namespaces"),
+        pytest.param({"trainerImage": "registry.example.com/t:1"}, "registry.example.com/t:1", id="an image"),
+        pytest.param({"crds": {"enabled": False}}, "the operator waits for it", id="without the API"),
+        pytest.param({"crds": {"keep": False}}, "deletes the TrainingJob API, and with it", id="an API that goes"),
+        pytest.param({"rbac": {"create": False}}, "bind roles to the ServiceAccount told-operator", id="no rights"),
+        pytest.param({"monitoring": {"rules": {"enabled": True}}}, "OarlockOperatorDown fires", id="alerts alone"),
+    ],
+)
+def test_helm_tells_what_follows_from_the_values(values: dict[str, Any], words: str, helm_program: Path) -> None:
+    assert words in told(helm_program, values)
+    by_default = told(helm_program, {})
+    assert "works in all namespaces" in by_default
+    assert words not in by_default
+
+
+def test_helm_tells_how_nodes_are_treated_only_where_they_are_not_cordoned(helm_program: Path) -> None:
+    assert "Nodes are not cordoned" in told(helm_program, {})
+    assert "Nodes are not cordoned" not in told(helm_program, {"cordon": True})
 
 
 def test_by_default_the_operator_works_in_all_namespaces_and_nothing_else_is_installed(helm_program: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from oarlock_local.binaries import KUBERNETES_VERSION
 from oarlock_local.cluster import Cluster
 from tests.chart.rendering import CHART, EVERYTHING, render
 
@@ -91,27 +92,45 @@ def cases() -> dict[str, dict[str, Any]]:
 
 
 CASES = cases()
+ALIASES = {f"case-{number}": name for number, name in enumerate(CASES)}
 
 
 @pytest.fixture(scope="module")
-def sources(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """Manifests by case and template: of one chart that has this one as many parts, because each call of helm takes time."""
-    parent = tmp_path_factory.mktemp("cases")
-    (parent / "charts").mkdir()
-    (parent / "charts/oarlock").symlink_to(CHART)
-    aliases = {f"case-{number}": name for number, name in enumerate(CASES)}
-    parts = [{"name": "oarlock", "version": "*", "alias": alias} for alias in aliases]
+def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One chart that has this one as a part for each case: each call of helm takes time."""
+    folder = tmp_path_factory.mktemp("cases")
+    (folder / "charts").mkdir()
+    (folder / "charts/oarlock").symlink_to(CHART)
+    parts = [{"name": "oarlock", "version": "*", "alias": alias} for alias in ALIASES]
     chart = {"apiVersion": "v2", "name": "cases", "version": "1.0.0", "dependencies": parts}
-    (parent / "Chart.yaml").write_text(json.dumps(chart))
-    values = json.dumps({alias: CASES[name] for alias, name in aliases.items()})
-    command = [str(helm_program), "template", "oarlock", str(parent), "--namespace", "oarlock", "--values", "-"]
-    text = subprocess.run(command, check=True, capture_output=True, text=True, input=values).stdout
+    (folder / "Chart.yaml").write_text(json.dumps(chart))
+    (folder / "values.yaml").write_text(json.dumps({alias: CASES[name] for alias, name in ALIASES.items()}))
+    return folder
+
+
+def rendered(helm_program: Path, parent: Path) -> dict[str, dict[str, str]]:
+    """Manifests by case and template."""
+    command = [str(helm_program), "template", "oarlock", str(parent), "--namespace", "oarlock"]
+    command += ["--kube-version", KUBERNETES_VERSION]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found: dict[str, dict[str, str]] = {name: {} for name in CASES}
     for part in re.split(r"^---$", text, flags=re.MULTILINE):
         if source := re.search(r"^# Source: cases/charts/([^/]+)/templates/(\S+)$", part, re.MULTILINE):
-            manifests = found[aliases[source[1]]]
-            manifests[source[2]] = f"{manifests.get(source[2], '')}---{part}"
+            manifests = found[ALIASES[source[1]]]
+            # What helm 4 adds at the end of some.
+            manifests[source[2]] = f"{manifests.get(source[2], '')}---{part.rstrip()}\n"
     return found
+
+
+@pytest.fixture(scope="module")
+def sources(helm_program: Path, parent: Path) -> dict[str, dict[str, str]]:
+    return rendered(helm_program, parent)
+
+
+def test_both_versions_of_helm_render_the_same(
+    helm_programs: dict[str, Path], parent: Path, sources: dict[str, dict[str, str]]
+) -> None:
+    assert rendered(helm_programs["helm 3"], parent) == sources
 
 
 @pytest.fixture(scope="module")

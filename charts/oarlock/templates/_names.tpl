@@ -31,6 +31,10 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 {{- end }}
 
+{{- define "oarlock.trainerImage" -}}
+{{ .Values.trainerImage | default (printf "oarlock/trainer:%s" .Chart.AppVersion) }}
+{{- end }}
+
 {{/* Monitors and rules: what a Prometheus may choose them by. */}}
 {{- define "oarlock.monitorLabels" -}}
 {{ include "oarlock.labels" . }}
