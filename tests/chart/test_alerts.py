@@ -1,4 +1,4 @@
-"""Each alert as Prometheus' own promtool judges it: it fires when it should, says what it should, and else is silent."""
+"""Alerts as Prometheus' own promtool judges them: each fires when it should, says what it should, and else is silent."""
 
 from __future__ import annotations
 
@@ -38,6 +38,21 @@ def test_promtool_finds_nothing_to_complain_of(program: Path) -> None:
     result = subprocess.run([program, "check", "rules", FILE], check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert f"{len(RULES)} rules found" in result.stdout
+
+
+def test_every_question_of_the_dashboard_is_one_that_prometheus_understands(program: Path, tmp_path: Path) -> None:
+    asked = [
+        target["expr"]
+        for panel in json.loads((CHART / "files/dashboard.json").read_text())["panels"]
+        for target in panel.get("targets", [])
+    ]
+    filled = [re.sub(r"\$__\w+", "5m", expression) for expression in asked]
+    rules = [{"record": f"asked:{number}", "expr": expression} for number, expression in enumerate(filled)]
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    command = [program, "check", "rules", tmp_path / "rules.yaml"]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert f"{len(asked)} rules found" in result.stdout
 
 
 def in_its_words(name: str, case: Case) -> dict[str, Any]:
