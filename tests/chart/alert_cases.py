@@ -191,7 +191,9 @@ CASES = {
         summary="XID 31 has restarted gangs 3 times within six hours",
     ),
     "an XID restarts two gangs": silent("OarlockGPURestarts", xid(31, "0x9 1x200 2x400"), at="4h"),
-    "an XID restarts three gangs in nine hours": silent("OarlockGPURestarts", xid(31, "0x9 1x499 2x499 3x40"), at="520m"),
+    "an XID restarts three gangs in nine hours": silent(
+        "OarlockGPURestarts", xid(31, "0x9 1x499 2x499 3x40"), at="520m"
+    ),
     "three XIDs restart a gang each": silent(
         "OarlockGPURestarts", xid(13, "0x9 1x200") | xid(31, "0x9 1x200") | xid(43, "0x9 1x200"), at="90m"
     ),

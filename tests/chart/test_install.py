@@ -17,16 +17,21 @@ CRD = "customresourcedefinition.apiextensions.k8s.io/trainingjobs.oarlock.dev"
 
 
 @pytest.mark.parametrize("version", ["helm 4", "helm 3"])
-def test_an_uninstall_leaves_the_api_and_the_jobs_and_nothing_else(
+def test_everything_comes_with_an_upgrade_and_an_uninstall_leaves_the_api_and_the_jobs_and_nothing_else(
     version: str, helm_programs: dict[str, Path], monitored: Cluster
 ) -> None:
     name = version.replace(" ", "-")
     release = Release(cluster=monitored, name=name, namespace=name)
     # Not the everything of others' clusters: its policy would hold for other tests' jobs, too.
     values = {**EVERYTHING, "admissionPolicy": {**EVERYTHING["admissionPolicy"], "enabled": False}}
-    release.install(helm_programs[version], values, *OVER_KUBECTLS_API[version])
-    there = release.objects()
-    assert {f"lease.coordination.k8s.io/{release.name}-operator", CRD} < there
+    release.install(helm_programs[version], {"settings": {"LOG_LEVEL": "debug"}}, *OVER_KUBECTLS_API[version])
+    little = release.objects()
+    assert {f"lease.coordination.k8s.io/{release.name}-operator", CRD} < little
+    release.upgrade(helm_programs[version], values, "--reset-then-reuse-values")
+    assert little < release.objects()
+    log_level = "jsonpath={.spec.template.spec.containers[0].env[?(@.name=='OARLOCK_OPERATOR_LOG_LEVEL')].value}"
+    operator = ("deployment", f"{release.name}-operator", "-n", release.namespace)
+    assert monitored.kubectl("get", *operator, "-o", log_level) == "debug", "as it was, where nothing else is said"
     job = {
         "apiVersion": "oarlock.dev/v1alpha1",
         "kind": "TrainingJob",
