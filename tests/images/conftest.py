@@ -6,6 +6,7 @@ OARLOCK_IMAGES_BUILDER, and without it these tests are skipped.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from oarlock_local.api import ApiServer
 from oarlock_local.build import helm
 from oarlock_local.cluster import Cluster, running
 from oarlock_local.demo.inputs import make_inputs
-from oarlock_local.demo.install import NAMESPACE, install_operator
+from oarlock_local.demo.install import install_operator
 from oarlock_local.demo.output import make_output
 from oarlock_local.launch import default_shares
 from oarlock_local.machine import why_no_nodes
@@ -110,7 +111,29 @@ def jobs(one_node: Cluster, operator_image: Loaded) -> Iterator[Jobs]:
         yield Jobs(one_node, output, api)
 
 
-def pods_of(cluster: Cluster, selector: str, path: str) -> str:
-    """A jsonpath below the items of the operator's pods."""
-    command = ["get", "pods", "-n", NAMESPACE, "-l", selector, "-o", f"jsonpath={{.items[*]{path}}}"]
-    return cluster.kubectl(*command)
+@pytest.fixture(scope="session")
+def shell(jobs: Jobs, trainer_image: Loaded) -> Iterator[Callable[..., str]]:
+    """Run a command in a pod of the image, as restricted as a job's, but by a user that the image does not know."""
+    container = {
+        "name": "tools",
+        "image": trainer_image.name,
+        "command": ["sleep", "infinity"],
+        "securityContext": {
+            "runAsUser": 4242,
+            "runAsNonRoot": True,
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    spec = {
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+        "terminationGracePeriodSeconds": 0,
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tools"}, "spec": spec}
+    jobs.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
+    jobs.cluster.kubectl("wait", "--for=condition=Ready", "pod/tools", "--timeout=300s")
+    yield lambda *command: jobs.cluster.kubectl("exec", "tools", "--", *command)
+    jobs.cluster.kubectl("delete", "pod", "tools", "--wait=false")

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from oarlock_local.demo.install import NAMESPACE
 from tests.e2e.jobs import Jobs
 from tests.images import builder
-from tests.images.conftest import NAMESPACE, OPERATOR_IMAGE, Loaded
+from tests.images.conftest import OPERATOR_IMAGE, Loaded
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
 DEPLOYMENT = "deployment/oarlock-operator"

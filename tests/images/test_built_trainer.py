@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +13,6 @@ from tests.images import builder
 from tests.images.conftest import Loaded
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1800)]
-POD = "tools"
 OFFLOAD = """
 import torch
 from deepspeed.ops.adam import DeepSpeedCPUAdam
@@ -27,34 +26,6 @@ for parameter, make in ((weight, DeepSpeedCPUAdam), (plain, torch.optim.AdamW)):
 torch.testing.assert_close(weight, plain)
 print("the same")
 """
-
-
-@pytest.fixture(scope="module")
-def shell(jobs: Jobs, trainer_image: Loaded) -> Iterator[Callable[..., str]]:
-    """Run a command in a pod of the image, as restricted as a job's, but by a user that the image does not know."""
-    container = {
-        "name": "tools",
-        "image": trainer_image.name,
-        "command": ["sleep", "infinity"],
-        "securityContext": {
-            "runAsUser": 4242,
-            "runAsNonRoot": True,
-            "readOnlyRootFilesystem": True,
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
-    }
-    spec = {
-        "containers": [container],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
-        "terminationGracePeriodSeconds": 0,
-    }
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD}, "spec": spec}
-    jobs.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(pod))
-    jobs.cluster.kubectl("wait", "--for=condition=Ready", f"pod/{POD}", "--timeout=300s")
-    yield lambda *command: jobs.cluster.kubectl("exec", POD, "--", *command)
-    jobs.cluster.kubectl("delete", "pod", POD, "--wait=false")
 
 
 def test_a_job_trains_and_exports_in_the_image(jobs: Jobs, trainer_image: Loaded, tell: Callable[[str], None]) -> None:
@@ -103,11 +74,6 @@ def test_what_torch_compiles_with_on_gpus_is_there(shell: Callable[..., str]) ->
 def test_whoever_asks_for_the_users_name_or_home_gets_an_answer(shell: Callable[..., str]) -> None:
     asked = "import getpass, pathlib, tempfile; print(getpass.getuser(), pathlib.Path.home(), tempfile.gettempdir())"
     assert shell("python", "-c", asked).split() == ["oarlock", "/tmp", "/tmp"]
-
-
-def test_infiniband_can_be_used(shell: Callable[..., str]) -> None:
-    # NCCL loads it by this name, and says nothing where it is missing.
-    shell("python", "-c", "import ctypes; ctypes.CDLL('libibverbs.so.1')")
 
 
 def test_its_labels_tell_the_version(builder_name: str) -> None:
