@@ -18,7 +18,7 @@ from oarlock_local.api import ApiServer
 from oarlock_local.build import helm
 from oarlock_local.cluster import Cluster, running
 from oarlock_local.demo.inputs import make_inputs
-from oarlock_local.demo.install import install_operator
+from oarlock_local.demo.install import install_operator, operators_account
 from oarlock_local.demo.output import make_output
 from oarlock_local.launch import default_shares
 from oarlock_local.machine import why_no_nodes
@@ -109,6 +109,7 @@ def jobs(one_node: Cluster, operator_image: Loaded) -> Iterator[Jobs]:
     install_operator(one_node, ROOT, helm(), values=values)
     with ApiServer(one_node.kubeconfig) as api:
         yield Jobs(one_node, output, api)
+    assert operators_account(one_node, ROOT, helm(), values=values).complaint() == ""
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from oarlock_local.api import ApiServer
 from oarlock_local.build import helm, kueue
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
-from oarlock_local.demo.install import VALUES, install_operator
+from oarlock_local.demo.install import VALUES, install_operator, operators_account
 from oarlock_local.demo.output import make_output
 from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
 from tests.e2e.jobs import Jobs
@@ -36,7 +36,9 @@ def queues(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     cluster.tag(DEFAULT_TRAINER_IMAGE)
     with running_kueue(cluster, program, tmp_path_factory.mktemp("kueue")):
         cluster.kubectl("apply", "-f", str(QUEUES))
-        install_operator(cluster, ROOT, helm(), values={**VALUES, "gang": {"kueue": True}})
+        values = {**VALUES, "gang": {"kueue": True}}
+        install_operator(cluster, ROOT, helm(), values=values)
         output = make_output(cluster, ROOT, make_inputs())
         with ApiServer(cluster.kubeconfig) as api:
             yield Jobs(cluster, output, api)
+        assert operators_account(cluster, ROOT, helm(), values=values).complaint() == ""
