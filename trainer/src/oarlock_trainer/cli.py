@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,10 @@ def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _agent(options: argparse.Namespace) -> int:
+    from oarlock_trainer import wakeup  # noqa: PLC0415
+
+    # The rest of the agent takes a while to import, and a pod may be told to leave as soon as it starts.
+    wakeup.hold(signal.SIGTERM)
     from oarlock_trainer.agent import parts, supervise  # noqa: PLC0415
 
     settings = {name: value for name, value in vars(options).items() if name != "run" and value is not None}

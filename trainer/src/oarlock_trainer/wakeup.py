@@ -6,6 +6,11 @@ import os
 import signal
 
 
+def hold(*numbers: signal.Signals) -> None:
+    """Keep the signals until `on` takes them. PID 1 of a container would never hear of one that came before."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+
 def on(*numbers: signal.Signals) -> int:
     """Descriptor that becomes readable when one of the signals arrives; each byte read from it is a signal's number.
 
@@ -17,6 +22,7 @@ def on(*numbers: signal.Signals) -> int:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     for number in numbers:
         signal.signal(number, lambda _number, _frame: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     return waking
 
 

@@ -18,6 +18,14 @@ from oarlock_trainer.bundle import export
 if TYPE_CHECKING:
     from agent_process import Agent
 
+TOLD_TO_LEAVE_AT_ONCE = """
+import os, signal, sys
+class Kubelet:
+    def find_spec(self, name, *_):
+        if name == "oarlock_trainer.agent.parts":
+            os.kill(os.getpid(), signal.SIGTERM)
+sys.meta_path.insert(0, Kubelet())
+"""
 LAUNCHER = ("unshare", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc")
 
 
@@ -52,6 +60,14 @@ def test_pid_1_heeds_sigterm_and_lets_the_ranks_save(contained: Agent) -> None:
     os.kill(outer_pid(contained.pid), signal.SIGTERM)
     assert contained.wait() == 86
     assert (contained.scratch / "saved-0").exists()
+
+
+def test_pid_1_heeds_a_sigterm_that_comes_while_it_still_imports_itself(contained: Agent, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(TOLD_TO_LEAVE_AT_ONCE)
+    contained.environment["PYTHONPATH"] += f":{tmp_path}"
+    contained.start("saves_when_asked")
+    assert contained.wait() == 86
+    assert "before the ranks started" in contained.report()["summary"]
 
 
 def test_pid_1_asks_a_rank_in_a_session_of_its_own_and_waits_for_it(contained: Agent, tmp_path: Path) -> None:
