@@ -1,7 +1,7 @@
 """Kubernetes' own gangs: one more API server of a cluster, on the same store, with their feature gate.
 
-Only this one serves PodGroups and keeps the pods' membership. Nobody schedules by it: no scheduler has the gate, and
-pods are not read with it elsewhere.
+Only this one serves PodGroups and keeps the pods' membership. Nobody acts on them: scheduler and controllers are without
+the gate, so that a deleted PodGroup keeps its finalizer until somebody takes it away.
 """
 
 import socket
