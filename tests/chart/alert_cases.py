@@ -70,6 +70,7 @@ LEADS, WAITS = 'oarlock_leader{pod="a"}', 'oarlock_leader{pod="b"}'
 
 CASES = {
     "no operator is found": fires("OarlockOperatorDown", {}, at="5m"),
+    "no operator is found for minutes": silent("OarlockOperatorDown", {}, at="4m30s"),
     "two operators wait and none leads": fires("OarlockOperatorDown", {LEADS: "1x3 0x20", WAITS: "0x24"}, at="7m"),
     "one operator leads": silent("OarlockOperatorDown", {LEADS: "1x40", WAITS: "0x40"}, at="20m"),
     "the next operator leads within minutes": silent(
@@ -83,6 +84,9 @@ CASES = {
     ),
     "every twentieth pass fails": silent("OarlockOperatorFails", passes(ok="0+19x80", error="0+1x80"), at="40m"),
     "passes fail for minutes": silent("OarlockOperatorFails", passes(ok="0+4x80", bug="0x20 1+1x9 11x49"), at="20m"),
+    "passes failed, and do no more": silent(
+        "OarlockOperatorFails", passes(ok="0+4x180", error="0+1x120 120x60"), at="80m"
+    ),
     "others write first": silent(
         "OarlockOperatorFails", passes(ok="0+4x80", conflict="0+4x80", error="0x80"), at="40m"
     ),
@@ -113,6 +117,10 @@ CASES = {
         labels=FLUX,
         summary="team/flux runs, and no figures come from it",
         description="The last ones came 21m 0s ago.",
+    ),
+    "figures are ten minutes old": silent("OarlockJobSilent", {PROGRESS: "0x60", **phase("Running", "1x60")}, at="10m"),
+    "figures have been too old for two minutes": silent(
+        "OarlockJobSilent", {PROGRESS: "0x60", **phase("Running", "1x60")}, at="17m"
     ),
     "figures come": silent("OarlockJobSilent", {PROGRESS: "0+30x60", **phase("Running", "1x60")}, at="30m"),
     "no figures come of a job that waits": silent(
@@ -163,6 +171,7 @@ CASES = {
         summary="Outputs could not be read or written 3 times within an hour",
     ),
     "two storage faults": silent("OarlockStorageFaults", {STORAGE: "0x9 1x9 2x90"}, at="40m"),
+    "three storage faults in two hours": silent("OarlockStorageFaults", {STORAGE: "0x9 1x99 2x99 3x40"}, at="2h"),
     "other faults": silent("OarlockStorageFaults", {'oarlock_faults_total{fault_class="GPU"}': "0x9 9x90"}, at="40m"),
     "a job trains on badly": fires(
         "OarlockJobDegraded",
@@ -171,6 +180,7 @@ CASES = {
         labels={**FLUX, "reason": "NonFiniteLoss"},
         summary="team/flux trains on, and something is wrong: NonFiniteLoss",
     ),
+    "a job has been degraded for minutes": silent("OarlockJobDegraded", {DEGRADED: "1x40"}, at="14m"),
     "a job was degraded for minutes": silent("OarlockJobDegraded", {DEGRADED: "1x20 0x20"}, at="16m"),
     "four reports are not believed": fires(
         "OarlockReportsRejected",
@@ -179,6 +189,7 @@ CASES = {
         summary="4 reports of pods were not believed within an hour",
     ),
     "three reports are not believed": silent("OarlockReportsRejected", {REJECTED: "0x9 1x9 2x9 3x90"}, at="40m"),
+    "four reports in three hours": silent("OarlockReportsRejected", {REJECTED: "0x9 1x99 2x99 3x99 4x40"}, at="170m"),
     "a node is cordoned": fires("OarlockNodeCordoned", {CORDONED: "0x9 1x90"}, at="10m"),
     "a node was cordoned yesterday": silent("OarlockNodeCordoned", {CORDONED: "0x9 1x190"}, at="80m"),
     "the breaker is latched": fires("OarlockCordonBreakerLatched", {LATCHED: "0x9 1x9"}, at="6m"),
@@ -207,6 +218,7 @@ CASES = {
         labels={**FLUX, "rank": "3"},
         summary="A GPU of flux, rank 3, warns",
     ),
+    "a GPU has warned for minutes": silent("OarlockGPUHold", health("Hold", "1x20"), at="4m"),
     "a GPU is healthy": silent("OarlockGPUHold", health("Hold", "0x20") | health("Healthy", "1x20"), at="8m"),
     "nobody watches a GPU": fires(
         "OarlockGPUUnmonitored",
@@ -215,6 +227,7 @@ CASES = {
         labels={**FLUX, "rank": "3"},
         summary="Nobody watches the GPUs of flux, rank 3",
     ),
+    "nobody has watched a GPU for minutes": silent("OarlockGPUUnmonitored", health("Unmonitored", "1x40"), at="14m"),
     "nobody watched a GPU for minutes": silent(
         "OarlockGPUUnmonitored", health("Unmonitored", "1x20 0x20") | health("Healthy", "0x20 1x20"), at="16m"
     ),
