@@ -13,7 +13,8 @@ import pytest
 from saving import save_alone
 
 from oarlock_api.contract.layout import Owner
-from oarlock_trainer.checkpoint.canary import View, _is_seen, judge
+from oarlock_trainer.checkpoint.canary import _is_seen
+from oarlock_trainer.checkpoint.canary_verdict import View, judge
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, FileFacts, digest, marker_of, valid_checkpoints
 from oarlock_trainer.errors import PeerLostError, StorageError
@@ -30,8 +31,8 @@ def gang() -> Iterator[Callable[..., list[dict[str, Any]]]]:
     assert process.stdin
     assert process.stdout
 
-    def run(*outputs: Path, trouble: int | None = None) -> list[dict[str, Any]]:
-        order = {"outputs": [str(output) for output in outputs], "trouble": trouble}
+    def run(*outputs: Path, trouble: dict[int, str] | None = None) -> list[dict[str, Any]]:
+        order = {"outputs": [str(output) for output in outputs], "trouble": trouble or {}}
         assert process.stdin
         assert process.stdout
         process.stdin.write(json.dumps(order) + "\n")
@@ -73,7 +74,10 @@ def test_the_one_node_with_another_storage_is_named_and_the_others_are_its_victi
     outputs = [tmp_path / ("elsewhere" if rank == odd else "shared") for rank in range(3)]
     ended = gang(*outputs)
     assert [each["code"] for each in ended] == [84 if rank == odd else 82 for rank in range(3)]
-    assert f"node gpu-0{odd} does not find what the other nodes wrote into output/checkpoints" in ended[odd]["said"]
+    assert (
+        f"node gpu-0{odd} (rank {odd}) does not find what the other nodes wrote into output/checkpoints"
+        in ended[odd]["said"]
+    )
     assert "The other 2 nodes find one another's files: is this one mounting something else?" in ended[odd]["said"]
 
 
@@ -108,16 +112,46 @@ def test_where_each_node_has_a_disk_of_its_own_nobody_is_blamed_and_the_remedy_i
 ) -> None:
     ended = gang(tmp_path / "a", tmp_path / "b")
     assert [each["code"] for each in ended] == [84, 84]
-    assert "node gpu-00, node gpu-01 do not find one another's files" in ended[0]["said"]
+    assert "node gpu-00 (rank 0), node gpu-01 (rank 1) do not find one another's files" in ended[0]["said"]
     assert "ReadWriteMany" in ended[0]["said"]
 
 
-def test_a_node_that_reads_other_bytes_than_were_written_is_the_odd_one(
+@pytest.mark.parametrize("kind", ["reads otherwise", "writes otherwise"])
+def test_bytes_that_do_not_arrive_are_blamed_on_the_node_that_most_others_speak_against(
+    kind: str, gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    ended = gang(tmp_path, tmp_path, tmp_path, trouble={1: kind})
+    assert [each["code"] for each in ended] == [82, 84, 82]
+    assert all("node gpu-01 (rank 1)" in each["said"] for each in ended)
+    read, wrote = (2, 2) if kind == "reads otherwise" else (1, 1)
+    assert f"rank-0000{read}.state has other bytes than node gpu-0{wrote} (rank {wrote}) wrote" in ended[1]["said"]
+
+
+def test_two_nodes_that_read_otherwise_are_both_told_and_neither_is_blamed_alone(
     gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
 ) -> None:
-    ended = gang(tmp_path, tmp_path, tmp_path, trouble=1)
-    assert [each["code"] for each in ended] == [82, 84, 82]
-    assert "rank-00002.state has other bytes than node gpu-02 wrote" in ended[1]["said"]
+    ended = gang(tmp_path, tmp_path, trouble={1: "reads otherwise"})
+    assert [each["code"] for each in ended] == [84, 84]
+    assert all("has other bytes than node gpu-00 (rank 0) wrote" in each["said"] for each in ended)
+
+
+@pytest.mark.parametrize(("kind", "odd"), [("cannot write", 2), ("cannot commit", 0)])
+def test_the_one_node_that_cannot_write_is_named_by_all_and_alone_has_the_storages_code(
+    kind: str, odd: int, gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    ended = gang(tmp_path, tmp_path, tmp_path, trouble={odd: kind})
+    assert [each["code"] for each in ended] == [84 if rank == odd else 82 for rank in range(3)]
+    assert all(f"node gpu-0{odd} (rank {odd}): " in each["said"] for each in ended)
+    assert all("The other 2 nodes can write there" in each["said"] for each in ended)
+
+
+@pytest.mark.parametrize("trouble", [{1: "has no room"}, {0: "cannot write", 1: "cannot write"}])
+def test_a_storage_that_is_full_or_that_nobody_can_write_to_is_no_nodes_fault(
+    trouble: dict[int, str], gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    ended = gang(tmp_path, tmp_path, trouble=trouble)
+    assert [each["code"] for each in ended] == [84, 84]
+    assert all(f"node gpu-0{rank} (rank {rank})" in each["said"] for each in ended for rank in trouble)
 
 
 def test_a_rename_that_most_nodes_do_not_see_is_nobodys_own_fault() -> None:
@@ -130,9 +164,9 @@ def test_a_rename_that_most_nodes_do_not_see_is_nobodys_own_fault() -> None:
 def test_the_neighbour_of_the_odd_node_is_not_blamed_for_missing_its_file() -> None:
     most = frozenset({"a", "b", "c"})
     views = [View(0, "a", most), View(1, "b", most), View(2, "c", most, "no d"), View(3, "d", frozenset("d"), "no a")]
-    with pytest.raises(PeerLostError, match="node d does not find"):
+    with pytest.raises(PeerLostError, match=r"node d \(rank 3\) does not find"):
         judge(views, rank=2, where="/output")
-    with pytest.raises(StorageError, match="node d does not find"):
+    with pytest.raises(StorageError, match=r"node d \(rank 3\) does not find"):
         judge(views, rank=3, where="/output")
 
 

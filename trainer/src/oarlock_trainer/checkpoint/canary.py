@@ -5,12 +5,12 @@ what another has just written, and that rank 0's rename is seen everywhere is wh
 together. It is made of a checkpoint's own parts: the writer's file for each node, the manifest, the marker, the rename.
 
     write     one rank of each node writes its file below one temporary folder
-    look      each node looks for the first nodes' files, and reads the next node's to the last byte
+    look      each node looks for the first nodes' files, and reads the next node's to the last byte; what one of them
+              reads otherwise is read by all
     commit    rank 0 writes manifest and marker and renames the folder; all read them under the new name
 
-Who does not see what most nodes see ends with 84, and the others as its victims: so the one node is avoided. Where no most
-nodes agree, all end with 84. It is the new owner's, who has removed what an earlier one left unfinished: nobody else writes
-into the output, and what a kill leaves of it goes in the same way.
+Who is to blame where they do not is canary_verdict's. It is the new owner's, who has removed what an earlier one left
+unfinished: nobody else writes into the output, and what a kill leaves of it goes in the same way.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_trainer.agent.preflight.storage import find_mount
+from oarlock_trainer.checkpoint.canary_verdict import Failed, View, Written, judge, judge_writing, name, weigh
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, FileFacts, digest, marker_of
 from oarlock_trainer.checkpoint.shard_process import write
 from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
-from oarlock_trainer.errors import PeerLostError, StorageError, storage
+from oarlock_trainer.errors import FULL, StorageError, storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
@@ -41,92 +41,83 @@ BYTES = 1 << 20
 MOUNTS = Path("/proc/self/mountinfo")
 WATCHED = 8
 """Nodes whose files all others look for: a gang of thousands would otherwise ask the server millions of times."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What the node of one rank wrote."""
-
-    rank: int
-    node: str
-    file: FileFacts
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What the node of one rank sees: the watched files that it finds, and what is wrong with what it read."""
-
-    rank: int
-    node: str
-    found: frozenset[str] = frozenset()
-    complaint: str = ""
+Result = TypeVar("Result")
 
 
 def check(job: Job, ranks: Ranks) -> None:
     """Write and read the canary where the job wants its storage checked. Collective.
 
-    Raises StorageError on nodes that do not see the others' files, PeerLostError on the others.
+    Raises StorageError on nodes that cannot write, or do not see the others' files, PeerLostError on the others.
     """
     if not job.file.storage_check or job.file.nodes == 1:
         return
     folder = job.output / CHECKPOINTS / f"{TEMPORARY}canary-{job.file.job_uid[:8]}-a{job.file.attempt}"
     committed = folder.with_name(f"{folder.name}-committed")
     speaks = job.place.local_rank == 0
-    told = ranks.all_or_none(lambda: _write(job, folder) if speaks else None)
-    written = [each for each in ranks.gather(told) if each is not None]
-    _judge(job, folder, ranks.gather(_look(job, folder, written) if speaks else None))
-    ranks.decide(lambda: _commit(folder, committed, written))
-    _judge(job, folder, ranks.gather(_read_back(job, committed) if speaks else None))
+    nodes = job.file.nodes
+    rank = job.place.rank - job.place.local_rank  # all ranks of a node end as the one that speaks for it
+    where = f"{folder.parent} ({find_mount(folder, MOUNTS)})"
+    told = [each for each in ranks.gather(_tried(job, lambda: _write(job, folder)) if speaks else None) if each]
+    judge_writing([each for each in told if isinstance(each, Failed)], nodes=nodes, rank=rank)
+    written = [each for each in told if isinstance(each, Written)]
+    views = _spoken(ranks.gather(_look(job, folder, written) if speaks else None))
+    disputed = _disputed(views, written)
+    if disputed:
+        readings = _spoken(ranks.gather(_readings(folder, disputed) if speaks else None))
+        views = weigh(views, disputed, readings)
+    judge(views, rank=rank, where=where)
+    failed = ranks.decide(lambda: _tried(job, lambda: _commit(folder, committed, written)))
+    judge_writing([failed] if failed else [], nodes=nodes, rank=rank)
+    judge(_spoken(ranks.gather(_read_back(job, committed) if speaks else None)), rank=rank, where=where)
     if job.place.is_leader:
         shutil.rmtree(committed, ignore_errors=True)
 
 
-def judge(views: Sequence[View], *, rank: int, where: str) -> None:
-    """What the node of `rank` makes of all nodes' views. Pure. Raises as `check` does."""
-    common, _ = Counter(view.found for view in views).most_common(1)[0]
-    lost = [view for view in views if view.found != common] or [view for view in views if view.complaint]
-    if not lost:
-        return
-    # In a large gang most nodes are not watched. If all that unites them is that they find nothing, they share nothing.
-    agreeing = len(views) - len(lost) if common or not any(view.found for view in views) else 0
-    if agreeing <= len(lost):
-        said = next((f" ({view.complaint})" for view in views if view.complaint), "")
-        raise StorageError(
-            f"output: {_names(views)} do not find one another's files in {where}{said}: the storage is not shared, or each "
-            "node keeps a copy of its own for too long. Take a claim with ReadWriteMany from a class for shared storage, or "
-            "an NFS export."
-        )
-    own = next((view for view in lost if view.rank == rank), None)
-    if own is None:
-        raise PeerLostError(f"output: {_names(lost)} does not find the other nodes' files in {where}")
-    said = f" ({own.complaint})" if own.complaint else ""
-    raise StorageError(
-        f"output: {_names([own])} does not find what the other nodes wrote into {where}{said}. The other {agreeing} nodes "
-        "find one another's files: is this one mounting something else? Compare `findmnt` on the nodes, and mount it anew."
-    )
+def _tried(job: Job, work: Callable[[], Result]) -> Result | Failed:
+    """What some writing comes to. Nothing is raised: the others would wait."""
+    try:
+        return work()
+    except StorageError as error:
+        cause = error.__cause__
+        full = isinstance(cause, OSError) and cause.errno in FULL
+        return Failed(job.place.rank, job.node, str(error), full=full)
 
 
-def _judge(job: Job, folder: Path, views: Sequence[View | None]) -> None:
-    where = f"{folder.parent} ({find_mount(folder, MOUNTS)})"
-    # All ranks of a node end as the one that speaks for it.
-    rank = job.place.rank - job.place.local_rank
-    judge([view for view in views if view is not None], rank=rank, where=where)
+def _spoken(values: Sequence[Result | None]) -> list[Result]:
+    """What those ranks say that speak for their nodes."""
+    return [value for value in values if value is not None]
+
+
+def _disputed(views: Sequence[View], written: Sequence[Written]) -> list[Written]:
+    """Files that one node reads otherwise, though all find the same ones: who is right shows when all read them."""
+    if len({view.found for view in views}) > 1:
+        return []
+    return [_next(written, view.rank) for view in views if view.complaint][:WATCHED]
+
+
+def _readings(folder: Path, disputed: Sequence[Written]) -> dict[str, str]:
+    return {each.file.name: _complaint(folder, each) for each in disputed}
+
+
+def _next(written: Sequence[Written], rank: int) -> Written:
+    """The file that the node of a rank reads."""
+    place = [each.rank for each in written].index(rank)
+    return written[(place + 1) % len(written)]
 
 
 def _write(job: Job, folder: Path) -> Written:
-    name = f"rank-{job.place.rank:05}.state"
+    file = f"rank-{job.place.rank:05}.state"
     content = os.urandom(BYTES)  # nothing that an earlier attempt left, or a cache holds, can pass for it
     with storage(f"writing a canary into {folder}"):
-        sha256 = write(memoryview(content), folder / name)
+        sha256 = write(memoryview(content), folder / file)
         sync_folder(folder)
-    return Written(job.place.rank, job.node, FileFacts(name, BYTES, sha256))
+    return Written(job.place.rank, job.node, FileFacts(file, BYTES, sha256))
 
 
 def _look(job: Job, folder: Path, written: Sequence[Written]) -> View:
     """By name: a listing may be older than the files."""
     found = frozenset(each.file.name for each in written[:WATCHED] if _is_seen(folder / each.file.name))
-    place = [each.rank for each in written].index(job.place.rank)
-    return View(job.place.rank, job.node, found, _complaint(folder, written[(place + 1) % len(written)]))
+    return View(job.place.rank, job.node, found, _complaint(folder, _next(written, job.place.rank)))
 
 
 def _is_seen(path: Path) -> bool:
@@ -142,8 +133,8 @@ def _complaint(folder: Path, written: Written) -> str:
     try:
         same = digest(path) == written.file.sha256
     except OSError as error:
-        return f"{path}, written by {_name(written)}: {error.strerror}"
-    return "" if same else f"{path} has other bytes than {_name(written)} wrote"
+        return f"{path}, written by {name(written)}: {error.strerror}"
+    return "" if same else f"{path} has other bytes than {name(written)} wrote"
 
 
 def _commit(folder: Path, committed: Path, written: Sequence[Written]) -> None:
@@ -163,11 +154,3 @@ def _read_back(job: Job, committed: Path) -> View:
     except OSError as error:
         complaint = f"{committed}, as rank 0 renamed it: {error.strerror}"
     return View(job.place.rank, job.node, complaint=complaint)
-
-
-def _names(nodes: Iterable[View]) -> str:
-    return ", ".join(_name(node) for node in nodes)[:512]
-
-
-def _name(who: View | Written) -> str:
-    return f"node {who.node}" if who.node else f"the node of rank {who.rank}"

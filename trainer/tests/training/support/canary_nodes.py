@@ -1,12 +1,12 @@
 """Nodes that take an output over, for tests of the canary: torch is imported once, then every order forks a gang.
 
-Reads one order a line, {"outputs": [DIR, ...], "trouble": RANK OR NULL}, and answers with a line: for each rank its
-code and what it said. A node knows its output as `output` below a folder of its own, as mounts would have it. A rank in
-trouble reads other bytes than were written.
+Reads one order a line, {"outputs": [DIR, ...], "trouble": {RANK: KIND}}, and answers with a line: for each rank its code and
+what it said. A node knows its output as `output` below a folder of its own, as mounts would have it. KIND: one of TROUBLES.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -41,6 +41,39 @@ TRAINING = Training.model_validate(
 )  # fmt: skip
 
 
+def fail(number: int) -> None:
+    """Whatever is written fails so."""
+
+    def write(*_: Any) -> str:
+        raise OSError(number, os.strerror(number))
+
+    canary.write = canary.write_bytes = write
+
+
+def tear() -> None:
+    """What is written is not what arrives."""
+    write = canary.write
+    canary.write = lambda content, path: (write(content, path), path.write_bytes(b"torn"))[0]
+
+
+def misread() -> None:
+    """What is read is not what was written."""
+    canary.digest = lambda path: "0" if path.exists() else ""
+
+
+def fail_commit() -> None:
+    """A node's own file is written, and what rank 0 writes for all is not."""
+    write = canary.write
+    fail(errno.EIO)
+    canary.write = write
+
+
+TROUBLES = {
+    "reads otherwise": misread, "writes otherwise": tear, "cannot commit": fail_commit,
+    "cannot write": lambda: fail(errno.EROFS), "has no room": lambda: fail(errno.ENOSPC),
+}  # fmt: skip
+
+
 def run_rank(rank: int, order: dict[str, Any], store: str) -> dict[str, Any]:
     """One rank's life, on a node of its own."""
     size = len(order["outputs"])
@@ -54,8 +87,7 @@ def run_rank(rank: int, order: dict[str, Any], store: str) -> dict[str, Any]:
     place = Place(rank=rank, local_rank=0, world_size=size, local_world_size=1)
     job = Job(file=file, training=TRAINING, place=place, simulate_gpus=False, node=f"gpu-{rank:02}")
     dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
-    if order["trouble"] == rank:
-        canary.digest = lambda path: "0" if path.exists() else ""
+    TROUBLES.get(order["trouble"].get(str(rank)), lambda: None)()
     try:
         take_over(job, Ranks(place, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2)), go_on=lambda: None)
     except TrainingEnd as end:
