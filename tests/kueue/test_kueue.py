@@ -39,10 +39,10 @@ def hold(queues: Jobs) -> Iterator[Callable[..., None]]:
     """Makes jobs that keep what they get until they are told to end; all are deleted after the test."""
     names: list[str] = []
 
-    def apply(name: str, **scheduling: Any) -> None:
+    def apply(name: str, *, nodes: int = 2, **scheduling: Any) -> None:
         names.append(name)
         spec = {
-            "nodes": 2,
+            "nodes": nodes,
             "gpusPerNode": 2,
             "scheduling": {**QUEUE, **scheduling},
             "output": {"persistentVolumeClaim": {"claimName": "training-output"}, "minFree": "1Mi"},
@@ -180,3 +180,17 @@ def test_deleted_jobs_leave_nothing_in_the_queue(queues: Jobs, hold: Callable[..
     wait_for_use(queues, 0)
     hold("after")
     wait_for_run(queues, "after")
+
+
+def test_a_required_topology_is_kueues_to_keep(queues: Jobs, hold: Callable[..., None]) -> None:
+    racks = dict(zip(queues.cluster.nodes, ("a", "b", "b"), strict=True))
+    for node, rack in racks.items():
+        labels = (f"example.com/rack={rack}", "example.com/racked=true")
+        queues.cluster.kubectl("label", "node", node, "--overwrite", *labels)
+    within_a_rack = {"queue": "racks", "topology": {"requiredKey": "example.com/rack"}}
+    hold("wide", nodes=3, **within_a_rack)
+    queues.wait("wide", "Kueue's words", lambda status: "topology" in (status.get("message") or ""))
+    assert queues.phase("wide") == "Queued"
+    hold("narrow", **within_a_rack)
+    status = wait_for_run(queues, "narrow")
+    assert [racks[node] for node in status["attempts"][0]["nodeNames"]] == ["b", "b"]
