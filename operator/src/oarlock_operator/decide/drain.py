@@ -14,7 +14,7 @@ from oarlock_operator.decide import attempt, avoid, cordon
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail
 from oarlock_operator.decide.recover import judge
-from oarlock_operator.decide.teardown import delete
+from oarlock_operator.decide.teardown import delete, overdue
 from oarlock_operator.faults.attribution import attribute
 from oarlock_operator.faults.classify import Budget, classify
 from oarlock_operator.observation import Observation
@@ -42,7 +42,9 @@ def drain(o: Observation, draft: Draft) -> bool:
     delete(draft, unstopped, grace_seconds=grace)
     if running:
         cordon.carry_out(draft)
-        if o.now - since < bound:
+        # Who was told only now, because an operator was away, has its time as well.
+        told = not draining or all(overdue(o, pod) for pod in running)
+        if o.now - since < bound or not told:
             draft.again(LOOK_AGAIN_SECONDS)
             return True
         if draining:
