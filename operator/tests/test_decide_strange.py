@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from jobs import job, spec
+from world_writes import Killed
 from worlds import World
 
 from oarlock_operator.decide import decide
@@ -186,3 +188,37 @@ def test_progress_is_written_though_the_last_one_was_by_a_clock_that_was_ahead()
     world.one_pass()
     assert world.job.status.progress is not None
     assert (world.job.status.progress.step, world.job.status.progress.update_time) == (7, world.now)
+
+
+@pytest.mark.parametrize("kill_at", [None, *range(1, 14)])
+def test_of_all_attempts_only_the_last_has_a_config_map(kill_at: int | None) -> None:
+    world = World()
+    world.crash()
+    world.kill_at = kill_at and world.writes + kill_at
+    for _ in range(3):
+        for happens in (world.crash, world.settle):
+            with contextlib.suppress(Killed):
+                happens()
+        world.kubelets()
+        world.now += timedelta(seconds=400)
+    world.running()
+    assert world.job.status.attempt >= 3
+    assert world.configs == {world.job.status.attempt}
+
+
+def test_pods_that_are_told_late_because_the_operator_was_away_have_their_time_to_stop() -> None:
+    world = World()
+    world.running()
+    world.end(1, 1)
+    world.kill_at = world.writes + 1
+    with contextlib.suppress(Killed):
+        world.one_pass()
+    assert (world.job.status.attempt, world.pods["flux-1-0"].deleting) == (2, False)
+    world.now += timedelta(minutes=10)
+    world.settle()
+    assert world.pods["flux-1-0"].deleting
+    assert not [name for name in world.pods if name.startswith("flux-2")]
+    assert not world.job.status.avoided_nodes, "nothing speaks against its node"
+    world.kubelets()
+    world.settle()
+    assert sorted(world.pods) == ["flux-2-0", "flux-2-1"]

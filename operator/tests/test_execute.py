@@ -25,6 +25,7 @@ from oarlock_operator.plan import (
     CreateConfig,
     CreatePods,
     CreateService,
+    DeleteConfig,
     DeletePods,
     LatchBreaker,
     NoteStrike,
@@ -98,6 +99,19 @@ async def test_deleting_names_the_grace_period_and_spares_an_object_of_the_same_
     assert {path.partition("?")[2] for verb, path in api.requests if verb == "DELETE"} == {"grace=5"}
 
 
+@pytest.mark.parametrize(("owner", "left"), [(JOB.uid, False), ("uid-of-another", True)])
+async def test_the_config_map_of_an_attempt_that_is_over_is_deleted_unless_it_is_somebody_elses(
+    owner: str,
+    left: bool,  # noqa: FBT001
+) -> None:
+    api = MemoryApi()
+    api.put(CONFIG)
+    api.objects[CONFIG]["metadata"]["ownerReferences"] = [{"uid": owner}]
+    for _ in range(2):
+        await run(api, DeleteConfig("flux-1"))
+    assert (CONFIG in api.objects) is left
+
+
 async def test_selecting_an_attempt_changes_the_very_service_that_was_seen() -> None:
     api = MemoryApi()
     await run(api, *START)
@@ -143,16 +157,16 @@ async def test_all_pods_are_tried_and_then_the_first_error_is_raised_and_what_fo
     assert CONFIG not in api.objects
 
 
-async def test_a_node_that_cannot_be_cordoned_keeps_no_gang_from_starting() -> None:
+async def test_a_node_that_cannot_be_cordoned_and_a_config_map_that_stays_keep_no_gang_from_starting() -> None:
     api = MemoryApi()
     api.put(NODE, spec={})
 
     async def refuse(verb: str, path: str) -> None:
-        if verb == "PATCH" or path.endswith("breaker"):
+        if verb in ("PATCH", "GET") or path.endswith("breaker"):
             raise ApiError(403, "Forbidden", "a webhook guards nodes")
 
     api.before = refuse
-    await run(api, CORDON, LatchBreaker("why"), *START)
+    await run(api, CORDON, LatchBreaker("why"), DeleteConfig("flux-0"), *START)
     assert "flux-1-7" in api.names()
 
 

@@ -19,6 +19,7 @@ from oarlock_operator.plan import (
     CreateGroup,
     CreatePods,
     CreateService,
+    DeleteConfig,
     DeleteGroup,
     DeleteJob,
     DeletePods,
@@ -75,6 +76,11 @@ class Objects:
             case CreateConfig(manifest):
                 self.configs.add(int(manifest["metadata"]["labels"]["oarlock.dev/attempt"]))
                 self.wrote("config")
+            case DeleteConfig(name):
+                attempt = int(name.rpartition("-")[2])
+                assert attempt < self.job.status.attempt, "the ConfigMap of pods that are to start was deleted"
+                self.configs.discard(attempt)
+                self.wrote(f"delete config {attempt}")
             case CreateGroup() | DeleteGroup():
                 self.apply_group(action)
             case CreatePods(manifests):

@@ -156,6 +156,7 @@ class Demands:
                 "delete", "pod", f"{job}-1-{rank}", "--grace-period=0", "--force", "--ignore-not-found"
             )
         self._wait_for_pods(job, 2)
+        wait("the end of the first ConfigMap", lambda: self._api.find(f"{CORE}/configmaps/{job}-1") is None)
         about = f"{CORE}/events?fieldSelector=involvedObject.kind=TrainingJob,involvedObject.name={job}"
         wait("its Events", lambda: self._api.get(about)["items"])
         self._delete(job)

@@ -25,6 +25,7 @@ from oarlock_operator.plan import (
     CreateGroup,
     CreatePods,
     CreateService,
+    DeleteConfig,
     DeleteGroup,
     DeleteJob,
     DeletePods,
@@ -47,12 +48,12 @@ async def execute(
     """Carry out `actions` one after the other.
 
     Raises ApiError where one failed: the next pass sees what there is and plans anew. A cordon that fails holds nobody up:
-    the job avoids the node anyway, and the plan is repeated until the new gang stands.
+    the job avoids the node anyway, and the plan is repeated until the new gang stands. Nor does an old ConfigMap that stays.
     """
     namespace = job.namespace
     for action in actions:
         match action:
-            case CordonNode() | NoteStrike() | LatchBreaker():
+            case CordonNode() | NoteStrike() | LatchBreaker() | DeleteConfig():
                 if not await _try(job, action, cluster, pool):
                     continue
             case CreateService(manifest) | CreateConfig(manifest) | CreateGroup(manifest):
@@ -63,8 +64,6 @@ async def execute(
                     f"/api/v1/namespaces/{namespace}/services/{name}",
                     {"metadata": {"uid": uid}, "spec": {"selector": selector}},
                 )
-            case DeleteGroup(name, uid, api):
-                await cluster.delete(f"{_collection(api, 'PodGroup', namespace)}/{name}", uid=uid)
             case CreatePods(manifests):
                 path = f"/api/v1/namespaces/{namespace}/pods"
                 await _all(throttle, [partial(_create, cluster, path, manifest) for manifest in manifests])
@@ -78,6 +77,8 @@ async def execute(
                         for name, uid in pods
                     ],
                 )
+            case DeleteGroup(name, uid, api):
+                await cluster.delete(f"{_collection(api, 'PodGroup', namespace)}/{name}", uid=uid)
             case DeleteJob(name, uid):
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
         log.info("done", action=type(action).__name__)
@@ -89,8 +90,10 @@ def _collection(api: str, kind: str, namespace: str) -> str:
     return f"{prefix}/{api}/namespaces/{namespace}/{kind.lower()}s"
 
 
-async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster: Cluster, pool: PoolReader) -> bool:
-    """What is written on nodes, for others than this gang. Whether it was written now: a recovery repeats its plan."""
+async def _try(
+    job: Job, action: CordonNode | NoteStrike | LatchBreaker | DeleteConfig, cluster: Cluster, pool: PoolReader
+) -> bool:
+    """What the gang itself does not need. Whether it was done now: a recovery repeats its plan."""
     try:
         match action:
             case CordonNode(node, attempt, reason, time):
@@ -100,6 +103,8 @@ async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster
                 return await note_strike(cluster, node, NodeStrike(gpu_uuid, time))
             case LatchBreaker(why):
                 return await pool.latch(why)
+            case DeleteConfig(name):
+                return await _delete_config(cluster, job, name)
     except ApiError as error:
         log.warning("not done", action=type(action).__name__, error=str(error))
         return False
@@ -123,10 +128,27 @@ async def _make(cluster: Cluster, path: str, manifest: Json) -> None:
         except NotFound:
             # It went in between.
             raise taken from None
-        if not any(reference.get("uid") == owner for reference in there["metadata"].get("ownerReferences") or []):
+        if not _owned(there, owner):
             raise ApiError(
                 409, NAME_TAKEN, f"{path}/{name} belongs to somebody else: delete it, or give the job another name"
             ) from None
+
+
+async def _delete_config(cluster: Cluster, job: Job, name: str) -> bool:
+    """Delete a ConfigMap of which only the name is known, unless it is somebody else's; whether it was there."""
+    path = f"{_collection('v1', 'ConfigMap', job.namespace)}/{name}"
+    try:
+        there = await cluster.get(path)
+    except NotFound:
+        return False
+    if not _owned(there, job.uid):
+        return False
+    await cluster.delete(path, uid=there["metadata"]["uid"])
+    return True
+
+
+def _owned(there: Json, owner: str) -> bool:
+    return any(reference.get("uid") == owner for reference in there["metadata"].get("ownerReferences") or [])
 
 
 async def _all(throttle: Throttle, requests: Sequence[Callable[[], Awaitable[None]]]) -> None:

@@ -38,6 +38,13 @@ class CreateConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteConfig:
+    """Delete the ConfigMap of an attempt that is over, if it is the job's."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class CreateGroup:
     """Create the object that makes the pods of an attempt a gang; its apiVersion says of which system."""
 
@@ -106,6 +113,7 @@ Action = (
     CreateService
     | SelectAttempt
     | CreateConfig
+    | DeleteConfig
     | CreateGroup
     | DeleteGroup
     | CreatePods
