@@ -18,7 +18,10 @@ from hera.workflows import Parameter, Resource, Step, Steps, Workflow
 from hera.workflows.models import ContinueOn, RetryStrategy, ValueFrom
 
 NAME = "{{workflow.name}}"
-ARGOS_OWN_POD_IS_LOST = 'lastRetry.status == "Error" || !(lastRetry.message startsWith "main: Error (exit code 64)")'
+ARGOS_OWN_POD_IS_LOST = (
+    'lastRetry.status == "Error" || !(lastRetry.message startsWith "main: Error (exit code 64)") '
+    '|| lastRetry.message contains "context canceled"'
+)
 
 
 def training_job(path: Path) -> dict[str, Any]:

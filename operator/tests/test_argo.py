@@ -210,7 +210,8 @@ def test_every_step_makes_its_job_again_without_harm_and_hands_over_what_may_be_
 @pytest.mark.parametrize(
     ("status", "message", "again"),
     [
-        pytest.param("Error", "pod deleted", True, id="drained"),
+        pytest.param("Error", "pod deleted", True, id="lost with its node"),
+        pytest.param("Failed", "main: Error (exit code 64): context canceled", True, id="drained"),
         pytest.param("Failed", "The node was low on resource: memory.", True, id="evicted by the kubelet"),
         pytest.param("Failed", "main: OOMKilled (exit code 137)", True, id="out of memory"),
         pytest.param(
