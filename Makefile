@@ -100,6 +100,10 @@ images: ## Build the operator's and the trainer's image with docker, podman or b
 images-test: setup ## Run the images that `make images` built, on a local node
 	@OARLOCK_IMAGES_BUILDER=$(BUILDER) $(RUN)/python -m pytest -v tests/images
 
+.PHONY: argo-test
+argo-test: setup ## Run the example's workflow by Argo's own controller, on local nodes
+	@OARLOCK_ARGO=1 $(RUN)/python -m pytest -v tests/argo
+
 .PHONY: kueue-test
 kueue-test: setup ## Queue gangs by Kueue's own controller, on local nodes (builds it first, for many minutes)
 	@OARLOCK_KUEUE=1 $(RUN)/python -m pytest -v tests/kueue
