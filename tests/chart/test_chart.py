@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from oarlock_local import chart
 from oarlock_local.errors import ChartError
 from tests.chart.rendering import CHART, EVERYTHING, ROOT, one, render
 
@@ -59,6 +60,16 @@ def test_helm_tells_what_follows_from_the_values(values: dict[str, Any], words: 
 def test_helm_tells_how_nodes_are_treated_only_where_they_are_not_cordoned(helm_program: Path) -> None:
     assert "Nodes are not cordoned" in told(helm_program, {})
     assert "Nodes are not cordoned" not in told(helm_program, {"cordon": True})
+
+
+@pytest.mark.parametrize("version", ["helm 4", "helm 3"])
+def test_a_package_of_the_chart_is_whole(version: str, helm_programs: dict[str, Path], tmp_path: Path) -> None:
+    """The API in it is a link in the repository."""
+    command = [str(helm_programs[version]), "package", str(CHART), "--destination", str(tmp_path)]
+    subprocess.run(command, capture_output=True, check=True)
+    (package,) = tmp_path.glob("oarlock-*.tgz")
+    packed = chart.render(package, helm_programs[version], release="oarlock", namespace="oarlock", values=EVERYTHING)
+    assert packed == render(helm_programs[version], EVERYTHING)
 
 
 def test_by_default_the_operator_works_in_all_namespaces_and_nothing_else_is_installed(helm_program: Path) -> None:
