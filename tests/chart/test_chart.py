@@ -228,6 +228,7 @@ def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program
         pytest.param({"settings": {"POD_ACCESS": "proxy"}}, "POD_ACCESS", id="a setting without its right"),
         pytest.param({"replicas": 0}, "replicas", id="no operator"),
         pytest.param({"cordon": True, "namespaces": ["a"]}, "cordon", id="nodes without a ClusterRole"),
+        pytest.param({"namespaces": ["team.a"]}, "namespaces", id="a namespace that cannot be"),
         pytest.param({"image": {"digest": "sha256:abc"}}, "digest", id="a digest cut short"),
         pytest.param({"image": {"repository": "oarlock/operator:1"}}, "repository", id="a tag in the repository"),
         pytest.param({"monitoring": {"operator": "podMonitor"}}, "operator", id="a monitor that is none"),
