@@ -82,6 +82,20 @@ def test_the_role_is_enough_for_all_that_the_executor_does_and_for_nothing_else(
         control_plane.kubectl("delete", job, "--ignore-not-found", "--wait=false")
 
 
+def test_the_role_is_enough_to_name_the_workflow_as_owner_where_owners_are_guarded(
+    kubectl: Callable[..., str], argo: Cluster
+) -> None:
+    argo.kubectl("create", "-f", "-", stdin=json.dumps({**WORKFLOW, "metadata": {"name": NAME}}))
+    try:
+        uid = argo.kubectl("get", "workflow", NAME, "-o", "jsonpath={.metadata.uid}")
+        body = yaml.safe_load(manifest("train"))
+        owner = {"apiVersion": WORKFLOW["apiVersion"], "kind": "Workflow", "name": NAME, "uid": uid}
+        body["metadata"]["ownerReferences"] = [{**owner, "blockOwnerDeletion": True}]
+        kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(body))
+    finally:
+        argo.kubectl("delete", "workflow", NAME)
+
+
 @pytest.mark.parametrize("step", ["preprocess", "train", "judge"])
 def test_each_steps_job_is_one_that_argo_finds_and_a_real_api_server_takes(
     step: str, kubectl: Callable[..., str]
