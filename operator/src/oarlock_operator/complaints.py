@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from msgspec import Struct
+
 from oarlock_api.contract.wire import text
 from oarlock_api.history import RecoveryStage
 from oarlock_operator.cluster import Cluster
@@ -18,6 +20,8 @@ from oarlock_operator.observation import Job, Pod
 AFTER = timedelta(seconds=15)
 """A volume that is only slow needs no words."""
 MOST = 3
+MOST_PAGES = 4
+"""Two thousand Events of one pod are enough to find one that says what is wrong."""
 OVER = "FailedScheduling"
 """The scheduler's complaint about a pod that has its node by now."""
 
@@ -35,8 +39,23 @@ async def with_complaints(cluster: Cluster, job: Job, pods: Sequence[Pod], *, no
 
 async def _newest_warning(cluster: Cluster, namespace: str, pod: Pod) -> str:
     about = f"involvedObject.uid={pod.uid},type=Warning"
-    warnings = await cluster.list(f"/api/v1/namespaces/{namespace}/events", fieldSelector=about)
-    events = [event for event in warnings if event.get("reason") != OVER]
-    # Each of these may be null, by who wrote the Event.
-    newest = max(events, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""), default=None)
-    return "" if newest is None else f"{text(newest.get('reason'), 64)}: {text(newest.get('message'), 512)}"
+    newest, read = _Warning(), 0
+    async for page in cluster.pages_of(_Warning, f"/api/v1/namespaces/{namespace}/events", fieldSelector=about):
+        newest = max((*(event for event in page.items if event.reason != OVER), newest), key=_Warning.when)
+        read += 1
+        if read == MOST_PAGES:
+            break
+    return f"{text(newest.reason, 64)}: {text(newest.message, 512)}" if newest.reason else ""
+
+
+class _Warning(Struct, frozen=True, rename="camel"):
+    """Of an Event, what is told. Each of these may be null, by who wrote it."""
+
+    reason: str | None = None
+    message: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+
+    def when(self) -> str:
+        """Sorts by time."""
+        return self.last_timestamp or self.event_time or ""
