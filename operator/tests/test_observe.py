@@ -215,10 +215,12 @@ def recovered(stage: str | None = None, **status: Any) -> MemoryApi:
     return api
 
 
-async def groups_seen(api: MemoryApi, sightings: Sightings, tidy: TidyJobs) -> list[int] | None:
+async def groups_seen(
+    api: MemoryApi, sightings: Sightings, tidy: TidyJobs, *, systems: GangSystems = VOLCANO
+) -> list[int] | None:
     """Attempts whose groups a look found; None where it asked for none."""
     api.requests.clear()
-    o = await look(api, sightings, tidy=tidy, systems=VOLCANO)
+    o = await look(api, sightings, tidy=tidy, systems=systems)
     assert o is not None
     return [found.attempt for found in o.groups] if ("LIST", GROUPS) in api.requests else None
 
@@ -247,6 +249,12 @@ async def test_a_job_of_which_nothing_runs_is_asked_for_groups_until_none_is_lef
         del api.objects[f"{GROUPS}/{attempt}"]
         assert await groups_seen(api, Sightings(), tidy) is not None
     assert await groups_seen(api, Sightings(), tidy) is None
+
+
+async def test_groups_that_are_not_served_at_the_moment_are_not_known_to_be_gone() -> None:
+    api, tidy = recovered("Suspended"), TidyJobs()
+    assert await groups_seen(api, Sightings(), tidy, systems=GangSystems()) is None
+    assert await groups_seen(api, Sightings(), tidy) == [1, 2]
 
 
 async def test_while_a_gang_starts_what_its_queue_says_is_asked_for_each_time() -> None:

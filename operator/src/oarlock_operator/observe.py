@@ -138,7 +138,8 @@ async def _look_for_gangs(
     asked = job.spec is not None and not job.spec.suspend and job.spec.scheduling.gang is not Gang.NONE
     suspended = stage == RecoveryStage.SUSPENDED
     choosing = asked and not over and (status.attempt == 0 or suspended)
-    used = status.resolved is not None and status.resolved.gang not in (None, Gang.NONE)
+    gang = Gang((status.resolved.gang if status.resolved else None) or Gang.NONE)
+    used = gang is not Gang.NONE
     # What a watch remembers of earlier attempts moves nothing any more.
     known = [pod for pod in pods if not pod.gone or pod.attempt == status.attempt]
     moving = stage in _MOVING or any(pod.stopped or pod.deleting for pod in known)
@@ -149,7 +150,9 @@ async def _look_for_gangs(
     if not looking:
         return systems, ()
     groups = await read_groups(cluster, job, systems)
-    tidy.note(job, groups)
+    if gang in systems.apis:
+        # What is not served at the moment, as by a server that starts, is not known to be gone.
+        tidy.note(job, groups)
     return systems, groups
 
 
