@@ -222,3 +222,18 @@ def test_pods_that_are_told_late_because_the_operator_was_away_have_their_time_t
     world.kubelets()
     world.settle()
     assert sorted(world.pods) == ["flux-2-0", "flux-2-1"]
+
+
+def test_a_backoff_that_a_clock_set_that_was_ahead_is_not_waited_for() -> None:
+    world = World(job=job(spec=spec(recovery={"maxApplicationRestarts": 9, "maxRestartsWithoutProgress": 9})))
+    for _ in range(2):
+        world.crash()
+    world.running()
+    world.end(0, 1)
+    world.settle()
+    world.kubelets()
+    world.settle()
+    assert world.pods == {}, "the third crash is waited after"
+    world.now -= timedelta(hours=1)
+    world.settle()
+    assert len(world.pods) == 2

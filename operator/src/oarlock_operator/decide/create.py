@@ -6,6 +6,8 @@ attempt before goes last: a gang that gives way for weeks would leave thousands 
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from oarlock_api.contract.names import config_map_name, service_name
 from oarlock_api.history import RecoveryStage
 from oarlock_operator import schedulers
@@ -28,10 +30,12 @@ def create(o: Observation, draft: Draft) -> bool:
         _begin(o, draft)
     number = draft.status.attempt
     not_before = draft.status.recovery.not_before_time
-    if not_before is not None and o.now < not_before:
+    longest = timedelta(seconds=o.spec.recovery.max_backoff_seconds)
+    # Whoever is to wait for longer was told so by a clock that was ahead.
+    if not_before is not None and timedelta() < not_before - o.now <= longest:
         draft.again((not_before - o.now).total_seconds())
         return True
-    if not_before is not None and (draft.status.recovery.stage_start_time or o.now) < not_before:
+    if not_before is not None and (draft.status.recovery.stage_start_time or o.now) < not_before <= o.now:
         # Waiting on purpose is no time of the scheduler's.
         draft.stage(draft.status.recovery.stage, not_before)
     record = draft.attempt(number)
