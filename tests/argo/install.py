@@ -18,8 +18,13 @@ USER = 8737
 """Whom Argo's own images run as."""
 SERVER = "argo-server"
 """Argo's pages, which no workflow needs."""
-SOONER = "TASK_RESULT_TIMEOUT_DURATION=5s"
-"""How long Argo waits for the outputs of a pod that was killed before it tries the step again: ten minutes by default."""
+SETTINGS = (
+    # How long the outputs of a killed pod are waited for before its step is tried again: ten minutes by default.
+    "TASK_RESULT_TIMEOUT_DURATION=5s",
+    # A deleted pod stays until its end was seen. Otherwise it is chance whether Argo calls it failed or gone.
+    "ARGO_POD_STATUS_CAPTURE_FINALIZER=true",
+)
+"""Of Argo's controller, in its environment."""
 
 
 def install_argo(cluster: Cluster, programs: Path, folder: Path) -> None:
@@ -34,7 +39,7 @@ def install_argo(cluster: Cluster, programs: Path, folder: Path) -> None:
         apply_crd(cluster, definition)
     cluster.kubectl("create", "namespace", NAMESPACE)
     cluster.apply(_of_the_release(cluster.kubectl("kustomize", str(manifests / "cluster-install-no-crds"))))
-    cluster.kubectl("set", "env", "deployment/workflow-controller", "-n", NAMESPACE, SOONER)
+    cluster.kubectl("set", "env", "deployment/workflow-controller", "-n", NAMESPACE, *SETTINGS)
     cluster.kubectl("rollout", "status", "deployment/workflow-controller", "-n", NAMESPACE, "--timeout=180s")
 
 

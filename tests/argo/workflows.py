@@ -143,4 +143,6 @@ def messages(status: dict[str, Any]) -> dict[str, str]:
 def _steps(status: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for node in status["nodes"].values():
         if node["type"] in ("Pod", "Retry") and ".onExit" not in node["name"]:
-            yield node["displayName"], node
+            # A workflow that begins with a step has that step's node under its own name.
+            attempt = node["displayName"].partition("(")
+            yield node["templateName"] + "".join(attempt[1:]), node
