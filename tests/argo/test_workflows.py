@@ -49,11 +49,9 @@ def test_a_step_whose_pod_is_deleted_or_killed_finds_its_job_again(workflows: Wo
     workflows.cluster.kubectl("delete", "pod", first["name"], "--wait=false")
     second = workflows.wait_for_argos_pod(training, after=first["uid"])["metadata"]
     workflows.cluster.fault("kill-container", f"default/{second['name']}/main")
-    workflows.wait_for_argos_pod(training, after=second["uid"])
-    status = workflows.status(training)
+    status = workflows.wait(training, "a third attempt", lambda status: phases(status).get("train(2)") == "Running")
     told = [messages(status)[f"train({number})"] for number in range(2)]
     assert told == ["main: Error (exit code 64): context canceled", "main: Error (exit code 137)"]
-    assert phases(status)["train(2)"] == "Running"
     after = workflows.job(job)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert (after["status"]["attempt"], after["status"]["restartCount"]) == (1, 0)
