@@ -1,48 +1,20 @@
-"""A release of the chart on a cluster, by the real helm, and what is there of it; and the first chart that there was."""
+"""A release of the chart on a cluster, by the real helm, and what is there of it."""
 
 from __future__ import annotations
 
-import io
 import json
-import shutil
 import subprocess
-import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oarlock_local.cluster import Cluster
-from tests.chart.rendering import CHART, ROOT
+from tests.chart.rendering import CHART
 
 OVER_KUBECTLS_API = {"helm 4": ("--take-ownership", "--force-conflicts"), "helm 3": ("--take-ownership",)}
 """Options where the API was brought by kubectl: helm 4 writes some numbers otherwise, which the server calls a conflict."""
 NOT_LISTED = ("events", "events.events.k8s.io", "componentstatuses")
 """What says nothing of a release: what happened stays for an hour."""
-
-
-class NoEarlierChart(Exception):  # noqa: N818
-    """This checkout does not reach back to the first chart; the message says why."""
-
-
-def first_chart(folder: Path) -> Path:
-    """The chart as the first commit that had one has it, written into `folder`. Raises NoEarlierChart."""
-    if shutil.which("git") is None:
-        raise NoEarlierChart("the first chart comes from git: install it")
-    if _git("rev-parse", "--is-shallow-repository").strip() != b"false":
-        raise NoEarlierChart("this clone is shallow, and the first chart is older: git fetch --unshallow")
-    added = _git("log", "--diff-filter=A", "--format=%H", "--", str(CHART / "Chart.yaml")).split()
-    if not added:
-        raise NoEarlierChart("git does not know when the chart came")
-    with tarfile.open(fileobj=io.BytesIO(_git("archive", added[-1].decode(), "charts/oarlock"))) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "charts/oarlock"
-
-
-def _git(*command: str) -> bytes:
-    result = subprocess.run(["git", *command], cwd=ROOT, check=False, capture_output=True)
-    if result.returncode != 0:
-        raise NoEarlierChart(f"git {command[0]}: {result.stderr.decode().strip()}")
-    return result.stdout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

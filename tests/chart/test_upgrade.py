@@ -16,7 +16,8 @@ from oarlock_local.cluster import Cluster
 from oarlock_local.crd import apply_crd
 from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
 from tests.chart.demands import wait
-from tests.chart.releases import NoEarlierChart, Release, first_chart
+from tests.chart.first_chart import NoEarlierChart, first_chart
+from tests.chart.releases import Release
 from tests.chart.rendering import ROOT
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
