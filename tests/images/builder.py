@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,40 @@ def save(builder: str, image: str, path: Path) -> str:
         return REGISTRY + image
     _run(builder, "save", "--output", str(path), image)
     return f"localhost/{image}" if builder == "podman" else REGISTRY + image
+
+
+def is_built(builder: str, image: str) -> bool:
+    """Whether the builder has an image of this name."""
+    command = ["inspect", "--type", "image"] if builder == "buildah" else ["image", "inspect"]
+    return subprocess.run([builder, *command, image], check=False, capture_output=True).returncode == 0
+
+
+@contextmanager
+def running(builder: str, image: str, *arguments: str, mount: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The image's program on this machine's network, with a folder of this machine at its own path; SIGTERM ends it."""
+    options = ["--network", "host", "--volume", f"{mount}:{mount}:ro"]
+    if builder != "buildah":
+        with _until_ended([builder, "run", "--rm", *options, image, *arguments], log) as process:
+            yield process
+        return
+    program = inspect(builder, image)["Entrypoint"]
+    container = _run(builder, "from", image).strip()
+    try:
+        command = [builder, "run", "--isolation", "chroot", *options, container, "--", *program, *arguments]
+        with _until_ended(command, log) as process:
+            yield process
+    finally:
+        _run(builder, "rm", container)
+
+
+@contextmanager
+def _until_ended(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def _run(*command: str) -> str:
