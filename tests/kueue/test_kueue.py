@@ -9,6 +9,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from tests.e2e.jobs import Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
-QUEUE = {"queue": "training"}
+ROOT = Path(__file__).parents[2]
+QUEUE = {"queue": "small"}
 GATE = "kueue.x-k8s.io/admission"
 # Runs until its folder has a file `done`; the rank that a file `crash` names, as ATTEMPT-RANK, fails.
 PROGRAM = """
@@ -83,7 +85,7 @@ def wait_for_use(jobs: Jobs, gpus: int) -> None:
     """Until Kueue counts so many GPUs as taken."""
     path = "jsonpath={.status.flavorsReservation[0].resources[0].total}"
     deadline = time.monotonic() + 120
-    while (found := jobs.cluster.kubectl("get", "clusterqueue", "training", "-o", path)) != str(gpus):
+    while (found := jobs.cluster.kubectl("get", "clusterqueue", "small", "-o", path)) != str(gpus):
         assert time.monotonic() < deadline, f"Kueue counts {found} GPUs, not {gpus}"
         time.sleep(0.2)
 
@@ -101,7 +103,7 @@ def test_a_gang_waits_for_quota_and_comes_in_when_another_ends(queues: Jobs, hol
     hold("second")
     wait_for_phase(queues, "second", "Queued")
     status = queues.wait("second", "Kueue's words", lambda status: "quota" in (status.get("message") or ""))
-    assert status["message"].startswith("in the queue training: ")
+    assert status["message"].startswith("in the queue small: ")
     assert gates(queues, "second").count(GATE) == 2
     tell(queues, "first", "done")
     assert queues.wait_for_end("first")["phase"] == "Succeeded"
@@ -180,6 +182,37 @@ def test_deleted_jobs_leave_nothing_in_the_queue(queues: Jobs, hold: Callable[..
     wait_for_use(queues, 0)
     hold("after")
     wait_for_run(queues, "after")
+
+
+def test_a_queue_that_is_drained_takes_its_gangs_back_and_lets_them_in_again(
+    queues: Jobs, hold: Callable[..., None]
+) -> None:
+    def stop(policy: str) -> None:
+        patch = json.dumps({"spec": {"stopPolicy": policy}})
+        queues.cluster.kubectl("patch", "clusterqueue", "small", "--type=merge", "-p", patch)
+
+    hold("swept")
+    wait_for_run(queues, "swept")
+    stop("HoldAndDrain")
+    try:
+        status = wait_for_phase(queues, "swept", "Queued")
+    finally:
+        stop("None")
+    assert (status["attempt"], status["restarts"]["voluntary"]) == (2, 1)
+    wait_for_run(queues, "swept", 2)
+
+
+def test_the_example_is_let_in(queues: Jobs) -> None:
+    example = ROOT / "examples/kueue.yaml"
+    queues.cluster.kubectl("apply", "-f", str(example))
+    try:
+        queues.wait("flux-queued", "its turn", lambda status: status.get("reason") == "Unschedulable")
+        path = "jsonpath={.items[0].spec.nodeSelector}"
+        pods = ("get", "pods", "-l", "oarlock.dev/job=flux-queued", "-o", path)
+        assert "NVIDIA-H100" in queues.cluster.kubectl(*pods), "the pods do not go to the flavor's nodes"
+    finally:
+        queues.delete("flux-queued")
+        queues.cluster.kubectl("delete", "-f", str(example), "--ignore-not-found", "--wait=false")
 
 
 def test_a_required_topology_is_kueues_to_keep(queues: Jobs, hold: Callable[..., None]) -> None:
