@@ -18,7 +18,7 @@ from oarlock_local.argo import argo
 from oarlock_local.build import helm
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
-from oarlock_local.demo.install import VALUES, install_operator
+from oarlock_local.demo.install import VALUES, install_operator, operators_account
 from oarlock_local.demo.output import make_output
 from tests.argo.install import install_argo
 from tests.argo.workflows import ACCOUNT, ROOT, Workflows
@@ -44,6 +44,7 @@ def workflows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     install_argo(cluster, programs, tmp_path_factory.mktemp("argo"))
     with ApiServer(cluster.kubeconfig) as api:
         yield Workflows(cluster, Jobs(cluster, output, api), api, programs / "argo")
+    assert operators_account(cluster, ROOT, helm(), values=values).complaint() == ""
 
 
 @pytest.fixture(scope="session")
