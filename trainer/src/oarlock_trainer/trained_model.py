@@ -67,14 +67,21 @@ def _text_tokens(prepared: Prepared) -> int:
 def load_model(claim: Claim, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
     """The model on its device as it is before the first step: with adapters and initFrom, where the job has them.
 
-    With `shard` no rank has more than one whole parameter at a time. Collective then.
+    With `shard` no rank has more than one whole parameter at a time, and rank 0 alone reads them: it sends each to the
+    others, whatever they have read. Collective then.
     """
     job, device = claim.job, claim.ranks.device
     adapters = adapters_of(job)
     initial = None if claim.resumed else initial_weights(job)
     base = model_folder(job) if adapters else initial or model_folder(job)
     blank = claim.resumed is not None and not adapters  # the checkpoint's take their place
-    model = transformer.load(base, device=device, blank=blank, placed=shard or (lambda _parameter: None))
+    model = transformer.load(
+        base,
+        device=device,
+        blank=blank,
+        placed=shard or (lambda _parameter: None),
+        reads=shard is None or job.place.is_leader,
+    )
     if adapters:
         lora.add_adapters(model, adapters, seed=job.training.seed)
         if initial:

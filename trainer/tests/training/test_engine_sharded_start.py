@@ -31,6 +31,10 @@ def test_while_it_loads_no_rank_has_more_than_one_whole_parameter(ranks: list[di
     assert all(0 < told["most"] == told["largest"] for told in ranks)
 
 
+def test_one_rank_reads_the_weights_for_all(ranks: list[dict[str, Any]]) -> None:
+    assert [told["read"] for told in ranks] == [ranks[0]["whole"], 0]
+
+
 def test_the_shares_together_are_the_weights(ranks: list[dict[str, Any]]) -> None:
     assert all(told["same"] for told in ranks)
 

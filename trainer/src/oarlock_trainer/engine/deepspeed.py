@@ -157,7 +157,7 @@ def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
 
 
 def make_sharder(training: Training, place: Place) -> Callable[[nn.Parameter], None]:
-    """What leaves a rank its share of a parameter that is whole on all, as stage 3 has it. Each call is collective."""
+    """What leaves a rank its share of a parameter that is whole on rank 0, as stage 3 has it. Each call is collective."""
     _settle(place)
     import deepspeed  # noqa: PLC0415
 

@@ -3,7 +3,8 @@
     sharded_start.py STORE MODEL
 
 Rank 0 prints a list of JSON, one entry for each rank: the most whole elements that it had while the model was loaded, those
-of the largest parameter, whether the shares together are the weights of the files, and which attention a warm-up saw.
+of the largest parameter, the bytes of weights that it read and those of them all, whether the shares together are the
+weights of the files, and which attention a warm-up saw.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from oarlock_trainer import warm
 
@@ -20,8 +21,10 @@ warm.settle_environment()
 from oarlock_trainer.uncompiled import import_torch  # noqa: E402
 
 import_torch()
+import safetensors  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from safetensors import safe_open  # noqa: E402
 
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
 from oarlock_api.engine import Attention  # noqa: E402
@@ -59,6 +62,30 @@ def claim_of(place: Place, model: Path) -> Claim:
     return Claim(job=job, ranks=Ranks(place, torch.device("cpu"), None), **rest)
 
 
+class Counted:
+    """A file of safetensors; `bytes` are those of all tensors that were read of any."""
+
+    bytes = 0
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self._opened = safe_open(*given, **named)
+
+    def __enter__(self) -> Self:
+        self._file = self._opened.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.__exit__(None, None, None)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def get_tensor(self, name: str) -> torch.Tensor:
+        tensor: torch.Tensor = self._file.get_tensor(name)
+        Counted.bytes += tensor.nbytes
+        return tensor
+
+
 def start(place: Place, model: Path) -> dict[str, Any]:
     held: list[torch.nn.Parameter] = []
     most: list[int] = []
@@ -73,14 +100,18 @@ def start(place: Place, model: Path) -> dict[str, Any]:
         return load(*given, placed=seen, **named)
 
     transformer.load = watched  # type: ignore[assignment]
+    safetensors.safe_open = Counted  # type: ignore[assignment, misc]
     claim = claim_of(place, model)
     training = claim.job.training
     plan = plan_for(training, read_architecture(model), world_size=RANKS, local_world_size=RANKS, gpu_memory_bytes=None)
     loaded = make_engine(claim, plan).weights
+    read = Counted.bytes
     whole = {name: weight.clone() for name, weight in whole_weights(loaded)}
     return {
         "most": max(most),
         "largest": max(map(elements, held)),
+        "read": read,
+        "whole": sum(map(elements, held)) * 2,
         "same": all(torch.equal(whole[name], weight) for name, weight in load(model).named_parameters()),
         "attention": warm_up(loaded, [Shape(4, 4, 3)], training, kernel=Attention.SDPA),
     }

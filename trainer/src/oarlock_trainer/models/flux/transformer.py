@@ -26,11 +26,13 @@ def load(
     device: torch.device | str = "cpu",
     blank: bool = False,
     placed: Callable[[nn.Parameter], None] = lambda _parameter: None,
+    reads: bool = True,
 ) -> nn.Module:
     """The transformer in bfloat16, in training mode, as diffusers computes it: `tuning.tune` makes it fast.
 
     `blank`: weights of zero, for who overwrites them all with a checkpoint's. `placed` is called with each parameter once
-    it is on the device, before the next one is read, and may keep less of it.
+    it is on the device, before the next one is read, and may keep less of it. Without `reads` the parameters come in the same
+    order with any values, for whom `placed` brings another rank's.
     """
     import torch  # noqa: PLC0415
 
@@ -42,7 +44,7 @@ def load(
             zeros = ((name, torch.zeros(shape, device=device, dtype=torch.bfloat16)) for name, shape in shapes)
             _fill(transformer, zeros, placed)
         elif any(folder.glob("*.safetensors")):
-            _fill(transformer, _tensors(folder, device), placed)
+            _fill(transformer, _tensors(folder, device, reads=reads), placed)
         else:
             transformer = transformer_class().from_pretrained(
                 folder, dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
@@ -63,12 +65,15 @@ def empty(model: Path) -> Any:
         return flux.from_config(flux.load_config(model / TRANSFORMER, local_files_only=True))
 
 
-def _tensors(folder: Path, device: torch.device | str) -> Iterator[tuple[str, Tensor]]:
+def _tensors(folder: Path, device: torch.device | str, *, reads: bool) -> Iterator[tuple[str, Tensor]]:
+    import torch  # noqa: PLC0415
     from safetensors import safe_open  # noqa: PLC0415
 
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt", device=str(device)) as file:
-            yield from ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118 - no mapping
+            for name in file.keys():  # noqa: SIM118 - no mapping
+                shape = file.get_slice(name).get_shape()
+                yield name, file.get_tensor(name) if reads else torch.empty(shape, dtype=torch.bfloat16, device=device)
 
 
 def _fill(
