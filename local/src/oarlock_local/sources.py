@@ -11,7 +11,8 @@ from pathlib import Path
 
 from oarlock_local.errors import LocalError
 
-_SECONDS = 240
+_SECONDS = 80
+"""A test that needs three of them has five minutes."""
 
 
 class SourceMissing(LocalError):  # noqa: N818
