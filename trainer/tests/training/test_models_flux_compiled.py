@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from oarlock_trainer.errors import ConfigurationError
 
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
+from flux_pair import pair  # noqa: E402
 
 from oarlock_trainer.models.flux import kept_code  # noqa: E402
 from oarlock_trainer.models.flux.compiled import compile_blocks  # noqa: E402
 from oarlock_trainer.models.flux.tuning import tune  # noqa: E402
+from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
 
 _PROGRAM = Path(__file__).parent / "support" / "flux_compiled.py"
 FLOAT32 = 1e-5
@@ -51,6 +54,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def started(scratch: Path) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCHINDUCTOR")}
+    environment["TORCHINDUCTOR_VEC_ISA_OK"] = "0"  # else ten programs are built to see what the processor can
     done = subprocess.run(
         [sys.executable, str(_PROGRAM), str(scratch)], env=environment, capture_output=True, text=True, check=False
     )
@@ -102,6 +106,27 @@ def test_a_later_pod_takes_compiled_code_from_the_output(first: dict[str, Any], 
     assert again["from_cache"] >= again["graphs"]
     assert again["prediction"] == first["prediction"]
     assert kept.stat().st_mtime_ns == before  # there was nothing to add
+
+
+def test_each_number_of_tokens_has_a_graph_of_its_own_for_each_kind_of_block(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As torch's compiler traces them: no code is made of the graphs. Upright or lying, a picture has as many tokens."""
+    from torch._dynamo import config, reset, utils  # noqa: PLC0415 - seconds that other tests need not pay
+
+    for name in ("disable", "recompile_limit"):  # both are set by what is tested
+        monkeypatch.setattr(config, name, getattr(config, name))
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+    reset()
+    utils.counters.clear()
+    _, mine = pair(double=2, single=2)
+    job = training(compile={"mode": "Default", "fullGraph": True}, batchSize=2)
+    kernel = tune(mine, job, device=CPU, recomputed=0, scratch=tmp_path)
+    for shapes, graphs in (([Shape(8, 12, 9)], 2), ([Shape(8, 12, 9), Shape(12, 8, 9), Shape(8, 8, 9)], 4)):
+        warm_up(mine, shapes, job, kernel=kernel)
+        assert utils.counters["stats"]["unique_graphs"] == graphs
 
 
 def test_an_image_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_trainer.data import photographs
+
 if TYPE_CHECKING:
     from conftest import Gang
 
 pytestmark = pytest.mark.timeout(900)  # compiling takes a minute, and several where others use the processor, too
 STEPS = 3
+NOT_VECTORIZED = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
+"""Ten programs less that torch's compiler builds to see what the processor can."""
 BFLOAT16 = 2e-3
 """Relative distance of losses: compiled code rounds less often."""
 
@@ -23,7 +27,7 @@ def plain(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> dict[int, flo
 
 
 def losses(gang: Gang, output: Path, *, ranks: int = 2, **fields: Any) -> dict[int, float]:
-    run = gang.run(output, gang.training(steps=STEPS, **fields), ranks=ranks)
+    run = gang.run(output, gang.training(steps=STEPS, **fields), ranks=ranks, environment=NOT_VECTORIZED)
     assert set(run.codes.values()) == {0}, run.failure or gang.log()
     assert len(run.losses) == STEPS
     return run.losses
@@ -40,10 +44,19 @@ def test_recomputed_blocks_change_no_loss(
     not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs g++ or clang++ on the CPU"
 )
 def test_compiled_blocks_train_alike(gang: Gang, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a rank that was forked from a process in which torch's compiler had been left out."""
+    """In a rank that was forked from a process in which torch's compiler had been left out.
+
+    Of one shape, because each takes a dozen seconds of g++ (test_models_flux_compiled has several).
+    """
     monkeypatch.setitem(type(gang)._wait.__globals__, "DEADLINE", 800.0)
-    plain = losses(gang, tmp_path / "plain", ranks=1)
-    compiled = losses(gang, tmp_path / "compiled", ranks=1, compile={"mode": "Default"})
+    squares = tmp_path / "squares"
+    squares.mkdir()
+    for picture in sorted(gang.pictures.glob("*.png"))[:: len(photographs.ASPECTS)]:
+        for file in (picture, picture.with_suffix(".txt")):
+            (squares / file.name).hardlink_to(file)
+    data = gang.data(squares)
+    plain = losses(gang, tmp_path / "plain", ranks=1, data=data)
+    compiled = losses(gang, tmp_path / "compiled", ranks=1, data=data, compile={"mode": "Default"})
     assert compiled == pytest.approx(plain, rel=BFLOAT16)
 
 
