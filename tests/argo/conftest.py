@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import VALUES, install_operator, operators_account
 from oarlock_local.demo.output import make_output
+from oarlock_local.sources import SourceMissing
 from tests.argo.install import install_argo
 from tests.argo.workflows import ACCOUNT, ROOT, Workflows
 from tests.e2e.jobs import Jobs
@@ -30,11 +32,21 @@ BASE = "/output/models/flux-tiny"
 
 
 @pytest.fixture(scope="session")
-def workflows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workflows]:
-    """Argo, for a ServiceAccount with the chart's rights and no others."""
+def programs() -> Path:
+    """The folder with Argo's programs."""
     if not os.environ.get("OARLOCK_ARGO"):
-        pytest.skip("needs Argo's controller, which takes minutes to build: run `make argo-test`")
-    programs = argo()
+        pytest.skip("needs Argo's programs, which take minutes to build: run `make argo-test`")
+    try:
+        return argo()
+    except SourceMissing as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def workflows(
+    programs: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workflows]:
+    """Argo, for a ServiceAccount with the chart's rights and no others."""
     cluster: Cluster = request.getfixturevalue("local_cluster")
     output = make_output(cluster, ROOT, make_inputs())
     shutil.copytree(output / "data/photos", output / "data/unseen")
