@@ -224,10 +224,10 @@ def test_weights_to_start_from_that_are_not_there_end_in_85(gang: Gang, tmp_path
 
 
 def test_missing_embeddings_end_in_85_where_encoding_is_not_wanted(gang: Gang, tmp_path: Path) -> None:
-    data = gang.data(imageEmbeds={"path": str(tmp_path / "wrong")}, onMissingEmbeds="Fail")
-    run = gang.run(tmp_path / "out", gang.training(data=data))
+    empty = {name: {"path": str(tmp_path / name)} for name in ("imageEmbeds", "textEmbeds")}
+    run = gang.run(tmp_path / "out", gang.training(data=gang.data(**empty, onMissingEmbeds="Fail")))
     assert set(run.codes.values()) == {ExitCode.CONFIGURATION}
-    assert "24 latents and 0 text embeddings are not cached" in run.failure
+    assert "24 latents and 25 text embeddings are not cached" in run.failure
 
 
 def test_preprocessing_alone_publishes_all_and_training_then_encodes_nothing(gang: Gang, tmp_path: Path) -> None:
