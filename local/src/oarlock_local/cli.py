@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from oarlock_local import cluster as clusters
 from oarlock_local import fault_command
-from oarlock_local.build import argo_rules, binaries, helm, helm3, helm_docs, versitygw
+from oarlock_local.build import argo_rules, binaries, helm, helm3, helm_docs, promtool, versitygw
 from oarlock_local.errors import LocalError
 from oarlock_local.folders import state_folder
 from oarlock_local.launch import default_shares
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 def _build(_given: argparse.Namespace) -> int:
     print(binaries(nodes=True))
     # Last what only tests of the chart need, and what takes longest.
-    for tool in (helm, versitygw, argo_rules, helm_docs, helm3):
+    for tool in (helm, versitygw, argo_rules, helm_docs, helm3, promtool):
         print(tool())
     return 0
 
