@@ -28,7 +28,11 @@ class Source:
     checksum: str
 
     def fetch(self) -> Path:
-        """The module's folder, read-only. Raises SourceMissing where it cannot be had, or is not what it was."""
+        """The module's folder, read-only.
+
+        Raises SourceMissing where it cannot be had; and LocalError where it is not what was pinned, which is no reason to go
+        on without it.
+        """
         if shutil.which("go") is None:
             raise SourceMissing(f"{self.module} comes as a Go module: install Go")
         command = ["go", "mod", "download", "-json", f"{self.module}@{self.version}"]
@@ -41,7 +45,7 @@ class Source:
             raise SourceMissing(f"{' '.join(command)}: {got.stdout}{got.stderr}")
         told = json.loads(got.stdout)
         if told["Sum"] != self.checksum:
-            raise SourceMissing(f"{self.module}@{self.version} is {told['Sum']}, but {self.checksum} was pinned")
+            raise LocalError(f"{self.module}@{self.version} is {told['Sum']}, but {self.checksum} was pinned")
         return Path(told["Dir"])
 
 
