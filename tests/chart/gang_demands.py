@@ -31,10 +31,14 @@ GROUPS = {"native": {"schedulingPolicy": {"gang": {"minCount": 1}}}}
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads"
 
 
+def kinds_of_gang_systems() -> list[dict[str, Any]]:
+    """The definitions of all kinds. Raises SourceMissing where a source cannot be had."""
+    return [*_MADE["served"](), _MADE["TOPOLOGY"]]
+
+
 @contextmanager
-def gang_systems(cluster: Cluster, *servers: ApiServer) -> Iterator[None]:
-    """All kinds are served in the block, and gone after it: other tests' jobs leave the choice to Auto."""
-    kinds = [*_MADE["served"](), _MADE["TOPOLOGY"]]
+def gang_systems(kinds: list[dict[str, Any]], cluster: Cluster, *servers: ApiServer) -> Iterator[None]:
+    """The kinds are served in the block, and gone after it: other tests' jobs leave the choice to Auto."""
     cluster.apply(kinds)
     wait("the gang systems", lambda: all(_is_served(api, kind) for kind in kinds for api in servers))
     try:

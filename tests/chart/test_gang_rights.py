@@ -11,9 +11,10 @@ import pytest
 from oarlock_local.api import ApiServer
 from oarlock_local.gang_server import gang_server
 from oarlock_local.rights import Right, granted, never_used
+from oarlock_local.sources import SourceMissing
 from oarlock_operator.schedulers import SYSTEMS, kai
 from tests.chart.demands import operator_of
-from tests.chart.gang_demands import GangDemands, gang_systems
+from tests.chart.gang_demands import GangDemands, gang_systems, kinds_of_gang_systems
 from tests.chart.rendering import render
 
 if TYPE_CHECKING:
@@ -33,16 +34,24 @@ def brought(helm_program: Path, keys: dict[str, bool], **values: Any) -> set[Rig
     return with_keys - without
 
 
+@pytest.fixture
+def kinds() -> list[dict[str, Any]]:
+    try:
+        return kinds_of_gang_systems()
+    except SourceMissing as error:
+        pytest.skip(str(error))
+
+
 @pytest.mark.cluster
 def test_the_operator_uses_every_right_on_gang_systems_that_it_has_and_has_every_right_that_it_uses(
-    helm_program: Path, serving: Cluster, tmp_path: Path
+    helm_program: Path, kinds: list[dict[str, Any]], serving: Cluster, tmp_path: Path
 ) -> None:
     objects = render(helm_program, {"gang": ALL}, release="gangs")
     with (
         gang_server(serving, tmp_path) as server,
         ApiServer(serving.kubeconfig) as api,
         ApiServer(server) as api_with_gangs,
-        gang_systems(serving, api, api_with_gangs),
+        gang_systems(kinds, serving, api, api_with_gangs),
         operator_of(objects, serving, tmp_path, server=server) as account,
     ):
         demands = GangDemands(serving, api_with_gangs, "gangs")
