@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from oarlock_local.processes import start_logged, stop
+
 REGISTRY = "docker.io/"
 """What a kubelet takes a name for that begins with no host."""
 
@@ -57,12 +59,11 @@ def running(builder: str, image: str, *arguments: str, mount: Path, log: Path) -
 
 @contextmanager
 def _until_ended(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(60)
+    process = start_logged(command, log)
+    try:
+        yield process
+    finally:
+        stop(process)
 
 
 def _run(*command: str) -> str:

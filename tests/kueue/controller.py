@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,8 @@ import yaml
 from oarlock_local import definitions
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
-from oarlock_local.processes import start_logged
+from oarlock_local.ports import free_port
+from oarlock_local.processes import start_logged, stop
 from oarlock_local.sources import KUEUE
 
 NAMESPACE = "kueue-system"
@@ -46,7 +46,7 @@ def running_kueue(cluster: Cluster, program: Path, folder: Path) -> Iterator[Non
 
     Raises SourceMissing where Kueue's manifests cannot be had.
     """
-    port, probes = _free_port(cluster.host_address), _free_port("127.0.0.1")
+    port, probes = free_port(cluster.host_address), free_port("127.0.0.1")
     _install(cluster, port)
     certificates = folder / "certificates"
     certificates.mkdir()
@@ -62,8 +62,7 @@ def running_kueue(cluster: Cluster, program: Path, folder: Path) -> Iterator[Non
     finally:
         # Pods could be made no more once nobody answers for their webhooks.
         _uninstall(cluster)
-        process.terminate()
-        process.wait()
+        stop(process)
 
 
 def _install(cluster: Cluster, port: int) -> None:
@@ -136,8 +135,3 @@ def _wait(process: subprocess.Popen[bytes], log: Path, what: str, until: Callabl
 
 def _named(kind: str, name: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}, **fields}
-
-
-def _free_port(address: str) -> int:
-    with socket.create_server((address, 0)) as listener:
-        return int(listener.getsockname()[1])

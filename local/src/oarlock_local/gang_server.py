@@ -4,7 +4,6 @@ Only this one serves PodGroups and keeps the pods' membership. Nobody acts on th
 the gate, so that a deleted PodGroup keeps its finalizer until somebody takes it away.
 """
 
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +15,12 @@ from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.control_plane import api_server
 from oarlock_local.errors import ClusterError
-from oarlock_local.processes import start_logged
+from oarlock_local.ports import free_port
+from oarlock_local.processes import start_logged, stop
 
 GANGS = "scheduling.k8s.io/v1alpha2"
 """The version that it serves."""
 _SECONDS = 120.0
-_END_SECONDS = 60.0
 
 
 @contextmanager
@@ -32,7 +31,7 @@ def gang_server(cluster: Cluster, folder: Path) -> Iterator[Path]:
     Raises ClusterError where it does not start.
     """
     address = cluster.spec.addresses.control_plane
-    port = _free_port(address)
+    port = free_port(address)
     path, log = folder / "gang-server.kubeconfig", folder / "gang-server.log"
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = f"https://{address}:{port}"
@@ -49,12 +48,4 @@ def gang_server(cluster: Cluster, folder: Path) -> Iterator[Path]:
                 time.sleep(0.1)
         yield path
     finally:
-        server.terminate()
-        server.wait(timeout=_END_SECONDS)
-
-
-def _free_port(address: str) -> int:
-    with socket.socket() as taken:
-        taken.bind((address, 0))
-        port: int = taken.getsockname()[1]
-        return port
+        stop(server)

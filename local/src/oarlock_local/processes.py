@@ -1,4 +1,4 @@
-"""Starting processes that cannot outlive us, and finding them again.
+"""Starting processes that cannot outlive us, ending them, and finding them again.
 
 Nothing here uses threads: a parent-death signal is tied to the thread that started the child.
 """
@@ -36,6 +36,16 @@ def start_logged(
             # Safe: single-threaded, and prctl allocates nothing.
             preexec_fn=die_with_parent,  # noqa: PLW1509
         )
+
+
+def stop(process: subprocess.Popen[bytes], *, seconds: float = 60) -> None:
+    """Ask a process of ours to end, and kill it where it has not within that time."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @contextmanager

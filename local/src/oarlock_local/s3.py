@@ -7,7 +7,6 @@ Each bucket is a folder below the given one, and each object a file. The file sy
 """
 
 import secrets
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ import httpx
 
 from oarlock_local.build import versitygw
 from oarlock_local.errors import LocalError
+from oarlock_local.ports import free_port
 from oarlock_local.processes import start_logged
 
 _START_SECONDS = 30.0
@@ -44,7 +44,7 @@ def serving(folder: Path, *, buckets: Sequence[str] = (), address: str = "127.0.
     program = versitygw()
     for bucket in buckets:
         (folder / bucket).mkdir(parents=True, exist_ok=True)
-    server = S3Server(f"http://{address}:{_free_port(address)}", folder)
+    server = S3Server(f"http://{address}:{free_port(address)}", folder)
     log = folder.with_name(f"{folder.name}.s3.log")
     command = [str(program), "--port", server.endpoint.removeprefix("http://"), "--quiet", "--keep-alive"]
     keys = {"ROOT_ACCESS_KEY_ID": server.access_key_id, "ROOT_SECRET_ACCESS_KEY": server.secret_access_key}
@@ -55,11 +55,6 @@ def serving(folder: Path, *, buckets: Sequence[str] = (), address: str = "127.0.
     finally:
         process.kill()
         process.wait()
-
-
-def _free_port(address: str) -> int:
-    with socket.create_server((address, 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _await_answer(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
