@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from gang_worlds import VOLCANO, hold, stages
 from jobs import job, spec
 from world_writes import Killed
 from worlds import World
@@ -104,6 +105,28 @@ def test_a_trainer_that_tells_nothing_is_counted_every_ten_minutes() -> None:
         shown.append(world.job.status.gpu_seconds)
     assert len(set(shown)) == 3
     assert shown[-1] >= 1200 * GPUS
+
+
+def test_a_queue_that_took_no_pods_before_it_let_the_gang_in_takes_nothing_from_what_they_held() -> None:
+    wanted = spec(training=None, custom={"command": ["train"]}, pod={"image": "mine"}, scheduling={"gang": "Volcano"})
+    world = World(job=job(spec=wanted), systems=VOLCANO)
+    world.one_pass()
+    world.pods.clear()
+    world.hindrance = "the podgroup phase is Pending"
+    hold(world, "32 of 16 GPUs asked for")
+    world.one_pass()
+    world.pods.clear()
+    world.now += timedelta(hours=9)
+    hold(world, "")
+    world.hindrance = ""
+    world.running()
+    assert stages(world)["queue"] == 9 * 3_600_000
+    began = world.job.status.attempts[-1].created_time
+    assert began is not None
+    world.now = began + timedelta(minutes=31)
+    world.settle()
+    assert world.job.status.reason == "Training", "it has run for half an hour, as is told of trainers that say nothing"
+    assert counted(world)[0] == pytest.approx(31 * 60 * GPUS, abs=GPUS)
 
 
 @pytest.mark.parametrize("ends", [0, 1])

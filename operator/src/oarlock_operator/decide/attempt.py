@@ -71,7 +71,7 @@ def count(o: Observation, draft: Draft, number: int, *, least_seconds: float = 0
     if known.created_time is None or not gpus:
         return
     stages, counted = known.stage_milliseconds, known.gpu_seconds or 0
-    held = max(0.0, (o.now - known.created_time).total_seconds() - (stages.queue or 0) / 1000)
+    held = max(0.0, (o.now - known.created_time).total_seconds() - queue.seconds_with_pods(known))
     more = round(held * gpus) - counted
     # Clocks step back.
     if more < max(0.0, least_seconds * gpus):

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from oarlock_api.history import Attempt, RestartCounts
 from oarlock_api.recovery import Recovery
+from oarlock_operator.decide import queue
 from oarlock_operator.faults.classify import Budget
 
 UNTOLD_SECONDS = 1800
@@ -18,7 +19,7 @@ def ran_seconds(attempt: Attempt, *, now: datetime) -> float:
     stages = attempt.stage_milliseconds
     if attempt.created_time is None or stages.start is None:
         return 0.0
-    waited = ((stages.queue or 0) + (stages.schedule or 0) + stages.start) / 1000
+    waited = queue.seconds_with_pods(attempt) + ((stages.schedule or 0) + stages.start) / 1000
     return max(0.0, (now - attempt.created_time).total_seconds() - waited)
 
 

@@ -7,9 +7,9 @@ operator may have been away meanwhile.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from oarlock_api.history import RecoveryStage
+from oarlock_api.history import Attempt, RecoveryStage
 from oarlock_operator import schedulers
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.observation import Observation
@@ -49,6 +49,16 @@ def _let_in(o: Observation, draft: Draft) -> datetime:
     groups = [group.let_in for group in o.groups if group.attempt == number and group.let_in]
     pods = [pod.placed_at for pod in o.of_attempt(number) if pod.placed_at]
     return min(max(min([*groups, *pods], default=o.now), began), o.now)
+
+
+def seconds_with_pods(attempt: Attempt) -> float:
+    """How long an attempt's pods have waited in a queue. One that took none before it let the group in kept none waiting."""
+    stages = attempt.stage_milliseconds
+    waited = timedelta(milliseconds=stages.queue or 0)
+    if attempt.start_time is None or attempt.created_time is None:
+        return 0.0
+    over = attempt.start_time + timedelta(milliseconds=stages.drain or 0) + waited
+    return 0.0 if over <= attempt.created_time else waited.total_seconds()
 
 
 def held(o: Observation, draft: Draft) -> str:
