@@ -148,7 +148,12 @@ def test_a_gated_gang_is_queued_and_what_its_queue_takes_back_costs_no_budget(li
     wait_for("the end of the queue", lambda: gang.status["phase"] != "Queued" or None)
     record = gang.status["attempts"][0]
     assert record["stageMilliseconds"]["queue"] > 0
-    taken = {"type": "TerminationTarget", "status": "True", "reason": "WorkloadEvictedDueToPreempted", "message": "preempted"}
+    taken = {
+        "type": "TerminationTarget",
+        "status": "True",
+        "reason": "WorkloadEvictedDueToPreempted",
+        "message": "preempted",
+    }
     for pod in ("1-0", "1-1"):
         known = gang.pods()[pod]["status"]["conditions"]
         gang.api.merge(f"{PODS}/{gang.name}-{pod}/status", {"status": {"conditions": [*known, taken]}})
