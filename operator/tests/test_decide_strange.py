@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 from jobs import job, spec
-from world_writes import Killed
+from world_writes import Killed, told_to_stop
 from worlds import World
 
 from oarlock_operator.decide import decide
@@ -222,6 +222,22 @@ def test_pods_that_are_told_late_because_the_operator_was_away_have_their_time_t
     world.kubelets()
     world.settle()
     assert sorted(world.pods) == ["flux-2-0", "flux-2-1"]
+
+
+def test_a_pod_that_was_evicted_with_time_to_save_has_the_short_grace_of_a_fault_once_its_gang_is_dead() -> None:
+    world = World()
+    world.running()
+    world.pods["flux-1-0"] = told_to_stop(world.pods["flux-1-0"], 3600, now=world.now)
+    world.end(1, 1)
+    world.one_pass()
+    assert world.pods["flux-1-0"].grace_seconds == 5
+    writes = world.writes
+    world.one_pass()
+    assert world.writes == writes, "once"
+    world.now += timedelta(seconds=36)
+    world.settle()
+    assert "flux-2-0" in world.pods
+    assert [node.name for node in world.job.status.avoided_nodes] == ["node-0"]
 
 
 def test_a_backoff_that_a_clock_set_that_was_ahead_is_not_waited_for() -> None:

@@ -198,8 +198,8 @@ def test_an_eviction_or_preemption_is_told_from_a_lost_node(status: Json, disrup
 
 
 def test_a_pod_that_is_being_deleted_or_gone_says_so() -> None:
-    seen = read_pod(pod(deletionTimestamp="2026-01-01T00:00:00Z"))
-    assert (seen.deleting, seen.stopped) == (True, False)
+    seen = read_pod(pod(deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=5))
+    assert (seen.deleting, seen.grace_seconds, seen.stopped) == (True, 5, False)
     gone = read_pod(pod(), gone=True)
     assert (gone.gone, gone.stopped) == (True, True)
 

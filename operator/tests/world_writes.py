@@ -33,6 +33,13 @@ class Killed(Exception):  # noqa: N818
     """The operator died between two of its writes."""
 
 
+def told_to_stop(pod: Pod, grace_seconds: int, *, now: datetime) -> Pod:
+    """A pod that is deleted with so long a grace: a second time it can only get shorter, and counts from the first."""
+    told = pod.delete_by - timedelta(seconds=pod.grace_seconds or 0) if pod.delete_by else now
+    grace = min(grace_seconds, pod.grace_seconds or grace_seconds)
+    return replace(pod, deleting=True, delete_by=told + timedelta(seconds=grace), grace_seconds=grace)
+
+
 @dataclass
 class Objects:
     """One job and its objects. `writes` counts the operator's writes; at `kill_at` it dies right after one."""
@@ -154,8 +161,7 @@ class Objects:
             if pod.stopped or not pod.started or grace_seconds == 0:
                 del self.pods[name]
             else:
-                by = self.now + timedelta(seconds=300 if grace_seconds is None else grace_seconds)
-                self.pods[name] = replace(pod, deleting=True, delete_by=by)
+                self.pods[name] = told_to_stop(pod, 300 if grace_seconds is None else grace_seconds, now=self.now)
         self.wrote(f"delete {name}")
 
     def wrote(self, what: str) -> None:

@@ -51,6 +51,8 @@ class Pod:
     deleting: bool = False
     delete_by: datetime | None = None
     """When the grace of a pod that is being deleted is over."""
+    grace_seconds: int | None = None
+    """That grace, as whoever deleted the pod named it."""
     gone: bool = False
     ending: Ending | None = None
     obstacle: str = ""

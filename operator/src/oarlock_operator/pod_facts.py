@@ -46,6 +46,7 @@ class Metadata(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
     labels: dict[str, str] | None = None
     deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
     owner_references: tuple[Owner, ...] | None = None
 
 
@@ -168,6 +169,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         ready=raw.condition("Ready").status == "True",
         deleting=metadata.deletion_timestamp is not None,
         delete_by=metadata.deletion_timestamp,
+        grace_seconds=metadata.deletion_grace_period_seconds,
         gone=gone,
         disrupted=_disruption(raw, target),
         node_lost=target.status == "True" and target.reason in NODE_LOSSES,

@@ -19,10 +19,19 @@ DEFAULT_TEARDOWN_SECONDS = 30
 
 
 def delete(draft: Draft, pods: Iterable[Pod], *, grace_seconds: int | None) -> None:
-    """Delete those of `pods` that are there and are not being deleted already."""
-    chosen = tuple((pod.name, pod.uid) for pod in pods if not pod.deleting and not pod.gone)
+    """Delete those of `pods` that are there, unless they are being deleted already, with no longer a grace than this.
+
+    Whoever evicts a pod gives it minutes to save. A gang that is dead has nothing to save, and is not waited for so long.
+    """
+    chosen = tuple(
+        (pod.name, pod.uid) for pod in pods if not pod.gone and not (pod.deleting and _is_as_short(pod, grace_seconds))
+    )
     if chosen:
         draft.act(DeletePods(chosen, grace_seconds))
+
+
+def _is_as_short(pod: Pod, grace_seconds: int | None) -> bool:
+    return grace_seconds is None or pod.grace_seconds is None or pod.grace_seconds <= grace_seconds
 
 
 def overdue(o: Observation, pod: Pod) -> bool:
