@@ -101,7 +101,7 @@ images-test: setup ## Run the images that `make images` built, on a local node
 	@OARLOCK_IMAGES_BUILDER=$(BUILDER) $(RUN)/python -m pytest -v tests/images
 
 .PHONY: argo-test
-argo-test: setup ## Run the example's workflow by Argo's own controller, on local nodes
+argo-test: setup ## Run the example's workflow by Argo's own controller, on local nodes (builds it first, for minutes)
 	@OARLOCK_ARGO=1 $(RUN)/python -m pytest -v tests/argo
 
 .PHONY: kueue-test
