@@ -204,6 +204,23 @@ def test_a_resume_into_another_gang_system_leaves_no_group_of_the_old_one(kill_a
     assert (world.job.status.resolved and world.job.status.resolved.gang, world.job.status.attempt) == ("None", 2)
 
 
+def test_a_pod_that_runs_though_its_job_is_suspended_does_not_keep_the_job_from_being_resumed() -> None:
+    """As where the last request of an operator that was replaced came late."""
+    world = World(systems=VOLCANO)
+    world.running()
+    late, group = world.pods["flux-1-1"], world.groups[1]
+    world.job = replace(world.job, spec=spec(suspend=True))
+    world.settle()
+    world.kubelets()
+    world.settle()
+    world.pods["flux-1-1"], world.groups[1] = late, group
+    world.job = replace(world.job, spec=spec())
+    world.settle()
+    world.kubelets()
+    world.settle()
+    assert (sorted(world.pods), set(world.groups)) == (["flux-2-0", "flux-2-1"], {2})
+
+
 @pytest.mark.parametrize(("gang", "reason", "charged"), [("KAI", "Evicted", 0), ("Volcano", "PodDisappeared", 1)])
 @pytest.mark.parametrize("started", [False, True])
 def test_a_pod_that_is_deleted_without_a_word_was_preempted_where_its_scheduler_says_nothing_of_it(

@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from oarlock_api.history import RecoveryStage
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Observation
+from oarlock_operator.observation import Group, Observation
 from oarlock_operator.plan import DeleteGroup
 
 
 def dissolve(o: Observation, draft: Draft) -> None:
     """Delete the groups of attempts that are over; never decides the pass."""
+    for group in left(o, draft):
+        draft.act(DeleteGroup(group.name, group.uid, group.api))
+
+
+def left(o: Observation, draft: Draft) -> list[Group]:
+    """The groups that are to go, and can."""
     status = draft.status
     over = status.completion_time is not None or status.recovery.stage == RecoveryStage.SUSPENDED
     running = {pod.attempt for pod in o.pods if not pod.stopped}
-    for group in o.groups:
-        ended = (over or group.attempt < status.attempt) and group.attempt not in running
-        if ended and group.ours and not group.deleting:
-            draft.act(DeleteGroup(group.name, group.uid, group.api))
+    return [
+        group
+        for group in o.groups
+        if (over or group.attempt < status.attempt)
+        and group.attempt not in running
+        and group.ours
+        and not group.deleting
+    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oarlock_api.history import RecoveryStage
 from oarlock_operator import schedulers
-from oarlock_operator.decide import attempt, queue
+from oarlock_operator.decide import attempt, dissolve, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
@@ -57,8 +57,8 @@ def _may_resume(o: Observation, draft: Draft) -> bool:
         draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
         draft.again(UNAVAILABLE_SECONDS)
         return False
-    if any(group.ours and not group.deleting for group in o.groups):
-        # From now on groups may be another system's, and nobody would look for these: they go first (dissolve).
+    if dissolve.left(o, draft):
+        # From now on groups may be another system's, and nobody would look for these: they go first.
         draft.again(0)
         return False
     return True
