@@ -141,7 +141,7 @@ def test_a_first_restart_at_the_cost_of_a_budget_is_a_rise_from_nothing(fault: F
     assert began_at_zero("oarlock_restarts_total", budget=fault.budget, reason=metrics._bounded(fault.reason))
 
 
-def test_goodput_is_what_was_not_wasted_of_the_attempts_that_ended() -> None:
+def test_goodput_is_what_was_not_wasted_of_the_gpu_time_so_far() -> None:
     world = Counted()
     world.running(step=20, saved=10)
     world.end(1, 1)

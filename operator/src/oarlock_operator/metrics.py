@@ -67,7 +67,7 @@ JOB_PROGRESS = Gauge(
 )
 JOB_GOODPUT = Gauge(
     "oarlock_job_goodput_ratio",
-    "Share of a living job's GPU time, in attempts that ended, that made progress",
+    "Share of a living job's GPU time so far that made progress",
     _JOB,
     registry=REGISTRY,
 )
