@@ -92,6 +92,20 @@ async def test_many_jobs_that_start_at_once_ask_once_later_ones_anew_and_those_t
     assert served.asked == ["/apis", "/apis", "/apis"]
 
 
+async def test_a_server_that_serves_the_system_of_a_job_only_after_its_start_is_asked_again_soon() -> None:
+    served, now = Served({}), 100.0
+    reader = GangReader(served, clock=lambda: now)  # type: ignore[arg-type]
+    assert (await reader.read(choosing=False, used=Gang.VOLCANO)).apis == {}
+    served.resources = {"scheduling.volcano.sh/v1beta1": ("podgroups",)}
+    assert (await reader.read(choosing=False, used=Gang.VOLCANO)).apis == {}, "not at each look"
+    now += FRESH_SECONDS
+    assert set((await reader.read(choosing=False, used=Gang.VOLCANO)).apis) == {Gang.VOLCANO}
+    read = len(served.asked)
+    now += FRESH_SECONDS
+    await reader.read(choosing=False, used=Gang.VOLCANO)
+    assert len(served.asked) == read
+
+
 async def test_a_workload_that_kueue_cannot_convert_holds_up_no_recovery_a_group_that_is_ours_is_asked_for_again() -> (
     None
 ):

@@ -34,11 +34,15 @@ class GangReader:
     _read_at: float = 0.0
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def read(self, *, choosing: bool) -> GangSystems:
-        """What is served: for a choice now, or a few seconds ago; else it may be some minutes old. Raises ApiError."""
+    async def read(self, *, choosing: bool, used: Gang = Gang.NONE) -> GangSystems:
+        """What is served: for a choice now, or a few seconds ago; else it may be some minutes old. Raises ApiError.
+
+        Where the system that a job uses was not served the last time, as by a server that starts, the answer is a new one.
+        """
         async with self._reading:
             age = self.clock() - self._read_at
-            if self._known is None or age >= (FRESH_SECONDS if choosing else KNOWN_SECONDS):
+            missed = used is not Gang.NONE and self._known is not None and used not in self._known.apis
+            if self._known is None or age >= (FRESH_SECONDS if choosing or missed else KNOWN_SECONDS):
                 self._known, self._read_at = await self._read(), self.clock()
             return self._known
 

@@ -146,7 +146,7 @@ async def _look_for_gangs(
     looking = used and ((moving and not over and not suspended) or not tidy.holds(job))
     if job.deleting or not (choosing or looking):
         return GangSystems(), ()
-    systems = await gangs.read(choosing=choosing)
+    systems = await gangs.read(choosing=choosing, used=gang)
     if not looking:
         return systems, ()
     groups = await read_groups(cluster, job, systems)
