@@ -27,6 +27,7 @@ from oarlock_local.binaries import (
     node_parts,
 )
 from oarlock_local.build import READY_MADE, binaries, build_into, kwok
+from oarlock_local.cli import main
 from oarlock_local.errors import BuildError
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
@@ -115,6 +116,18 @@ def test_no_cluster_needs_the_tools() -> None:
         *node_parts(seccomp=True),
         *control_plane_parts(),
     }
+
+
+def test_all_is_built_before_the_tests_but_what_a_target_of_its_own_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in (*node_parts(seccomp=True), *TOOLS):
+        for name in (part.binary, *part.names):
+            (tmp_path / name).touch()
+    monkeypatch.setenv(READY_MADE, str(tmp_path))
+    assert main(["build"]) == 0
+    built = {Path(line) for line in capsys.readouterr().out.splitlines()}
+    assert built == {tmp_path, *(tmp_path / part.binary for part in TOOLS if part not in (KUEUE, KWOK))}
 
 
 def test_a_ready_made_folder_that_lacks_programs_is_refused_by_name(tmp_path: Path) -> None:
