@@ -54,6 +54,9 @@ def api_server(spec: ClusterSpec) -> list[str]:
         "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
         f"--audit-policy-file={spec.folder.audit_policy}",
         f"--audit-log-path={spec.folder.audit_log}",
+        # A gigabyte before another file is begun: who reads it reads one. Of a cluster that is kept, one more stays.
+        "--audit-log-maxsize=1000",
+        "--audit-log-maxbackup=1",
         "--allow-privileged=true",
         f"--client-ca-file={pki}/ca.crt",
         f"--tls-cert-file={pki}/apiserver.crt",
