@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +10,8 @@ from gang_worlds import VOLCANO, hold, stages
 from jobs import job, spec
 from world_writes import Killed
 from worlds import World
+
+from oarlock_api.status import TrainingJobStatus
 
 GPUS = 4
 """Of the job in jobs.py."""
@@ -21,6 +23,15 @@ def train(world: World, seconds: int, *, every: int = 10) -> None:
         world.step(step + 2)
         world.now += timedelta(seconds=every)
         world.one_pass()
+
+
+@dataclass
+class OlderApi(World):
+    """Its schema does not know what an attempt has counted, and drops it."""
+
+    def write_status(self, status: TrainingJobStatus) -> None:
+        older = tuple(one.model_copy(update={"gpu_seconds": None}) for one in status.attempts)
+        super().write_status(status.model_copy(update={"attempts": older}))
 
 
 def counted(world: World) -> tuple[int, int]:
@@ -127,6 +138,20 @@ def test_a_queue_that_took_no_pods_before_it_let_the_gang_in_takes_nothing_from_
     world.settle()
     assert world.job.status.reason == "Training", "it has run for half an hour, as is told of trainers that say nothing"
     assert counted(world)[0] == pytest.approx(31 * 60 * GPUS, abs=GPUS)
+
+
+def test_an_api_that_drops_the_count_has_an_attempt_counted_once_at_its_end() -> None:
+    world = OlderApi()
+    world.running()
+    train(world, 600)
+    assert counted(world) == (0, 0)
+    for rank in (0, 1):
+        world.end(rank, 0)
+    world.settle()
+    first = world.job.status.attempts[0]
+    assert first.end_time is not None
+    assert first.created_time is not None
+    assert counted(world) == (round((first.end_time - first.created_time).total_seconds() * GPUS), 4 * GPUS)
 
 
 @pytest.mark.parametrize("ends", [0, 1])

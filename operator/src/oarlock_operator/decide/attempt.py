@@ -76,7 +76,7 @@ def count(o: Observation, draft: Draft, number: int, *, least_seconds: float = 0
     # Clocks step back.
     if more < max(0.0, least_seconds * gpus):
         return
-    if known.gpu_seconds is None:
+    if not counted:
         start = sum(took or 0 for took in (stages.schedule, stages.start, stages.first_step)) / 1000
         # Without a first step, nothing of it was of use; a trainer of the job's own need not have told of any.
         untold = o.job.spec is not None and o.job.spec.custom is not None

@@ -43,7 +43,7 @@ def create(o: Observation, draft: Draft) -> bool:
         return False
     missing = absent(o.spec, o.pods, number)
     if not missing:
-        draft.record(number, created_time=o.now)
+        draft.record(number, created_time=o.now, gpu_seconds=0)
         if words := queue.ignored(o, draft):
             draft.tell(Reason.GANG_IGNORED, words, warning=True)
         _drop_the_last_config(o, draft)

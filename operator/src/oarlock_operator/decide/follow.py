@@ -51,8 +51,9 @@ def follow(o: Observation, draft: Draft) -> bool:
     noted = news and news.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft))
     if news and noted:
         _note_progress(o, draft, news)
-    if draft.status.recovery.stage is None:
-        # With the figures, which are written anyway; for a trainer that tells none, now and then.
+    if draft.status.recovery.stage is None and draft.attempt(number).gpu_seconds is not None:
+        # With the figures, which are written anyway; for a trainer that tells none, now and then. Not where the record
+        # does not hold the count, as where the API is of an older release: it is made once then, at the attempt's end.
         attempt.count(o, draft, number, least_seconds=0.0 if noted else UNTOLD_COUNT_SECONDS)
     draft.again(_until_next_look(o, draft))
     return False
