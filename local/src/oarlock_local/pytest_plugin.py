@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Workers do not each start a cluster: with `--dist loadgroup`, tests of one stay with one worker."""
+    for item in items:
+        for cluster in ("local_cluster", "control_plane"):
+            if cluster in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(cluster))
+
+
 @pytest.fixture
 def interruptible() -> "Iterator[None]":
     """Children get Ctrl-C as from a terminal, also where the tests run with it ignored, as after `nohup ... &`."""
