@@ -17,7 +17,7 @@ HERA = ("argo_hera.py", "preprocess.yaml", "lora.yaml", "evaluate.yaml")
 def linted(programs: Path, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     path = folder / "workflow.yaml"
     path.write_text(text)
-    command = [programs / "argo", "lint", "--offline", "--no-color", path]
+    command = [str(programs / "argo"), "lint", "--offline", "--no-color", str(path)]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 

@@ -111,7 +111,7 @@ class Demands:
         """Names that are taken: whose the objects are is read. Then the strangers go, and the gang comes."""
         job = self._job("taken")
         pod = {"containers": [{"name": "c", "image": "example.test/none"}]}
-        strangers = {
+        strangers: dict[str, dict[str, Any]] = {
             "configmaps": {"kind": "ConfigMap"},
             "pods": {"kind": "Pod", "spec": pod},
         }

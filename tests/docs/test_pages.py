@@ -51,7 +51,7 @@ def whole(fragment: dict[str, Any]) -> dict[str, Any]:
     if "spec" in fragment:
         spec = dict(fragment["spec"])
         if "custom" in spec:
-            return over({key: value for key, value in JOB.items() if key != "spec"}, {"spec": spec})
+            return {**JOB, "spec": spec}
         return dict(over(JOB, fragment))
     if "training" in fragment:
         return dict(over(JOB, {"spec": fragment}))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oarlock_operator.cluster import Cluster, load_configuration
 from oarlock_operator.gang_systems import GangReader
+from oarlock_operator.groups import TidyJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults
 from oarlock_operator.observe import observe
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
 
-def step(status: dict) -> int:
+def step(status: dict[str, Any]) -> int:
     return (status.get("progress") or {}).get("step") or 0
 
 
@@ -95,6 +96,7 @@ async def seen_from_outside(kubeconfig: Path, key: tuple[str, str]) -> PodStatus
             node_sightings=NodeSightings(),
             progress=reader,
             gangs=GangReader(cluster),
+            tidy=TidyJobs(),
             defaults=Defaults(trainer_image=""),
             now=datetime.now(UTC),
             waited=0.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ print("the same")
 
 
 def test_a_job_trains_and_exports_in_the_image(jobs: Jobs, trainer_image: Loaded, tell: Callable[[str], None]) -> None:
-    pod = {"image": trainer_image.name, "runtimeClassName": None, "env": []}
+    pod: dict[str, Any] = {"image": trainer_image.name, "runtimeClassName": None, "env": []}
     jobs.apply("real", nodes=1, gpusPerNode=0, steps=20, every=10, pod=pod)
     status = jobs.wait_for_end("real", seconds=900)
     assert (status["phase"], status["attempt"], status["progress"]["step"]) == ("Succeeded", 1, 20), status

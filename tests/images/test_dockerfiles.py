@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -31,8 +32,8 @@ def final(path: Path, name: str) -> list[Instruction]:
     return [each for each in all_of(path, name) if each.stage == stages]
 
 
-def project(folder: str) -> dict:
-    found: dict = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+def project(folder: str) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
     return found
 
 
