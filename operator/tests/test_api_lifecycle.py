@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from gangs import JOBS, LEASE, SETTINGS, Gang
+from gangs import JOBS, LEASE, PODS, SETTINGS, Gang
 from processes import Api, ApiRefused, operator, wait_for
 
 NOWHERE = ("nowhere-0", "nowhere-1")
@@ -46,6 +46,16 @@ def test_a_job_is_changed_while_suspended_and_stopped_and_only_then(with_operato
     status = gang.wait_for_phase("Starting")
     assert (status["attempt"], status["restartCount"], status["attempts"][-1]["reason"]) == (2, 0, "Resumed")
     assert {"Suspending", "Suspended", "Resumed"} <= gang.events()
+
+
+def test_a_pod_that_was_evicted_with_an_hour_to_save_is_told_to_hurry_once_its_gang_is_dead(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    gang.run(nodes=NOWHERE)
+    gang.api.call("DELETE", f"{PODS}/{gang.name}-1-0", {"gracePeriodSeconds": 3600})
+    gang.end("1-1", 1)
+    wait_for("the short grace", lambda: gang.pods()["1-0"]["metadata"]["deletionGracePeriodSeconds"] == 5 or None)
+    gang.remove("1-0")
+    gang.wait_for_pods("2-0", "2-1")
 
 
 def test_a_suspension_outlives_the_operator(as_operator: Path, api: Api, tmp_path: Path) -> None:
