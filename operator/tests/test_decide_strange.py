@@ -240,6 +240,15 @@ def test_a_pod_that_was_evicted_with_time_to_save_has_the_short_grace_of_a_fault
     assert [node.name for node in world.job.status.avoided_nodes] == ["node-0"]
 
 
+def test_a_fault_grace_of_nothing_takes_no_pod_away_while_it_runs() -> None:
+    world = World(job=job(spec=spec(recovery={"faultGracePeriodSeconds": 0})))
+    world.running()
+    world.end(1, 1)
+    world.settle()
+    assert world.pods["flux-1-0"].deleting, "its kubelet stops it"
+    assert not [name for name in world.pods if name.startswith("flux-2")]
+
+
 def test_a_backoff_that_a_clock_set_that_was_ahead_is_not_waited_for() -> None:
     world = World(job=job(spec=spec(recovery={"maxApplicationRestarts": 9, "maxRestartsWithoutProgress": 9})))
     for _ in range(2):

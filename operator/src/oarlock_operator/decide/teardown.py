@@ -23,6 +23,8 @@ def delete(draft: Draft, pods: Iterable[Pod], *, grace_seconds: int | None) -> N
 
     Whoever evicts a pod gives it minutes to save. A gang that is dead has nothing to save, and is not waited for so long.
     """
+    # No grace at all would take a pod from the API while its processes still run: that is `force`, for lost nodes alone.
+    grace_seconds = None if grace_seconds is None else max(1, grace_seconds)
     chosen = tuple(
         (pod.name, pod.uid) for pod in pods if not pod.gone and not (pod.deleting and _is_as_short(pod, grace_seconds))
     )
