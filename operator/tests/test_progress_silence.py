@@ -83,7 +83,7 @@ async def test_a_slow_answer_holds_no_pass_up_and_is_told_by_the_next(
     server.handler = slow
     assert await reader.read(running_job(server), [POD]) == (None, {})
     late.set()
-    await asyncio.wait(list(reader._flights.values()), timeout=5)
+    await asyncio.wait(list(reader._flights.values()), timeout=60)
     server.handler = refuse
     assert (await reader.read(running_job(server), [POD]))[0] == GOOD
 
