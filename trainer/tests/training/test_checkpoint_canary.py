@@ -14,7 +14,7 @@ from saving import save_alone
 
 from oarlock_api.contract.layout import Owner
 from oarlock_trainer.checkpoint.canary import _is_seen
-from oarlock_trainer.checkpoint.canary_verdict import View, judge
+from oarlock_trainer.checkpoint.canary_verdict import View, Written, judge, weigh
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, FileFacts, digest, marker_of, valid_checkpoints
 from oarlock_trainer.errors import PeerLostError, StorageError
@@ -132,7 +132,34 @@ def test_two_nodes_that_read_otherwise_are_both_told_and_neither_is_blamed_alone
 ) -> None:
     ended = gang(tmp_path, tmp_path, trouble={1: "reads otherwise"})
     assert [each["code"] for each in ended] == [84, 84]
+    assert all("do not read in output/checkpoints" in each["said"] for each in ended)
     assert all("has other bytes than node gpu-00 (rank 0) wrote" in each["said"] for each in ended)
+
+
+def test_a_marker_that_arrives_as_no_text_is_the_storages_fault(
+    gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    ended = gang(tmp_path, tmp_path, trouble={0: "tears the marker"})
+    assert [each["code"] for each in ended] == [84, 84]
+    assert all("does not fit manifest.json" in each["said"] for each in ended)
+
+
+def test_where_one_node_is_gone_in_the_middle_the_others_end_as_its_victims(
+    gang: Callable[..., list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    ended = gang(tmp_path, tmp_path, tmp_path, trouble={1: "dies"})
+    assert [each["code"] for each in ended] == [82, None, 82]
+
+
+def test_a_node_that_reads_otherwise_is_told_so_though_it_also_speaks_against_a_writer() -> None:
+    writers = [Written(rank, f"n{rank}", FileFacts(f"f{rank}", 1, "")) for rank in range(5)]
+    views = [View(rank, f"n{rank}", complaint="bad f1" if rank == 0 else "") for rank in range(5)]
+    views[2] = replace(views[2], complaint="bad f3")
+    readings = [{"f1": "" if rank == 1 else "bad f1", "f3": "bad f3" if rank == 2 else ""} for rank in range(5)]
+    for disputed in ([writers[1], writers[3]], [writers[3], writers[1]]):
+        weighed = weigh(views, disputed, readings)
+        assert [view.complaint for view in weighed] == ["", "", "bad f3", "", ""]
+        assert [view.rank for view in weighed if view.doubted] == [1]
 
 
 @pytest.mark.parametrize(("kind", "odd"), [("cannot write", 2), ("cannot commit", 0)])

@@ -149,7 +149,8 @@ def _commit(folder: Path, committed: Path, written: Sequence[Written]) -> None:
 def _read_back(job: Job, committed: Path) -> View:
     complaint = ""
     try:
-        if (committed / MARKER).read_text() != marker_of((committed / MANIFEST).read_bytes()):
+        # As bytes: those of a torn file may be no text.
+        if (committed / MARKER).read_bytes() != marker_of((committed / MANIFEST).read_bytes()).encode():
             complaint = f"{committed / MARKER} does not fit {MANIFEST}"
     except OSError as error:
         complaint = f"{committed}, as rank 0 renamed it: {error.strerror}"

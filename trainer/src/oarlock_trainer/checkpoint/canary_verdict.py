@@ -1,6 +1,7 @@
 """Who is to blame where the canary shows that nodes do not share their storage: pure, and the same on every rank.
 
-The one node that most others speak against ends with 84, so that it is avoided, and the others as its victims with 82.
+Who cannot write where others can, or is the one that most others speak against, ends with 84, so that it is avoided, and
+the others as its victims with 82.
 Where no most nodes agree, or the storage has no room, all end with 84. Every message names the nodes.
 """
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from oarlock_trainer.checkpoint.format import FileFacts
+
+_DISCORD = {
+    True: "do not find one another's files in {where}{said}: the storage is not shared, or each node keeps a copy of its "
+    "own for too long. Take a claim with ReadWriteMany from a class for shared storage, or an NFS export.",
+    False: "do not read in {where} what was written there{said}: a node keeps old copies for too long, or the storage "
+    "damages what it is given. Mount it alike on all nodes, and look into the storage's own log.",
+}
+"""What is said of all nodes where most do not agree: whether they find other files than others do, or only read otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,7 @@ def weigh(views: Sequence[View], disputed: Iterable[Written], readings: Sequence
     """
     doubted: dict[int, str] = {}
     complaints = {view.rank: view.complaint for view in views}
+    kept: dict[int, str] = {}
     for written in disputed:
         heard = {
             view.rank: reading[written.file.name]
@@ -83,7 +93,8 @@ def weigh(views: Sequence[View], disputed: Iterable[Written], readings: Sequence
             doubted[written.rank] = f"{len(bad)} of {len(heard)} others say: {next(iter(bad.values()))}"
             complaints |= dict.fromkeys(bad, "")
         else:
-            complaints |= bad
+            kept |= bad
+    complaints |= kept  # last: who is right about one file may be wrong about another
     return [replace(view, complaint=complaints[view.rank], doubted=doubted.get(view.rank, "")) for view in views]
 
 
@@ -93,27 +104,25 @@ def judge(views: Sequence[View], *, rank: int, where: str) -> None:
     Where no most nodes agree all raise StorageError.
     """
     common, _ = Counter(view.found for view in views).most_common(1)[0]
-    lost = [view for view in views if view.found != common] or [
-        view for view in views if view.complaint or view.doubted
-    ]
+    apart = [view for view in views if view.found != common]
+    lost = apart or [view for view in views if view.complaint or view.doubted]
     if not lost:
         return
     # In a large gang most nodes are not watched. If all that unites them is that they find nothing, they share nothing.
     agreeing = len(views) - len(lost) if common or not any(view.found for view in views) else 0
     if agreeing <= len(lost):
         said = next((f" ({view.complaint or view.doubted})" for view in views if view.complaint or view.doubted), "")
-        raise StorageError(
-            f"output: {_names(views)} do not find one another's files in {where}{said}: the storage is not shared, or each "
-            "node keeps a copy of its own for too long. Take a claim with ReadWriteMany from a class for shared storage, or "
-            "an NFS export."
-        )
-    said = "; ".join(_charge(view, where) for view in lost)[:1024]
+        raise StorageError(f"output: {_names(views)} {_DISCORD[bool(apart)].format(where=where, said=said)}")
+    said = "; ".join(_charge(view, where, apart=bool(apart)) for view in lost)[:1024]
     own = next((view for view in lost if view.rank == rank), None)
     if own is None:
         raise PeerLostError(f"output: {said}")
+    agree = (
+        "find one another's files: is this one mounting something else?" if apart else "agree on what they see there."
+    )
     raise StorageError(
-        f"output: {_charge(own, where)}. The other {agreeing} nodes find one another's files: is this one mounting something "
-        "else? Compare `findmnt` on the nodes, and mount it anew."
+        f"output: {_charge(own, where, apart=bool(apart))}. The other {agreeing} nodes {agree} Compare `findmnt` on the "
+        "nodes, and mount it anew."
     )
 
 
@@ -122,11 +131,11 @@ def name(who: View | Written | Failed) -> str:
     return f"node {who.node} (rank {who.rank})" if who.node else f"the node of rank {who.rank}"
 
 
-def _charge(view: View, where: str) -> str:
+def _charge(view: View, where: str, *, apart: bool) -> str:
     if view.doubted and not view.complaint:
         return f"{name(view)} does not write what the other nodes read in {where} ({view.doubted})"
     said = f" ({view.complaint})" if view.complaint else ""
-    return f"{name(view)} does not find what the other nodes wrote into {where}{said}"
+    return f"{name(view)} does not {'find' if apart else 'read'} what the other nodes wrote into {where}{said}"
 
 
 def _names(nodes: Iterable[View]) -> str:

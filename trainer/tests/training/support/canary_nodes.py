@@ -1,7 +1,8 @@
 """Nodes that take an output over, for tests of the canary: torch is imported once, then every order forks a gang.
 
-Reads one order a line, {"outputs": [DIR, ...], "trouble": {RANK: KIND}}, and answers with a line: for each rank its code and
-what it said. A node knows its output as `output` below a folder of its own, as mounts would have it. KIND: one of TROUBLES.
+Reads one order a line, {"outputs": [DIR, ...], "trouble": {RANK: KIND}}, and answers with a line: for each rank its code,
+null of one that died, and what it said. A node knows its output as `output` below a folder of its own, as mounts would have it.
+KIND: one of TROUBLES.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from oarlock_trainer.checkpoint import canary  # noqa: E402
 from oarlock_trainer.checkpoint.fence import Fence  # noqa: E402
 from oarlock_trainer.checkpoint.reader import take_over  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks, leave  # noqa: E402
-from oarlock_trainer.errors import TrainingEnd  # noqa: E402
+from oarlock_trainer.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
 
 TRAINING = Training.model_validate(
@@ -68,8 +69,20 @@ def fail_commit() -> None:
     canary.write = write
 
 
+def tear_marker() -> None:
+    """What rank 0 writes for all is torn."""
+    write = canary.write_bytes
+    canary.write_bytes = lambda path, body: write(path, b"\xff" if path.name == canary.MARKER else body)
+
+
+def die() -> None:
+    """This rank is gone once it has written its file."""
+    canary._look = lambda *_: os._exit(1)
+
+
 TROUBLES = {
     "reads otherwise": misread, "writes otherwise": tear, "cannot commit": fail_commit,
+    "tears the marker": tear_marker, "dies": die,
     "cannot write": lambda: fail(errno.EROFS), "has no room": lambda: fail(errno.ENOSPC),
 }  # fmt: skip
 
@@ -92,6 +105,10 @@ def run_rank(rank: int, order: dict[str, Any], store: str) -> dict[str, Any]:
         take_over(job, Ranks(place, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2)), go_on=lambda: None)
     except TrainingEnd as end:
         return {"code": int(end.code), "said": str(end)}
+    except RuntimeError as error:
+        if not lost_a_peer(error):
+            raise
+        return {"code": int(PeerLostError.code), "said": str(error)}
     leave()
     return {"code": 0, "said": ""}
 
@@ -106,7 +123,8 @@ def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
         pids[rank] = pid
     for pid in pids.values():
         os.waitpid(pid, 0)
-    return [json.loads((scratch / f"{rank}.json").read_text()) for rank in pids]
+    told = [scratch / f"{rank}.json" for rank in pids]
+    return [json.loads(path.read_text()) if path.exists() else {"code": None, "said": ""} for path in told]
 
 
 for line in sys.stdin:
