@@ -68,7 +68,10 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
         job = Job(file=file, training=training, place=place, simulate_gpus=True)
         refuse_foreseen(job)
         encoders = fingerprints(model)
-        scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
+        try:
+            scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
+        except quarantine.TooManyRejectedError as error:
+            raise error.unlisted() from error
         table = Table(table_folder(job.output), scanned.manifest)
         batch = Batch(per_rank=training.batch_size, ranks=world_size, accumulation=training.gradient_accumulation)
         groups = group(table, training, tuple(Role))
@@ -109,9 +112,9 @@ def _model_left_out(model: Path) -> Iterator[str]:
 
 def _left_out(job: Job, table: Table) -> Iterator[str]:
     """A line for each dataset with pictures that are not trained on, and for each of the first that cannot be used."""
-    folder = table_folder(job.output)
-    unusable = sorted(rejected_in(folder, table.manifest, most=quarantine.MOST))
-    for one in counts_of(folder, table.manifest):
+    parts = table_folder(job.output)
+    unusable = sorted(rejected_in(parts, table.manifest, most=quarantine.MOST))
+    for one in counts_of(parts, table.manifest):
         if others := [f"{count} {kind}" for kind, count in (one.bad | one.left_out).items() if count]:
             yield f"{one.dataset}: {one.rows} of {one.found} pictures ({', '.join(others)})"
         named = [bad for bad in unusable if bad.dataset == one.dataset][:_NAMED]

@@ -168,7 +168,8 @@ def test_what_is_bad_is_named_and_the_others_are_rows(photos: Path) -> None:
 def test_too_many_bad_pictures_end_all_ranks(photos: Path) -> None:
     for number in range(6):
         (photos / "photos" / f"{number}.txt").unlink()
-    with pytest.raises(ConfigurationError, match="6 of 9 pictures cannot be used"):
+    listed = photos / "output" / ".oarlock" / "quarantine.jsonl"
+    with pytest.raises(ConfigurationError, match=rf"(?s)6 of 9 pictures cannot be used.*They are listed in {listed}"):
         scanned(photos, ranks=2)
 
 

@@ -175,6 +175,18 @@ def test_of_many_bad_pictures_a_plan_names_the_first_and_counts_the_others(tmp_p
     assert "note          photos: and 1 more that cannot be used" in said
 
 
+def test_of_too_many_bad_pictures_a_refused_plan_names_the_first_and_no_list_that_is_gone(
+    tmp_path: Path, pictures: Path
+) -> None:
+    shutil.copytree(pictures, tmp_path / "photos")
+    for path in sorted((tmp_path / "photos").glob("*.png"))[:6]:
+        path.write_bytes(b"no picture")
+    with pytest.raises(ConfigurationError, match="6 of 24 pictures cannot be used") as raised:
+        plan(manifest(tmp_path), {"/output/photos": tmp_path / "photos"})
+    assert "listed in" not in str(raised.value)
+    assert str(raised.value).endswith("or correct the source and captions of the dataset.")
+
+
 def test_a_plan_needs_of_the_model_no_more_than_the_transformers_configuration(
     tmp_path: Path, pictures: Path, tiny_flux: Path
 ) -> None:

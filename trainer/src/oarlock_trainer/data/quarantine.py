@@ -30,6 +30,7 @@ UNREADABLE = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.err
 
 A header that claims more than Pillow's 179 million pixels is refused with them: no photograph is that large.
 """
+_REMEDY = "Mend or remove them, or correct the source and captions of the dataset."
 _ALWAYS_ALLOWED = 5
 _ALLOWED_SHARE = 0.01
 """A few bad files in a hundred thousand are life; one in ten is a wrong path or a broken copy."""
@@ -47,6 +48,24 @@ class Rejected:
     reason: str
 
 
+class TooManyRejectedError(ConfigurationError):
+    """More pictures cannot be used than can be by accident. `found`: how many, which first; `listed_in`: all of them."""
+
+    def __init__(self, found: str, listed_in: Path) -> None:
+        """Both are arguments of the exception, so that it goes from rank to rank."""
+        super().__init__(found, listed_in)
+        self.found = found
+        self.listed_in = listed_in
+
+    def __str__(self) -> str:
+        """With the list, for where it stays."""
+        return f"{self.found}\nThey are listed in {self.listed_in}. {_REMEDY}"
+
+    def unlisted(self) -> ConfigurationError:
+        """The same for where nothing stays."""
+        return ConfigurationError(f"{self.found}\n{_REMEDY}")
+
+
 def kinds(rejected: Sequence[Rejected]) -> Counter[str]:
     """How many there are of each kind."""
     return Counter(item.kind for item in rejected)
@@ -57,7 +76,7 @@ def report(
 ) -> None:
     """List bad pictures below the job's output and tell of them; rank 0 does it for all.
 
-    `counts` by kind counts those too that are not named. Raises ConfigurationError where too many of `pictures` are bad.
+    `counts` by kind counts those too that are not named. Raises TooManyRejectedError where too many of `pictures` are bad.
     """
     if not rejected:
         return
@@ -85,7 +104,7 @@ def allowed(pictures: int) -> int:
 def check_bound(
     rejected: Sequence[Rejected], *, pictures: int, listed_in: Path, counts: Mapping[str, int] | None = None
 ) -> None:
-    """Raise ConfigurationError where more pictures are bad than can be by accident: than are `allowed`.
+    """Raise TooManyRejectedError where more pictures are bad than are `allowed`.
 
     `counts` by kind counts those too that are not named in `rejected`.
     """
@@ -95,10 +114,8 @@ def check_bound(
         return
     each = ", ".join(f"{count} {kind}" for kind, count in counted.most_common())
     first = "\n".join(f"  {item.dataset}: {item.name}: {item.reason}" for item in sorted(rejected)[:5])
-    raise ConfigurationError(
-        f"{counted.total()} of {pictures} pictures cannot be used ({each}), at most {most} may be:\n{first}\n"
-        f"They are listed in {listed_in}. Mend or remove them, or correct the source and captions of the dataset."
-    )
+    found = f"{counted.total()} of {pictures} pictures cannot be used ({each}), at most {most} may be:\n{first}"
+    raise TooManyRejectedError(found, listed_in)
 
 
 def summary(rejected: Sequence[Rejected], *, count: int) -> str:
