@@ -5,7 +5,6 @@ The checks are the run's own. They are asked all, so that one plan tells all tha
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
@@ -56,12 +55,8 @@ def _targets(job: Job) -> None:
     if adapters is None or job.training.task is Task.PREPROCESS:
         return
     model = model_folder(job)
-    shape = read_architecture(model) if _has_architecture(model) else Architecture()
+    shape = read_architecture(model) if folder.has_configuration(model) else Architecture()
     targeted(adapters.targets, [one.name for one in linears(shape)])
-
-
-def _has_architecture(model: Path) -> bool:
-    return Path(model, folder.TRANSFORMER, "config.json").is_file()
 
 
 def _stored_initial(job: Job) -> None:

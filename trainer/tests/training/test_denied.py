@@ -71,6 +71,16 @@ def test_a_model_that_root_made_for_itself_is_the_jobs_fault_with_owner_mode_rea
     )
 
 
+def test_a_closed_model_is_no_mere_configuration_and_is_told_of(tiny_flux: Path, shared: Path) -> None:
+    model = shared / "flux"
+    shutil.copytree(tiny_flux, model)
+    model.chmod(0o700)
+    assert folder.has_configuration(model)
+    assert told_to(SOMEBODY, lambda: folder.is_sketch(model)) == ""
+    said = told_to(SOMEBODY, lambda: folder.check(model, field="training.model.path"))
+    assert f"{model} belongs to 0:0, mode 0700" in said
+
+
 def test_a_closed_folder_on_the_way_is_named_and_its_owner_as_a_way_out(shared: Path) -> None:
     picture(shared / "home" / "photos" / "1.png")
     os.chown(shared / "home", 1234, 1234)

@@ -39,7 +39,12 @@ def check(model: Path, *, field: str) -> None:
 
 def is_sketch(model: Path) -> bool:
     """Whether a folder has a transformer's configuration and no weights at all: what somebody brings to plan with."""
-    return (model / TRANSFORMER / _CONFIG).is_file() and not any(_weights(model / name) for name in _NETWORKS)
+    return has_configuration(model) and not any(_weights(model / name) for name in _NETWORKS)
+
+
+def has_configuration(model: Path) -> bool:
+    """Whether a transformer's configuration can be read; what stands in the way is for `check` to say."""
+    return os.access(model / TRANSFORMER / _CONFIG, os.R_OK)
 
 
 def check_sketch(model: Path, *, field: str) -> None:
