@@ -1,8 +1,8 @@
 """Nodes that take an output over, for tests of the canary: torch is imported once, then every order forks a gang.
 
 Reads one order a line, {"outputs": [DIR, ...], "trouble": {RANK: KIND}}, and answers with a line: for each rank its code,
-null of one that died, and what it said. A node knows its output as `output` below a folder of its own, as mounts would have it.
-KIND: one of TROUBLES.
+null of one that died, and what it said. A node knows its output as `output` below a folder of its own, as mounts would
+have it. KIND: one of TROUBLES.
 """
 
 from __future__ import annotations
