@@ -15,15 +15,20 @@ _PROGRAM = Path(__file__).parent / "support" / "sharded_start.py"
 
 
 @pytest.fixture(scope="module")
-def ranks(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def answers(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     store = tmp_path_factory.mktemp("sharded") / "store"
     done = subprocess.run(
         [sys.executable, str(_PROGRAM), str(store), str(tiny_flux)], capture_output=True, text=True, check=False,
         env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    return found
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def ranks(answers: list[Any]) -> list[dict[str, Any]]:
+    started: list[dict[str, Any]] = answers[0]
+    return started
 
 
 def test_while_it_loads_no_rank_has_more_than_one_whole_parameter(ranks: list[dict[str, Any]]) -> None:
@@ -41,3 +46,7 @@ def test_the_shares_together_are_the_weights(ranks: list[dict[str, Any]]) -> Non
 
 def test_the_attention_that_runs_is_seen_on_weights_in_shares(ranks: list[dict[str, Any]]) -> None:
     assert {told["attention"] for told in ranks} == {"aten::_scaled_dot_product_flash_attention_for_cpu"}
+
+
+def test_where_the_storage_fails_the_rank_that_reads_the_others_end_as_its_victims(answers: list[Any]) -> None:
+    assert sorted(answers[1:]) == [[0, 84], [1, 82]]

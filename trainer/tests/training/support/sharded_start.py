@@ -4,11 +4,13 @@
 
 Rank 0 prints a list of JSON, one entry for each rank: the most whole elements that it had while the model was loaded, those
 of the largest parameter, the bytes of weights that it read and those of them all, whether the shares together are the
-weights of the files, and which attention a warm-up saw.
+weights of the files, and which attention a warm-up saw. Then the model is loaded anew, and the storage fails rank 0 in the
+middle: each rank prints a line of JSON, [its number, the exit code that it ends with].
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -26,18 +28,21 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 
+from oarlock_api.contract.exit_codes import ExitCode  # noqa: E402
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
 from oarlock_api.engine import Attention  # noqa: E402
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.claim import Claim  # noqa: E402
+from oarlock_trainer.engine.initialize import sharder  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
 from oarlock_trainer.engine.whole_weights import elements, whole_weights  # noqa: E402
+from oarlock_trainer.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
 from oarlock_trainer.models.flux import transformer  # noqa: E402
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
 from oarlock_trainer.plan.parameters import read_architecture  # noqa: E402
 from oarlock_trainer.plan.planner import plan_for  # noqa: E402
-from oarlock_trainer.trained_model import make_engine  # noqa: E402
+from oarlock_trainer.trained_model import load_model, make_engine  # noqa: E402
 
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what ranks print is no answer
@@ -63,9 +68,10 @@ def claim_of(place: Place, model: Path) -> Claim:
 
 
 class Counted:
-    """A file of safetensors; `bytes` are those of all tensors that were read of any."""
+    """A file of safetensors; `bytes` are those of all tensors that were read of any, up to `most`: then reading fails."""
 
     bytes = 0
+    most = sys.maxsize
 
     def __init__(self, *given: Any, **named: Any) -> None:
         self._opened = safe_open(*given, **named)
@@ -83,6 +89,8 @@ class Counted:
     def get_tensor(self, name: str) -> torch.Tensor:
         tensor: torch.Tensor = self._file.get_tensor(name)
         Counted.bytes += tensor.nbytes
+        if Counted.bytes > Counted.most:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return tensor
 
 
@@ -117,18 +125,35 @@ def start(place: Place, model: Path) -> dict[str, Any]:
     }
 
 
+def fail(place: Place, model: Path, readable: int) -> ExitCode:
+    """Load the model where no more than so many bytes of it can be read; returns how this rank ends."""
+    Counted.most = Counted.bytes + readable
+    claim = claim_of(place, model)
+    try:
+        load_model(claim, sharder(claim.job.training, place))
+    except TrainingEnd as end:
+        return end.code
+    except RuntimeError as error:
+        if not lost_a_peer(error):
+            raise
+        return PeerLostError.code
+    return ExitCode.DONE
+
+
 def rank(number: int, store: str, model: Path) -> None:
     os.environ["LOCAL_RANK"] = str(number)  # DeepSpeed insists on it
     dist.init_process_group("gloo", store=dist.FileStore(store, RANKS), rank=number, world_size=RANKS)
-    told = start(Place(rank=number, local_rank=number, world_size=RANKS, local_world_size=RANKS), model)
+    place = Place(rank=number, local_rank=number, world_size=RANKS, local_world_size=RANKS)
+    told = start(place, model)
     every: list[Any] = [None] * RANKS
     dist.all_gather_object(every, told)
     if number == 0:
-        ANSWERS.write(json.dumps(every))
-        ANSWERS.flush()
+        ANSWERS.write(json.dumps(every) + "\n")
+    ANSWERS.write(json.dumps([number, fail(place, model, told["whole"] // 2)]) + "\n")
+    ANSWERS.flush()
 
 
 if __name__ == "__main__":
     child = os.fork()
-    rank(1 if child == 0 else 0, sys.argv[1], Path(sys.argv[2]))
+    rank(0 if child == 0 else 1, sys.argv[1], Path(sys.argv[2]))  # rank 0 is gone as soon as it ends
     os._exit(0 if child == 0 else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0)
