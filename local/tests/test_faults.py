@@ -2,6 +2,7 @@
 
 import pytest
 
+from oarlock_local.cli import main
 from oarlock_local.cluster import Cluster
 from oarlock_local.errors import ClusterError
 
@@ -45,3 +46,20 @@ def test_the_other_nodes_stay_reachable_when_one_reboots(local_cluster: Cluster)
 def test_a_node_that_is_on_cannot_be_switched_on(local_cluster: Cluster) -> None:
     with pytest.raises(ClusterError, match="node-1 is running already"):
         local_cluster.fault("start", "node-1")
+
+
+def test_the_command_says_what_it_did_and_which_pods_of_gangs_were_on_the_node(
+    local_cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apply(local_cluster, python_pod("ranked", "import signal; signal.pause()", node="node-2"))
+    try:
+        local_cluster.kubectl("label", "pod", "ranked", "oarlock.dev/job=flux")
+        command = ["--state-dir", str(local_cluster.spec.folder.root.parent), "fault", local_cluster.name]
+        assert main([*command, "heal", "node-2"]) == 0
+        assert capsys.readouterr().out == "done: heal node-2\npods of gangs on node-2: default/ranked\n"
+        assert main([*command, "mend-gpu", "node-1", "--gpu", "1"]) == 0
+        printed = capsys.readouterr().out
+        assert printed.startswith("done: mend-gpu node-1 (gpu 1)\nno pod of a gang is on node-1; on other nodes: ")
+        assert "default/ranked on node-2" in printed
+    finally:
+        local_cluster.kubectl("delete", "pod", "ranked", "--grace-period=1")

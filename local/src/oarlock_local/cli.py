@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from oarlock_local import cluster as clusters
-from oarlock_local import fault_command
+from oarlock_local import fault_command, fault_report
 from oarlock_local.build import argo_rules, binaries, helm, helm3, helm_docs, promtool, versitygw
 from oarlock_local.errors import LocalError
 from oarlock_local.folders import state_folder
@@ -196,7 +196,12 @@ def _kubeconfig(given: argparse.Namespace) -> int:
 
 def _fault(given: argparse.Namespace) -> int:
     cluster = clusters.find(given.name, state=given.state_dir)
-    cluster.fault(given.kind, given.target, **fault_command.of_a_gpu(given))
+    what = fault_command.of_a_gpu(given)
+    gangs = fault_report.whom_it_meets(cluster, given.kind, given.target)
+    cluster.fault(given.kind, given.target, **what)
+    print(fault_report.what_was_done(given.kind, given.target, what))
+    if gangs:
+        print(gangs)
     return 0
 
 
