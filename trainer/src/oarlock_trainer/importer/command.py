@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ from oarlock_trainer.importer.values import as_json
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+
+    from oarlock_api.trainingjob import TrainingJob
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,10 +33,29 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.write(text)
         else:
             arguments.output.write_text(text, encoding="utf-8")
+        sys.stderr.write(f"next: {_plan(job, arguments.output)}\n")
     except (ConfigurationError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.CONFIGURATION
     return ExitCode.DONE
+
+
+def _plan(job: TrainingJob, written: Path | None) -> str:
+    """The command that tells more of the job, with its data at hand."""
+    command = f"oarlock-trainer plan -f {shlex.quote(str(written)) if written else 'JOB.YAML'}"
+    mount = job.spec.output.mount_path
+    if job.spec.training and any(Path(path).is_relative_to(mount) for path in _paths(job.spec.training.to_manifest())):
+        command += f" --path {mount}=HERE   # HERE: the directory of this machine that pods have as {mount}"
+    return command
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """Every path of a manifest."""
+    for key, below in value.items() if isinstance(value, dict) else enumerate(value):
+        if key == "path" and isinstance(below, str):
+            yield below
+        elif isinstance(below, dict | list):
+            yield from _paths(below)
 
 
 def _inputs(arguments: argparse.Namespace) -> Inputs:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from oarlock_api.contract.names import MAX_NAME_LENGTH
 from oarlock_api.trainingjob import TrainingJob
-from oarlock_trainer.importer import datasets, deepspeed, launch, model, optimizer, reporting, run, webhooks
+from oarlock_trainer.importer import datasets, deepspeed, fit, launch, model, optimizer, reporting, run, webhooks
 from oarlock_trainer.importer.draft import Draft
 from oarlock_trainer.importer.options import Options
 from oarlock_trainer.importer.places import Places, label
@@ -127,4 +127,6 @@ def _checked(name: str, draft: Draft, report: Report) -> TrainingJob | None:
         for problem in error.errors(include_url=False, include_input=False):
             report.refused("the job", ".".join(str(step) for step in problem["loc"]), problem["msg"])
         return None
+    if memory := fit.task(job.spec):
+        report.task(memory)
     return job

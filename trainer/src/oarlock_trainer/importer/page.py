@@ -36,6 +36,7 @@ trainer](bring-your-own-trainer.md).
 
 ```console title="needs a cluster and your configuration"
 $ oarlock-trainer import-simpletuner config/config.json -o job.yaml
+$ oarlock-trainer plan -f job.yaml --path /output=/mnt/nfs
 $ kubectl apply -f job.yaml
 ```
 It reads config.json, config.toml or config.env, and the files that these name: multidatabackend.json, accelerate's
@@ -48,16 +49,19 @@ error:
 | mapped | the field that an option became; `differs` says where the job is not exactly the same |
 | ignored | why an option changes nothing in the job |
 | refused | why the job would not do what an option asks for, and what to do instead |
-| to do | what the cluster needs first: claim, mounts, Secrets, and fields that this release does not act on yet |
+| to do | what the cluster needs first: claim, mounts, Secrets; and, by the [planner](planner.md), the memory of a GPU |
 
 If anything is refused, no manifest is written and the exit code is 85. An option that is not known is refused by its
 name, so nothing is lost by a slip of the pen.
 
 ## What to know
 - **Defaults are SimpleTuner's.** Where an option is absent, SimpleTuner's default is written into the job if it
-  changes the numbers: batch size 4, learning rate 4e-7, gradients clipped by value at 2, 1 epoch, flavor Krea, crops
-  at random. A seed is the exception: SimpleTuner draws one for each run, the job gets 42. Without `report_to` there
-  is no tracker.
+  changes the numbers: batch size 4, learning rate 4e-7, gradients clipped by value at 2, 1 epoch, flavor Krea unless
+  the model's name tells another one, crops at random. A seed is the exception: SimpleTuner draws one for each run, the
+  job gets 42. Without `report_to` there is no tracker.
+- **Memory.** SimpleTuner keeps weights and moments in bfloat16 with some optimizers, a job keeps float32 and spreads it
+  over its GPUs. So a full-rank run of one process becomes a job that does not fit: the report says how much is missing
+  and what makes it fit. It is a model, for H100s; the command at the report's end looks at the data, too.
 - **DeepSpeed.** With it SimpleTuner passes over its own optimizer, schedule and clipping. The job has what really
   ran: AdamW with the `adam_*` options and WarmupLR, unless DeepSpeed's configuration names others. Its warm-up rises
   along a logarithm, the job's along a line.
