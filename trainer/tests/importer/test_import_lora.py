@@ -176,3 +176,14 @@ def test_the_model_is_a_path_or_a_repository(
 ) -> None:
     job = imported(lora | {"pretrained_model_name_or_path": written}, folder)
     assert job.spec["training"]["model"] == {"family": "Flux1"} | model
+
+
+def test_a_flavor_that_only_the_models_name_tells_is_reported_with_the_default_that_it_replaces(
+    imported: Callable[..., Imported], lora: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    job = imported(lora | {"pretrained_model_name_or_path": "black-forest-labs/FLUX.1-dev"}, folder)
+    (said,) = [one.words for one in job.report.entries if one.key == "model_flavour"]
+    assert said == (
+        "absent (SimpleTuner's default flavour is Krea) -> training.model.flavor: Dev, because "
+        "pretrained_model_name_or_path names FLUX.1-dev"
+    )

@@ -47,7 +47,15 @@ def _base(options: Options, draft: Draft, places: Places) -> str:
     name = options.value("pretrained_model_name_or_path")
     known = _FLAVORS.get(posixpath.basename(str(name)).lower())
     flavor = known if known and "model_flavour" not in options else str(options.value("model_flavour")).lower()
-    options.carry(draft, "model_flavour", value=None if flavor not in _REPOSITORIES else flavor.capitalize())
+    if known and "model_flavour" not in options:
+        draft.put("training.model.flavor", known.capitalize())
+        options.mapped(
+            "model_flavour",
+            words=f"(SimpleTuner's default flavour is Krea) -> training.model.flavor: {known.capitalize()}, because "
+            f"pretrained_model_name_or_path names {posixpath.basename(name)}",
+        )
+    else:
+        options.carry(draft, "model_flavour", value=None if flavor not in _REPOSITORIES else flavor.capitalize())
     if str(name or "").endswith(".safetensors"):
         options.refused("pretrained_model_name_or_path", "one file is not enough: name a diffusers directory")
     elif name is None or (name.count("/") == 1 and not name.startswith((".", "/"))):
