@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
 from oarlock_trainer.claim import adapters_of, check_initial, model_folder
-from oarlock_trainer.errors import ConfigurationError, NotThereError
+from oarlock_trainer.errors import ConfigurationError, NotThereError, readable
 from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.flux.lora_targets import targeted
 from oarlock_trainer.models.source import check_stored_initial
@@ -44,9 +44,11 @@ def _settings(job: Job) -> None:
 
 def _model(job: Job) -> None:
     model, field = model_folder(job), "training.model.path"
+    with readable(field, model):
+        there = model.is_dir()
     if folder.is_sketch(model):
         folder.check_sketch(model, field=field)
-    elif model.is_dir():
+    elif there:
         folder.check(model, field=field)
 
 
@@ -65,7 +67,7 @@ def _stored_initial(job: Job) -> None:
 
 def _prompts(job: Job) -> None:
     model = model_folder(job)
-    if model.is_dir() and not folder.is_sketch(model):
+    if folder.has_configuration(model) and not folder.is_sketch(model):
         read_wanted(job)
     else:
         check_prompts(job)

@@ -67,8 +67,8 @@ def _text_tokens(prepared: Prepared) -> int:
 def load_model(claim: Claim, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
     """The model on its device as it is before the first step: with adapters and initFrom, where the job has them.
 
-    With `shard` no rank has more than one whole parameter at a time, and rank 0 alone reads them: it sends each to the
-    others, whatever they have read. Collective then.
+    With `shard` no rank has more than one whole parameter of safetensors at a time, and rank 0 alone reads them: it sends
+    each to the others. Collective then.
     """
     job, device = claim.job, claim.ranks.device
     adapters = adapters_of(job)

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
+from saving import PLACE
 
+from oarlock_api.contract.job_file import JobFile
+from oarlock_api.training import Training
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.metadata.opened import check_folder
 from oarlock_trainer.errors import ConfigurationError, StorageError, readable, storage
+from oarlock_trainer.foreseen import refuse_foreseen
+from oarlock_trainer.job import Job
 from oarlock_trainer.models.flux import folder
 from oarlock_trainer.storage.local import LocalFiles
 
@@ -71,14 +76,27 @@ def test_a_model_that_root_made_for_itself_is_the_jobs_fault_with_owner_mode_rea
     )
 
 
-def test_a_closed_model_is_no_mere_configuration_and_is_told_of(tiny_flux: Path, shared: Path) -> None:
-    model = shared / "flux"
+@pytest.mark.parametrize("closed", ["models", "models/flux"])
+def test_a_plan_tells_which_folder_of_a_model_is_closed(closed: str, tiny_flux: Path, shared: Path) -> None:
+    model = shared / "models" / "flux"
     shutil.copytree(tiny_flux, model)
-    model.chmod(0o700)
-    assert folder.has_configuration(model)
-    assert told_to(SOMEBODY, lambda: folder.is_sketch(model)) == ""
-    said = told_to(SOMEBODY, lambda: folder.check(model, field="training.model.path"))
-    assert f"{model} belongs to 0:0, mode 0700" in said
+    training = Training.model_validate(
+        {
+            "model": {"family": "Flux1", "path": str(model)}, "steps": 1, "method": "LoRA",
+            "data": {"datasets": [{"name": "d", "source": {"path": "/d"}}]},
+            "validation": {"everySteps": 1, "prompts": [{"name": "boat", "prompt": "a boat"}]},
+        }
+    )  # fmt: skip
+    file = JobFile(
+        job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0,
+        output_directory=str(shared), training={},
+    )  # fmt: skip
+    job = Job(file=file, training=training, place=PLACE, simulate_gpus=True)
+    refuse_foreseen(job)
+    (shared / closed).chmod(0o700)
+    said = told_to(SOMEBODY, lambda: refuse_foreseen(job))
+    assert said.startswith(f"ConfigurationError: training.model.path: user 1000:1000 may not read {model}")
+    assert "belongs to 0:0, mode 0700" in said
 
 
 def test_a_closed_folder_on_the_way_is_named_and_its_owner_as_a_way_out(shared: Path) -> None:
