@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from model_sources import job_of, names_below, nothing, publish  # noqa: E402
 from saving import Alone  # noqa: E402
 
 from oarlock_api.weights import HubModel  # noqa: E402
-from oarlock_trainer.errors import ConfigurationError  # noqa: E402
+from oarlock_trainer.errors import ConfigurationError, StorageError  # noqa: E402
 from oarlock_trainer.hub.hub import Hub  # noqa: E402
 from oarlock_trainer.models import wanted  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
@@ -64,6 +65,17 @@ def test_a_model_of_a_hub_is_fetched_once_by_its_commit_and_checked(
     hub.asked.clear()
     assert brought(offline) == found
     assert hub.asked == []
+
+
+def test_a_hub_that_is_not_reached_is_named_with_the_ways_around_it(hub: tiny_hub.TinyHub, tmp_path: Path) -> None:
+    with socket.socket() as closed:  # nobody listens there, nor takes the port as long as it is bound
+        closed.bind(("127.0.0.1", 0))
+        nowhere = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(StorageError) as raised:
+            hub_source(hub, tmp_path, HF_ENDPOINT=nowhere, NO_PROXY="127.0.0.1").list()
+    said = str(raised.value)
+    assert said.startswith(f"training.model.hub: the hub {nowhere} cannot be reached (ConnectError: ")
+    assert [word for word in ("HTTPS_PROXY", "HF_ENDPOINT", "training.model.path") if word not in said] == []
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _REFUSALS = (401, 403, 404)
+_READING = ("resolve", "download")
 
 
 class DamagedError(Exception):
@@ -139,7 +140,22 @@ def answer(order: dict[str, Any], patience: Patience) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - it is told to the rank, which raises it
         if words := _refusal(error, repo, order.get("cache", "")):
             return {"refused": words}
-        return {"failed": f"{type(error).__name__}: {error}"}
+        return {"failed": _unreachable(error, order["do"]) or f"{type(error).__name__}: {error}"}
+
+
+def _unreachable(error: BaseException, doing: str) -> str:
+    """Which hub was not reached, and the ways around it; empty where it was."""
+    found: BaseException | None = error
+    # By name: which library speaks HTTP is huggingface_hub's own choice, and has changed between its releases.
+    while found and "TransportError" not in {kind.__name__ for kind in type(found).__mro__}:
+        found = found.__cause__
+    if not found:
+        return ""
+    instead = ", or name a folder that has the model with training.model.path" if doing in _READING else ""
+    return (
+        f"the hub {constants.ENDPOINT} cannot be reached ({type(found).__name__}: {found}): correct the network or "
+        f"HTTPS_PROXY, set HF_ENDPOINT to a mirror (in pods, both by pod.env){instead}"
+    )
 
 
 def _refusal(error: Exception, repo: str, cache: str = "") -> str:
