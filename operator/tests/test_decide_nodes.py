@@ -238,8 +238,11 @@ def test_too_few_healthy_nodes_are_told_with_what_to_do() -> None:
     world.settle()
     assert condition(world, "Scheduled") == ("False", "NotEnoughHealthyNodes")
     message = next(c.message for c in world.job.status.conditions if c.type == "Scheduled")
-    assert "node-1 (GPUFault in attempt 1)" in message
-    assert "suspend" in message
+    assert message == (
+        "avoided: node-1 (GPUFault in attempt 1). Repair one of them, or suspend, lower spec.nodes, and resume. "
+        "0/2 nodes are available"
+    )
+    assert (world.job.status.reason, world.job.status.message) == ("NotEnoughHealthyNodes", message), "the same first"
 
 
 @pytest.mark.parametrize("rank", [0, 1])

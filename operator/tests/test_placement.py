@@ -232,6 +232,12 @@ async def test_spares_are_enough_for_all_nodes_that_would_not_take_the_gang_agai
     assert await enough(Listing([*own, *others], {"busy": [other(nvidia_gpu="8")]})) == found
 
 
+@pytest.mark.parametrize(("free", "found"), [(["n3"], True), (["n1"], False), ([], False)])
+async def test_pods_that_have_no_node_yet_need_one_each(free: list[str], found: bool) -> None:  # noqa: FBT001
+    cluster = Listing([node(name) for name in {"n1", *free}])
+    assert await enough(cluster, pods=living("n1", "")) == found
+
+
 async def test_a_node_that_the_gang_left_long_ago_is_as_spare_as_any() -> None:
     cluster = Listing([node("n1", **CORDONED), node("n2"), node("n3")])
     old = [replace(pod, gone=True) for pod in living("n3")]
@@ -255,11 +261,13 @@ def at(stage: str | None, reason: str) -> Json:
         (at("Drain", "NodeLost"), False),
         (at("Schedule", "NodeMarked"), False),
         (at("Schedule", "Unschedulable"), True),
+        (at("Schedule", "NotEnoughHealthyNodes"), True),
         (at("Start", "NodeMarked"), True),
         (at(None, "Training"), True),
         (at("Suspended", "Suspended"), False),
         ({**at("Suspended", "Suspended"), "spec": {"suspend": True}}, True),
         (at("Suspended", "GangUnavailable"), True),
+        ({"status": {"reason": "WaitingForPredecessor"}}, True),
         (at("Queue", "Queued"), True),
         ({}, False),
         ({"spec": {"suspend": True}}, True),
@@ -268,8 +276,9 @@ def at(stage: str | None, reason: str) -> Json:
         ({"status": {"reason": "InvalidSpec", "completionTime": "2026-01-01T12:00:00Z"}}, True),
     ],
     ids=[
-        "drains", "is to be placed", "found no place", "starts", "trains", "is resumed", "is suspended",
-        "has no gang system", "queues", "is new", "is new and suspended", "is somebody else's", "goes", "has failed",
+        "drains", "is to be placed", "found no place", "keeps off the broken", "starts", "trains",
+        "is resumed", "is suspended", "has no gang system", "waits for its predecessor", "queues", "is new",
+        "is new and suspended", "is somebody else's", "goes", "has failed",
     ],
 )  # fmt: skip
 async def test_while_another_job_may_take_them_no_nodes_are_spare(another: Json, found: bool) -> None:  # noqa: FBT001

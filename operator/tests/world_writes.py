@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from jobs import START, job
 
 from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.observation import Group, Job, Node, NodeStrike, Pod, ServiceSeen
 from oarlock_operator.plan import (
     Action,
@@ -127,10 +129,9 @@ class Objects:
         self.groups.pop(attempt, None)
         self.wrote(f"delete group {attempt}")
 
-    def create_pod(self, manifest: dict[str, object]) -> None:
+    def create_pod(self, manifest: dict[str, Any]) -> None:
         """A pod appears; nothing of another attempt may still run."""
         metadata = manifest["metadata"]
-        assert isinstance(metadata, dict)
         name = metadata["name"]
         attempt = int(metadata["labels"]["oarlock.dev/attempt"])
         rank = int(metadata["labels"]["oarlock.dev/rank"])
@@ -143,7 +144,8 @@ class Objects:
         ]
         assert not running, f"two live gangs: {running} beside {name}"
         if name not in self.pods:
-            self.pods[name] = Pod(name=name, uid=f"{name}-{self.writes}", attempt=attempt, rank=rank)
+            off = kept_off(manifest["spec"].get("affinity") or {})
+            self.pods[name] = Pod(name=name, uid=f"{name}-{self.writes}", attempt=attempt, rank=rank, keeps_off=off)
         self.wrote(f"pod {name}")
 
     def given_up(self, pod: Pod) -> bool:

@@ -65,6 +65,8 @@ class Pod:
     """When it was given its node, by the cluster's clock; None where that is not told."""
     gated: bool = False
     """A queue system holds it back; it asks for no node yet."""
+    keeps_off: frozenset[str] = frozenset()
+    """Nodes that it keeps off by their names; told only while it has none."""
     grouped: bool = False
     """Kueue has taken it, or the API server keeps its membership in a PodGroup."""
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from oarlock_api.contract.names import KIND, Label
 from oarlock_api.contract.wire import text
 from oarlock_operator.faults.report import NotTrustedError, trusted_report
+from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.manifests.pod import CONTAINER
 from oarlock_operator.observation import Ending, Pod
 from oarlock_operator.schedulers.kueue import MANAGED
@@ -102,10 +103,17 @@ class PodStatus(Struct, frozen=True, rename="camel"):
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
 
 
+class Affinity(Struct, frozen=True, rename="camel"):
+    """Of a pod's affinity, the part that names nodes."""
+
+    node_affinity: dict[str, Any] | None = None
+
+
 class PodSpec(Struct, frozen=True, rename="camel"):
     """A pod's spec."""
 
     node_name: str | None = None
+    affinity: Affinity | None = None
     scheduling_group: dict[str, Any] | None = None
 
 
@@ -175,6 +183,9 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         node_lost=target.status == "True" and target.reason in NODE_LOSSES,
         placed_at=scheduling.last_transition_time if scheduling.status == "True" else None,
         gated=scheduling.reason == "SchedulingGated",
+        keeps_off=kept_off({"nodeAffinity": raw.spec.affinity.node_affinity})
+        if raw.spec.affinity and not scheduled
+        else frozenset(),
         grouped=raw.spec.scheduling_group is not None or MANAGED in (metadata.labels or {}),
         ending=_ending(raw, state.terminated),
         obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting)

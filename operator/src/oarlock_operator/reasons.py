@@ -85,6 +85,10 @@ class Reason(StrEnum):
         "NodeMarked",
         "somebody else wants a node of the gang emptied: it saves and moves once spares are free; costs no budget",
     )
+    NODE_RETURNED = (
+        "NodeReturned",
+        "a node that was avoided may be used again, and the waiting pods are made anew for it; costs no budget",
+    )
     PLACEMENT_TIMEOUT = "PlacementTimeout", "not every pod found a node in time, so all gave way; costs no budget"
 
     # What else is told.
@@ -122,7 +126,7 @@ class Reason(StrEnum):
     CORDON_DRY_RUN = "CordonDryRun", "a node would have been cordoned, were recovery.cordon not DryRun"
 
 
-STARTS = frozenset({None, Reason.RESUMED, Reason.PLACEMENT_TIMEOUT})
+STARTS = frozenset({None, Reason.RESUMED, Reason.PLACEMENT_TIMEOUT, Reason.NODE_RETURNED})
 """Why attempts begin that recover from nothing."""
 VOLUNTARY = frozenset({Reason.EVICTED, Reason.NODE_MARKED, Reason.LEFT_ON_REQUEST})
 """Why attempts begin that nobody is to blame for: the pods of the one before saved, or were given the time to."""

@@ -1,4 +1,4 @@
-"""Spare nodes: those that surely have room for a pod of a gang. Read live, when a gang could leave a marked node."""
+"""Spare nodes: those that surely have room for a pod of a gang. Read live, when a gang could leave a node, or find one."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ REREAD_SECONDS = 30.0
 """A look lists all nodes and jobs, and the pods of some nodes: one in this time is enough for a job that waits."""
 MOST_READ = 64
 """Nodes whose pods are read in one look; drawn by chance, so that none is left out for ever."""
+
+_WAITING = (Reason.GANG_UNAVAILABLE, Reason.WAITING_FOR_PREDECESSOR)
+_WITHOUT_A_NODE = (Reason.UNSCHEDULABLE, Reason.NOT_ENOUGH_HEALTHY_NODES)
 
 
 class _Recovery(Struct, frozen=True):
@@ -63,7 +66,7 @@ class SpareReader:
     _in_vain: dict[Key, float] = field(default_factory=dict)
 
     async def enough(self, job: Job, pods: Sequence[Pod]) -> bool:
-        """Whether other nodes surely take the pods of `job` from those of its nodes that would not take them again.
+        """Whether other nodes surely take the pods of `job` that have no node, or one that would not take them again.
 
         No while another job looks for nodes: which ones it will take cannot be told. A no holds for a while, a yes is asked
         for anew each time, since whoever moves in between takes what it found. A look that fails is a no.
@@ -89,10 +92,10 @@ class SpareReader:
             return False
         avoided = job.status.avoided_nodes
         manifest = pod_manifest(job, job.spec, attempt=job.status.attempt, rank=0, image="", avoided=avoided)
-        own = {pod.node for pod in pods if not pod.stopped}
+        own = {pod.node for pod in pods if pod.attempt == job.status.attempt and pod.node and not pod.stopped}
         nodes = await self.cluster.list("/api/v1/nodes")
         fit = {node["metadata"]["name"]: node for node in nodes if may_run_on(manifest, node)}
-        missing = len(own - set(fit))
+        missing = job.spec.nodes - len(own & set(fit))
         candidates = [node for name, node in fit.items() if name not in own and has_room(manifest, node, ())]
         for node in random.sample(candidates, min(len(candidates), MOST_READ)):
             if missing == 0:
@@ -111,11 +114,12 @@ class SpareReader:
 def _needs_nodes(job: _Job) -> bool:
     """Whether a job may soon take nodes that look free. One that the scheduler found no node for cannot take these.
 
-    Nor can one that waits for its queue or its gang system, or that is another controller's: for how long, nobody knows.
+    Nor can one that waits for its queue, its gang system or its predecessor, or that is another controller's: for how long,
+    nobody knows.
     """
     if job.metadata.deletion_timestamp or job.spec.suspend or job.spec.managed_by != OPERATOR:
         return False
     status, stage = job.status, job.status.recovery.stage
     if status.attempt == 0 or stage == RecoveryStage.SUSPENDED:
-        return status.completion_time is None and status.reason != Reason.GANG_UNAVAILABLE
-    return stage == RecoveryStage.DRAIN or (stage == RecoveryStage.SCHEDULE and status.reason != Reason.UNSCHEDULABLE)
+        return status.completion_time is None and status.reason not in _WAITING
+    return stage == RecoveryStage.DRAIN or (stage == RecoveryStage.SCHEDULE and status.reason not in _WITHOUT_A_NODE)

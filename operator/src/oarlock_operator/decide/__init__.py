@@ -12,6 +12,7 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   claim      the output and the names are this job's alone, or it waits, or it ends
   create     the pods of the current attempt are made, the Service points at them
   follow     how far the queue, the start and the training are
+  regroup    a gang that waits for nodes is made anew once one may be used again that its pods keep off
   vacate     a gang moves off nodes that somebody else wants emptied, once others surely wait for it
 
 Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), groups
@@ -33,6 +34,7 @@ from oarlock_operator.decide import (
     finish,
     follow,
     recover,
+    regroup,
     retention,
     summary,
     suspend,
@@ -56,6 +58,7 @@ POLICIES: tuple[Policy, ...] = (
     claim.claim,
     create.create,
     follow.follow,
+    regroup.regroup,
     vacate.vacate,
 )
 

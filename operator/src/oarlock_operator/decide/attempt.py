@@ -33,7 +33,8 @@ def begin(
                 scheduler_name=o.spec.scheduling.scheduler_name or schedulers.SYSTEMS[gang].scheduler,
             )
         )
-    avoid.prune(o, draft)
+    # What the attempt that ends now is avoided for may not be cordoned yet.
+    avoid.prune(o, draft, told_before=draft.before(number).start_time)
     draft.record(number, start_time=o.now, reason=reason, node_count=o.spec.nodes)
     return number
 

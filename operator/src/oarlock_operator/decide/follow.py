@@ -12,6 +12,7 @@ from oarlock_api.status import Resolved, ResolvedPlan
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.decide.unplaced import unplaced
 from oarlock_operator.manifests.config import below_the_mount
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
@@ -23,7 +24,7 @@ UNTOLD_COUNT_SECONDS = 600.0
 """How often the GPU time of a gang that tells nothing is written."""
 SHARE = 0.1
 """A stage that has taken long is looked at less often, so that its measured length is wrong by a tenth at most."""
-_STEADY = set(Reason) - {Reason.UNSCHEDULABLE}
+_STEADY = set(Reason) - {Reason.UNSCHEDULABLE, Reason.NOT_ENOUGH_HEALTHY_NODES}
 """Reasons that were decided here; any other is the scheduler's or a kubelet's, and ends with what it complained of."""
 LONGEST_ETA_SECONDS = 10 * 365 * 86_400
 """An estimate beyond it says nothing, and a pod's own figures must never break a pass."""
@@ -73,8 +74,8 @@ def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
         return
     stuck = [pod for pod in pods if pod.obstacle and not pod.started and not pod.stopped]
     if stuck:
-        reason = stuck[0].obstacle.partition(":")[0] if stuck[0].scheduled else Reason.UNSCHEDULABLE
-        words = "; ".join(sorted({pod.obstacle for pod in stuck}))[:2048]
+        kubelets = "; ".join(sorted({pod.obstacle for pod in stuck}))[:2048]
+        reason, words = unplaced(draft, stuck) or (stuck[0].obstacle.partition(":")[0], kubelets)
         if draft.status.reason != reason:
             draft.tell(reason, f"{len(stuck)} of {len(pods)} pods wait: {words}", warning=True)
         draft.set(reason=reason, message=words)

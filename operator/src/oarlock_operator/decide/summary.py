@@ -8,6 +8,7 @@ from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase,
 from oarlock_operator.decide.degraded import degraded
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.storage import volume_trouble
+from oarlock_operator.decide.unplaced import unplaced
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import STARTS, Reason
 
@@ -156,17 +157,10 @@ def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
         return _is(False, Reason.CREATE_REFUSED, o.hindrance[:2048])  # noqa: FBT003
     if draft.status.attempt == 0 or not pods:
         return (ConditionStatus.UNKNOWN, Reason.NOT_CREATED, "")
-    obstacles = sorted({pod.obstacle for pod in pods if pod.obstacle and not pod.scheduled})
     waiting = [pod for pod in pods if not pod.scheduled and not pod.stopped]
     if not waiting:
         return _is(True, Reason.ALL_PODS_PLACED)  # noqa: FBT003
-    avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
-    if obstacles and avoided:
-        words = (
-            f"avoided: {avoided}. Repair one of them, or suspend, lower spec.nodes, and resume. {'; '.join(obstacles)}"
-        )
-        return _is(False, Reason.NOT_ENOUGH_HEALTHY_NODES, words[:2048])  # noqa: FBT003
-    return _is(False, Reason.UNSCHEDULABLE if obstacles else Reason.SCHEDULING, "; ".join(obstacles)[:2048])  # noqa: FBT003
+    return _is(False, *(unplaced(draft, pods) or (Reason.SCHEDULING, "")))  # noqa: FBT003
 
 
 def _merged(o: Observation, draft: Draft, wanted: dict[ConditionType, _Wanted]) -> tuple[Condition, ...]:

@@ -5,7 +5,7 @@ The same on every rank. It needs no right on nodes: the scheduler knows their na
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oarlock_api.contract.names import Label
@@ -31,6 +31,21 @@ def affinity(
         # Where a pod does not take a node's every GPU, nothing else keeps two of them apart.
         wanted = _one_pod_per_node(wanted, job, attempt)
     return _near_each_other(wanted, near, job, attempt)
+
+
+def kept_off(affinity: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the nodes that an affinity keeps a pod off by their names, whichever of its terms holds."""
+    required = (affinity.get("nodeAffinity") or {}).get(_REQUIRED) or {}
+    terms = [
+        {
+            name
+            for field in term.get("matchFields") or []
+            if (field.get("key"), field.get("operator")) == ("metadata.name", "NotIn")
+            for name in field.get("values") or []
+        }
+        for term in required.get("nodeSelectorTerms") or []
+    ]
+    return frozenset(set.intersection(*terms)) if terms else frozenset()
 
 
 def _one_pod_per_node(wanted: dict[str, Any], job: Job, attempt: int) -> dict[str, Any]:

@@ -1,0 +1,22 @@
+"""Unplaced: why pods of a gang have no node. What a person can mend comes before the scheduler's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.observation import Pod
+from oarlock_operator.reasons import Reason
+
+
+def unplaced(draft: Draft, pods: Iterable[Pod]) -> tuple[Reason, str] | None:
+    """Reason and words for the pods that the scheduler has complained about; None where there are none."""
+    obstacles = sorted({pod.obstacle for pod in pods if pod.obstacle and not pod.scheduled})
+    if not obstacles:
+        return None
+    said = "; ".join(obstacles)
+    avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
+    if not avoided:
+        return Reason.UNSCHEDULABLE, said[:2048]
+    words = f"avoided: {avoided}. Repair one of them, or suspend, lower spec.nodes, and resume. {said}"
+    return Reason.NOT_ENOUGH_HEALTHY_NODES, words[:2048]

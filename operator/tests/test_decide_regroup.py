@@ -1,0 +1,229 @@
+"""A gang that waits for nodes is made anew when one comes back that its pods keep off; once, and never for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from gang_worlds import KUEUE, VOLCANO
+from jobs import job, spec
+from raw_pods import pod as raw_pod
+from world_writes import Killed
+from worlds import World, condition
+
+from oarlock_operator.decide import decide
+from oarlock_operator.marks import Mark
+from oarlock_operator.observation import Node, Pool
+from oarlock_operator.pod_facts import RawPod, read_pod
+
+CORDONED = Node(name="node-1", boot_id="boot-1", mark=Mark("cordoned", enforced=True))
+MENDED = replace(CORDONED, mark=None)
+NO_ROOM = "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 2 Insufficient nvidia.com/gpu"
+POOL = Pool(size=20, schedulable=20)
+
+
+def waiting(*, cordon: bool = True, spares: bool = True, **world: Any) -> World:
+    """Attempt 2 has one of its two nodes; node-1, whose GPU broke in attempt 1, is avoided."""
+    here = World(spares=spares, may_cordon=cordon, pool=POOL, **world)
+    here.running(step=20)
+    here.end(1, 80, xid=79)
+    here.one_pass()
+    here.nodes = {"node-1": CORDONED if cordon else MENDED}
+    here.settle()
+    here.kubelets()
+    here.settle()
+    assert (here.job.status.attempt, here.cordoned) == (2, {"node-1"} if cordon else set())
+    here.now += timedelta(seconds=20)
+    place(here)
+    here.settle()
+    return here
+
+
+def place(here: World) -> None:
+    """The scheduler finds a node for rank 0 alone."""
+    number = here.job.status.attempt
+    first, second = f"flux-{number}-0", f"flux-{number}-1"
+    here.pods[first] = replace(here.pods[first], scheduled=True, node="node-0")
+    here.pods[second] = replace(here.pods[second], obstacle=NO_ROOM)
+
+
+def regrouped(here: World) -> bool:
+    here.settle()
+    return here.job.status.attempt == 3
+
+
+def test_a_node_that_a_person_gives_back_is_used_by_the_gang_that_waits_for_it_at_no_budgets_cost() -> None:
+    here = waiting()
+    before = here.job.status
+    assert condition(here, "Scheduled") == ("False", "NotEnoughHealthyNodes")
+    here.nodes = {"node-1": MENDED}
+    assert regrouped(here)
+    status = here.job.status
+    assert status.attempts[-1].reason == "NodeReturned"
+    assert (status.restarts, status.restart_count) == (before.restarts, before.restart_count)
+    assert status.avoided_nodes == ()
+    assert status.recovery.not_before_time is None, "nobody waits for what is there"
+    here.kubelets()
+    here.settle()
+    assert sorted(here.pods) == ["flux-3-0", "flux-3-1"]
+    assert not here.pods["flux-3-1"].keeps_off
+
+
+def test_its_event_names_the_node() -> None:
+    here = waiting()
+    here.nodes = {"node-1": MENDED}
+    events = [event for _ in range(2) for event in here.one_pass().events]
+    assert [event.message for event in events if event.reason == "NodeReturned"] == [
+        "node-1 may be used again, and there is room for all 2 pods: they are made anew"
+    ]
+
+
+def test_a_node_that_was_booted_anew_comes_back_without_any_cordon() -> None:
+    here = waiting(cordon=False)
+    here.job = replace(
+        here.job,
+        status=here.job.status.model_copy(
+            update={
+                "avoided_nodes": tuple(
+                    entry.model_copy(update={"boot_id": "boot-1"}) for entry in here.job.status.avoided_nodes
+                )
+            }
+        ),
+    )
+    assert not regrouped(here)
+    here.nodes = {"node-1": replace(MENDED, boot_id="boot-2")}
+    assert regrouped(here)
+
+
+def test_what_was_said_of_avoided_nodes_goes_with_the_last_pods_that_wait_for_one() -> None:
+    here = waiting()
+    assert here.job.status.reason == "NotEnoughHealthyNodes"
+    here.pods["flux-2-1"] = replace(here.pods["flux-2-1"], scheduled=True, node="node-2", obstacle="")
+    here.settle()
+    assert (here.job.status.reason, here.job.status.message) == ("GPUFault", None)
+
+
+def test_while_the_node_is_cordoned_or_only_avoided_the_gang_waits_on() -> None:
+    for cordon in (True, False):
+        here = waiting(cordon=cordon)
+        here.now += timedelta(seconds=300)
+        assert not regrouped(here)
+        assert condition(here, "Scheduled") == ("False", "NotEnoughHealthyNodes")
+
+
+def test_without_room_for_all_nobody_gives_up_a_place_but_the_node_is_not_called_avoided_any_more() -> None:
+    here = waiting(spares=False)
+    here.nodes = {"node-1": MENDED}
+    assert not regrouped(here)
+    assert condition(here, "Scheduled") == ("False", "Unschedulable")
+    assert decide(here.observe()).wants_spares, "asked for again"
+    here.spares = True
+    assert regrouped(here)
+
+
+def test_one_node_that_came_back_makes_the_gang_anew_once_only() -> None:
+    here = waiting()
+    here.nodes = {"node-1": MENDED}
+    assert regrouped(here)
+    here.kubelets()
+    here.settle()
+    place(here)
+    here.now += timedelta(seconds=300)
+    here.settle()
+    assert here.job.status.attempt == 3
+    assert not decide(here.observe()).wants_spares
+
+
+def test_a_node_that_breaks_again_and_that_the_brakes_leave_uncordoned_does_not_come_back() -> None:
+    here = waiting()
+    here.nodes = {"node-1": MENDED}
+    assert regrouped(here)
+    here.kubelets()
+    here.running(step=30)
+    here.end(1, 80, xid=79)
+    here.settle()
+    here.kubelets()
+    here.settle()
+    assert here.job.status.attempt == 4
+    place(here)
+    here.now += timedelta(seconds=300)
+    here.settle()
+    assert here.job.status.attempt == 4
+    assert [node.name for node in here.job.status.avoided_nodes] == ["node-1"]
+
+
+def test_what_the_job_itself_keeps_off_is_no_node_that_came_back() -> None:
+    """By its affinity, or by pod.patch: new pods would keep off it as well."""
+    off = {"key": "metadata.name", "operator": "NotIn", "values": ["node-7"]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": [off]}]}}
+    for more in (
+        {"scheduling": {"affinity": {"nodeAffinity": required}}},
+        {"pod": {"patch": {"affinity": {"nodeAffinity": required}}}},
+    ):
+        here = waiting(job=job(spec=spec(**more)))
+        here.nodes = {"node-1": MENDED}
+        place(here)
+        here.settle()
+        regroupings = here.job.status.attempt - 2
+        assert regroupings == (1 if "scheduling" in more else 0), "a patch has the last word, also against avoiding"
+        if regroupings:
+            here.kubelets()
+            here.settle()
+            place(here)
+            here.settle()
+            assert here.job.status.attempt == 3
+
+
+@pytest.mark.parametrize(
+    ("systems", "scheduling"), [(KUEUE, {"queue": "team"}), (VOLCANO, {"gang": "Volcano"})], ids=["Kueue", "Volcano"]
+)
+def test_a_gang_that_would_lose_its_place_in_a_queue_is_left_alone(systems: Any, scheduling: Any) -> None:
+    here = waiting(systems=systems, job=job(spec=spec(scheduling=scheduling)))
+    here.nodes = {"node-1": MENDED}
+    assert not regrouped(here)
+
+
+def test_a_kill_after_any_write_ends_in_the_same_gang() -> None:
+    def life(kill: int) -> World:
+        here = waiting()
+        here.nodes = {"node-1": MENDED}
+        here.kill_at = here.writes + kill if kill else None
+        for _ in range(3):
+            try:
+                here.settle()
+            except Killed:
+                here.kill_at = None
+            here.kubelets()
+        return here
+
+    for kill in range(9):
+        here = life(kill)
+        assert sorted(here.pods) == ["flux-3-0", "flux-3-1"], kill
+        assert len([one for one in here.job.status.attempts if one.reason == "NodeReturned"]) == 1
+
+
+def terms(*names_of_terms: tuple[str, ...]) -> Any:
+    def field(name: str) -> Any:
+        return {"key": "metadata.name", "operator": "NotIn", "values": [name]}
+
+    found = [{"matchFields": [field(name) for name in names]} for names in names_of_terms]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": found}}}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "off"),
+    [
+        (None, set()),
+        ({"podAntiAffinity": {}}, set()),
+        (terms(("a", "b")), {"a", "b"}),
+        (terms(("a", "b"), ("b", "c")), {"b"}),
+        ({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}, set()),
+    ],
+    ids=["none", "others", "two", "in every term", "preferences"],
+)
+def test_a_pod_without_a_node_tells_which_nodes_it_keeps_off(affinity: Any, off: set[str]) -> None:
+    raw = {**raw_pod({}), "spec": {"affinity": affinity}}
+    assert read_pod(msgspec.convert(raw, RawPod)).keeps_off == off
