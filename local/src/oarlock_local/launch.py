@@ -230,8 +230,21 @@ def _wait(condition: Callable[[], bool], what: str, spec: ClusterSpec) -> None:
     while not condition():
         if time.monotonic() > deadline:
             last = "".join(_last_lines(spec.folder.logs / f"{name}-kubelet.log") for name in spec.node_names)
-            raise ClusterError(f"{what} within {_READY_SECONDS} s; the logs are in {spec.folder.logs}.{last}")
+            raise ClusterError(
+                f"{what} within {_READY_SECONDS} s; the logs are in {spec.folder.logs}.{last}{remedy(last)}"
+            )
         time.sleep(0.05)
+
+
+def remedy(last_words: str) -> str:
+    """What to do about a kubelet's last words where this machine is the cause, on a line of its own; else nothing."""
+    if "inotify_init: too many open files" not in last_words:
+        return ""
+    # A cluster of three nodes was seen to hold 33; most distributions allow 128 for each user.
+    return (
+        "\nThis machine's inotify instances are used up, of which each node needs ten: take another cluster down"
+        " (oarlock-local status lists them), or allow more (sysctl -w fs.inotify.max_user_instances=512)."
+    )
 
 
 def _last_lines(log: Path) -> str:
