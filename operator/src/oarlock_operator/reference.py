@@ -17,8 +17,8 @@ PAGE: Path = REPOSITORY / "docs/reference/status.md"
 PHASES = {
     Phase.PENDING: "accepted or not, no attempt was begun",
     Phase.QUEUED: "in the queue of a gang system: no GPU is held, no deadline runs",
-    Phase.STARTING: "a first gang, or one after a suspension, is on its way to its first step",
-    Phase.RUNNING: "the ranks work",
+    Phase.STARTING: "a first gang, or one after a suspension, comes up: pods, checks, the model",
+    Phase.RUNNING: "the ranks work: they train, or encode, or, where the trainer is the job's own, were started",
     Phase.RECOVERING: "the last gang was stopped by a fault, or for others; the next one is on its way to its first step",
     Phase.SUSPENDED: "spec.suspend is true and nothing runs",
     Phase.SUCCEEDED: "every rank ended well and every pod has stopped; final",

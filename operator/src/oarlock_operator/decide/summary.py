@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.status import PodPhase
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase, Ranks, Summary
 from oarlock_operator.decide.degraded import degraded
@@ -25,7 +26,7 @@ def summarize(o: Observation, draft: Draft) -> None:
     """Fill in what follows from the rest of the status and the pods."""
     status = draft.status
     pods = o.of_attempt(status.attempt) if status.attempt else ()
-    phase = _phase(draft)
+    phase = _phase(o, draft)
     desired = o.job.spec.nodes if o.job.spec else 0
     ranks = Ranks(
         desired=desired,
@@ -35,7 +36,10 @@ def summarize(o: Observation, draft: Draft) -> None:
         failed=sum(pod.ending is not None and not pod.succeeded for pod in pods),
         terminating=sum(pod.deleting and not pod.gone for pod in o.pods),
     )
-    progress = status.progress
+    if status.progress and (status.recovery.stage is not None or phase == Phase.FAILED):
+        # Nobody works on it at the moment: when it will be done cannot be told.
+        draft.set(progress=status.progress.model_copy(update={"eta_seconds": None}))
+    progress = draft.status.progress
     shown = ranks.succeeded if phase == Phase.SUCCEEDED else ranks.ready
     draft.set(
         phase=phase,
@@ -52,7 +56,7 @@ def summarize(o: Observation, draft: Draft) -> None:
     draft.set(conditions=_merged(o, draft, wanted))
 
 
-def _phase(draft: Draft) -> Phase:
+def _phase(o: Observation, draft: Draft) -> Phase:
     status = draft.status
     stage = status.recovery.stage
     ending = stage in (RecoveryStage.STOPPING, RecoveryStage.SUSPENDING) and status.phase
@@ -66,7 +70,18 @@ def _phase(draft: Draft) -> Phase:
         return Phase.QUEUED if stage else Phase.RUNNING
     if draft.attempt(status.attempt).reason not in STARTS:
         return Phase.RECOVERING
-    return Phase.RUNNING if stage == RecoveryStage.FIRST_STEP.value else Phase.STARTING
+    return Phase.RUNNING if stage == RecoveryStage.FIRST_STEP and _ranks_work(o, draft) else Phase.STARTING
+
+
+def _ranks_work(o: Observation, draft: Draft) -> bool:
+    """Whether the ranks of a gang that has made no step are past their start, as while they encode. Once told, it holds.
+
+    A trainer of the job's own need not tell more than that it was started.
+    """
+    if draft.status.phase == Phase.RUNNING or o.progress is None:
+        return draft.status.phase == Phase.RUNNING
+    comes_up = {"", PodPhase.PREFLIGHT, *(() if o.spec.custom else (PodPhase.STARTING,))}
+    return o.progress.phase not in comes_up
 
 
 def _fault_words(draft: Draft) -> str | None:
