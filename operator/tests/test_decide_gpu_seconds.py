@@ -175,3 +175,48 @@ def test_an_attempt_that_an_older_operator_began_is_counted_whole(ends: int) -> 
     assert first.end_time is not None
     assert first.created_time is not None
     assert counted(world) == (round((first.end_time - first.created_time).total_seconds() * GPUS), 4 * GPUS)
+
+
+def half_placed() -> World:
+    """One of two pods has had a node for 115 s; the other has found none for 120."""
+    world = World(job=job(spec=spec(scheduling={"placementTimeoutSeconds": 600})))
+    world.settle()
+    began = world.job.status.attempts[-1].created_time
+    assert began is not None
+    first = world.pods["flux-1-0"]
+    placed = began + timedelta(seconds=5)
+    world.pods["flux-1-0"] = replace(first, scheduled=True, started=True, node="node-0", placed_at=placed)
+    world.now = began + timedelta(seconds=120)
+    world.settle()
+    assert counted(world) == (0, 0)
+    return world
+
+
+@pytest.mark.parametrize("leaves", ["times out", "is suspended", "fails"])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_of_a_gang_that_was_never_whole_only_pods_with_a_node_have_held_gpus(leaves: str, forgotten: bool) -> None:  # noqa: FBT001
+    world = half_placed()
+    if leaves == "times out":
+        world.job = replace(world.job, spec=spec(scheduling={"placementTimeoutSeconds": 60}))
+    elif leaves == "is suspended":
+        world.job = replace(world.job, spec=spec(suspend=True))
+    else:
+        world.end(0, 85)
+    world.one_pass()
+    if forgotten:
+        world.pods.clear()
+    world.kubelets()
+    world.settle()
+    assert world.job.status.attempts[0].end_time is not None
+    assert counted(world) == (pytest.approx(115 * 2, abs=1), pytest.approx(115 * 2, abs=1))
+
+
+def test_a_pod_that_waits_for_others_with_its_node_in_hand_holds_gpus_that_make_no_progress() -> None:
+    world = half_placed()
+    now = world.now
+    world.pods["flux-1-1"] = replace(world.pods["flux-1-1"], placed_at=now)
+    world.running()
+    train(world, 100)
+    held = 2 * 115 + (world.now - now).total_seconds() * GPUS
+    assert counted(world)[0] == pytest.approx(held, abs=2)
+    assert counted(world)[1] == pytest.approx(2 * 115 + 4 * GPUS, abs=2)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from oarlock_api.history import RecoveryStage, RecoveryStatus, RestartCounts
+from oarlock_api.history import Attempt, RecoveryStage, RecoveryStatus, RestartCounts
 from oarlock_api.status import Resolved
 from oarlock_operator import schedulers
 from oarlock_operator.decide import avoid, queue
+from oarlock_operator.decide.budgets import ran_seconds
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
@@ -18,6 +19,7 @@ def begin(
 ) -> int:
     """Write down the next attempt: numbered above the last one and above any pod of a status that was lost."""
     queue.leave(o, draft)
+    count_places(o, draft)
     number = 1 + max([draft.status.attempt, *(pod.attempt for pod in o.pods)])
     draft.set(
         attempt=number,
@@ -63,25 +65,48 @@ def end(o: Observation, draft: Draft, number: int) -> None:
 
 
 def count(o: Observation, draft: Draft, number: int, *, least_seconds: float = 0.0) -> None:
-    """Count the time for which an attempt that trains, or has ended, has held its GPUs; not for less than that much more.
+    """Count the time for which an attempt that trains, or goes, has held its GPUs; not for less than that much more.
 
     What was counted stands in its record, written together with the sum, so that nothing is ever added twice.
     """
-    known = draft.attempt(number)
-    gpus = (known.node_count or 0) * o.job.spec.gpus_per_node if o.job.spec else 0
+    known, each = draft.attempt(number), o.job.spec.gpus_per_node if o.job.spec else 0
+    gpus = (known.node_count or 0) * each
     if known.created_time is None or not gpus:
         return
     stages, counted = known.stage_milliseconds, known.gpu_seconds or 0
-    held = max(0.0, (o.now - known.created_time).total_seconds() - queue.seconds_with_pods(known))
-    more = round(held * gpus) - counted
+    held = each * sum((o.now - since).total_seconds() for since in _places(o, known, known.created_time))
+    more = round(held) - counted
     # Clocks step back.
     if more < max(0.0, least_seconds * gpus):
         return
-    if not counted:
-        start = sum(took or 0 for took in (stages.schedule, stages.start, stages.first_step)) / 1000
-        # Without a first step, nothing of it was of use; a trainer of the job's own need not have told of any.
-        untold = o.job.spec is not None and o.job.spec.custom is not None
-        wasted = held if stages.first_step is None and not untold else min(held, start)
-        draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(wasted * gpus))
+    # Without a first step, nothing of it was of use; a trainer of the job's own need not have told of any.
+    untold = stages.start is not None and o.job.spec is not None and o.job.spec.custom is not None
+    if stages.first_step is None and not untold:
+        draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + more)
+    elif not counted:
+        works = max(0.0, ran_seconds(known, now=o.now) - (stages.first_step or 0) / 1000)
+        draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + max(0, round(held - works * gpus)))
     draft.record(number, gpu_seconds=counted + more)
     draft.set(gpu_seconds=draft.status.gpu_seconds + more)
+
+
+def count_places(o: Observation, draft: Draft) -> None:
+    """Count what the current attempt has held before its pods are told to go: then it is still seen which had a node."""
+    known = draft.attempt(draft.status.attempt)
+    if known.gpu_seconds is not None and known.end_time is None:
+        count(o, draft, known.number)
+
+
+def _places(o: Observation, known: Attempt, created: datetime) -> list[datetime]:
+    """Since when each pod of an attempt has had a node. One that is not seen any more had it, if all ever had one."""
+    whole, since = (
+        known.stage_milliseconds.schedule is not None,
+        created + timedelta(seconds=queue.seconds_with_pods(known)),
+    )
+    seen = {pod.rank: pod for pod in o.of_attempt(known.number) if pod.scheduled}
+    told = {rank: pod.placed_at for rank, pod in seen.items()}
+    return [
+        min(max(told.get(rank) or since, created), o.now)
+        for rank in range(known.node_count or 0)
+        if whole or rank in seen
+    ]

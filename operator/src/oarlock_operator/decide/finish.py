@@ -27,6 +27,7 @@ LONGEST_MESSAGE = 4096
 def fail(o: Observation, draft: Draft, reason: str, message: str) -> None:
     """Write down that the job is to end in Failed, and why."""
     queue.leave(o, draft)
+    attempt.count_places(o, draft)
     draft.stage(RecoveryStage.STOPPING, o.now)
     # A thousand pods may each have words of their own; a status that the API does not take would end no job.
     draft.set(reason=reason, message=message[:LONGEST_MESSAGE])
