@@ -22,7 +22,7 @@ from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer import denied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
@@ -30,6 +30,11 @@ class TrainingEnd(Exception):  # noqa: N818 - one of them is no error
     """Training ends here, with `code`."""
 
     code: ClassVar[ExitCode]
+
+    @property
+    def outside_of_pods(self) -> str:
+        """Its words for somebody at a machine that is no pod's."""
+        return str(self)
 
 
 class ConfigurationError(TrainingEnd):
@@ -40,6 +45,24 @@ class ConfigurationError(TrainingEnd):
 
 class NotThereError(ConfigurationError):
     """A folder or file that the job names by its path is not there: on another machine it may be."""
+
+    def __init__(self, words: str, outside_of_pods: str) -> None:
+        # Both are arguments of the exception, so that it reaches other ranks whole.
+        super().__init__(words, outside_of_pods)
+
+    @classmethod
+    def of(cls, missing: str, remedy: str) -> NotThereError:
+        """What is missing, and what mends that in a pod: elsewhere it is first of all another path."""
+        elsewhere = "with -f, --path POD=HERE says where it lies on this machine"
+        return cls(f"{missing}: {remedy}", f"{missing}: {elsewhere}; in pods, {remedy}")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def outside_of_pods(self) -> str:
+        """The remedy of this machine comes first."""
+        return str(self.args[1])
 
 
 class StorageError(TrainingEnd):
@@ -70,6 +93,14 @@ class LeftOnRequest(TrainingEnd):
     """All ranks saved together and leave, as they were asked to."""
 
     code = ExitCode.LEFT_ON_REQUEST
+
+
+def all_of(found: Sequence[ConfigurationError]) -> ConfigurationError:
+    """One error with the words of all, each said once."""
+    words = "\n".join(dict.fromkeys(map(str, found)))
+    if not any(isinstance(one, NotThereError) for one in found):
+        return ConfigurationError(words)
+    return NotThereError(words, "\n".join(dict.fromkeys(one.outside_of_pods for one in found)))
 
 
 _PEER_LOST = (

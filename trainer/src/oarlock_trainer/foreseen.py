@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
 from oarlock_trainer.claim import adapters_of, check_initial, model_folder
-from oarlock_trainer.errors import ConfigurationError, NotThereError, readable
+from oarlock_trainer.errors import ConfigurationError, all_of, readable
 from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.flux.lora_targets import targeted
 from oarlock_trainer.models.source import check_stored_initial
@@ -34,8 +34,7 @@ def refuse_foreseen(job: Job) -> None:
         except ConfigurationError as error:
             found.append(error)
     if found:
-        kind = NotThereError if any(isinstance(one, NotThereError) for one in found) else ConfigurationError
-        raise kind("\n".join(dict.fromkeys(map(str, found)))) from found[0]
+        raise all_of(found) from found[0]
 
 
 def _settings(job: Job) -> None:

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-HINT = "(this machine is looked at: with -f, --path POD=HERE says where a path of the job lies here)"
-"""Said of a path that is not there, outside of pods."""
-
 
 def add_job(parser: argparse.ArgumentParser) -> None:
     """JOB.JSON or -f JOB.YAML, one of them."""
@@ -45,12 +42,12 @@ def with_job(options: argparse.Namespace, run: Callable[[Path], int]) -> int:
 
 def with_manifest(work: Callable[[], int]) -> int:
     """Do what looks at a manifest's places on this machine, or say why not; returns the exit code."""
-    from oarlock_trainer.errors import NotThereError, TrainingEnd  # noqa: PLC0415
+    from oarlock_trainer.errors import TrainingEnd  # noqa: PLC0415
 
     try:
         return work()
     except TrainingEnd as end:
-        sys.stderr.write(f"{end}\n{HINT}\n" if isinstance(end, NotThereError) else f"{end}\n")
+        sys.stderr.write(f"{end.outside_of_pods}\n")
         return end.code
 
 

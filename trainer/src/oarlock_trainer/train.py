@@ -26,7 +26,6 @@ from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.errors import (
     LeftOnRequest,
-    NotThereError,
     PeerLostError,
     StorageError,
     TrainingEnd,
@@ -35,7 +34,6 @@ from oarlock_trainer.errors import (
 )
 from oarlock_trainer.evaluation import evaluate
 from oarlock_trainer.job import read_job
-from oarlock_trainer.job_arguments import HINT
 from oarlock_trainer.models.flux.lora import without_adapters
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.publish import publish
@@ -68,8 +66,7 @@ def main() -> int:
     try:
         run(read_job(os.environ), os.environ)
     except TrainingEnd as end:
-        elsewhere = isinstance(end, NotThereError) and channel.AGENT_FD not in os.environ
-        return _ended(int(end.code), f"{end}\n{HINT}" if elsewhere else str(end))
+        return _ended(int(end.code), str(end) if channel.AGENT_FD in os.environ else end.outside_of_pods)
     except Exception as error:  # noqa: BLE001 - the process ends here, and says why
         if lost_a_peer(error):
             sys.stderr.write(f"{error}\n")

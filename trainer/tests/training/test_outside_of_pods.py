@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from oarlock_trainer import warm
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.errors import ConfigurationError, NotThereError
 from oarlock_trainer.job import read_job
 
 if TYPE_CHECKING:
@@ -48,10 +49,18 @@ def test_a_path_that_is_not_here_is_told_with_how_to_say_where_it_is(
     assert train.main() == 85
     said = capsys.readouterr().err
     assert f"training.model.path: {tmp_path}/nowhere is no folder here" in said
-    assert "--path POD=HERE" in said
+    assert said.index("--path POD=HERE") < said.index("mount it with pod.volumes")
     monkeypatch.setenv("OARLOCK_AGENT_FD", str(os.open(tmp_path / "agent", os.O_CREAT | os.O_WRONLY)))
     assert train.main() == 85
-    assert "--path" not in capsys.readouterr().err + (tmp_path / "agent").read_text()
+    said = capsys.readouterr().err + (tmp_path / "agent").read_text()
+    assert "mount it with pod.volumes" in said
+    assert "--path" not in said
+
+
+def test_a_path_that_is_not_there_reaches_other_ranks_with_both_remedies() -> None:
+    told = pickle.loads(pickle.dumps(NotThereError.of("training.model.path: /m is no folder here", "mount it")))  # noqa: S301
+    assert str(told) == "training.model.path: /m is no folder here: mount it"
+    assert "--path POD=HERE" in told.outside_of_pods
 
 
 @pytest.mark.usefixtures("alone")

@@ -106,8 +106,9 @@ def test_a_path_that_is_not_here_is_told_with_its_field_and_how_to_say_where_it_
     assert re.search(r"source.*/output/photos", complaints)
     assert "--path POD=HERE" in complaints
     prompts = {"everySteps": 10, "promptsFrom": {"path": "/output/prompts.json"}}
-    with pytest.raises(NotThereError, match="promptsFrom"):
+    with pytest.raises(NotThereError, match="promptsFrom") as raised:
         plan(manifest(tmp_path, validation=prompts), {})
+    assert "--path POD=HERE" in raised.value.outside_of_pods
 
 
 def test_a_job_that_only_fills_caches_needs_no_whole_steps(tmp_path: Path, pictures: Path) -> None:

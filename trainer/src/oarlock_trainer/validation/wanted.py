@@ -121,8 +121,10 @@ def _library(job: Job) -> dict[str, str]:
         body = files.read(name, 0, _LIBRARY_BYTES + 1)
         raw: Any = json.loads(body) if len(body) <= _LIBRARY_BYTES else None
     except FileNotFoundError as error:
-        missing = ConfigurationError if location.path is None else NotThereError
-        raise missing(f"{_FIELD}: {files.where} has no {name}: correct the field") from error
+        missing = f"{_FIELD}: {files.where} has no {name}"
+        if location.path is None:
+            raise ConfigurationError(f"{missing}: correct the field") from error
+        raise NotThereError.of(missing, "mount its volume with pod.volumes, or correct the field") from error
     except ValueError as error:
         raise ConfigurationError(f"{_FIELD}: {name} in {files.where} is no JSON ({error}): correct the file") from error
     if not isinstance(raw, dict):

@@ -29,7 +29,7 @@ def check_folder(folder: Path, *, field: str) -> None:
     with readable(field, folder):
         there = folder.is_dir()
     if not there:
-        raise NotThereError(f"{field}: {folder} is no folder here: mount it with pod.volumes, or correct it")
+        raise NotThereError.of(f"{field}: {folder} is no folder here", "mount it with pod.volumes, or correct it")
 
 
 def table_of(dataset: Dataset, settings: Parquet, job: Job) -> tuple[Files, str]:

@@ -63,11 +63,10 @@ def open_table_file(given: Given, dataset: Dataset, settings: Parquet, job: Job)
     files, name = table_of(dataset, settings, job)
     entry = files.find(name)
     if entry is None:
-        missing = ConfigurationError if settings.location.path is None else NotThereError
-        raise missing(
-            f'dataset "{dataset.name}": metadata.parquet.location: there is no {files.where}/{name}: correct it, or '
-            "mount its volume with pod.volumes"
-        )
+        missing = f'dataset "{dataset.name}": metadata.parquet.location: there is no {files.where}/{name}'
+        if settings.location.path is None:
+            raise ConfigurationError(f"{missing}: correct it")
+        raise NotThereError.of(missing, "mount its volume with pod.volumes, or correct it")
     suffix = PurePosixPath(name).suffix.lower()
     if suffix == ".parquet":
         return ParquetPieces(given, files, entry)

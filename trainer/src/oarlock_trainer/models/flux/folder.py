@@ -94,9 +94,9 @@ def _check_folder(model: Path, field: str) -> None:
     if model.is_dir():
         return
     there = next(folder for folder in model.parents if folder.is_dir())
-    raise NotThereError(
-        f"{field}: {model} is no folder here, {there} holds {_contents(there)}: mount it with pod.volumes, or "
-        f"correct {field}"
+    raise NotThereError.of(
+        f"{field}: {model} is no folder here, {there} holds {_contents(there)}",
+        f"mount it with pod.volumes, or correct {field}",
     )
 
 
