@@ -13,6 +13,7 @@ from oarlock_api.history import RecoveryStage
 from oarlock_operator.decide import attempt, avoid, cordon
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail
+from oarlock_operator.decide.last_words import note_saved
 from oarlock_operator.decide.recover import judge
 from oarlock_operator.decide.teardown import delete, overdue
 from oarlock_operator.faults.attribution import attribute
@@ -69,6 +70,8 @@ def drain(o: Observation, draft: Draft) -> bool:
 def _close(o: Observation, draft: Draft, number: int) -> None:
     """Write the end of the attempt before, with the blame from all that its pods said until they stopped."""
     attempt.end(o, draft, number)
+    # Whoever saved when it was told to go says so only now.
+    note_saved(o, draft, number)
     # How a pod ends that was told to go says nothing, unless it had a verdict of its own, or its node is lost.
     pods = [
         pod

@@ -12,6 +12,7 @@ from oarlock_api.status import Resolved, ResolvedPlan
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.decide.last_words import note_resumed
 from oarlock_operator.decide.unplaced import unplaced
 from oarlock_operator.manifests.config import below_the_mount
 from oarlock_operator.observation import Observation, Pod
@@ -111,6 +112,7 @@ def _first_step(o: Observation, draft: Draft, news: PodStatus) -> None:
     resumed, reached = news.resumed_from_step, draft.status.progress.step if draft.status.progress else None
     lost = max(0, reached - (resumed or 0)) if number > 1 and reached is not None else None
     draft.record(number, resumed_from_step=resumed or 0, lost_steps=lost)
+    note_resumed(o, draft, resumed or 0)
     if lost and draft.status.progress and draft.status.progress.seconds_per_step:
         redone = lost * draft.status.progress.seconds_per_step * o.spec.nodes * o.spec.gpus_per_node
         draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + round(redone))

@@ -1,4 +1,4 @@
-"""What rank 0 said when it ended: the last look at its /status may be seconds older."""
+"""What pods said when they ended, or began: the last look at rank 0's /status may be seconds older."""
 
 from __future__ import annotations
 
@@ -26,24 +26,36 @@ def note_steps(draft: Draft, faults: Sequence[Fault]) -> None:
 
 def note_last_words(o: Observation, draft: Draft) -> None:
     """Take step and newest checkpoint from the report of the current attempt's rank 0, if it left one."""
+    note_saved(o, draft, draft.status.attempt)
     pods = o.of_attempt(draft.status.attempt)
     report = pods[0].ending.report if pods and pods[0].rank == 0 and pods[0].ending else None
-    if report is None:
-        return
-    known, saved = draft.status.progress, draft.status.latest_checkpoint
-    if known is not None and report.step is not None:
+    known = draft.status.progress
+    if report is not None and known is not None and report.step is not None:
         left = 0 if report.step == known.total_steps else None
         draft.set(progress=known.model_copy(update={"step": report.step, "eta_seconds": left, "update_time": o.now}))
-    # Where another trainer keeps its checkpoints, its report does not say.
-    built_in = o.spec.training is not None
-    if built_in and report.checkpoint_step is not None and (saved is None or saved.step < report.checkpoint_step):
-        # Newer than all that was seen, so this attempt saved it.
-        name = checkpoint_name(report.checkpoint_step, draft.status.attempt)
-        path = f"{output_directory(o.job, o.spec)}/{CHECKPOINTS}/{name}"
-        draft.set(
-            latest_checkpoint=LatestCheckpoint(
-                step=report.checkpoint_step,
-                path=path,
-                relative_path=below_the_mount(o.spec, path),
-            )
-        )
+
+
+def note_saved(o: Observation, draft: Draft, number: int) -> None:
+    """Take the newest checkpoint from the reports of an attempt's pods: they tell of those that it has saved itself."""
+    reports = [pod.ending.report for pod in o.of_attempt(number) if pod.ending and pod.ending.report]
+    steps = [report.checkpoint_step for report in reports if report.checkpoint_step is not None]
+    _note(o, draft, max(steps, default=0), saved_in=number)
+
+
+def note_resumed(o: Observation, draft: Draft, step: int) -> None:
+    """Take the checkpoint that the current attempt began with, where it is newer than any that was told of."""
+    number = draft.status.attempt
+    trained = [one for one in draft.status.attempts if one.number < number and one.resumed_from_step is not None]
+    saved_in = max((one.number for one in trained if (one.resumed_from_step or 0) < step), default=0)
+    if saved_in:
+        # None that came later began with it, and whoever finds a newer one begins with that.
+        _note(o, draft, step, saved_in=saved_in)
+
+
+def _note(o: Observation, draft: Draft, step: int, *, saved_in: int) -> None:
+    known = draft.status.latest_checkpoint
+    # Where another trainer keeps its checkpoints, nobody says.
+    if o.spec.training is None or step <= (known.step if known else 0):
+        return
+    path = f"{output_directory(o.job, o.spec)}/{CHECKPOINTS}/{checkpoint_name(step, saved_in)}"
+    draft.set(latest_checkpoint=LatestCheckpoint(step=step, path=path, relative_path=below_the_mount(o.spec, path)))

@@ -18,7 +18,7 @@ from oarlock_operator.decide.backstop import silent_agents
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, backoff_seconds, charged, exhausted, ran_seconds, renewed
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
-from oarlock_operator.decide.last_words import note_steps
+from oarlock_operator.decide.last_words import note_saved, note_steps
 from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
@@ -96,6 +96,7 @@ def judge(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> Att
     faults = [fault if fault.victim else ruled(fault, rules) for fault in faults]
     faults = strikes.count(o, draft, number, faults)
     note_steps(draft, faults)
+    note_saved(o, draft, number)
     found = attribute(faults)
     if found.cause.victim:
         found = replace(found, cause=ruled(found.cause, rules))
