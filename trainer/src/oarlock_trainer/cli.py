@@ -133,26 +133,9 @@ def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from oarlock_trainer import warm  # noqa: PLC0415
+    from oarlock_trainer import plan_command  # noqa: PLC0415
 
-    warm.settle_environment()
-    from oarlock_trainer import local_manifest, rehearsal  # noqa: PLC0415
-    from oarlock_trainer.plan.table import forecast, named  # noqa: PLC0415
-    from oarlock_trainer.plan.words import describe  # noqa: PLC0415
-
-    def plan() -> int:
-        named(gpu=options.gpu, fabric=options.fabric)  # before minutes of reading
-        paths = local_manifest.read_paths(options.path)
-        name, given = local_manifest.read_manifest(options.filename)
-        with rehearsal.with_model_here(given, paths, os.environ) as spec:
-            data = rehearsal.rehearse(name, spec, paths)
-            sys.stdout.write(describe(data))
-            training = local_manifest.moved(spec, paths)
-            sizes, text = [bucket.size for bucket in data.buckets], data.encoded.tokens
-            sys.stdout.write(forecast(spec, training, sizes, text_tokens=text, gpu=options.gpu, fabric=options.fabric))
-        return ExitCode.DONE
-
-    return job_arguments.with_manifest(plan)
+    return plan_command.run(options)
 
 
 def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

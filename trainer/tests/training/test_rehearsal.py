@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from safetensors.numpy import save_file
 
 from oarlock_trainer import local_manifest
 from oarlock_trainer.errors import ConfigurationError, NotThereError
+from oarlock_trainer.meanwhile import END
 from oarlock_trainer.plan.words import describe
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def test_a_plan_tells_batch_buckets_steps_and_bytes_for_all_ranks_and_writes_not
     code, said, complaints = command(
         manifest(tmp_path), f"/output/photos={pictures}", f"/models={tiny_flux.parent}", f"/models/flux={tiny_flux}"
     )
-    assert (code, complaints) == (0, "")
+    assert (code, [line for line in complaints.splitlines() if not line.endswith(END)]) == (0, [])
     assert "effective batch 8 = 2 per GPU x 4 GPUs x 1 accumulation" in said
     # A picture for each sample, and a whole step for each bucket, which make the three of an epoch.
     assert rows(said) == [
@@ -109,6 +111,34 @@ def test_a_path_that_is_not_here_is_told_with_its_field_and_how_to_say_where_it_
     with pytest.raises(NotThereError, match="promptsFrom") as raised:
         plan(manifest(tmp_path, validation=prompts), {})
     assert "--path POD=HERE" in raised.value.outside_of_pods
+
+
+def test_all_folders_that_are_not_here_are_told_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    job = manifest(tmp_path, {}, {"name": "boats", "source": {"path": "/output/boats"}})
+    words = f"import sys; from oarlock_trainer.cli import main; print(main(['plan', '-f', '{job}']), 'torch' in sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", words], check=False, capture_output=True, text=True)
+    assert ended.stdout == "85 False\n"
+    assert "/output/photos is no folder here" in ended.stderr
+    assert "/output/boats is no folder here" in ended.stderr
+
+
+def test_who_waits_for_a_hub_is_told_so(tmp_path: Path, pictures: Path) -> None:
+    job = manifest(tmp_path, model={"family": "Flux1", "hub": {"repo": "o/m"}})
+    words = [sys.executable, "-m", "oarlock_trainer", "plan", "-f", str(job), "--path", f"/output/photos={pictures}"]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hub = {
+            "HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "NO_PROXY": "127.0.0.1",
+            "TMPDIR": str(tmp_path),
+        }
+        environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"} | hub
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as waiting:
+            said = waiting.stderr
+            assert said
+            try:
+                assert f"reading the model's configuration: o/m of the hub{END}\n" in said
+            finally:
+                waiting.kill()
 
 
 def test_a_job_that_only_fills_caches_needs_no_whole_steps(tmp_path: Path, pictures: Path) -> None:

@@ -18,10 +18,15 @@ def source_of(dataset: Dataset, job: Job) -> Files:
 
     Raises ConfigurationError where a folder is none, or may not be read: an empty data set would say less.
     """
-    field = f'training.data.datasets["{dataset.name}"].source'
+    field = field_of(dataset)
     if dataset.source.path is not None:
         check_folder(Path(dataset.source.path), field=f"{field}.path")
     return job.files_at(dataset.source, field)
+
+
+def field_of(dataset: Dataset) -> str:
+    """The job's field that says where the data set's pictures lie."""
+    return f'training.data.datasets["{dataset.name}"].source'
 
 
 def check_folder(folder: Path, *, field: str) -> None:

@@ -1,0 +1,76 @@
+"""`oarlock-trainer plan`: the order in which things are looked at, cheapest first, and what is told meanwhile.
+
+A wrong word or a folder that is not there ends it before PyTorch is imported, which a cold disk may need half a minute for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer import job_arguments, warm
+from oarlock_trainer.meanwhile import meanwhile
+
+if TYPE_CHECKING:
+    import argparse
+
+    from oarlock_api.training import Training
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the plan of a manifest; returns the exit code that the run would end with."""
+    warm.settle_environment()
+    return job_arguments.with_manifest(lambda: _plan(options))
+
+
+def _plan(options: argparse.Namespace) -> int:
+    with meanwhile() as now:
+        now("reading the manifest")
+        from oarlock_trainer import local_manifest  # noqa: PLC0415 - pydantic's models
+        from oarlock_trainer.plan.table import forecast, named  # noqa: PLC0415 - numpy
+
+        named(gpu=options.gpu, fabric=options.fabric)
+        paths = local_manifest.read_paths(options.path)
+        name, given = local_manifest.read_manifest(options.filename)
+        training = local_manifest.moved(given, paths)
+        _refuse_missing(training)
+        now("loading PyTorch")
+        from oarlock_trainer import rehearsal  # noqa: PLC0415
+        from oarlock_trainer.plan.words import describe  # noqa: PLC0415
+
+        now(f"reading the model's configuration: {_model(training)}")
+        with rehearsal.with_model_here(given, paths, os.environ) as spec:
+            now(f"reading the data: {', '.join(one.name for one in training.data.datasets)}")
+            data = rehearsal.rehearse(name, spec, paths)
+            sys.stdout.write(describe(data))
+            now("choosing what fits")
+            training = local_manifest.moved(spec, paths)
+            sizes, text = [bucket.size for bucket in data.buckets], data.encoded.tokens
+            sys.stdout.write(forecast(spec, training, sizes, text_tokens=text, gpu=options.gpu, fabric=options.fabric))
+    return ExitCode.DONE
+
+
+def _refuse_missing(training: Training) -> None:
+    """Raise ConfigurationError that names every folder of the data that is not here."""
+    from oarlock_trainer.data.metadata.opened import check_folder, field_of  # noqa: PLC0415
+    from oarlock_trainer.errors import ConfigurationError, all_of  # noqa: PLC0415
+
+    found = []
+    for dataset in training.data.datasets:
+        if dataset.source.path is not None:
+            try:
+                check_folder(Path(dataset.source.path), field=f"{field_of(dataset)}.path")
+            except ConfigurationError as error:
+                found.append(error)
+    if found:
+        raise all_of(found)
+
+
+def _model(training: Training) -> str:
+    model = training.model
+    if model.hub:
+        return f"{model.hub.repo} of the hub"
+    return f"bucket {model.s3.bucket}" if model.s3 else str(model.path)
