@@ -9,6 +9,11 @@ from oarlock_local import chart
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/oarlock"
+NAMED: dict[str, Any] = {
+    "image": {"repository": "registry.example.com/oarlock/operator"},
+    "trainerImage": "registry.example.com/oarlock/trainer:0.1.0",
+}
+"""The least that the chart asks for."""
 EVERYTHING: dict[str, Any] = {
     "replicas": 3,
     "cordon": True,
@@ -78,8 +83,8 @@ EVERYTHING: dict[str, Any] = {
 def render(
     helm_program: Path, values: dict[str, Any] | None = None, *, release: str = "oarlock"
 ) -> list[dict[str, Any]]:
-    """The objects of a release in the namespace oarlock. Raises ChartError."""
-    return chart.render(CHART, helm_program, release=release, namespace="oarlock", values=values or {})
+    """The objects of a release in the namespace oarlock, with images named unless the values do. Raises ChartError."""
+    return chart.render(CHART, helm_program, release=release, namespace="oarlock", values={**NAMED, **(values or {})})
 
 
 def one(objects: list[dict[str, Any]], kind: str, name: str | None = None) -> dict[str, Any]:

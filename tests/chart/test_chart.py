@@ -13,7 +13,7 @@ import yaml
 
 from oarlock_local import chart
 from oarlock_local.errors import ChartError
-from tests.chart.rendering import CHART, EVERYTHING, ROOT, one, render
+from tests.chart.rendering import CHART, EVERYTHING, NAMED, ROOT, one, render
 
 CRD = "trainingjobs.oarlock.dev"
 
@@ -22,7 +22,7 @@ def kinds(objects: list[dict[str, Any]]) -> Counter[str]:
     return Counter(item["kind"] for item in objects)
 
 
-@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["by default", "everything"])
+@pytest.mark.parametrize("values", [NAMED, EVERYTHING], ids=["by default", "everything"])
 @pytest.mark.parametrize("version", ["helm 4", "helm 3"])
 def test_helm_finds_nothing_to_complain_of(
     version: str, values: dict[str, Any], helm_programs: dict[str, Path]
@@ -35,7 +35,7 @@ def test_helm_finds_nothing_to_complain_of(
 def told(helm_program: Path, values: dict[str, Any]) -> str:
     """What helm says after an install."""
     command = [str(helm_program), "install", "told", str(CHART), "--dry-run=client", "--values", "-"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, input=json.dumps(values))
+    result = subprocess.run(command, capture_output=True, text=True, check=True, input=json.dumps({**NAMED, **values}))
     return result.stdout.partition("\nNOTES:\n")[2]
 
 
@@ -127,10 +127,12 @@ def test_the_api_is_that_of_the_repository_and_stays_at_an_uninstall(helm_progra
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
-        pytest.param({}, "oarlock/operator:0.1.0", id="by the chart's version"),
+        pytest.param({"repository": "oarlock/operator"}, "oarlock/operator:0.1.0", id="by the chart's version"),
         pytest.param({"repository": "r.example.com:5000/o", "tag": "7"}, "r.example.com:5000/o:7", id="by tag"),
         pytest.param(
-            {"tag": "7", "digest": f"sha256:{'a' * 64}"}, f"oarlock/operator@sha256:{'a' * 64}", id="by digest"
+            {"repository": "r.example.com/o", "tag": "7", "digest": f"sha256:{'a' * 64}"},
+            f"r.example.com/o@sha256:{'a' * 64}",
+            id="by digest",
         ),
     ],
 )
@@ -237,6 +239,8 @@ def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program
         pytest.param({"replicas": 0}, "replicas", id="no operator"),
         pytest.param({"cordon": True, "namespaces": ["a"]}, "cordon", id="nodes without a ClusterRole"),
         pytest.param({"namespaces": ["team.a"]}, "namespaces", id="a namespace that cannot be"),
+        pytest.param({"image": {}}, "image.repository: name", id="an operator's image that nobody named"),
+        pytest.param({"trainerImage": ""}, "trainerImage: name", id="a trainer's image that nobody named"),
         pytest.param({"image": {"digest": "sha256:abc"}}, "digest", id="a digest cut short"),
         pytest.param({"image": {"repository": "oarlock/operator:1"}}, "repository", id="a tag in the repository"),
         pytest.param({"monitoring": {"operator": "podMonitor"}}, "operator", id="a monitor that is none"),

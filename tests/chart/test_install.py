@@ -10,7 +10,7 @@ import pytest
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from tests.chart.releases import OVER_KUBECTLS_API, Release
-from tests.chart.rendering import EVERYTHING
+from tests.chart.rendering import EVERYTHING, NAMED
 
 pytestmark = pytest.mark.cluster
 CRD = "customresourcedefinition.apiextensions.k8s.io/trainingjobs.oarlock.dev"
@@ -24,7 +24,8 @@ def test_everything_comes_with_an_upgrade_and_an_uninstall_leaves_the_api_and_th
     release = Release(cluster=monitored, name=name, namespace=name)
     # Not the everything of others' clusters: its policy would hold for other tests' jobs, too.
     values = {**EVERYTHING, "admissionPolicy": {**EVERYTHING["admissionPolicy"], "enabled": False}}
-    release.install(helm_programs[version], {"settings": {"LOG_LEVEL": "debug"}}, *OVER_KUBECTLS_API[version])
+    first = {**NAMED, "settings": {"LOG_LEVEL": "debug"}}
+    release.install(helm_programs[version], first, *OVER_KUBECTLS_API[version])
     little = release.objects()
     assert {f"lease.coordination.k8s.io/{release.name}-operator", CRD} < little
     release.upgrade(helm_programs[version], values, "--reset-then-reuse-values")
@@ -65,7 +66,7 @@ def test_a_lease_from_before_the_chart_made_it_is_taken_over_by_who_asks_for_tha
     }
     serving.kubectl("create", "namespace", name)
     serving.kubectl("create", "-f", "-", stdin=json.dumps(lease))
-    values = {"crds": {"enabled": False}, "rbac": {"create": False, "aggregate": False}}
+    values = {**NAMED, "crds": {"enabled": False}, "rbac": {"create": False, "aggregate": False}}
     refusal = release.refusal(helm_programs[version], values)
     assert f'Lease "{name}-operator"' in refusal
     assert "invalid ownership metadata" in refusal, "as docs/install.md has it"

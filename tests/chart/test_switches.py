@@ -21,12 +21,12 @@ import yaml
 
 from oarlock_local.binaries import KUBERNETES_VERSION
 from oarlock_local.cluster import Cluster
-from tests.chart.rendering import CHART, EVERYTHING, render
+from tests.chart.rendering import CHART, EVERYTHING, NAMED, render
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 HERE: dict[str, Any] = {**EVERYTHING, "namespaces": ["default"], "cordon": False}
 WITHOUT_API = {**EVERYTHING, "crds": {"enabled": False}}
-BY_TAG = {"image": {"tag": "my-tag"}}
+BY_TAG = {**NAMED, "image": {**NAMED["image"], "tag": "my-tag"}}
 RELEASES = ("123", "my.release", "7." + "a" * 51, "a" * 53)
 """Names that helm takes, and that no Service may have as they are; and the longest."""
 NOT_ALONE = {"admissionPolicy.enabled=true"}
@@ -82,10 +82,10 @@ SWITCHES = {f"{'.'.join(path)}={json.dumps(value)}": (path, value) for path in L
 
 def cases() -> dict[str, dict[str, Any]]:
     """Values by what is switched: each switch on top of nothing, and on top of everything."""
-    found: dict[str, dict[str, Any]] = {"nothing": {}, "everything": EVERYTHING, "here": HERE, "by tag": BY_TAG}
+    found: dict[str, dict[str, Any]] = {"nothing": NAMED, "everything": EVERYTHING, "here": HERE, "by tag": BY_TAG}
     for name, (path, value) in SWITCHES.items():
         if name not in NOT_ALONE and value != at(DEFAULTS, path):
-            found[f"only {name}"] = changed({}, path, value)
+            found[f"only {name}"] = changed(NAMED, path, value)
         if value != at(EVERYTHING, path, at(DEFAULTS, path)):
             found[f"everything, {name}"] = changed(EVERYTHING, path, value)
     return found

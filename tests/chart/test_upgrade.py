@@ -14,7 +14,6 @@ import pytest
 
 from oarlock_local.cluster import Cluster
 from oarlock_local.crd import apply_crd
-from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
 from tests.chart.demands import wait
 from tests.chart.first_chart import NoEarlierChart, first_chart
 from tests.chart.releases import Release
@@ -48,6 +47,7 @@ JOB: dict[str, Any] = {
 }
 VALUES: dict[str, Any] = {
     "image": {"repository": "oarlock.local/host", "tag": "1"},
+    "trainerImage": "oarlock.local/host:1",
     "runtimeClassName": "host-userland",
     # Beside an operator of other tests, which works everywhere.
     "namespaces": [TEAM],
@@ -70,7 +70,6 @@ def test_an_upgrade_from_the_first_chart_by_helm_3_to_this_one_by_helm_4_does_no
     cluster, release = local_cluster, Release(cluster=local_cluster, name="oarlock", namespace=NAMESPACE)
     others = release.objects()
     apply_crd(cluster, ROOT / "crds/trainingjobs.yaml")
-    cluster.tag(DEFAULT_TRAINER_IMAGE)
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(NAMES))
     release.install(helm_programs["helm 3"], VALUES, "--wait", "--timeout", "120s", chart=earlier)
     # Rights that it asks for in its work since then, as an administrator would add them.

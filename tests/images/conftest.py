@@ -105,7 +105,11 @@ def jobs(one_node: Cluster, operator_image: Loaded) -> Iterator[Jobs]:
     """Jobs on the cluster, with the operator of the built image, installed as a person does it."""
     output = make_output(one_node, ROOT, make_inputs())
     repository, _, tag = operator_image.name.rpartition(":")
-    values = {"image": {"repository": repository, "tag": tag}, "settings": {"PROGRESS_SECONDS": 1}}
+    values = {
+        "image": {"repository": repository, "tag": tag},
+        "trainerImage": DEFAULT_TRAINER_IMAGE,
+        "settings": {"PROGRESS_SECONDS": 1},
+    }
     install_operator(one_node, ROOT, helm(), values=values)
     with ApiServer(one_node.kubeconfig) as api:
         yield Jobs(one_node, output, api)

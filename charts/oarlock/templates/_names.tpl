@@ -23,16 +23,18 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
+{{/* Images have no default: none is published, and a name on a public registry that nobody holds is anybody's to take. */}}
 {{- define "oarlock.image" -}}
+{{- $repository := required "image.repository: name the operator's image in your registry; `make images` builds it (docs/images.md)" .Values.image.repository -}}
 {{- with .Values.image.digest -}}
-{{ $.Values.image.repository }}@{{ . }}
+{{ $repository }}@{{ . }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 {{- end }}
 
 {{- define "oarlock.trainerImage" -}}
-{{ .Values.trainerImage | default (printf "oarlock/trainer:%s" .Chart.AppVersion) }}
+{{ required "trainerImage: name the trainer's image in your registry, with its tag; `make images` builds it (docs/images.md)" .Values.trainerImage }}
 {{- end }}
 
 {{/* Monitors and rules: what a Prometheus may choose them by. */}}

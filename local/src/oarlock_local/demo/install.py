@@ -19,6 +19,7 @@ RELEASE = "oarlock"
 NAMESPACE = "oarlock"
 VALUES = {
     "image": {"repository": "oarlock.local/host", "tag": "1"},
+    "trainerImage": "oarlock.local/host:1",
     "runtimeClassName": "host-userland",
     "cordon": True,
     # Often, for a demo that is watched; the default spares the API server.
