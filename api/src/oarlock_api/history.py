@@ -102,6 +102,10 @@ class Attempt(StatusGroup):
     created_time: Time | None = Field(default=None, description="When all pods had been created.")
     end_time: Time | None = Field(default=None, description="When its last pod had stopped.")
     reason: ShortText | None = Field(default=None, description="Why it was started; absent for the first.")
+    end_reason: ShortText | None = Field(
+        default=None,
+        description="Why it ended, or is to end: as the next one's reason, or the job's. Absent while it goes on.",
+    )
     resumed_from_step: int | None = Field(default=None, description="Step of the checkpoint that it began with.")
     lost_steps: int | None = Field(default=None, description="Steps of the attempt before that were done again.")
     node_count: int | None = Field(default=None, description="Number of nodes.")

@@ -19,7 +19,7 @@ def begin(
 ) -> int:
     """Write down the next attempt: numbered above the last one and above any pod of a status that was lost."""
     queue.leave(o, draft)
-    count_places(o, draft)
+    close(o, draft, reason)
     number = 1 + max([draft.status.attempt, *(pod.attempt for pod in o.pods)])
     draft.set(
         attempt=number,
@@ -55,6 +55,19 @@ def leave(o: Observation, draft: Draft, counts: RestartCounts) -> None:
     draft.set(restart_count=status.restart_count + 1, restarts=counts)
 
 
+def close(o: Observation, draft: Draft, reason: str | None) -> None:
+    """Write down why the current attempt is to end, once, before its pods are told to go.
+
+    With it, what they have held so far: later, it may not be seen any more which of them had a node.
+    """
+    known = draft.attempt(draft.status.attempt)
+    if known.start_time is None or known.end_time is not None or known.end_reason is not None:
+        return
+    draft.record(known.number, end_reason=reason)
+    if known.gpu_seconds is not None:
+        count(o, draft, known.number)
+
+
 def end(o: Observation, draft: Draft, number: int) -> None:
     """Write the end of an attempt, once."""
     known = draft.attempt(number)
@@ -88,13 +101,6 @@ def count(o: Observation, draft: Draft, number: int, *, least_seconds: float = 0
         draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + max(0, round(held - works * gpus)))
     draft.record(number, gpu_seconds=counted + more)
     draft.set(gpu_seconds=draft.status.gpu_seconds + more)
-
-
-def count_places(o: Observation, draft: Draft) -> None:
-    """Count what the current attempt has held before its pods are told to go: then it is still seen which had a node."""
-    known = draft.attempt(draft.status.attempt)
-    if known.gpu_seconds is not None and known.end_time is None:
-        count(o, draft, known.number)
 
 
 def _places(o: Observation, known: Attempt, created: datetime) -> list[datetime]:

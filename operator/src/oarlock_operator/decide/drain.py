@@ -89,6 +89,7 @@ def _close(o: Observation, draft: Draft, number: int) -> None:
     following = draft.status.attempt
     if draft.attempt(following).reason == Reason.PEER_LOST:
         # The victims spoke up sooner than what they had lost: a node that is cut off is missed only later.
+        draft.record(number, end_reason=cause.reason)
         draft.record(following, reason=cause.reason)
         draft.set(reason=cause.reason, message=cause.message)
         draft.tell(cause.reason, f"{cause.message}. That is what attempt {number} ended for.", warning=True)

@@ -27,7 +27,7 @@ LONGEST_MESSAGE = 4096
 def fail(o: Observation, draft: Draft, reason: str, message: str) -> None:
     """Write down that the job is to end in Failed, and why."""
     queue.leave(o, draft)
-    attempt.count_places(o, draft)
+    attempt.close(o, draft, reason)
     draft.stage(RecoveryStage.STOPPING, o.now)
     # A thousand pods may each have words of their own; a status that the API does not take would end no job.
     draft.set(reason=reason, message=message[:LONGEST_MESSAGE])
@@ -79,6 +79,7 @@ def succeed(o: Observation, draft: Draft) -> bool:
     if draft.status.progress is None and saved is not None and model:
         made += f"; no step was left to do: the output held the checkpoint of step {saved.step} already"
     message = f"all {o.spec.nodes} pods ended well; {made}"
+    attempt.close(o, draft, Reason.ALL_RANKS_SUCCEEDED)
     attempt.end(o, draft, draft.status.attempt)
     draft.stage(None, None)
     draft.set(

@@ -32,7 +32,7 @@ def suspend(o: Observation, draft: Draft) -> bool:
         return False
     if stage != RecoveryStage.SUSPENDING and draft.status.attempt:
         queue.leave(o, draft)
-        attempt.count_places(o, draft)
+        attempt.close(o, draft, Reason.SUSPENDED)
         draft.stage(RecoveryStage.SUSPENDING, o.now)
         draft.set(reason=Reason.SUSPENDING, message="the pods save and leave")
         draft.tell(Reason.SUSPENDING, f"attempt {draft.status.attempt} saves and leaves")
