@@ -13,6 +13,7 @@ import pytest
 
 from oarlock_local.binaries import (
     ARGO_RULES,
+    COSCHEDULING,
     HELM,
     HELM_3,
     HELM_DOCS,
@@ -20,6 +21,8 @@ from oarlock_local.binaries import (
     KWOK,
     PROMTOOL,
     VERSITYGW,
+    VOLCANO_CONTROLLERS,
+    VOLCANO_SCHEDULER,
     Part,
     cache_key,
     control_plane_parts,
@@ -31,7 +34,9 @@ from oarlock_local.cli import main
 from oarlock_local.errors import BuildError
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
-TOOLS = (ARGO_RULES, HELM, HELM_3, HELM_DOCS, KUEUE, KWOK, PROMTOOL, VERSITYGW)
+ASKED_FOR = (COSCHEDULING, KUEUE, KWOK, VOLCANO_CONTROLLERS, VOLCANO_SCHEDULER)
+"""What only a target of its own builds."""
+TOOLS = (ARGO_RULES, HELM, HELM_3, HELM_DOCS, PROMTOOL, VERSITYGW, *ASKED_FOR)
 HELLO = Part(binary="hello", module="hello", names=("hallo", "bonjour"))
 
 
@@ -127,7 +132,7 @@ def test_all_is_built_before_the_tests_but_what_a_target_of_its_own_asks_for(
     monkeypatch.setenv(READY_MADE, str(tmp_path))
     assert main(["build"]) == 0
     built = {Path(line) for line in capsys.readouterr().out.splitlines()}
-    assert built == {tmp_path, *(tmp_path / part.binary for part in TOOLS if part not in (KUEUE, KWOK))}
+    assert built == {tmp_path, *(tmp_path / part.binary for part in TOOLS if part not in ASKED_FOR)}
 
 
 def test_a_ready_made_folder_that_lacks_programs_is_refused_by_name(tmp_path: Path) -> None:

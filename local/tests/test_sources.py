@@ -5,18 +5,29 @@ from dataclasses import replace
 
 import pytest
 
+from oarlock_local.binaries import COSCHEDULING as COSCHEDULING_PROGRAM
 from oarlock_local.binaries import KUEUE as KUEUE_PROGRAM
-from oarlock_local.binaries import modules_folder
+from oarlock_local.binaries import VOLCANO_CONTROLLERS, VOLCANO_SCHEDULER, Part, modules_folder
 from oarlock_local.errors import LocalError
-from oarlock_local.sources import KUEUE, Source, SourceMissing
+from oarlock_local.sources import COSCHEDULING, KUEUE, VOLCANO, Source, SourceMissing
 
 needs_go = pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed")
 SMALL = Source("golang.org/x/sync", "v0.22.0", "h1:SZjpbeLmrCk4xhRSZFNZW5gFUeCeFgjekvI/+gfScek=")
 
 
-def test_kueues_definitions_are_those_of_the_kueue_that_is_built() -> None:
-    pinned = (modules_folder() / KUEUE_PROGRAM.module / "go.sum").read_text()
-    assert f"{KUEUE.module} {KUEUE.version} {KUEUE.checksum}\n" in pinned
+@pytest.mark.parametrize(
+    ("source", "program"),
+    [
+        (COSCHEDULING, COSCHEDULING_PROGRAM),
+        (KUEUE, KUEUE_PROGRAM),
+        (VOLCANO, VOLCANO_SCHEDULER),
+        (VOLCANO, VOLCANO_CONTROLLERS),
+    ],
+    ids=lambda each: getattr(each, "binary", None),
+)
+def test_a_gang_systems_definitions_are_those_of_the_program_that_is_built(source: Source, program: Part) -> None:
+    pinned = (modules_folder() / program.module / "go.sum").read_text()
+    assert f"{source.module} {source.version} {source.checksum}\n" in pinned
 
 
 @needs_go

@@ -75,6 +75,17 @@ ARGO_RULES = Part(binary="argo-rules", module="argo")
 KUEUE = Part(binary="kueue", module="kueue", package="sigs.k8s.io/kueue/cmd/kueue")
 """Not part of a cluster: it queues pods, for tests that ask for it."""
 
+COSCHEDULING = Part(binary="coscheduling", module="coscheduling", package="sigs.k8s.io/scheduler-plugins/cmd/scheduler")
+"""Not part of a cluster: a scheduler with the plugin Coscheduling, for tests that ask for it."""
+
+VOLCANO_SCHEDULER = Part(binary="vc-scheduler", module="volcano", package="volcano.sh/volcano/cmd/scheduler")
+"""Not part of a cluster: it places gangs, for tests that ask for it."""
+
+VOLCANO_CONTROLLERS = Part(
+    binary="vc-controller-manager", module="volcano", package="volcano.sh/volcano/cmd/controller-manager"
+)
+"""What opens Volcano's queues, for the same tests."""
+
 
 def control_plane_parts() -> tuple[Part, ...]:
     """What a control plane without nodes needs."""

@@ -20,6 +20,7 @@ from typing import TextIO
 
 from oarlock_local.binaries import (
     ARGO_RULES,
+    COSCHEDULING,
     HELM,
     HELM_3,
     HELM_DOCS,
@@ -27,6 +28,8 @@ from oarlock_local.binaries import (
     KWOK,
     PROMTOOL,
     VERSITYGW,
+    VOLCANO_CONTROLLERS,
+    VOLCANO_SCHEDULER,
     Part,
     cache_key,
     control_plane_parts,
@@ -100,6 +103,21 @@ def argo_rules(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.std
 def kueue(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
     """The kueue program, built first where it is missing. Raises BuildError with the compiler's last words."""
     return _tool(KUEUE, environ, out)
+
+
+def coscheduling(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """The scheduler with the plugin Coscheduling, built first where it is missing. Raises BuildError."""
+    return _tool(COSCHEDULING, environ, out)
+
+
+def volcano_scheduler(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """Volcano's scheduler, built first where it is missing. Raises BuildError with the compiler's last words."""
+    return _tool(VOLCANO_SCHEDULER, environ, out)
+
+
+def volcano_controllers(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """Volcano's controllers, built first where they are missing. Raises BuildError with the compiler's last words."""
+    return _tool(VOLCANO_CONTROLLERS, environ, out)
 
 
 def _tool(part: Part, environ: Mapping[str, str], out: TextIO) -> Path:

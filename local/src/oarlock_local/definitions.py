@@ -27,13 +27,27 @@ def kueue() -> list[dict[str, Any]]:
 
 def volcano() -> list[dict[str, Any]]:
     """Volcano's PodGroup and Queue."""
-    folder = VOLCANO.fetch() / "config/crd/volcano/bases"
-    return [_read(folder / f"scheduling.volcano.sh_{plural}.yaml") for plural in ("podgroups", "queues")]
+    return _of_volcano("scheduling.volcano.sh_podgroups", "scheduling.volcano.sh_queues")
+
+
+def volcanos_own() -> list[dict[str, Any]]:
+    """What Volcano's scheduler and controllers read besides: nodes as they know them, and commands to queues."""
+    return _of_volcano(
+        "topology.volcano.sh_hypernodes",
+        "nodeinfo.volcano.sh_numatopologies",
+        "shard.volcano.sh_nodeshards",
+        "bus.volcano.sh_commands",
+    )
 
 
 def coscheduling() -> list[dict[str, Any]]:
     """The PodGroup of the plugin Coscheduling."""
     return [_read(COSCHEDULING.fetch() / "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml")]
+
+
+def _of_volcano(*names: str) -> list[dict[str, Any]]:
+    folder = VOLCANO.fetch() / "config/crd/volcano/bases"
+    return [_read(folder / f"{name}.yaml") for name in names]
 
 
 def _read(path: Path) -> dict[str, Any]:
