@@ -31,8 +31,8 @@ def test_a_job_that_cannot_fit_is_told_with_its_memory_and_with_what_makes_it_fi
     )
     assert "1 x 1 H100, which are assumed" in said
     assert "optimizer 142.8" in said
-    assert "nodes: 1, gpusPerNode: 8, training.engine.strategy: Auto (effective batch 32 instead of 4): " in said
-    assert "training: method LoRA" in said
+    assert "engine.strategy Auto on 1 node of 8 GPUs (effective batch 32): " in said
+    assert "method LoRA, without engine.strategy: " in said
 
 
 @pytest.mark.parametrize(("processes", "told"), [(4, "change the job"), (8, "see that the GPUs are as large")])
@@ -49,7 +49,7 @@ def test_a_job_that_keeps_its_activations_is_offered_gpus_together_with_recomput
     imported: Callable[..., Any], one_process: dict[str, Any], folder: dict[str, Any]
 ) -> None:
     said = last_task(imported(one_process | {"gradient_checkpointing": False, "train_batch_size": 8}, folder))
-    assert re.search(r"gpusPerNode: 8, .*strategy: Auto, training.activationCheckpointing.mode: Auto", said)
+    assert re.search(r"strategy Auto on 1 node of 8 GPUs .* and activationCheckpointing.mode Auto: ", said)
 
 
 def test_adapters_that_fit_are_told_with_what_they_need(

@@ -241,6 +241,17 @@ def test_a_remedy_of_two_settings_names_both() -> None:
     assert "  method LoRA, without engine.strategy and engine.zeroStage: " in words
 
 
+def test_a_run_that_spreads_nothing_is_offered_the_fewest_gpus_on_which_it_fits_once_it_does() -> None:
+    asked = {"batchSize": 4, "activationCheckpointing": {"mode": "Full"}}
+    words = refused(nodes=1, gpus=1, **asked, engine={"strategy": "DDP"})
+    assert "  engine.strategy Auto on 1 node of 8 GPUs (effective batch 32): " in words
+    refused(nodes=1, gpus=4, **asked)
+    assert on_h100(nodes=1, gpus=8, **asked).work.batch.effective == 32
+    enough = refused(nodes=1, gpus=8, **asked, engine={"strategy": "DDP"})
+    assert "engine.zeroStage 1: " in enough
+    assert "strategy Auto on" not in enough
+
+
 def test_what_no_single_change_mends_is_said_to_be_so() -> None:
     assert "No single change makes it fit" in refused(nodes=1, gpus=1, batchSize=67)
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MOST_NODES = 64
 """Beyond this, more nodes are no advice."""
+_WIDER = ((1, 2), (1, 4), (1, 8), (2, 8), (4, 8), (8, 8))
+"""Nodes, and GPUs of each, that are proposed to a run on too few to spread anything over."""
 _AUTO = {"activationCheckpointing": {"mode": "Auto", "percent": None}}
 
 
@@ -44,6 +46,8 @@ class _Change:
     words: str
     ranks: int
     fields: dict[str, Any] = field(default_factory=dict)
+    ranks_per_node: int | None = None
+    """None: as many as now."""
 
 
 def remedies(work: Work, training: Training, *, limit: int) -> Iterator[Remedy]:
@@ -58,7 +62,7 @@ def remedies(work: Work, training: Training, *, limit: int) -> Iterator[Remedy]:
         found = _tried(work, training, change, limit)
         if not found and not freer:
             words = f"{change.words} and activationCheckpointing.mode Auto"
-            found = _tried(work, training, _Change(words, change.ranks, change.fields | _AUTO), limit)
+            found = _tried(work, training, replace(change, words=words, fields=change.fields | _AUTO), limit)
         if found:
             yield found
 
@@ -73,7 +77,7 @@ def _tried(work: Work, training: Training, change: _Change, limit: int) -> Remed
         changed,
         work.shape,
         ranks=change.ranks,
-        ranks_per_node=work.ranks_per_node,
+        ranks_per_node=change.ranks_per_node or work.ranks_per_node,
         image_tokens=work.image_tokens,
         text_tokens=work.text_tokens,
     )
@@ -112,7 +116,7 @@ def _smaller_states(work: Work, training: Training, choices: range, limit: int) 
     for stage in range(work.stage + 1, 4):
         words = f"engine.strategy DeepSpeed and engine.zeroStage {stage}"
         yield _Change(words, work.ranks, {"engine": {"strategy": Strategy.DEEPSPEED, "zeroStage": stage}})
-    yield from _more_nodes(work, choices, limit)
+    yield from _spread(work, choices, limit) if work.stage == DDP else _more_nodes(work, choices, limit)
     if work.optimizer is OptimizerName.ADAMW:
         for name in (OptimizerName.ADAMW_8BIT, OptimizerName.LION):
             yield _Change(f"optimizer.name {name}", work.ranks, {"optimizer": {"name": name}})
@@ -135,11 +139,20 @@ def _smaller_batch(work: Work, training: Training, choices: range, limit: int) -
 
 def _more_nodes(work: Work, choices: range, limit: int) -> Iterator[_Change]:
     """The fewest nodes that fit, where the optimizer's state is spread over them."""
-    if work.stage == DDP:
-        return
     wider = [replace(work, ranks=nodes * work.ranks_per_node) for nodes in range(work.nodes + 1, _MOST_NODES + 1)]
     for one in _first_that_fits(wider, choices, limit):
         yield _Change(f"{one.nodes} nodes (effective batch {one.batch.effective})", one.ranks)
+
+
+def _spread(work: Work, choices: range, limit: int) -> Iterator[_Change]:
+    """The fewest GPUs on which a run fits that spreads nothing yet, once it does; none where its own are enough for that."""
+    sizes = [(work.nodes, work.ranks_per_node), *(one for one in _WIDER if one[0] * one[1] > work.ranks)]
+    wider = [replace(work, stage=2, ranks=nodes * gpus, ranks_per_node=gpus) for nodes, gpus in sizes]
+    for one in _first_that_fits(wider, choices, limit):
+        if one.ranks > work.ranks:
+            size = f"{one.nodes} node{'s' if one.nodes > 1 else ''} of {one.ranks_per_node} GPUs"
+            words = f"engine.strategy Auto on {size} (effective batch {one.batch.effective})"
+            yield _Change(words, one.ranks, {"engine": {"strategy": Strategy.AUTO}}, one.ranks_per_node)
 
 
 def _first_that_fits(works: Sequence[Work], choices: range, limit: int) -> list[Work]:
