@@ -214,8 +214,8 @@ def test_gpus_are_asked_as_requests_and_limits_beside_the_job_s_own() -> None:
     assert "amd.com/gpu" in container(made(pod={"gpuResource": "amd.com/gpu"}))["resources"]["limits"]
 
 
-def test_a_grace_period_of_zero_is_not_the_default() -> None:
-    assert made(pod={"terminationGracePeriodSeconds": 0})["spec"]["terminationGracePeriodSeconds"] == 0
+def test_a_grace_period_of_zero_is_a_second_and_not_the_default() -> None:
+    assert made(pod={"terminationGracePeriodSeconds": 0})["spec"]["terminationGracePeriodSeconds"] == 1
 
 
 def test_job_json_is_immutable_one_per_attempt_and_read_by_the_pod() -> None:

@@ -119,7 +119,7 @@ class Pod(Group):
     )
     shared_memory: Quantity = Field(default="64Gi", description="Size limit of /dev/shm; counts as the pod's memory.")
     termination_grace_period_seconds: Seconds = Field(
-        default=300, description="Seconds that a pod has to save a checkpoint after SIGTERM."
+        default=300, description="Seconds that a pod has to save a checkpoint after SIGTERM; 0 counts as 1."
     )
     host_network: StrictBool = Field(
         default=False,

@@ -112,7 +112,8 @@ def _pod_spec(
             "nodeSelector": dict(spec.scheduling.node_selector),
             "tolerations": [*_unreachable_tolerations(), *spec.scheduling.tolerations],
             "affinity": affinity(job, spec, attempt=attempt, avoided=avoided, near=grouping.near),
-            "terminationGracePeriodSeconds": spec.pod.termination_grace_period_seconds,
+            # With none at all, a pod would be gone from the API while its processes still run.
+            "terminationGracePeriodSeconds": max(1, spec.pod.termination_grace_period_seconds),
             "securityContext": {
                 "runAsNonRoot": True,
                 "runAsUser": USER,
