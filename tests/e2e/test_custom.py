@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
 from tests.e2e.jobs import Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
@@ -37,7 +36,6 @@ JOB: dict[str, Any] = {
 def test_a_command_that_dies_on_one_node_is_started_again_on_all_and_goes_on_from_its_own_checkpoint(
     jobs: Jobs,
 ) -> None:
-    jobs.cluster.tag(DEFAULT_TRAINER_IMAGE)
     jobs.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(JOB))
     status = jobs.wait(NAME, "its steps", lambda status: (status.get("progress") or {}).get("step") == 12)
     assert (status["phase"], status["summary"]["step"]) == ("Running", "12/30")
