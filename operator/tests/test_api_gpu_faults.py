@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gangs import Gang
+from gangs import JOBS, Gang
 from processes import Api, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -116,3 +116,23 @@ def test_a_report_cannot_name_another_node(with_operator: Api, nodes: list[str])
     gang.end("1-1", 80, json.dumps(forged))
     wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
     assert not node(with_operator, nodes[3])["spec"].get("unschedulable")
+
+
+def test_a_gang_that_waits_takes_the_node_that_a_person_gives_back(with_operator: Api, nodes: list[str]) -> None:
+    for other in with_operator.call("GET", JOBS)["items"]:
+        # Gangs without kubelets drain for ever, and might take what is free.
+        with_operator.call("DELETE", f"{JOBS}/{other['metadata']['name']}")
+    gang = running(with_operator, nodes)
+    gang.end("1-1", 80, gang.report("1-1", 80, xid=79, gpu="GPU-e"))
+    wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
+    gang.remove("1-0")
+    # Only these two have room for pods at all.
+    for name in nodes[:2]:
+        with_operator.merge(f"{NODES}/{name}/status", {"status": {"allocatable": {"pods": "110"}}})
+    wait_for("one of two places", lambda: gang.condition("Scheduled")["reason"] == "NotEnoughHealthyNodes" or None)
+    wait_for("the same words first", lambda: (gang.status.get("message") or "").startswith(f"avoided: {nodes[1]}"))
+    assert gang.status["attempt"] == 2
+    with_operator.merge(f"{NODES}/{nodes[1]}", {"spec": {"unschedulable": None}})
+    wait_for("the decision", lambda: gang.status["attempt"] == 3 or None, seconds=120)
+    assert [one.get("endReason") for one in gang.status["attempts"]] == ["GPUFault", "NodeReturned", None]
+    assert gang.status["restarts"]["infrastructure"] == 1, "it costs no budget"
