@@ -13,9 +13,7 @@ from oarlock_local.demo.job import Disappointed
 from oarlock_local.demo.story import tell
 from oarlock_local.errors import InUseError, LocalError
 
-OTHER_WAY = (
-    "The other way: any cluster by KUBECONFIG; helm install oarlock charts/oarlock, then kubectl apply your job."
-)
+OTHER_WAY = "The other way: any cluster, with images of your own: docs/install.md, then kubectl apply your job."
 
 
 def main() -> int:
