@@ -104,9 +104,9 @@ images-test: setup ## Run the images that `make images` built, on a local node
 argo-test: setup ## Run the example's workflow by Argo's own controller, on local nodes (builds it first, for minutes)
 	@OARLOCK_ARGO=1 $(RUN)/python -m pytest -v tests/argo
 
-.PHONY: kueue-test
-kueue-test: setup ## Queue gangs by Kueue's own controller, on local nodes (builds it first, for many minutes)
-	@OARLOCK_KUEUE=1 $(RUN)/python -m pytest -v tests/kueue
+.PHONY: gangs-test
+gangs-test: setup ## Place gangs by the programs of Kueue, Volcano and Coscheduling, on local nodes (builds them for many minutes)
+	@OARLOCK_GANGS=1 $(RUN)/python -m pytest -v tests/gangs
 
 # Where the bills of materials are written.
 SBOM := out

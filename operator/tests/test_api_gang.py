@@ -1,7 +1,7 @@
 """Gang systems against a real API server: groups that it takes, queues that hold pods back, groups that go.
 
-No scheduler of theirs runs here, but their kinds are those of their own sources (gang_crds.py): what is shown is that they
-know what Oarlock writes, and how it lives with what they do to pods. Kueue itself runs in tests/kueue.
+No scheduler of theirs runs here, as some do in tests/gangs. Their kinds are those of their own sources (gang_crds.py): they
+know what Oarlock writes, and it lives with what they do to pods.
 """
 
 from __future__ import annotations

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import yaml
 
 from oarlock_local import definitions
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 from oarlock_local.ports import free_port
-from oarlock_local.processes import start_logged, stop
 from oarlock_local.sources import KUEUE
+from tests.gangs.program import answers, running
 
 NAMESPACE = "kueue-system"
 SERVICE = "kueue-webhook-service"
@@ -52,17 +49,15 @@ def running_kueue(cluster: Cluster, program: Path, folder: Path) -> Iterator[Non
     certificates.mkdir()
     config = folder / "kueue.yaml"
     config.write_text(json.dumps(_configuration(cluster, certificates, port=port, probes=probes)))
-    log = folder / "kueue.log"
     command = [str(program), "--config", str(config), "--kubeconfig", str(cluster.kubeconfig), "--zap-log-level=2"]
-    process = start_logged(command, log)
-    try:
-        _wait(process, log, "its certificates", lambda: _put_certificates(cluster, certificates))
-        _wait(process, log, "it to be ready", lambda: _is_ready(probes))
-        yield
-    finally:
-        # Pods could be made no more once nobody answers for their webhooks.
-        _uninstall(cluster)
-        stop(process)
+    with running(command, folder / "kueue.log") as started:
+        try:
+            started.wait("its certificates", lambda: _put_certificates(cluster, certificates))
+            started.wait("it to be ready", lambda: answers(f"http://127.0.0.1:{probes}/readyz"))
+            yield
+        finally:
+            # Pods could be made no more once nobody answers for their webhooks.
+            _uninstall(cluster)
 
 
 def _install(cluster: Cluster, port: int) -> None:
@@ -115,22 +110,6 @@ def _put_certificates(cluster: Cluster, folder: Path) -> bool:
     for name, text in data.items():
         (folder / name).write_bytes(base64.b64decode(text))
     return "tls.crt" in data
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5, trust_env=False).is_success
-    except httpx.TransportError:
-        return False
-
-
-def _wait(process: subprocess.Popen[bytes], log: Path, what: str, until: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not until():
-        last = log.read_text()[-3000:]
-        assert process.poll() is None, f"Kueue ended with {process.returncode}:\n{last}"
-        assert time.monotonic() < deadline, f"Kueue: waited in vain for {what}:\n{last}"
-        time.sleep(0.1)
 
 
 def _named(kind: str, name: str, **fields: Any) -> dict[str, Any]:

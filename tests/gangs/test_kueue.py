@@ -1,84 +1,32 @@
 """Gangs in a queue of the real Kueue: they wait, come in, are preempted, come back, and leave what they had to others.
 
-The queue has room for one gang of two nodes with two GPUs each (queues.yaml).
+The queue has room for one gang of two nodes with two GPUs each (kueue.yaml).
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.e2e.jobs import Jobs
+from tests.gangs.held import holding, tell, wait_for_phase, wait_for_run
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 QUEUE = {"queue": "small"}
 GATE = "kueue.x-k8s.io/admission"
-# Runs until its folder has a file `done`; the rank that a file `crash` names, as ATTEMPT-RANK, fails.
-PROGRAM = """
-until [ -e "$OARLOCK_OUTPUT_DIR/done" ]; do
-  [ "$(cat "$OARLOCK_OUTPUT_DIR/crash" 2>/dev/null)" = "$OARLOCK_ATTEMPT-$MACHINE_RANK" ] && exit 1
-  sleep 0.2
-done
-"""
-POD = {
-    "image": "oarlock.local/host:1",
-    "runtimeClassName": "host-userland",
-    "sharedMemory": "16Mi",
-    "env": [{"name": "OARLOCK_SIMULATE_GPUS", "value": "1"}],
-}
 
 
 @pytest.fixture
 def hold(queues: Jobs) -> Iterator[Callable[..., None]]:
-    """Makes jobs that keep what they get until they are told to end; all are deleted after the test."""
-    names: list[str] = []
-
-    def apply(name: str, *, nodes: int = 2, **scheduling: Any) -> None:
-        names.append(name)
-        spec = {
-            "nodes": nodes,
-            "gpusPerNode": 2,
-            "scheduling": {**QUEUE, **scheduling},
-            "output": {"persistentVolumeClaim": {"claimName": "training-output"}, "minFree": "1Mi"},
-            "custom": {"command": ["sh", "-c"], "args": [PROGRAM]},
-            "pod": POD,
-        }
-        job = {"apiVersion": "oarlock.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name}, "spec": spec}
-        queues.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(job))
-
-    yield apply
-    queues.delete(*names)
-    for name in names:
-        shutil.rmtree(queues.output / name, ignore_errors=True)
-
-
-def tell(jobs: Jobs, name: str, file: str, words: str = "") -> None:
-    """Write a file into the job's folder, as soon as its agents have made that."""
-    folder = jobs.output / name
-    jobs.wait(name, "its folder", lambda _: folder.is_dir())
-    (folder / file).write_text(words)
-
-
-def wait_for_phase(jobs: Jobs, name: str, phase: str) -> dict[str, Any]:
-    return jobs.wait(name, phase, lambda status: status.get("phase") == phase)
-
-
-def wait_for_run(jobs: Jobs, name: str, attempt: int = 1) -> dict[str, Any]:
-    """Until that attempt's containers run."""
-
-    def runs(status: dict[str, Any]) -> bool:
-        found = [each for each in status.get("attempts") or [] if each["number"] == attempt]
-        return bool(found and "start" in found[0].get("stageMilliseconds", {}))
-
-    return jobs.wait(name, f"attempt {attempt} to run", runs)
+    """Makes jobs in the queue that keep what they get until they are told to end."""
+    with holding(queues, **QUEUE) as hold:
+        yield hold
 
 
 def wait_for_use(jobs: Jobs, gpus: int) -> None:
