@@ -72,6 +72,27 @@ def test_a_node_that_a_person_gives_back_is_used_by_the_gang_that_waits_for_it_a
     assert not here.pods["flux-3-1"].keeps_off
 
 
+def test_of_two_nodes_that_broke_the_one_that_is_given_back_is_enough() -> None:
+    """The second one was avoided only: a job has one node cordoned at a time."""
+    here = waiting()
+    here.pods["flux-2-1"] = replace(here.pods["flux-2-1"], scheduled=True, node="node-2", obstacle="")
+    here.running(step=30)
+    here.end(1, 80, xid=79)
+    here.settle()
+    here.kubelets()
+    here.settle()
+    place(here)
+    here.settle()
+    assert here.job.status.message is not None
+    assert here.job.status.message.startswith(
+        "avoided: node-1 (GPUFault in attempt 1), node-2 (GPUFault in attempt 2). Repair one of them"
+    )
+    here.nodes = {"node-1": MENDED, "node-2": Node(name="node-2")}
+    here.settle()
+    assert here.job.status.attempts[-1].reason == "NodeReturned"
+    assert [node.name for node in here.job.status.avoided_nodes] == ["node-2"]
+
+
 def test_its_event_names_the_node() -> None:
     here = waiting()
     here.nodes = {"node-1": MENDED}
