@@ -26,7 +26,7 @@ help: ## Show this list
 	@.tools/bin/pip install --quiet uv==$(UV_VERSION)
 
 .venv/.synced: $(filter .tools/bin/uv,$(UV)) pyproject.toml uv.lock $(wildcard */pyproject.toml)
-	@echo "installing the Python packages of uv.lock into .venv (about 5 GB: torch brings CUDA's libraries)"
+	@echo "installing the Python packages of uv.lock into .venv (6 GB: torch brings CUDA's libraries)"
 	@$(UV) sync --frozen --all-packages --all-groups
 	@touch $@
 
