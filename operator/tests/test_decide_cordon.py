@@ -204,6 +204,13 @@ def test_a_node_that_a_person_has_given_back_is_used_again_and_counts_against_no
     assert [node.name for node in world.job.status.avoided_nodes] == ["node-0"]
 
 
+def test_a_node_that_is_still_to_be_cordoned_is_not_taken_for_one_that_was_given_back() -> None:
+    world = broken()
+    world.nodes = {"node-1": Node(name="node-1")}
+    world.one_pass()
+    assert [node.name for node in world.job.status.avoided_nodes] == ["node-1"]
+
+
 def test_a_dry_run_latches_no_breaker_for_others() -> None:
     world = broken(pool=replace(POOL, ours=(RECENT, replace(RECENT, node="third"))), cordon="DryRun")
     plan = world.one_pass()
