@@ -135,6 +135,17 @@ def test_while_the_node_is_cordoned_or_only_avoided_the_gang_waits_on() -> None:
         assert condition(here, "Scheduled") == ("False", "NotEnoughHealthyNodes")
 
 
+def test_room_is_looked_for_again_soon_because_no_event_tells_of_it() -> None:
+    here = waiting(spares=False)
+    here.nodes = {"node-1": MENDED}
+    here.settle()
+    plan = here.one_pass()
+    assert plan.wants_spares
+    assert 0 < (plan.again_seconds or 0) <= 30
+    here.spares = True
+    assert regrouped(here)
+
+
 def test_without_room_for_all_nobody_gives_up_a_place_but_the_node_is_not_called_avoided_any_more() -> None:
     here = waiting(spares=False)
     here.nodes = {"node-1": MENDED}

@@ -16,6 +16,9 @@ from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
+LOOK_AGAIN_SECONDS = 30.0
+"""How often room is looked for. spares.py remembers for as long that there was none."""
+
 
 def regroup(o: Observation, draft: Draft) -> bool:
     """Write down the next attempt where the waiting one would have room in its place; it is carried out by the next pass."""
@@ -31,8 +34,12 @@ def regroup(o: Observation, draft: Draft) -> bool:
         draft.again(0)
         return False
     back = _nodes_that_came_back(o, draft)
-    if not back or not o.spares:
-        draft.wants_spares = bool(back)
+    if not back:
+        return False
+    if not o.spares:
+        draft.wants_spares = True
+        # Room elsewhere is no event of this job's; a "no" is remembered for this long, too.
+        draft.again(LOOK_AGAIN_SECONDS)
         return False
     message = f"{', '.join(back)} may be used again, and there is room for all {o.spec.nodes} pods: they are made anew"
     attempt.begin(o, draft, reason=Reason.NODE_RETURNED, stage=RecoveryStage.DRAIN)
