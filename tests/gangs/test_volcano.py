@@ -29,9 +29,9 @@ def hold(jobs: Jobs, volcano: Volcano) -> Iterator[Callable[..., None]]:  # noqa
 
 def groups(jobs: Jobs, name: str) -> dict[str, str]:
     """The job's groups and their phases."""
-    path = 'jsonpath={range .items[*]}{.metadata.name} {.status.phase}{"\n"}{end}'
-    lines = jobs.cluster.kubectl("get", GROUPS, "-l", f"oarlock.dev/job={name}", "-o", path).splitlines()
-    return dict(line.split(" ", 1) for line in lines)
+    path = "jsonpath={range .items[*]}{.metadata.name}={.status.phase} {end}"
+    found = jobs.cluster.kubectl("get", GROUPS, "-l", f"oarlock.dev/job={name}", "-o", path)
+    return dict(each.split("=", 1) for each in found.split())
 
 
 def test_a_gang_waits_for_its_queue_and_comes_in_whole_when_another_ends(jobs: Jobs, hold: Callable[..., None]) -> None:
