@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 
 from connection import MERGE, Connection, Json, until
 
-from oarlock_local.build import kwok
+from oarlock_local.binaries import KWOK
+from oarlock_local.build import built
 from oarlock_local.cluster import Cluster
 from oarlock_local.objects import GPU_RESOURCE
 from oarlock_local.processes import start_logged
@@ -73,7 +74,7 @@ async def fake_nodes(cluster: Cluster, api: Connection, count: int) -> AsyncIter
     address = _own_address()
     config = cluster.kubeconfig.with_name("kwok.yaml")
     config.write_text("\n---\n".join(json.dumps(part) for part in (_options(), *_stages(address))))
-    command = [str(kwok()), f"--kubeconfig={cluster.kubeconfig}", f"--config={config}"]
+    command = [str(built(KWOK)), f"--kubeconfig={cluster.kubeconfig}", f"--config={config}"]
     process = start_logged(command, cluster.logs / "kwok.log")
     try:
         nodes = FakeNodes(api, address, process.pid)

@@ -31,7 +31,8 @@ sys.path.insert(0, str(ROOT))
 from tests.e2e.jobs import Jobs  # noqa: E402
 
 from oarlock_local.api import ApiServer  # noqa: E402
-from oarlock_local.build import helm  # noqa: E402
+from oarlock_local.binaries import HELM  # noqa: E402
+from oarlock_local.build import built  # noqa: E402
 from oarlock_local.cluster import Cluster, running  # noqa: E402
 from oarlock_local.demo.crash import kill_rank  # noqa: E402
 from oarlock_local.demo.inputs import make_inputs  # noqa: E402
@@ -84,7 +85,7 @@ def main() -> None:
         running("bench", nodes=3, gpus=2, shares=shares, state=Path(folder)) as cluster,
         ApiServer(cluster.kubeconfig) as api,
     ):
-        install_operator(cluster, ROOT, helm())
+        install_operator(cluster, ROOT, built(HELM))
         jobs = Jobs(cluster, make_output(cluster, ROOT, inputs), api)
         starts: list[dict[str, float]] = []
         recoveries: dict[str, list[dict[str, float]]] = {name: [] for name in options.faults}

@@ -29,7 +29,7 @@ from oarlock_local.binaries import (
     modules_folder,
     node_parts,
 )
-from oarlock_local.build import READY_MADE, binaries, build_into, kwok
+from oarlock_local.build import READY_MADE, binaries, build_into, built
 from oarlock_local.cli import main
 from oarlock_local.errors import BuildError
 
@@ -111,9 +111,9 @@ def test_ready_made_programs_are_used_as_they_are(tmp_path: Path) -> None:
 
 def test_a_tool_is_looked_for_in_the_ready_made_folder_too(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="lacks kwok"):
-        kwok(environ={READY_MADE: str(tmp_path)})
+        built(KWOK, environ={READY_MADE: str(tmp_path)})
     (tmp_path / "kwok").touch()
-    assert kwok(environ={READY_MADE: str(tmp_path)}) == tmp_path / "kwok"
+    assert built(KWOK, environ={READY_MADE: str(tmp_path)}) == tmp_path / "kwok"
 
 
 def test_no_cluster_needs_the_tools() -> None:
@@ -131,8 +131,8 @@ def test_all_is_built_before_the_tests_but_what_a_target_of_its_own_asks_for(
             (tmp_path / name).touch()
     monkeypatch.setenv(READY_MADE, str(tmp_path))
     assert main(["build"]) == 0
-    built = {Path(line) for line in capsys.readouterr().out.splitlines()}
-    assert built == {tmp_path, *(tmp_path / part.binary for part in TOOLS if part not in ASKED_FOR)}
+    told = {Path(line) for line in capsys.readouterr().out.splitlines()}
+    assert told == {tmp_path, *(tmp_path / part.binary for part in TOOLS if part not in ASKED_FOR)}
 
 
 def test_a_ready_made_folder_that_lacks_programs_is_refused_by_name(tmp_path: Path) -> None:

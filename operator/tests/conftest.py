@@ -36,12 +36,13 @@ def api(control_plane: Cluster) -> Api:
 def account(control_plane: Cluster) -> Iterator[Account]:
     """The ServiceAccount of all operators. At the end of the session, what it asked for was its right."""
     from oarlock_local.account import Account  # noqa: PLC0415 - only for those that need a cluster
-    from oarlock_local.build import helm  # noqa: PLC0415
+    from oarlock_local.binaries import HELM  # noqa: PLC0415
+    from oarlock_local.build import built  # noqa: PLC0415
     from oarlock_local.chart import render  # noqa: PLC0415
     from oarlock_local.errors import BuildError  # noqa: PLC0415
 
     try:
-        program = helm()
+        program = built(HELM)
     except BuildError as error:
         pytest.skip(str(error))
     objects = render(ROOT / "charts/oarlock", program, release="oarlock", namespace="default", values=ALL_RIGHTS)

@@ -18,7 +18,8 @@ import yaml
 from jobs import job, spec
 from worlds import World
 
-from oarlock_local.build import argo_rules
+from oarlock_local.binaries import ARGO_RULES
+from oarlock_local.build import built
 from oarlock_local.errors import BuildError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -151,7 +152,7 @@ STATES: list[tuple[Callable[[], dict[str, Any]], str | None, str, str]] = [
 @pytest.fixture(scope="session")
 def rules() -> Path:
     try:
-        return argo_rules()
+        return built(ARGO_RULES)
     except BuildError as error:
         if "main.go" in str(error):
             raise  # our own part of it

@@ -16,7 +16,8 @@ import pytest
 
 from oarlock_local.api import ApiServer
 from oarlock_local.argo import argo
-from oarlock_local.build import helm
+from oarlock_local.binaries import HELM
+from oarlock_local.build import built
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import VALUES, install_operator, operators_account
@@ -51,12 +52,12 @@ def workflows(
     output = make_output(cluster, ROOT, make_inputs())
     shutil.copytree(output / "data/photos", output / "data/unseen")
     values: dict[str, Any] = {**VALUES, **RIGHTS}
-    install_operator(cluster, ROOT, helm(), values=values)
+    install_operator(cluster, ROOT, built(HELM), values=values)
     cluster.kubectl("create", "serviceaccount", ACCOUNT)
     install_argo(cluster, programs, tmp_path_factory.mktemp("argo"))
     with ApiServer(cluster.kubeconfig) as api:
         yield Workflows(cluster, Jobs(cluster, output, api), api, programs / "argo")
-    assert operators_account(cluster, ROOT, helm(), values=values).complaint() == ""
+    assert operators_account(cluster, ROOT, built(HELM), values=values).complaint() == ""
 
 
 @pytest.fixture(scope="session")

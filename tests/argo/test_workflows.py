@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_local.build import helm
+from oarlock_local.binaries import HELM
+from oarlock_local.build import built
 from oarlock_local.rights import Right, asked, granted, never_used, not_had
 from tests.argo.conftest import BASE, RIGHTS
 from tests.argo.workflows import ACCOUNT, Workflows, messages, outputs, phases
@@ -98,7 +99,7 @@ def test_a_job_that_fails_fails_its_step_once_and_nothing_comes_after_it(workflo
 def test_the_workflows_account_used_each_right_that_the_chart_gives_it_and_asked_for_no_other(
     workflows: Workflows,
 ) -> None:
-    have = granted(render(helm(), RIGHTS), ACCOUNT)
+    have = granted(render(built(HELM), RIGHTS), ACCOUNT)
     want = asked(workflows.cluster.audit_log, f"system:serviceaccount:default:{ACCOUNT}")
     assert {right.anywhere() for right in never_used(have, want)} == {OF_AN_ADMISSION_PLUGIN}
     assert not not_had(have, want)

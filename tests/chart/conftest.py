@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_local.build import helm, helm3
+from oarlock_local.binaries import HELM, HELM_3
+from oarlock_local.build import built
 from oarlock_local.crd import apply_crd
 from oarlock_local.errors import BuildError
 from oarlock_local.sources import PROMETHEUS_OPERATOR, SourceMissing
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def helm_program() -> Path:
-    return helm()
+    return built(HELM)
 
 
 class Helms(dict[str, Path]):
@@ -29,7 +30,7 @@ class Helms(dict[str, Path]):
     def __missing__(self, version: str) -> Path:
         assert version == "helm 3"
         try:
-            self[version] = helm3()
+            self[version] = built(HELM_3)
         except BuildError as error:
             pytest.skip(str(error))
         return self[version]

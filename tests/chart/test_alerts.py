@@ -14,7 +14,8 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from oarlock_local.build import promtool
+from oarlock_local.binaries import PROMTOOL
+from oarlock_local.build import built
 from oarlock_local.errors import BuildError
 from tests.chart.alert_cases import CASES, Case
 from tests.chart.rendering import CHART
@@ -29,7 +30,7 @@ SHOWN += "print(generate_latest(REGISTRY).decode())"
 @pytest.fixture(scope="module")
 def program() -> Path:
     try:
-        return promtool()
+        return built(PROMTOOL)
     except BuildError as error:
         pytest.skip(str(error))
 

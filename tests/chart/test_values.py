@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from oarlock_local.build import helm_docs
+from oarlock_local.binaries import HELM_DOCS
+from oarlock_local.build import built
 from oarlock_local.errors import BuildError
 from oarlock_operator.settings import Settings
 from tests.chart.rendering import CHART
@@ -55,7 +56,7 @@ def test_settings_are_those_of_the_operator() -> None:
 
 def test_the_readme_tells_every_value_as_values_yaml_does() -> None:
     try:
-        program = helm_docs()
+        program = built(HELM_DOCS)
     except BuildError as error:
         pytest.skip(str(error))
     command = [str(program), "--chart-search-root", str(CHART.parent), "--sort-values-order", "file"]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from oarlock_local.api import ApiServer
-from oarlock_local.build import helm
+from oarlock_local.binaries import HELM
+from oarlock_local.build import built
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import install_operator, operators_account
@@ -27,7 +28,7 @@ def output(local_cluster: Cluster) -> Path:
 @pytest.fixture(scope="session")
 def jobs(local_cluster: Cluster, output: Path) -> Iterator[Jobs]:
     """Jobs on the cluster, with the operator in it as a pod, as the chart installs it; at the end, no right was lacking."""
-    install_operator(local_cluster, ROOT, helm())
+    install_operator(local_cluster, ROOT, built(HELM))
     with ApiServer(local_cluster.kubeconfig) as api:
         yield Jobs(local_cluster, output, api)
-    assert operators_account(local_cluster, ROOT, helm()).complaint() == ""
+    assert operators_account(local_cluster, ROOT, built(HELM)).complaint() == ""

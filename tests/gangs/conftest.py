@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from oarlock_local.api import ApiServer
-from oarlock_local.build import helm, kueue
+from oarlock_local.binaries import HELM, KUEUE
+from oarlock_local.build import built
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import VALUES, install_operator, operators_account
@@ -36,17 +37,17 @@ def jobs(request: pytest.FixtureRequest) -> Iterator[Jobs]:
     cluster: Cluster = request.getfixturevalue("local_cluster")
     cluster.tag(DEFAULT_TRAINER_IMAGE)
     values = {**VALUES, "gang": dict.fromkeys(("kueue", "volcano", "coscheduling"), True)}
-    install_operator(cluster, ROOT, helm(), values=values)
+    install_operator(cluster, ROOT, built(HELM), values=values)
     output = make_output(cluster, ROOT, make_inputs())
     with ApiServer(cluster.kubeconfig) as api:
         yield Jobs(cluster, output, api)
-    assert operators_account(cluster, ROOT, helm(), values=values).complaint() == ""
+    assert operators_account(cluster, ROOT, built(HELM), values=values).complaint() == ""
 
 
 @pytest.fixture(scope="module")
 def queues(jobs: Jobs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
     """Kueue runs, with a queue that has room for four GPUs."""
-    with running_kueue(jobs.cluster, kueue(), tmp_path_factory.mktemp("kueue")):
+    with running_kueue(jobs.cluster, built(KUEUE), tmp_path_factory.mktemp("kueue")):
         jobs.cluster.kubectl("apply", "-f", str(HERE / "kueue.yaml"))
         yield jobs
 

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oarlock_local import definitions
-from oarlock_local.build import coscheduling
+from oarlock_local.binaries import COSCHEDULING
+from oarlock_local.build import built
 from oarlock_local.cluster import Cluster
 from oarlock_local.ports import free_port
 from tests.gangs.program import answers, running, serve
@@ -23,7 +24,7 @@ def running_coscheduling(cluster: Cluster, folder: Path) -> Iterator[None]:
 
     Raises SourceMissing where its definitions cannot be had, and BuildError.
     """
-    program, port = coscheduling(), free_port("127.0.0.1")
+    program, port = built(COSCHEDULING), free_port("127.0.0.1")
     serve(cluster, definitions.coscheduling())
     config = folder / "scheduler.json"
     plugin = [{"name": "Coscheduling"}]

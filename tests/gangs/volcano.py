@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oarlock_local import definitions
-from oarlock_local.build import volcano_controllers, volcano_scheduler
+from oarlock_local.binaries import VOLCANO_CONTROLLERS, VOLCANO_SCHEDULER
+from oarlock_local.build import built
 from oarlock_local.cluster import Cluster
 from oarlock_local.ports import free_port
 from oarlock_local.sources import VOLCANO
@@ -28,7 +29,7 @@ def running_volcano(cluster: Cluster, folder: Path) -> Iterator[Volcano]:
 
     Raises SourceMissing where Volcano's definitions cannot be had, and BuildError.
     """
-    controllers, scheduler = volcano_controllers(), volcano_scheduler()
+    controllers, scheduler = built(VOLCANO_CONTROLLERS), built(VOLCANO_SCHEDULER)
     serve(cluster, [*definitions.volcano(), *definitions.volcanos_own()])
     volcano = Volcano(cluster, scheduler, folder)
     wanted = "--controllers=" + ",".join(f"+{name}-controller" for name in ("queue", "pg", "hypernode"))

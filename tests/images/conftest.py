@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import pytest
 
 from oarlock_local.api import ApiServer
-from oarlock_local.build import helm
+from oarlock_local.binaries import HELM
+from oarlock_local.build import built
 from oarlock_local.cluster import Cluster, running
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import install_operator, operators_account
@@ -110,10 +111,10 @@ def jobs(one_node: Cluster, operator_image: Loaded) -> Iterator[Jobs]:
         "trainerImage": DEFAULT_TRAINER_IMAGE,
         "settings": {"PROGRESS_SECONDS": 1},
     }
-    install_operator(one_node, ROOT, helm(), values=values)
+    install_operator(one_node, ROOT, built(HELM), values=values)
     with ApiServer(one_node.kubeconfig) as api:
         yield Jobs(one_node, output, api)
-    assert operators_account(one_node, ROOT, helm(), values=values).complaint() == ""
+    assert operators_account(one_node, ROOT, built(HELM), values=values).complaint() == ""
 
 
 @pytest.fixture(scope="session")

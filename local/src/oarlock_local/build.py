@@ -18,24 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from oarlock_local.binaries import (
-    ARGO_RULES,
-    COSCHEDULING,
-    HELM,
-    HELM_3,
-    HELM_DOCS,
-    KUEUE,
-    KWOK,
-    PROMTOOL,
-    VERSITYGW,
-    VOLCANO_CONTROLLERS,
-    VOLCANO_SCHEDULER,
-    Part,
-    cache_key,
-    control_plane_parts,
-    modules_folder,
-    node_parts,
-)
+from oarlock_local.binaries import Part, cache_key, control_plane_parts, modules_folder, node_parts
 from oarlock_local.errors import BuildError
 from oarlock_local.folders import cache_folder
 
@@ -65,62 +48,8 @@ def binaries(*, nodes: bool, environ: Mapping[str, str] = os.environ, out: TextI
     return folder
 
 
-def helm(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The helm program, built first where it is missing. Raises BuildError with the compiler's last words."""
-    return _tool(HELM, environ, out)
-
-
-def helm3(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The helm program of major version 3, built first where it is missing. Raises BuildError."""
-    return _tool(HELM_3, environ, out)
-
-
-def helm_docs(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The helm-docs program, built first where it is missing. Raises BuildError with the compiler's last words."""
-    return _tool(HELM_DOCS, environ, out)
-
-
-def kwok(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The kwok program, built first where it is missing. Raises BuildError with the compiler's last words."""
-    return _tool(KWOK, environ, out)
-
-
-def promtool(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The promtool program, built first where it is missing. Raises BuildError with the compiler's last words."""
-    return _tool(PROMTOOL, environ, out)
-
-
-def versitygw(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The versitygw program, built first where it is missing. Raises BuildError with the compiler's last words."""
-    return _tool(VERSITYGW, environ, out)
-
-
-def argo_rules(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The argo-rules program, built first where it is missing. Raises BuildError with the compiler's last words."""
-    return _tool(ARGO_RULES, environ, out)
-
-
-def kueue(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The kueue program, built first where it is missing. Raises BuildError with the compiler's last words."""
-    return _tool(KUEUE, environ, out)
-
-
-def coscheduling(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """The scheduler with the plugin Coscheduling, built first where it is missing. Raises BuildError."""
-    return _tool(COSCHEDULING, environ, out)
-
-
-def volcano_scheduler(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """Volcano's scheduler, built first where it is missing. Raises BuildError with the compiler's last words."""
-    return _tool(VOLCANO_SCHEDULER, environ, out)
-
-
-def volcano_controllers(*, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
-    """Volcano's controllers, built first where they are missing. Raises BuildError with the compiler's last words."""
-    return _tool(VOLCANO_CONTROLLERS, environ, out)
-
-
-def _tool(part: Part, environ: Mapping[str, str], out: TextIO) -> Path:
+def built(part: Part, *, environ: Mapping[str, str] = os.environ, out: TextIO = sys.stderr) -> Path:
+    """One program, built first where it is missing. Raises BuildError with the compiler's last words."""
     if ready_made := environ.get(READY_MADE):
         return lacking_nothing(Path(ready_made), (part,)) / part.binary
     modules = modules_folder()

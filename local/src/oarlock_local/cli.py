@@ -14,7 +14,8 @@ from typing import NoReturn
 
 from oarlock_local import cluster as clusters
 from oarlock_local import fault_command, fault_report
-from oarlock_local.build import argo_rules, binaries, helm, helm3, helm_docs, promtool, versitygw
+from oarlock_local.binaries import ARGO_RULES, HELM, HELM_3, HELM_DOCS, PROMTOOL, VERSITYGW
+from oarlock_local.build import binaries, built
 from oarlock_local.errors import LocalError
 from oarlock_local.folders import state_folder
 from oarlock_local.launch import default_shares
@@ -133,8 +134,8 @@ def _parser() -> argparse.ArgumentParser:
 def _build(_given: argparse.Namespace) -> int:
     print(binaries(nodes=True))
     # Last what only tests of the chart need, and what takes longest.
-    for tool in (helm, versitygw, argo_rules, helm_docs, helm3, promtool):
-        print(tool())
+    for tool in (HELM, VERSITYGW, ARGO_RULES, HELM_DOCS, HELM_3, PROMTOOL):
+        print(built(tool))
     return 0
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import httpx
 
-from oarlock_local.build import versitygw
+from oarlock_local.binaries import VERSITYGW
+from oarlock_local.build import built
 from oarlock_local.errors import LocalError
 from oarlock_local.ports import free_port
 from oarlock_local.processes import start_logged
@@ -41,7 +42,7 @@ def serving(folder: Path, *, buckets: Sequence[str] = (), address: str = "127.0.
 
     Raises BuildError where the program can't be built, LocalError where it does not answer.
     """
-    program = versitygw()
+    program = built(VERSITYGW)
     for bucket in buckets:
         (folder / bucket).mkdir(parents=True, exist_ok=True)
     server = S3Server(f"http://{address}:{free_port(address)}", folder)

@@ -10,7 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from oarlock_local.build import helm
+from oarlock_local.binaries import HELM
+from oarlock_local.build import built
 from oarlock_local.cluster import Cluster, running
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import install_operator
@@ -35,7 +36,7 @@ def tell(root: Path) -> None:
     print("A 3-node Kubernetes on this machine, a 2-node FLUX.1 job on simulated GPUs, one broken GPU.")
     began = time.monotonic()
     require(nodes=True)
-    helm_program = helm()
+    helm_program = built(HELM)
     with ThreadPoolExecutor(1) as pool:
         inputs: Future[Path] = pool.submit(make_inputs)
         started = time.monotonic()
