@@ -11,6 +11,7 @@ import yaml
 
 from oarlock_api.trainingjob import TrainingJob
 from oarlock_local.errors import ClusterError
+from tests.chart.demands import wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +92,18 @@ def test_the_role_is_enough_to_name_the_workflow_as_owner_where_owners_are_guard
         body = yaml.safe_load(manifest("train"))
         owner = {"apiVersion": WORKFLOW["apiVersion"], "kind": "Workflow", "name": NAME, "uid": uid}
         body["metadata"]["ownerReferences"] = [{**owner, "blockOwnerDeletion": True}]
-        kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(body))
+
+        def is_taken() -> bool:
+            try:
+                kubectl("create", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump(body))
+            except ClusterError as error:
+                # The server asks twice a minute which kinds there are.
+                if "cannot find RESTMapping" not in str(error):
+                    raise
+                return False
+            return True
+
+        wait("the job", is_taken)
     finally:
         argo.kubectl("delete", "workflow", NAME)
 

@@ -188,16 +188,23 @@ def running(
     gpus: int = 0,
     shares: Sequence[Path] | None = None,
     images: Sequence[str] = (),
+    guard_owners: bool = False,
     state: Path | None = None,
     report: Report = _silent,
 ) -> Iterator[Cluster]:
     """Run a cluster for the length of the block.
 
     `nodes` 0 is a control plane alone, which needs no root. `shares` are folders of this machine for pods of the
-    runtime class `host-userland`, by default this Python's; `images` further names of `oarlock.local/host:1`.
-    Raises MachineError where this machine cannot do it, with the reason.
+    runtime class `host-userland`, by default this Python's; `images` further names of `oarlock.local/host:1`;
+    `guard_owners` as in ClusterSpec. Raises MachineError where this machine cannot do it, with the reason.
     """
-    wish = Wish(nodes=nodes, gpus=gpus, shares=default_shares() if shares is None else shares, images=images)
+    wish = Wish(
+        nodes=nodes,
+        gpus=gpus,
+        shares=default_shares() if shares is None else shares,
+        images=images,
+        guard_owners=guard_owners,
+    )
     launched = launch(ClusterFolder.of(name, state), wish, report)
     try:
         yield Cluster(launched.spec)

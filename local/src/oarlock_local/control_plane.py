@@ -43,6 +43,7 @@ def api_server(spec: ClusterSpec) -> list[str]:
     """The API server, in a cluster with nodes on every address: the Service's own one too, so no proxy is needed."""
     pki = spec.folder.certificates
     addresses = spec.addresses
+    plugins = ["NodeRestriction", *(["OwnerReferencesPermissionEnforcement"] if spec.guard_owners else [])]
     command = [
         spec.program("kube-apiserver"),
         f"--etcd-servers=http://{_etcd_host(spec)}:{_ETCD_CLIENT_PORT}",
@@ -51,7 +52,7 @@ def api_server(spec: ClusterSpec) -> list[str]:
         f"--secure-port={addresses.api_port}",
         f"--service-cluster-ip-range={SERVICES}",
         "--authorization-mode=Node,RBAC",
-        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+        f"--enable-admission-plugins={','.join(plugins)}",
         f"--audit-policy-file={spec.folder.audit_policy}",
         f"--audit-log-path={spec.folder.audit_log}",
         # A gigabyte before another file is begun: who reads it reads one. Of a cluster that is kept, one more stays.

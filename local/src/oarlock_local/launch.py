@@ -45,6 +45,7 @@ class Wish:
     gpus: int = 0
     shares: Sequence[Path] = ()
     images: Sequence[str] = ()
+    guard_owners: bool = False
 
 
 @dataclass(slots=True)
@@ -128,6 +129,7 @@ def _prepare(folder: ClusterFolder, wish: Wish, programs: Path, slot: int, repor
         gpus=wish.gpus,
         shares=tuple(str(path) for path in _with_targets(wish.shares)),
         images=(USERLAND_IMAGE, *(full_name(name) for name in wish.images)),
+        guard_owners=wish.guard_owners,
     )
     for path in (folder.root, folder.logs, folder.volumes):
         path.mkdir(parents=True)

@@ -36,13 +36,17 @@ def interruptible() -> "Iterator[None]":
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster]":
-    """A control plane without nodes: the real API, garbage collection, admission; pods stay Pending."""
+    """A control plane without nodes: the real API, garbage collection, admission; pods stay Pending.
+
+    Owners are guarded: what the operator may not do on the strictest clusters fails here.
+    """
     from oarlock_local.cluster import running
     from oarlock_local.machine import why_no_control_plane
 
     if reason := why_no_control_plane():
         pytest.skip(reason)
-    with running("control-plane", nodes=0, state=tmp_path_factory.mktemp("clusters")) as cluster:
+    state = tmp_path_factory.mktemp("clusters")
+    with running("control-plane", nodes=0, guard_owners=True, state=state) as cluster:
         yield cluster
 
 

@@ -28,6 +28,9 @@ class ClusterSpec:
     """Folders of this machine that pods of the runtime class `host-userland` see, read-only, at the same paths."""
     images: tuple[str, ...]
     """The names under which every node has the host userland image."""
+    guard_owners: bool = False
+    """Whether who names an owner must have the right to its finalizers, as on OpenShift. The API server asks every 30 s which
+    kinds there are: until then it takes no object with an owner of a new kind."""
 
     @property
     def folder(self) -> ClusterFolder:
