@@ -1,16 +1,19 @@
 """HTTP on port 9400: /status for the operator, /metrics for Prometheus, /healthz for the kubelet, /webhook for a trainer.
 
-Small on purpose: a slow client loses its connection after five seconds, and more than a few clients at once are turned
-away, so that nothing outside can hold the agent up. Nothing is taken from outside either: a body is read of /webhook alone,
-which is there for a trainer of the job's own, from this very network namespace, and of 64 KiB at most.
+Small on purpose, so that nothing outside can hold the agent up: a client has five seconds for everything, however it
+shares them out, and gives way to a newcomer where too many are connected (places.py). Nothing is taken from outside either:
+a body is read of /webhook alone, which is there for a trainer of the job's own, from this very network namespace, and of
+64 KiB at most.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import ipaddress
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_trainer.agent import metrics
 from oarlock_trainer.agent.hearsay.inbox import Inbox, Reception
 from oarlock_trainer.agent.hearsay.payloads import MAX_BYTES
+from oarlock_trainer.agent.places import Places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +30,11 @@ if TYPE_CHECKING:
 
 _CLIENT_SECONDS = 5.0
 _CLIENTS_AT_ONCE = 16
-_UNREAD_SECONDS, _UNREAD_BYTES = 1.0, 1 << 20
-"""How long, and for how much, a client that was answered is still listened to."""
+"""From its connection to the end of its answer."""
+_MOST_BYTES = 2 * MAX_BYTES
+"""A request's line, its headers and its body."""
+_UNREAD_BYTES = 1 << 20
+"""So much of what a client still sends is taken after its answer."""
 _ANSWERS = {Reception.REFUSED: 400, Reception.LOST: 503}
 
 
@@ -60,7 +67,7 @@ class _Server(ThreadingMixIn, TCPServer):
     request_queue_size = 32
 
     def __init__(self, port: int, handler: type[_Handler]) -> None:
-        self._places = threading.BoundedSemaphore(_CLIENTS_AT_ONCE)
+        self._places: Places[socket.socket] = Places(_CLIENTS_AT_ONCE)
         dual_stack = socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if dual_stack else socket.AF_INET
         super().__init__(("::" if dual_stack else "", port), handler)
@@ -71,19 +78,60 @@ class _Server(ThreadingMixIn, TCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        if loser := self._places.enter(request, client_address[0]):
+            with contextlib.suppress(OSError):  # wakes its thread, which closes it
+                loser.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._places.release()
+    def shutdown_request(self, request: Any) -> None:
+        self._places.leave(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Stay silent: a client that goes away in the middle of an answer is no news."""
+
+
+class _Client(io.RawIOBase):
+    """A connection, for as long as its client's time lasts and for as much as a request may have."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._until = time.monotonic() + _CLIENT_SECONDS
+        self._left = _MOST_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._left <= 0:
+            raise OSError("the request is too long")
+        self._hurry()
+        received = self._connection.recv_into(buffer)
+        self._left -= received
+        return received
+
+    def write(self, data: Any) -> int:
+        self._hurry()
+        self._connection.sendall(data)  # its time limit is for the whole
+        return len(data)
+
+    def drain(self) -> None:
+        """Take what still comes: a connection that is closed over unread bytes loses the answer with them."""
+        self._connection.shutdown(socket.SHUT_WR)
+        left = _UNREAD_BYTES
+        while left > 0:
+            self._hurry()
+            if not (chunk := self._connection.recv(65536)):
+                return
+            left -= len(chunk)
+
+    def _hurry(self) -> None:
+        if (left := self._until - time.monotonic()) <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -92,9 +140,16 @@ class _Handler(BaseHTTPRequestHandler):
     alive: Callable[[], bool]
     inbox: Inbox | None
 
-    timeout = _CLIENT_SECONDS
+    command = ""
+    """Until a request's first line was understood."""
     server_version = "oarlock"
     sys_version = ""
+
+    def setup(self) -> None:
+        self.connection = self.request
+        self._client = _Client(self.connection)
+        self.rfile = io.BufferedReader(self._client)
+        self.wfile = io.BufferedWriter(self._client)
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -127,14 +182,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(_ANSWERS.get(reception, 200), "text/plain", f"{reception}\n".encode())
 
     def finish(self) -> None:
-        """Take what the client still sends: a connection that is closed over unread bytes loses the answer with them."""
-        super().finish()
-        left = _UNREAD_BYTES
+        """A request that can be answered was read whole, unless it has a body or is no request."""
         with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_WR)
-            self.connection.settimeout(_UNREAD_SECONDS)
-            while left > 0 and (chunk := self.connection.recv(65536)):
-                left -= len(chunk)
+            self.wfile.flush()
+            if self.command not in ("GET", "HEAD"):
+                self._client.drain()
 
     def _answer(self, code: int, content_type: str, body: bytes) -> None:
         self.send_response(code)
