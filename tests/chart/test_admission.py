@@ -67,6 +67,21 @@ def patched(**pod: Any) -> dict[str, Any]:
     [
         pytest.param({"nodes": 9}, "at most", id="too many nodes"),
         pytest.param({"pod": {"image": "docker.io/x:1"}}, "images of TrainingJobs come from", id="another registry"),
+        *(
+            pytest.param({"pod": {"image": image}}, "images of TrainingJobs come from", id=f"the look-alike {image}")
+            for image in (
+                "registry.example.com.evil.example.org/x:1",
+                "registry.example.community/x:1",
+                "registry.example.com:8443/x:1",
+                "Registry.example.com/x:1",
+                "evil.example.org/registry.example.com/x:1",
+                "mirror.example.com/mlx/x:1",
+                "mirror.example.com/ml:1",
+                # What a runtime completes: both are Docker Hub's.
+                "registry.example.com:1",
+                "registry/x:1",
+            )
+        ),
         pytest.param(
             patched(initContainers=[{"name": "x", "image": "docker.io/x:1"}]), "images", id="an image in a patch"
         ),

@@ -245,10 +245,15 @@ def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program
         pytest.param({"image": {"repository": "oarlock/operator:1"}}, "repository", id="a tag in the repository"),
         pytest.param({"monitoring": {"operator": "podMonitor"}}, "operator", id="a monitor that is none"),
         pytest.param({"admissionPolicy": {"enabled": True}}, "admissionPolicy", id="a policy without a rule"),
-        pytest.param(
-            {"admissionPolicy": {"enabled": True, "imageRegistries": ["registry.example.com"]}},
-            "imageRegistries",
-            id="a registry that another's name may begin with",
+        *(
+            pytest.param(
+                {"admissionPolicy": {"enabled": True, "imageRegistries": [prefix]}}, "imageRegistries", id=what
+            )
+            for prefix, what in (
+                ("registry.example.com", "a registry that another's name may begin with"),
+                ("registry.example.com/ml", "a folder that another's name may begin with"),
+                ("ml/", "a folder of no registry, which is Docker Hub's"),
+            )
         ),
     ],
 )
