@@ -8,6 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 Words = dict[str, str]
+OPERATOR = 'job="oarlock/oarlock-operator"'
+"""What the operator's monitor calls it."""
+POD = 'job="oarlock/oarlock-jobs",namespace="team",pod="flux-1-0"'
+"""What any pod is that says to be one of a job: it exports what it likes."""
 JOB = 'namespace="team",training_job="flux"'
 FLUX = {"namespace": "team", "training_job": "flux"}
 
@@ -38,40 +42,43 @@ def silent(alert: str, series: dict[str, str], *, at: str) -> Case:
 def restarts(budget: str, *, pod: str = "a", **counts: str) -> dict[str, str]:
     """Restarts by reason, as the operator `pod` counts them."""
     return {
-        f'oarlock_restarts_total{{budget="{budget}",reason="{reason}",pod="{pod}"}}': values
+        f'oarlock_restarts_total{{{OPERATOR},budget="{budget}",reason="{reason}",pod="{pod}"}}': values
         for reason, values in counts.items()
     }
 
 
 def xid(number: int, values: str, *, verdict: str = "RestartProcess", pod: str = "a") -> dict[str, str]:
     """A GPU's faults, as the operator `pod` counts them."""
-    return {f'oarlock_gpu_faults_total{{xid="{number}",verdict="{verdict}",pod="{pod}"}}': values}
+    return {f'oarlock_gpu_faults_total{{{OPERATOR},xid="{number}",verdict="{verdict}",pod="{pod}"}}': values}
 
 
 def phase(name: str, values: str) -> dict[str, str]:
-    return {f'oarlock_job_phase{{{JOB},phase="{name}"}}': values}
+    return {f'oarlock_job_phase{{{OPERATOR},{JOB},phase="{name}"}}': values}
 
 
-def passes(**results: str) -> dict[str, str]:
-    return {f'oarlock_reconciles_total{{result="{result}"}}': values for result, values in results.items()}
+def passes(by: str = OPERATOR, /, **results: str) -> dict[str, str]:
+    return {f'oarlock_reconciles_total{{{by},result="{result}"}}': values for result, values in results.items()}
 
 
 def health(state: str, values: str) -> dict[str, str]:
     return {f'oarlock_trainer_gpu_health{{{JOB},rank="3",state="{state}"}}': values}
 
 
-PROGRESS = f"oarlock_job_last_progress_timestamp_seconds{{{JOB}}}"
+PROGRESS = f"oarlock_job_last_progress_timestamp_seconds{{{OPERATOR},{JOB}}}"
 DEGRADED = f'oarlock_trainer_degraded{{{JOB},rank="0",reason="NonFiniteLoss"}}'
-STORAGE = 'oarlock_faults_total{fault_class="Storage"}'
-REJECTED = "oarlock_reports_rejected_total"
-CORDONED = "oarlock_nodes_cordoned_total"
-LATCHED = "oarlock_cordon_breaker_latched"
-LEADS, WAITS = 'oarlock_leader{pod="a"}', 'oarlock_leader{pod="b"}'
+STORAGE = f'oarlock_faults_total{{{OPERATOR},fault_class="Storage"}}'
+REJECTED = f"oarlock_reports_rejected_total{{{OPERATOR}}}"
+CORDONED = f"oarlock_nodes_cordoned_total{{{OPERATOR}}}"
+LATCHED = f"oarlock_cordon_breaker_latched{{{OPERATOR}}}"
+LEADS, WAITS = f'oarlock_leader{{{OPERATOR},pod="a"}}', f'oarlock_leader{{{OPERATOR},pod="b"}}'
 
 CASES = {
     "no operator is found": fires("OarlockOperatorDown", {}, at="5m"),
     "no operator is found for minutes": silent("OarlockOperatorDown", {}, at="4m30s"),
     "two operators wait and none leads": fires("OarlockOperatorDown", {LEADS: "1x3 0x20", WAITS: "0x24"}, at="7m"),
+    "no operator leads, and a pod says that it does": fires(
+        "OarlockOperatorDown", {LEADS: "1x3 0x20", f"oarlock_leader{{{POD}}}": "1x24"}, at="7m"
+    ),
     "one operator leads": silent("OarlockOperatorDown", {LEADS: "1x40", WAITS: "0x40"}, at="20m"),
     "the next operator leads within minutes": silent(
         "OarlockOperatorDown", {LEADS: "1x10 0x30", WAITS: "0x17 1x22"}, at="9m"
@@ -79,6 +86,12 @@ CASES = {
     "every fifth pass fails": fires(
         "OarlockOperatorFails",
         passes(ok="0+4x80", error="0+1x80"),
+        at="26m",
+        description="20% of them fail: the API server refuses or does not answer, or a job hits a bug.",
+    ),
+    "every fifth pass fails, and a pod says that a thousand did not": fires(
+        "OarlockOperatorFails",
+        passes(ok="0+4x80", error="0+1x80") | passes(POD, ok="0+1000x80"),
         at="26m",
         description="20% of them fail: the API server refuses or does not answer, or a job hits a bug.",
     ),
@@ -172,7 +185,7 @@ CASES = {
     ),
     "two storage faults": silent("OarlockStorageFaults", {STORAGE: "0x9 1x9 2x90"}, at="40m"),
     "three storage faults in two hours": silent("OarlockStorageFaults", {STORAGE: "0x9 1x99 2x99 3x40"}, at="2h"),
-    "other faults": silent("OarlockStorageFaults", {'oarlock_faults_total{fault_class="GPU"}': "0x9 9x90"}, at="40m"),
+    "other faults": silent("OarlockStorageFaults", {STORAGE.replace("Storage", "GPU"): "0x9 9x90"}, at="40m"),
     "a job trains on badly": fires(
         "OarlockJobDegraded",
         {DEGRADED: "1x40"},
@@ -191,8 +204,14 @@ CASES = {
     "three reports are not believed": silent("OarlockReportsRejected", {REJECTED: "0x9 1x9 2x9 3x90"}, at="40m"),
     "four reports in three hours": silent("OarlockReportsRejected", {REJECTED: "0x9 1x99 2x99 3x99 4x40"}, at="170m"),
     "a node is cordoned": fires("OarlockNodeCordoned", {CORDONED: "0x9 1x90"}, at="10m"),
+    "a pod says that nodes are cordoned": silent(
+        "OarlockNodeCordoned", {CORDONED: "0x99", f"oarlock_nodes_cordoned_total{{{POD}}}": "0x9 5x90"}, at="10m"
+    ),
     "a node was cordoned yesterday": silent("OarlockNodeCordoned", {CORDONED: "0x9 1x190"}, at="80m"),
     "the breaker is latched": fires("OarlockCordonBreakerLatched", {LATCHED: "0x9 1x9"}, at="6m"),
+    "a pod says that the breaker is latched": silent(
+        "OarlockCordonBreakerLatched", {LATCHED: "0x20", f"oarlock_cordon_breaker_latched{{{POD}}}": "1x20"}, at="6m"
+    ),
     "the breaker is not latched": silent("OarlockCordonBreakerLatched", {LATCHED: "0x20"}, at="6m"),
     "an XID restarts three gangs": fires(
         "OarlockGPURestarts",

@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.metrics import MetricWrapperBase
 
 from oarlock_api.contract.exit_codes import FailureClass
-from oarlock_api.contract.health import HealthState
+from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import PodPhase, PodStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import Phase
@@ -51,7 +51,9 @@ def exported() -> dict[str, set[str]]:
         if isinstance(metric, MetricWrapperBase):
             described = next(iter(metric.describe()))
             for suffix in SUFFIXES[described.type]:
-                found[described.name + suffix] = {*metric._labelnames, *({"le"} if suffix == "_bucket" else ())}
+                own = {*metric._labelnames, *({"le"} if suffix == "_bucket" else ())}
+                # The job is the name that the monitor gives to what it reads.
+                found[described.name + suffix] = {*own, "job"}
     status = PodStatus(
         job_uid="j",
         pod_uid="p",
@@ -142,6 +144,83 @@ def pod_of_a_job() -> dict[str, Any]:
     )
     seen = Job(namespace="a", name="flux", uid="uid", generation=1, spec=spec)
     return pod(seen, spec, attempt=1, rank=0, image="trainer:1")
+
+
+def relabelled(rules: list[dict[str, Any]], labels: dict[str, str]) -> dict[str, str] | None:
+    """What Prometheus makes of labels by those rules, as far as they are used here; None where it drops the sample."""
+    for rule in rules:
+        value = ";".join(labels.get(name, "") for name in rule.get("sourceLabels", ()))
+        match rule["action"]:
+            case "replace":
+                labels = {**labels, rule["targetLabel"]: rule.get("replacement", value)}
+            case "keep" if not re.fullmatch(rule["regex"], value):
+                return None
+            case "labeldrop":
+                labels = {name: said for name, said in labels.items() if not re.fullmatch(rule["regex"], name)}
+    return labels
+
+
+def scraped(endpoint: dict[str, Any], pod: dict[str, str], sample: dict[str, str]) -> dict[str, str] | None:
+    """A sample of a pod as Prometheus keeps it without honorLabels: the target's labels win, the sample's are set aside."""
+    target = relabelled(endpoint["relabelings"], pod) or {}
+    given = {name: value for name, value in target.items() if not name.startswith("__meta_")}
+    aside = {f"exported_{name}" if name in given else name: value for name, value in sample.items()}
+    return relabelled(endpoint["metricRelabelings"], {**aside, **given})
+
+
+def test_a_training_pod_speaks_of_itself_alone_whatever_it_exports(helm_program: Path) -> None:
+    """Anybody who may make pods may label one as a job's, and a monitor reads it then."""
+    spec = one(render(helm_program, {"monitoring": {"jobs": True}}), "PodMonitor", "oarlock-jobs")["spec"]
+    (endpoint,) = spec["podMetricsEndpoints"]
+    labels = pod_of_a_job()["metadata"]["labels"]
+    meta = {"__meta_kubernetes_pod_label_" + re.sub(r"\W", "_", name): value for name, value in labels.items()}
+    pod = {**meta, "namespace": "a", "pod": "flux-1-0", "job": "oarlock/oarlock-jobs"}
+    own = {"namespace": "a", "pod": "flux-1-0", "job": "oarlock/oarlock-jobs", "training_job": "flux", "rank": "0"}
+    assert endpoint["honorLabels"] is False
+    for name in SERIES:
+        kept = scraped(endpoint, pod, {"__name__": name, "namespace": "b", "training_job": "other", "rank": "7"})
+        assert kept == ({"__name__": name, **own} if name.startswith("oarlock_trainer_") else None)
+    assert scraped(endpoint, pod, {"__name__": "up"}) is None
+
+
+def test_what_an_agent_exports_stays_far_below_the_limits_that_a_pod_has(helm_program: Path) -> None:
+    spec = one(render(helm_program, {"monitoring": {"jobs": True}}), "PodMonitor", "oarlock-jobs")["spec"]
+    probes = {f"{number}-probe": True for number in range(40)}
+    parts = {f"{number}-part": 1.0 for number in range(40)}
+    status = PodStatus(
+        job_uid="j",
+        pod_uid="p",
+        attempt=1,
+        rank=0,
+        phase=PodPhase.TRAINING,
+        heartbeat_at="2026-01-01T00:00:00Z",
+        step_seconds=parts,
+        health=Health(probes=probes),
+    )
+    lines = [line for line in exposition("flux", status).decode().splitlines() if not line.startswith("#")]
+    assert 2 * len(lines) < spec["sampleLimit"]
+    target = {"namespace", "pod", "container", "endpoint", "instance", "job", "training_job", "rank", "__name__"}
+    labels = {name for line in lines for name in re.findall(r'(\w+)="', line)}
+    assert len(labels | target) < spec["labelLimit"]
+    assert max(map(len, [*SERIES, *labels])) < spec["labelValueLengthLimit"]
+
+
+@pytest.mark.parametrize(("kind", "field"), [("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")])
+def test_alerts_ask_the_operators_series_of_the_operator_that_the_monitor_names(
+    kind: str, field: str, helm_program: Path
+) -> None:
+    """A pod that another monitor reads may export them too."""
+    values = {"monitoring": {"operator": kind, "rules": {"enabled": True}}}
+    objects = render(helm_program, values, release="second")
+    (endpoint,) = one(objects, kind)["spec"][field]
+    named = relabelled(endpoint["relabelings"], {"job": "any"})
+    assert named == {"job": "oarlock/second-operator"}
+    rules = [rule for group in one(objects, "PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
+    asked = [found for rule in rules for found in re.findall(r"\b(oarlock_\w+)(?:{([^}]*)})?", rule["expr"])]
+    assert len(asked) > len(rules) / 2
+    for name, selector in asked:
+        if not name.startswith("oarlock_trainer_"):
+            assert 'job="oarlock/second-operator"' in selector.split(", "), name
 
 
 def test_monitors_find_the_operators_and_the_jobs_pods(helm_program: Path) -> None:

@@ -44,3 +44,8 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+
+{{/* The label `job` of what Prometheus reads from the operator. */}}
+{{- define "oarlock.scraped" -}}
+{{ .Release.Namespace }}/{{ include "oarlock.name" . }}-operator
+{{- end }}
