@@ -22,6 +22,7 @@ from floor import POD_LABEL
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_local.processes import die_with_parent
 from oarlock_operator.decide import decide
+from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.observation import Defaults, Job, Observation
 from oarlock_operator.observe import read_job
@@ -146,7 +147,9 @@ def pod_template() -> Json:
     """The operator's own pod without its owner: what the floor writes costs the API server the same."""
     job = _template_job()
     assert job.spec is not None  # noqa: S101 - we wrote it
-    manifest = pod(job, job.spec, attempt=1, rank=0, image="example.test/trainer")
+    manifest = pod(
+        job, job.spec, attempt=1, rank=0, image="example.test/trainer", told=job_file(job, job.spec, 1).to_json()
+    )
     del manifest["metadata"]["ownerReferences"]
     manifest["metadata"]["labels"] = {POD_LABEL: ""}
     return manifest

@@ -215,12 +215,9 @@ class Gang:
         """What is there in the end."""
         status = await self.status()
         service = await self.real.get(f"{CORE}/services/{self.name}")
-        configs = await self.real.list(f"{CORE}/configmaps", labelSelector=f"oarlock.dev/job={self.name}")
         return {
             "pods": sorted(await self.pods()),
             "service": service["spec"]["selector"]["oarlock.dev/attempt"],
-            # An old one may stay where its deletion failed.
-            "configs": sorted(config["metadata"]["name"].removeprefix(self.name) for config in configs)[-1:],
             "restarts": {key: value for key, value in status["restarts"].items() if key != "windowStartTime"},
             "lastFault": {key: status["lastFault"].get(key) for key in ("class", "rank", "victims", "evidence")},
             "attempts": [(one["number"], one.get("reason"), "endTime" in one) for one in status["attempts"]],

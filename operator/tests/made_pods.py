@@ -6,11 +6,25 @@ from typing import Any
 
 from jobs import job, spec
 
+from oarlock_api.contract.job_file import JobFile, parse_job_file
+from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod
 
 
 def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
-    return pod(job(), spec(**changes), attempt=attempt, rank=rank, image="trainer:1")
+    the_job, the_spec = job(), spec(**changes)
+    told = job_file(the_job, the_spec, attempt).to_json()
+    return pod(the_job, the_spec, attempt=attempt, rank=rank, image="trainer:1", told=told)
+
+
+def told(manifest: dict[str, Any]) -> JobFile:
+    """job.json, from where the pod's volume takes it."""
+    volume = next(one for one in manifest["spec"]["volumes"] if one["name"] == "oarlock-config")
+    (source,) = volume["projected"]["sources"]
+    (item,) = source["downwardAPI"]["items"]
+    assert item["path"] == "job.json"
+    key = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+    return parse_job_file(manifest["metadata"]["annotations"][key])
 
 
 def container(manifest: dict[str, Any]) -> dict[str, Any]:

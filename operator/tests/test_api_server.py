@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from gangs import JOBS, LEASE, SETTINGS, Gang
+from made_pods import told
 from processes import Api, operator, wait_for
 
 pytestmark = pytest.mark.cluster
 
 
-def test_a_job_becomes_a_headless_service_a_config_map_and_ranked_pods(with_operator: Api) -> None:
+def test_a_job_becomes_a_headless_service_and_ranked_pods(with_operator: Api) -> None:
     gang = Gang(with_operator)
     gang.wait_for_pods("1-0", "1-1")
     service = gang.api.call("GET", f"/api/v1/namespaces/default/services/{gang.name}")
@@ -30,8 +31,7 @@ def test_a_job_becomes_a_headless_service_a_config_map_and_ranked_pods(with_oper
     assert pod["spec"]["hostname"] == f"{gang.name}-1"
     assert pod["spec"]["automountServiceAccountToken"] is False
     assert pod["metadata"]["ownerReferences"][0]["kind"] == "TrainingJob"
-    config = gang.api.call("GET", f"/api/v1/namespaces/default/configmaps/{gang.name}-1")
-    assert config["immutable"]
+    assert told(pod).attempt == 1
     assert gang.api.call("GET", f"{JOBS}/{gang.name}")["metadata"].get("finalizers") is None
 
 

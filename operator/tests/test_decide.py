@@ -13,12 +13,11 @@ from oarlock_operator.decide import decide
 from oarlock_operator.observation import ServiceSeen
 
 
-def test_a_new_job_gets_a_service_a_config_and_one_pod_per_node() -> None:
+def test_a_new_job_gets_a_service_and_one_pod_per_node() -> None:
     world = World()
     world.settle()
     assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
     assert world.service == ServiceSeen("service-1", ours=True, attempt=1)
-    assert world.configs == {1}
     assert world.job.status.phase == "Starting"
 
 
@@ -26,7 +25,7 @@ def test_the_first_write_is_the_status_so_that_intent_precedes_action() -> None:
     world = World()
     world.one_pass()
     assert world.log[0].startswith("status attempt=1")
-    assert world.log[1:] == ["service", "config", "pod flux-1-0", "pod flux-1-1"]
+    assert world.log[1:] == ["service", "pod flux-1-0", "pod flux-1-1"]
 
 
 def test_all_conditions_are_present_from_the_first_write() -> None:

@@ -167,7 +167,7 @@ def test_a_job_that_is_made_suspended_waits_for_its_gang_system_as_well() -> Non
     assert (world.job.status.phase, set(world.groups)) == ("Starting", {1})
 
 
-@pytest.mark.parametrize("kill_at", range(1, 6))
+@pytest.mark.parametrize("kill_at", range(1, 5))
 def test_the_time_to_be_placed_begins_with_the_pods_and_not_with_an_operator_that_died_before_it_made_them(
     kill_at: int,
 ) -> None:

@@ -190,22 +190,6 @@ def test_progress_is_written_though_the_last_one_was_by_a_clock_that_was_ahead()
     assert (world.job.status.progress.step, world.job.status.progress.update_time) == (7, world.now)
 
 
-@pytest.mark.parametrize("kill_at", [None, *range(1, 14)])
-def test_of_all_attempts_only_the_last_has_a_config_map(kill_at: int | None) -> None:
-    world = World()
-    world.crash()
-    world.kill_at = kill_at and world.writes + kill_at
-    for _ in range(3):
-        for happens in (world.crash, world.settle):
-            with contextlib.suppress(Killed):
-                happens()
-        world.kubelets()
-        world.now += timedelta(seconds=400)
-    world.running()
-    assert world.job.status.attempt >= 3
-    assert world.configs == {world.job.status.attempt}
-
-
 def test_pods_that_are_told_late_because_the_operator_was_away_have_their_time_to_stop() -> None:
     world = World()
     world.running()

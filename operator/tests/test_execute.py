@@ -15,17 +15,14 @@ from virtual_time import in_virtual_time
 from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute
-from oarlock_operator.manifests.config import config_map
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.manifests.service import selector, service
 from oarlock_operator.observation import Brakes
 from oarlock_operator.plan import (
     Action,
     CordonNode,
-    CreateConfig,
     CreatePods,
     CreateService,
-    DeleteConfig,
     DeletePods,
     LatchBreaker,
     NoteStrike,
@@ -36,10 +33,9 @@ from oarlock_operator.throttle import Throttle
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICE = "/api/v1/namespaces/default/services/flux"
-CONFIG = "/api/v1/namespaces/default/configmaps/flux-1"
 JOB, SPEC = job(), spec(nodes=8)
 ALL_PODS = CreatePods(tuple(pod(JOB, SPEC, attempt=1, rank=rank, image="i") for rank in range(8)))
-START: tuple[Action, ...] = (CreateService(service(JOB, 1)), CreateConfig(config_map(JOB, SPEC, 1)), ALL_PODS)
+START: tuple[Action, ...] = (CreateService(service(JOB, 1)), ALL_PODS)
 
 
 def pool_of(api: MemoryApi) -> PoolReader:
@@ -54,7 +50,7 @@ async def test_a_start_makes_all_objects_in_the_plan_s_order() -> None:
     api = MemoryApi()
     await run(api, *START)
     kinds = [path.split("/")[5] for verb, path in api.requests if verb == "POST"]
-    assert kinds == ["services", "configmaps", *["pods"] * 8]
+    assert kinds == ["services", *["pods"] * 8]
 
 
 async def test_doing_it_again_changes_nothing() -> None:
@@ -68,12 +64,12 @@ async def test_doing_it_again_changes_nothing() -> None:
 async def test_a_start_that_was_cut_off_is_completed() -> None:
     api = MemoryApi()
     await run(api, *START)
-    del api.objects[f"{PODS}/flux-1-3"], api.objects[CONFIG]
+    del api.objects[f"{PODS}/flux-1-3"], api.objects[SERVICE]
     await run(api, *START)
-    assert len(api.objects) == 10
+    assert len(api.objects) == 9
 
 
-@pytest.mark.parametrize("taken", [f"{PODS}/flux-1-5", CONFIG, SERVICE], ids=["pod", "ConfigMap", "Service"])
+@pytest.mark.parametrize("taken", [f"{PODS}/flux-1-5", SERVICE], ids=["pod", "Service"])
 @pytest.mark.parametrize("owners", [None, [], [{"uid": "uid-of-another"}]], ids=["absent", "none", "another"])
 async def test_a_name_that_somebody_else_holds_is_told_and_left_alone(taken: str, owners: object) -> None:
     api = MemoryApi()
@@ -97,19 +93,6 @@ async def test_deleting_names_the_grace_period_and_spares_an_object_of_the_same_
     assert f"{PODS}/flux-1-0" not in api.objects
     assert f"{PODS}/flux-1-1" in api.objects
     assert {path.partition("?")[2] for verb, path in api.requests if verb == "DELETE"} == {"grace=5"}
-
-
-@pytest.mark.parametrize(("owner", "left"), [(JOB.uid, False), ("uid-of-another", True)])
-async def test_the_config_map_of_an_attempt_that_is_over_is_deleted_unless_it_is_somebody_elses(
-    owner: str,
-    left: bool,  # noqa: FBT001
-) -> None:
-    api = MemoryApi()
-    api.put(CONFIG)
-    api.objects[CONFIG]["metadata"]["ownerReferences"] = [{"uid": owner}]
-    for _ in range(2):
-        await run(api, DeleteConfig("flux-1"))
-    assert (CONFIG in api.objects) is left
 
 
 async def test_selecting_an_attempt_changes_the_very_service_that_was_seen() -> None:
@@ -152,12 +135,12 @@ async def test_all_pods_are_tried_and_then_the_first_error_is_raised_and_what_fo
 
     api.before = refuse
     with pytest.raises(ApiError, match="flux-1-2"):
-        await run(api, ALL_PODS, START[1])
+        await run(api, ALL_PODS, START[0])
     assert api.names() == [f"flux-1-{rank}" for rank in (0, 1, 3, 4, 6, 7)]
-    assert CONFIG not in api.objects
+    assert SERVICE not in api.objects
 
 
-async def test_a_node_that_cannot_be_cordoned_and_a_config_map_that_stays_keep_no_gang_from_starting() -> None:
+async def test_a_node_that_cannot_be_cordoned_keeps_no_gang_from_starting() -> None:
     api = MemoryApi()
     api.put(NODE, spec={})
 
@@ -166,15 +149,15 @@ async def test_a_node_that_cannot_be_cordoned_and_a_config_map_that_stays_keep_n
             raise ApiError(403, "Forbidden", "a webhook guards nodes")
 
     api.before = refuse
-    await run(api, CORDON, LatchBreaker("why"), DeleteConfig("flux-0"), *START)
+    await run(api, CORDON, LatchBreaker("why"), *START)
     assert "flux-1-7" in api.names()
 
 
 async def test_only_what_a_job_needs_is_told_to_its_owner() -> None:
     api = MemoryApi()
-    api.put(CONFIG)
+    api.put(SERVICE)
     with pytest.raises(ApiError) as taken:
-        await run(api, START[1])
+        await run(api, START[0])
     assert taken.value.creating
 
     async def refuse(verb: str, _path: str) -> None:
@@ -189,15 +172,15 @@ async def test_only_what_a_job_needs_is_told_to_its_owner() -> None:
 
 async def test_a_name_that_was_taken_and_is_free_again_is_an_error_for_the_next_pass() -> None:
     api = MemoryApi()
-    api.put(CONFIG)
+    api.put(SERVICE)
 
     async def vanish(verb: str, _path: str) -> None:
         if verb == "GET":
-            del api.objects[CONFIG]
+            del api.objects[SERVICE]
 
     api.before = vanish
     with pytest.raises(Conflict):
-        await run(api, START[1])
+        await run(api, START[0])
 
 
 NODE = "/api/v1/nodes/n1"

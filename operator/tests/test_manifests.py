@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jobs import job, spec
-from made_pods import container, environment, made
+from made_pods import container, environment, made, told
 from pydantic import ValidationError
 
 from oarlock_api.contract.environment import RESERVED
-from oarlock_api.contract.job_file import parse_job_file
-from oarlock_operator.manifests.config import config_map, output_directory
+from oarlock_operator.manifests.config import job_file, output_directory
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.manifests.service import service
@@ -67,7 +66,7 @@ def test_all_ranks_pods_are_alike_but_for_name_hostname_rank_label_and_environme
 
 def test_a_manifest_is_the_same_whenever_it_is_made() -> None:
     assert json.dumps(made(**FULL)) == json.dumps(made(**FULL))
-    assert config_map(job(), spec(), 3) == config_map(job(), spec(), 3)
+    assert job_file(job(), spec(), 3).to_json() == job_file(job(), spec(), 3).to_json()
 
 
 def test_a_pod_is_found_by_its_labels_and_goes_with_its_job() -> None:
@@ -218,20 +217,19 @@ def test_a_grace_period_of_zero_is_a_second_and_not_the_default() -> None:
     assert made(pod={"terminationGracePeriodSeconds": 0})["spec"]["terminationGracePeriodSeconds"] == 1
 
 
-def test_job_json_is_immutable_one_per_attempt_and_read_by_the_pod() -> None:
-    built = config_map(job(), spec(output={"nfs": {"server": "s", "path": "/e"}, "minFree": "2Gi"}), 4)
-    assert (built["metadata"]["name"], built["immutable"]) == ("flux-4", True)
-    facts = parse_job_file(built["data"]["job.json"])
+def test_a_pod_carries_its_attempt_s_job_json_and_has_it_as_a_read_only_file() -> None:
+    pod = made(attempt=4, output={"nfs": {"server": "s", "path": "/e"}, "minFree": "2Gi"})
+    facts = told(pod)
     assert (facts.attempt, facts.nodes, facts.gpus_per_node, facts.min_free_bytes) == (4, 2, 2, 2 * 1024**3)
     assert facts.output_directory == "/output/flux"
     assert facts.training["steps"] == 100
-    assert {"name": "oarlock-config", "configMap": {"name": "flux-4"}} in made(attempt=4)["spec"]["volumes"]
+    mount = next(one for one in container(pod)["volumeMounts"] if one["name"] == "oarlock-config")
+    assert (mount["mountPath"], mount["readOnly"]) == ("/etc/oarlock", True)
 
 
 @pytest.mark.parametrize(("said", "read"), [("1000", 1000), ("1.5Gi", 1610612736), ("1500m", 2), ("1e3", 1000)])
 def test_min_free_is_told_in_bytes(said: str, read: int) -> None:
-    built = config_map(job(), spec(output={"nfs": {"server": "s", "path": "/e"}, "minFree": said}), 1)
-    assert parse_job_file(built["data"]["job.json"]).min_free_bytes == read
+    assert told(made(output={"nfs": {"server": "s", "path": "/e"}, "minFree": said})).min_free_bytes == read
 
 
 def test_the_service_names_ranks_before_they_are_ready_and_of_one_attempt_only() -> None:

@@ -11,7 +11,7 @@ from made_pods import container, environment, made
 from oarlock_api.contract.job_file import Webhook, WebhookLevel, WebhookType, parse_job_file
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.spec import TrainingJobSpec
-from oarlock_operator.manifests.config import config_map
+from oarlock_operator.manifests.config import job_file
 
 
 def secretive() -> TrainingJobSpec:
@@ -112,7 +112,7 @@ def test_the_keys_of_a_tracker_s_secret_become_variables_and_any_may_be_missing(
 
 
 def test_job_json_tells_the_webhooks_and_the_variables_that_hold_their_secrets() -> None:
-    facts = parse_job_file(config_map(job(), secretive(), 1)["data"]["job.json"])
+    facts = parse_job_file(job_file(job(), secretive(), 1).to_json())
     variables = environment(made(webhooks=WEBHOOKS))
     assert facts.webhooks == (
         Webhook(
@@ -138,6 +138,6 @@ def test_job_json_tells_the_webhooks_and_the_variables_that_hold_their_secrets()
 
 
 def test_job_json_holds_names_of_secrets_at_most_and_none_of_the_environment() -> None:
-    body = config_map(job(), secretive(), 1)["data"]["job.json"]
+    body = job_file(job(), secretive(), 1).to_json()
     assert "hunter2" not in body
     assert json.loads(body)["training"]["s3Connections"][0]["credentialsSecretRef"] == {"name": "r2-keys"}

@@ -16,7 +16,7 @@ from worlds import World
 from oarlock_api.naming import camel_case
 from oarlock_api.pod import Pod, Ports, Resources
 from oarlock_api.pod_volumes import OWN_VOLUMES
-from oarlock_operator.manifests.config import config_map
+from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import CONTAINER, pod
 from oarlock_operator.manifests.service import service
 from oarlock_operator.plan import CreatePods
@@ -164,7 +164,7 @@ def made(uses: dict[str, Any], *, gpus: int = 2) -> dict[str, Any]:
     return {
         "pod": pod(the_job, the_spec, attempt=1, rank=0, image=the_spec.pod.image or "trainer:1"),
         "service": service(the_job, 1),
-        "job": {"json": json.loads(config_map(the_job, the_spec, 1)["data"]["job.json"])},
+        "job": {"json": json.loads(job_file(the_job, the_spec, 1).to_json())},
     }
 
 

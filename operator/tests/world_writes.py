@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jobs import START, job
+from made_pods import told
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.manifests.affinity import kept_off
@@ -17,11 +18,9 @@ from oarlock_operator.observation import Group, Job, Node, NodeStrike, Pod, Serv
 from oarlock_operator.plan import (
     Action,
     CordonNode,
-    CreateConfig,
     CreateGroup,
     CreatePods,
     CreateService,
-    DeleteConfig,
     DeleteGroup,
     DeleteJob,
     DeletePods,
@@ -50,7 +49,6 @@ class Objects:
     now: datetime = START
     pods: dict[str, Pod] = field(default_factory=dict)
     service: ServiceSeen | None = None
-    configs: set[int] = field(default_factory=set)
     groups: dict[int, Group] = field(default_factory=dict)
     """By attempt."""
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -72,7 +70,7 @@ class Objects:
         self.job = replace(self.job, status=TrainingJobStatus.model_validate(status.to_manifest()))
         self.wrote(f"status attempt={status.attempt} phase={status.phase} stage={status.recovery.stage}")
 
-    def apply(self, action: Action) -> None:  # noqa: C901, PLR0912 - one case a kind of action
+    def apply(self, action: Action) -> None:  # noqa: C901 - one case a kind of action
         """What the API server does."""
         match action:
             case CreateService(manifest):
@@ -82,14 +80,6 @@ class Objects:
             case SelectAttempt(selector=selector):
                 self.service = ServiceSeen("service-1", ours=True, attempt=int(selector["oarlock.dev/attempt"]))
                 self.wrote("service selector")
-            case CreateConfig(manifest):
-                self.configs.add(int(manifest["metadata"]["labels"]["oarlock.dev/attempt"]))
-                self.wrote("config")
-            case DeleteConfig(name):
-                attempt = int(name.rpartition("-")[2])
-                assert attempt < self.job.status.attempt, "the ConfigMap of pods that are to start was deleted"
-                self.configs.discard(attempt)
-                self.wrote(f"delete config {attempt}")
             case CreateGroup() | DeleteGroup():
                 self.apply_group(action)
             case CreatePods(manifests):
@@ -136,7 +126,7 @@ class Objects:
         attempt = int(metadata["labels"]["oarlock.dev/attempt"])
         rank = int(metadata["labels"]["oarlock.dev/rank"])
         assert attempt == self.job.status.attempt, "a pod was created before its attempt was written down"
-        assert attempt in self.configs, "a pod was created before its job.json"
+        assert told(manifest).attempt == attempt, "a pod was created without its attempt's job.json"
         running = [
             pod.name
             for pod in self.pods.values()

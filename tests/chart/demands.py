@@ -108,20 +108,14 @@ class Demands:
             self._api.merge(f"{NODES}/{node}/status", {"status": status})
 
     def a_start_among_strangers(self) -> None:
-        """Names that are taken: whose the objects are is read. Then the strangers go, and the gang comes."""
+        """A name that is taken: whose the object is is read. Then the stranger goes, and the gang comes."""
         job = self._job("taken")
         pod = {"containers": [{"name": "c", "image": "example.test/none"}]}
-        strangers: dict[str, dict[str, Any]] = {
-            "configmaps": {"kind": "ConfigMap"},
-            "pods": {"kind": "Pod", "spec": pod},
-        }
-        names = {"configmaps": f"{job}-1", "pods": f"{job}-1-0"}
-        for kind, body in strangers.items():
-            self._api.create(f"{CORE}/{kind}", {"apiVersion": "v1", "metadata": {"name": names[kind]}, **body})
-        for kind, name in names.items():
-            self._apply(job)
-            wait("the refusal", lambda kind=kind, name=name: f"{kind}/{name}" in json.dumps(self._status(job)))
-            self._cluster.kubectl("delete", kind, name, "--grace-period=0", "--force", "--ignore-not-found")
+        name = f"{job}-1-0"
+        self._api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod})
+        self._apply(job)
+        wait("the refusal", lambda: f"pods/{name}" in json.dumps(self._status(job)))
+        self._cluster.kubectl("delete", "pod", name, "--grace-period=0", "--force", "--ignore-not-found")
         self._wait_for_pods(job, 1)
         self._delete(job)
 
@@ -156,7 +150,6 @@ class Demands:
                 "delete", "pod", f"{job}-1-{rank}", "--grace-period=0", "--force", "--ignore-not-found"
             )
         self._wait_for_pods(job, 2)
-        wait("the end of the first ConfigMap", lambda: self._api.find(f"{CORE}/configmaps/{job}-1") is None)
         about = f"{CORE}/events?fieldSelector=involvedObject.kind=TrainingJob,involvedObject.name={job}"
         wait("its Events", lambda: self._api.get(about)["items"])
         self._delete(job)

@@ -23,6 +23,12 @@ RELEASES: dict[str, dict[str, Any]] = {
 }
 OF_AN_ADMISSION_PLUGIN = Right("oarlock.dev", "trainingjobs/finalizers", "update")
 """Asked for by nobody: where owners are guarded, a plugin looks whether who names an owner has it."""
+NOT_USED = {
+    "everywhere": set(),
+    # Only more cordons than these demands have nodes for latch the breaker.
+    "cordoning": {Right("", "configmaps", "create")},
+    "here": set(),
+}
 DONE_WITHOUT = {
     "everywhere": set(),
     "cordoning": set(),
@@ -45,7 +51,7 @@ def test_the_operator_uses_every_right_that_it_has_and_has_every_right_that_it_u
             demands.a_start_that_hangs_and_a_fault(cordoned=release == "cordoning")
             demands.an_end_after_which_the_job_goes()
     unused = never_used(account.rights, account.asked())
-    assert {right.anywhere() for right in unused} == {OF_AN_ADMISSION_PLUGIN}
+    assert {right.anywhere() for right in unused} == {OF_AN_ADMISSION_PLUGIN, *NOT_USED[release]}
     assert set(account.lacked()) == DONE_WITHOUT[release]
 
 
@@ -58,7 +64,7 @@ def an_object_that_holds_up_its_job(api: ApiServer) -> str:
     uid = api.get(f"{JOBS}/guarded")["metadata"]["uid"]
     owner = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": "guarded", "uid": uid}
     metadata = {"name": "guarded", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}
-    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    return json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"clusterIP": "None"}})
 
 
 @pytest.mark.cluster
@@ -82,7 +88,16 @@ def test_without_the_right_to_finalizers_no_object_of_a_job_can_be_made_where_ow
 def test_only_cordoning_may_change_nodes(helm_program: Path) -> None:
     without = granted(render(helm_program), "oarlock-operator")
     added = granted(render(helm_program, {"cordon": True}), "oarlock-operator") - without
-    assert added == {Right("", "nodes", "patch")}
+    breaker = {Right("", "configmaps", verb, "oarlock") for verb in ("get", "create")}
+    assert added == {Right("", "nodes", "patch"), *breaker}
+
+
+@pytest.mark.parametrize("values", [{}, {"cordon": True}, {"namespaces": ["default"]}])
+def test_no_config_map_but_its_own_breaker_is_within_the_operator_s_reach(
+    values: dict[str, Any], helm_program: Path
+) -> None:
+    rights = granted(render(helm_program, values), "oarlock-operator")
+    assert {right.namespace for right in rights if right.resource == "configmaps"} <= {"oarlock"}
 
 
 @pytest.mark.parametrize("rights", [{"rbac": {"create": False}}, {"rbac": {"create": False}, "cordon": True}])

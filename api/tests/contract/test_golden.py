@@ -158,12 +158,16 @@ OWNER = Owner(job_uid=JOB_UID, attempt=3)
 CASES = [
     pytest.param(REPORT, parse_report, "v1/report.json", id="report"),
     pytest.param(STATUS, parse_status, "v1/status.json", id="status"),
-    pytest.param(JOB, parse_job_file, "v1/job-webhooks.json", id="job file"),
-    pytest.param(CUSTOM_JOB, parse_job_file, "v1/job-custom.json", id="job file of a custom trainer"),
+    pytest.param(JOB, parse_job_file, "v1/job-compact.json", id="job file"),
+    pytest.param(CUSTOM_JOB, parse_job_file, "v1/job-compact-custom.json", id="job file of a custom trainer"),
     pytest.param(OWNER, parse_owner, "v1/owner", id="owner"),
 ]
 EARLIER = [
     pytest.param(JOB_WITHOUT_WEBHOOKS, parse_job_file, "v1/job.json", id="job file without webhooks"),
+    pytest.param(JOB, parse_job_file, "v1/job-webhooks.json", id="job file with every default"),
+    pytest.param(
+        CUSTOM_JOB, parse_job_file, "v1/job-custom.json", id="job file of a custom trainer, with every default"
+    ),
 ]
 """What is no longer written so, and still read."""
 
@@ -181,6 +185,8 @@ def test_a_reader_reads_every_field_of_a_released_version(value, parse, file) ->
 def test_the_golden_files_are_those_of_the_current_versions() -> None:
     assert {REPORT_VERSION, STATUS_VERSION, JOB_FILE_VERSION} == {1}, "a new version needs golden files beside v1"
     assert sorted(path.name for path in (GOLDEN / "v1").iterdir()) == [
+        "job-compact-custom.json",
+        "job-compact.json",
         "job-custom.json",
         "job-webhooks.json",
         "job.json",

@@ -72,6 +72,19 @@ def test_facts_with_a_default_may_be_missing() -> None:
     assert (job.link_port, job.webhooks) == (9401, ())
 
 
+def test_what_the_reader_takes_for_granted_is_not_written_and_read_the_same() -> None:
+    needed = {"job", "namespace", "job_uid", "attempt", "nodes", "gpus_per_node", "output_directory", "training"}
+    job = parse_job_file(json.dumps({key: GOLDEN[key] for key in (*needed, "version")}))
+    assert json.loads(job.to_json()).keys() == needed | {"version"}
+    assert parse_job_file(job.to_json()) == job
+    assert "\n" not in job.to_json()
+
+
+def test_every_value_of_training_is_written_because_an_image_of_another_release_may_have_other_defaults() -> None:
+    training = {"task": "Train", "tracking": [], "lora": None}
+    assert json.loads(replace(parse_job_file(json.dumps(GOLDEN)), training=training).to_json())["training"] == training
+
+
 def test_a_job_without_a_trainer_of_its_own_is_written_as_images_know_it_that_know_no_such_trainer() -> None:
     assert "custom" not in parse_job_file(json.dumps(GOLDEN)).to_json()
 

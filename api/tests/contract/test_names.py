@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oarlock_api.contract.environment import RESERVED, SIMULATE_GPUS, Variable, gang_environment, is_reserved
 from oarlock_api.contract.layout import Owner, checkpoint_name, parse_checkpoint_name, parse_owner
-from oarlock_api.contract.names import MAX_NAME_LENGTH, Label, config_map_name, host_name, pod_name, service_name
+from oarlock_api.contract.names import MAX_NAME_LENGTH, Label, host_name, pod_name, service_name
 from oarlock_api.contract.wire import WireError
 from oarlock_api.spec import TrainingJobSpec
 
@@ -30,9 +30,8 @@ NUMBERS = st.integers(0, 99)
         pod_name(LONGEST, MANY_ATTEMPTS, MAX_NODES - 1),
         host_name(LONGEST, MAX_NODES - 1),
         service_name(LONGEST),
-        config_map_name(LONGEST, MANY_ATTEMPTS),
     ],
-    ids=["pod", "hostname", "Service", "ConfigMap"],
+    ids=["pod", "hostname", "Service"],
 )
 def test_names_of_the_longest_job_with_the_biggest_numbers_are_dns_labels(name: str) -> None:
     assert DNS_LABEL.fullmatch(name), f"{len(name)} characters"
@@ -61,9 +60,8 @@ def test_two_pods_share_a_name_only_if_job_attempt_and_rank_are_the_same(
     assert (pod_name(*one) == pod_name(*other)) == (one == other)
 
 
-def test_a_job_named_like_another_s_pods_shares_no_pod_and_no_config_map_with_it() -> None:
+def test_a_job_named_like_another_s_pods_shares_no_pod_with_it() -> None:
     assert pod_name("a", 1, 2) != pod_name("a-1", 2, 0)
-    assert config_map_name("a", 1) != config_map_name("a-1", 1)
 
 
 def test_labels_lie_in_oarlock_s_own_domain() -> None:

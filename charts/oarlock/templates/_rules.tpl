@@ -19,11 +19,6 @@
   resources: [services]
   verbs: [get, list, create, patch]
 - apiGroups: [""]
-  # get: whose one is that has a taken name; and the breaker of cordons, which is reset by deleting it.
-  # delete: those of attempts that are over.
-  resources: [configmaps]
-  verbs: [get, create, delete]
-- apiGroups: [""]
   resources: [events]
   # list: why a pod does not start, in its kubelet's words.
   verbs: [create, list]

@@ -21,11 +21,9 @@ from oarlock_operator.observation import Job, NodeStrike
 from oarlock_operator.plan import (
     Action,
     CordonNode,
-    CreateConfig,
     CreateGroup,
     CreatePods,
     CreateService,
-    DeleteConfig,
     DeleteGroup,
     DeleteJob,
     DeletePods,
@@ -48,15 +46,15 @@ async def execute(
     """Carry out `actions` one after the other.
 
     Raises ApiError where one failed: the next pass sees what there is and plans anew. A cordon that fails holds nobody up:
-    the job avoids the node anyway, and the plan is repeated until the new gang stands. Nor does an old ConfigMap that stays.
+    the job avoids the node anyway, and the plan is repeated until the new gang stands.
     """
     namespace = job.namespace
     for action in actions:
         match action:
-            case CordonNode() | NoteStrike() | LatchBreaker() | DeleteConfig():
+            case CordonNode() | NoteStrike() | LatchBreaker():
                 if not await _try(job, action, cluster, pool):
                     continue
-            case CreateService(manifest) | CreateConfig(manifest) | CreateGroup(manifest):
+            case CreateService(manifest) | CreateGroup(manifest):
                 await _create(cluster, _collection(manifest["apiVersion"], manifest["kind"], namespace), manifest)
             case SelectAttempt(name, uid, selector):
                 # The uid makes it the very Service that the decision saw; a replaced one answers 409.
@@ -90,9 +88,7 @@ def _collection(api: str, kind: str, namespace: str) -> str:
     return f"{prefix}/{api}/namespaces/{namespace}/{kind.lower()}s"
 
 
-async def _try(
-    job: Job, action: CordonNode | NoteStrike | LatchBreaker | DeleteConfig, cluster: Cluster, pool: PoolReader
-) -> bool:
+async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster: Cluster, pool: PoolReader) -> bool:
     """What the gang itself does not need. Whether it was done now: a recovery repeats its plan."""
     try:
         match action:
@@ -103,8 +99,6 @@ async def _try(
                 return await note_strike(cluster, node, NodeStrike(gpu_uuid, time))
             case LatchBreaker(why):
                 return await pool.latch(why)
-            case DeleteConfig(name):
-                return await _delete_config(cluster, job, name)
     except ApiError as error:
         log.warning("not done", action=type(action).__name__, error=str(error))
         return False
@@ -132,19 +126,6 @@ async def _make(cluster: Cluster, path: str, manifest: Json) -> None:
             raise ApiError(
                 409, NAME_TAKEN, f"{path}/{name} belongs to somebody else: delete it, or give the job another name"
             ) from None
-
-
-async def _delete_config(cluster: Cluster, job: Job, name: str) -> bool:
-    """Delete a ConfigMap of which only the name is known, unless it is somebody else's; whether it was there."""
-    path = f"{_collection('v1', 'ConfigMap', job.namespace)}/{name}"
-    try:
-        there = await cluster.get(path)
-    except NotFound:
-        return False
-    if not _owned(there, job.uid):
-        return False
-    await cluster.delete(path, uid=there["metadata"]["uid"])
-    return True
 
 
 def _owned(there: Json, owner: str) -> bool:

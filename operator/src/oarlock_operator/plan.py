@@ -31,20 +31,6 @@ class SelectAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateConfig:
-    """Create the immutable ConfigMap of an attempt."""
-
-    manifest: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteConfig:
-    """Delete the ConfigMap of an attempt that is over, if it is the job's."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class CreateGroup:
     """Create the object that makes the pods of an attempt a gang; its apiVersion says of which system."""
 
@@ -112,8 +98,6 @@ class LatchBreaker:
 Action = (
     CreateService
     | SelectAttempt
-    | CreateConfig
-    | DeleteConfig
     | CreateGroup
     | DeleteGroup
     | CreatePods

@@ -66,7 +66,7 @@ def test_pretended_gpus_keep_their_ranks_but_compute_on_the_cpu(tmp_path: Path) 
         pytest.param(JOB, {"MACHINE_RANK": "4"}, "has 0..3", id="rank beyond the gang"),
         pytest.param(JOB, {"MACHINE_RANK": ""}, "MACHINE_RANK is not set", id="no rank"),
         pytest.param(JOB, {"MASTER_PORT": "x"}, "not a port", id="no port"),
-        pytest.param(JOB, {"OARLOCK_CONFIG": "/nonexistent/job.json"}, "ConfigMap is not mounted", id="no file"),
+        pytest.param(JOB, {"OARLOCK_CONFIG": "/nonexistent/job.json"}, "job.json is not mounted", id="no file"),
     ],
 )
 def test_what_is_not_understood_is_refused_in_words(

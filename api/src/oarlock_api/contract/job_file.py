@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, TypeVar, get_type_hints
 
@@ -18,8 +18,8 @@ from oarlock_api.contract.secrets import is_secret_variable
 from oarlock_api.contract.wire import WireError, parse_object
 
 JOB_FILE_VERSION = 1
-MAX_BYTES = 1024 * 1024
-"""A ConfigMap's own limit."""
+MAX_BYTES = 256 * 1024
+"""It travels in an annotation of the pod, and Kubernetes takes no more of all annotations together."""
 _Member = TypeVar("_Member", bound=StrEnum)
 
 
@@ -110,11 +110,21 @@ class JobFile:
     custom: CustomProgram | None = None
 
     def to_json(self) -> str:
-        """Deterministic, so that the same attempt always has the same ConfigMap."""
-        written = {"version": JOB_FILE_VERSION, **asdict(self)}
-        if self.custom is None:
-            del written["custom"]  # an older image reads jobs that have no such trainer as before
-        return json.dumps(written, sort_keys=True, indent=1)
+        """Deterministic, and short, because each pod of a gang carries it: what is as the reader takes it is left out.
+
+        Not so in `training`: an image of another release may have other defaults, and must train what the API promised.
+        """
+        told = {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in _DEFAULTS or getattr(self, name) != _DEFAULTS[name]
+        }
+        return json.dumps(
+            {"version": JOB_FILE_VERSION, **told}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+
+
+_DEFAULTS = {field.name: field.default for field in fields(JobFile) if field.default is not MISSING}
 
 
 _HINTS = get_type_hints(JobFile)

@@ -24,6 +24,9 @@ class Label(StrEnum):
     """A hash of the storage and the directory that the job writes to: whoever has the same one is a rival."""
 
 
+JOB_FILE_ANNOTATION = f"{GROUP}/job"
+"""Annotation of every pod that holds its attempt's job.json, which the downward API makes a file of."""
+
 ARGO_WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 """Copied from the job to its pods, so that Argo's own tools find them."""
 
@@ -41,11 +44,6 @@ def host_name(job: str, rank: int) -> str:
 def service_name(job: str) -> str:
     """Name of the headless Service."""
     return job
-
-
-def config_map_name(job: str, attempt: int) -> str:
-    """Name of the immutable ConfigMap that holds an attempt's job.json."""
-    return f"{job}-{attempt}"
 
 
 def group_name(job: str, uid: str, attempt: int) -> str:

@@ -1,8 +1,8 @@
 """Names of the variables that carry secret values into a pod.
 
 The operator maps each reference of the job by secretKeyRef, job.json tells the names, the agent and the ranks read the
-values: no value passes through the operator or a ConfigMap. Pure: one key of one Secret always has one name, and no other
-has it.
+values: no value passes through the operator or stands in the pod's own object. Pure: one key of one Secret always has one
+name, and no other has it.
 """
 
 from __future__ import annotations

@@ -1,23 +1,22 @@
-"""Create: the Service points at the current attempt, its ConfigMap and its group stand, and its missing pods are made.
+"""Create: the Service points at the current attempt, its group stands, and its missing pods are made.
 
-Until createdTime is written, a missing pod is one that is not made yet; from then on it is a fault. The ConfigMap of the
-attempt before goes last: a gang that gives way for weeks would leave thousands of them.
+Until createdTime is written, a missing pod is one that is not made yet; from then on it is a fault.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from oarlock_api.contract.names import config_map_name, service_name
+from oarlock_api.contract.names import service_name
 from oarlock_api.history import RecoveryStage
 from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.manifests.config import config_map
+from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import selector, service
 from oarlock_operator.observation import Observation, absent
-from oarlock_operator.plan import CreateConfig, CreateGroup, CreatePods, CreateService, DeleteConfig, SelectAttempt
+from oarlock_operator.plan import CreateGroup, CreatePods, CreateService, SelectAttempt
 from oarlock_operator.reasons import Reason
 from oarlock_operator.schedulers.system import Request
 
@@ -46,23 +45,15 @@ def create(o: Observation, draft: Draft) -> bool:
         draft.record(number, created_time=o.now, gpu_seconds=0)
         if words := queue.ignored(o, draft):
             draft.tell(Reason.GANG_IGNORED, words, warning=True)
-        _drop_the_last_config(o, draft)
         return False
     # Some queues take no pods before they let the group in.
     queue.wait(o, draft)
     _make(o, draft, missing)
-    # Not in the way of the pods; once more when they are all there, because an operator may die in between.
-    _drop_the_last_config(o, draft)
     held = draft.status.recovery.stage == RecoveryStage.QUEUE
     if o.hindrance and not held and not any(o.hindrance[:2048] == known.message for known in draft.status.conditions):
         draft.tell(Reason.CREATE_REFUSED, f"the API server does not take the pods: {o.hindrance}", warning=True)
     draft.again(LOOK_AGAIN_SECONDS)
     return True
-
-
-def _drop_the_last_config(o: Observation, draft: Draft) -> None:
-    if before := draft.before(draft.status.attempt).number:
-        draft.act(DeleteConfig(config_map_name(o.job.name, before)))
 
 
 def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
@@ -72,9 +63,9 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
         draft.act(CreateService(service(o.job, number)))
     elif o.service.attempt != number:
         draft.act(SelectAttempt(service_name(o.job.name), o.service.uid, selector(o.job, number)))
-    draft.act(CreateConfig(config_map(o.job, o.spec, number)))
     image = (draft.status.resolved.image if draft.status.resolved else None) or o.defaults.trainer_image
     avoided = draft.status.avoided_nodes
+    told = job_file(o.job, o.spec, number).to_json()
     request = Request(job=o.job, spec=o.spec, attempt=number, systems=o.systems)
     grouping = schedulers.grouping(request, draft.status.resolved)
     if grouping.group:
@@ -88,6 +79,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
                     attempt=number,
                     rank=rank,
                     image=image,
+                    told=told,
                     agent_image=o.defaults.trainer_image,
                     avoided=avoided,
                     grouping=grouping,

@@ -1,4 +1,4 @@
-"""The ConfigMap of an attempt: job.json, immutable, without a secret in it."""
+"""job.json of an attempt: what its pods are told, the same to each, without a secret in it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from oarlock_api.contract.job_file import CustomProgram, JobFile, Webhook
-from oarlock_api.contract.names import Label, config_map_name
 from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, TRACKER_KEYS, secret_variable
 from oarlock_api.quantity import whole_bytes
 from oarlock_api.secret_refs import SecretKeyRef
 from oarlock_api.spec import Custom, TrainingJobSpec
-from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.observation import Job
 
 _S3_KEYS: dict[str, dict[str, Any]] = {S3_KEY_ID: {}, S3_SECRET_KEY: {}, S3_TOKEN: {"optional": True}}
@@ -119,19 +117,3 @@ def _webhooks(spec: TrainingJobSpec) -> tuple[Webhook, ...]:
 
 def _variable(reference: SecretKeyRef | None) -> str:
     return secret_variable(reference.name, reference.key) if reference else ""
-
-
-def config_map(job: Job, spec: TrainingJobSpec, attempt: int) -> dict[str, Any]:
-    """The ConfigMap of an attempt."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": config_map_name(job.name, attempt),
-            "namespace": job.namespace,
-            "labels": {**job_labels(job), Label.ATTEMPT.value: str(attempt)},
-            "ownerReferences": [owner_reference(job)],
-        },
-        "immutable": True,
-        "data": {"job.json": job_file(job, spec, attempt).to_json()},
-    }

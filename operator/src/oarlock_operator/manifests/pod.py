@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oarlock_api.contract.environment import POD_IP, Variable, gang_environment
-from oarlock_api.contract.names import Label, host_name, pod_name, service_name
+from oarlock_api.contract.names import JOB_FILE_ANNOTATION, Label, host_name, pod_name, service_name
 from oarlock_api.history import AvoidedNode
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 from oarlock_api.spec import TrainingJobSpec
@@ -38,16 +38,18 @@ def pod(
     attempt: int,
     rank: int,
     image: str,
+    told: str = "",
     agent_image: str = "",
     avoided: Sequence[AvoidedNode] = (),
     grouping: Grouping | None = None,
 ) -> dict[str, Any]:
     """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom.
 
-    `grouping`: how a gang system knows the pod; None for a pod of which only the shape counts.
+    `told` is the attempt's job.json, `grouping` how a gang system knows the pod: not needed where only its shape counts.
     """
     scheduling = spec.scheduling
     grouping = grouping or Grouping(scheduler_name=scheduling.scheduler_name, near=scheduling.topology)
+    told_by = {JOB_FILE_ANNOTATION: told} if told else {}
     own_labels = {Label.ATTEMPT.value: str(attempt), Label.RANK.value: str(rank)}
     return {
         "apiVersion": "v1",
@@ -56,7 +58,7 @@ def pod(
             "name": pod_name(job.name, attempt, rank),
             "namespace": job.namespace,
             "labels": {**spec.pod.labels, **grouping.labels, **job_labels(job), **own_labels},
-            "annotations": {**spec.pod.annotations, **grouping.annotations},
+            "annotations": {**spec.pod.annotations, **grouping.annotations, **told_by},
             "ownerReferences": [owner_reference(job)],
         },
         "spec": _patched(
@@ -125,7 +127,7 @@ def _pod_spec(
             },
             "initContainers": _init_containers(spec, agent_image),
             "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image)],
-            "volumes": volumes(job.name, spec, attempt),
+            "volumes": volumes(spec),
         }
     )
 

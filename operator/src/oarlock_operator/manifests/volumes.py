@@ -1,23 +1,27 @@
-"""Volumes of a pod: the output, job.json, shared memory, and the few writable places of a read-only root."""
+"""Volumes of a pod: the output, job.json, shared memory, and the few writable places of a read-only root.
+
+job.json is an annotation of the pod itself: nothing else has to be made before the pods, or to be deleted after them.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from oarlock_api.contract.environment import RUN_DIRECTORY
-from oarlock_api.contract.names import config_map_name
+from oarlock_api.contract.environment import CONFIG_PATH, RUN_DIRECTORY
+from oarlock_api.contract.names import JOB_FILE_ANNOTATION
 from oarlock_api.output import Output
 from oarlock_api.spec import TrainingJobSpec
 
 OUTPUT, CONFIG, RUN, SHARED_MEMORY, TEMPORARY = "output", "oarlock-config", "oarlock-run", "shared-memory", "tmp"
+_CONFIG_DIRECTORY, _, _CONFIG_FILE = CONFIG_PATH.rpartition("/")
 
 
-def volumes(job_name: str, spec: TrainingJobSpec, attempt: int) -> list[dict[str, Any]]:
+def volumes(spec: TrainingJobSpec) -> list[dict[str, Any]]:
     """Volumes of the pod, the job's own last."""
     shared_memory = {"medium": "Memory", "sizeLimit": spec.pod.shared_memory}
     return [
         {"name": OUTPUT, **output_source(spec.output)},
-        {"name": CONFIG, "configMap": {"name": config_map_name(job_name, attempt)}},
+        {"name": CONFIG, "projected": {"sources": [{"downwardAPI": {"items": [_job_file()]}}]}},
         {"name": RUN, "emptyDir": {}},
         {"name": SHARED_MEMORY, "emptyDir": shared_memory},
         {"name": TEMPORARY, "emptyDir": {}},
@@ -29,12 +33,16 @@ def mounts(spec: TrainingJobSpec) -> list[dict[str, Any]]:
     """Mounts of the trainer's container, the job's own last."""
     return [
         {"name": OUTPUT, "mountPath": spec.output.mount_path},
-        {"name": CONFIG, "mountPath": "/etc/oarlock", "readOnly": True},
+        {"name": CONFIG, "mountPath": _CONFIG_DIRECTORY, "readOnly": True},
         {"name": RUN, "mountPath": RUN_DIRECTORY},
         {"name": SHARED_MEMORY, "mountPath": "/dev/shm"},  # noqa: S108 - that is where NCCL and the loaders look
         {"name": TEMPORARY, "mountPath": "/tmp"},  # noqa: S108
         *(mount.to_manifest() for mount in spec.pod.volume_mounts),
     ]
+
+
+def _job_file() -> dict[str, Any]:
+    return {"path": _CONFIG_FILE, "fieldRef": {"fieldPath": f"metadata.annotations['{JOB_FILE_ANNOTATION}']"}}
 
 
 def output_source(output: Output) -> dict[str, Any]:

@@ -115,9 +115,9 @@ def setting(training: Mapping[str, Any], *path: str) -> Any:
 
 def _read_job(path: Path) -> JobFile:
     try:
-        job = parse_job_file(path.read_text())
+        job = parse_job_file(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}: the job's ConfigMap is not mounted there") from error
+        raise ConfigurationError(f"{path}: {error.strerror}: the pod's job.json is not mounted there") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not UTF-8: {error}") from error
     except WireError as error:
