@@ -14,7 +14,7 @@ from oarlock_operator.manifests.pod import pod
 def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
     the_job, the_spec = job(), spec(**changes)
     told = job_file(the_job, the_spec, attempt).to_json()
-    return pod(the_job, the_spec, attempt=attempt, rank=rank, image="trainer:1", told=told)
+    return pod(the_job, the_spec, attempt=attempt, rank=rank, image="trainer:1", told=told, cluster_id="lab")
 
 
 def told(manifest: dict[str, Any]) -> JobFile:

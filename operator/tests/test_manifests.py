@@ -148,6 +148,11 @@ def test_who_and_where_comes_from_the_downward_api() -> None:
     assert env["OARLOCK_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
 
 
+def test_a_pod_knows_its_cluster_where_the_operator_does() -> None:
+    assert environment(made())["OARLOCK_CLUSTER"] == "lab"
+    assert "OARLOCK_CLUSTER" not in environment(pod(job(), spec(), attempt=1, rank=0, image="i"))
+
+
 @pytest.mark.parametrize(
     ("output", "source"),
     [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from jobs import job, spec
+from made_pods import environment
 from processes import Api, wait_for
 from pydantic import BaseModel, ValidationError
 from worlds import World
@@ -210,6 +211,13 @@ def test_the_image_of_the_job_outranks_the_operator_s() -> None:
         plan = World(job=job(spec=spec(pod=image))).one_pass()
         pods = [manifest for action in plan.actions if isinstance(action, CreatePods) for manifest in action.manifests]
         assert {manifest["spec"]["containers"][0]["image"] for manifest in pods} == {expected}
+
+
+def test_every_pod_that_is_made_is_told_its_cluster() -> None:
+    plan = World(job=job(spec=spec())).one_pass()
+    pods = [manifest for action in plan.actions if isinstance(action, CreatePods) for manifest in action.manifests]
+    assert pods
+    assert [environment(manifest)["OARLOCK_CLUSTER"] for manifest in pods] == ["lab"] * len(pods)
 
 
 def test_without_gpus_only_what_the_job_asks_for_is_asked_for() -> None:

@@ -42,7 +42,7 @@ class World(Objects):
         return Observation(
             now=self.now,
             job=self.job,
-            defaults=Defaults(trainer_image="trainer:test", may_cordon=self.may_cordon),
+            defaults=Defaults(trainer_image="trainer:test", may_cordon=self.may_cordon, cluster_id="lab"),
             pods=tuple(self.pods.values()),
             service=self.service,
             systems=self.systems,

@@ -38,7 +38,7 @@ from oarlock_operator.server import serving
 from oarlock_operator.settings import Settings
 from oarlock_operator.sightings import Sightings
 from oarlock_operator.spares import SpareReader
-from oarlock_operator.startup import NodeRights, check_crd, node_rights, own_namespace
+from oarlock_operator.startup import NodeRights, check_crd, cluster_id, node_rights, own_namespace
 from oarlock_operator.throttle import Throttle
 from oarlock_operator.workers import work, work_on_nodes
 from oarlock_operator.workqueue import WorkQueue
@@ -73,9 +73,13 @@ async def run(settings: Settings) -> None:
             log.info("serving", port=port)
             await check_crd(cluster, settings.namespaces)
             rights = await node_rights(cluster, settings.namespaces)
+            where = "kube-system" if not settings.namespaces else settings.lease_namespace or own_namespace()
+            known_as = await cluster_id(cluster, given=settings.cluster_id, namespace=where)
             if settings.leader_election and not await _unless(stop, leader.acquire()):
                 return
-            reconciler = _reconciler(settings, cluster, progress=progress, rights=rights, identity=identity)
+            reconciler = _reconciler(
+                settings, cluster, progress=progress, rights=rights, identity=identity, known_as=known_as
+            )
             await _lead(settings, stop, leader=leader, queue=queue, reconciler=reconciler, resync=resync, rights=rights)
     finally:
         await progress.close()
@@ -83,7 +87,13 @@ async def run(settings: Settings) -> None:
 
 
 def _reconciler(
-    settings: Settings, cluster: Cluster, *, progress: ProgressReader, rights: NodeRights, identity: str
+    settings: Settings,
+    cluster: Cluster,
+    *,
+    progress: ProgressReader,
+    rights: NodeRights,
+    identity: str,
+    known_as: str,
 ) -> Reconciler:
     namespace = settings.lease_namespace or own_namespace()
     brakes = Brakes(
@@ -105,6 +115,7 @@ def _reconciler(
             trainer_image=settings.trainer_image,
             progress_seconds=settings.progress_seconds,
             may_cordon=rights.cordon,
+            cluster_id=known_as,
         ),
         pool=PoolReader(cluster=cluster, namespace=namespace, brakes=brakes, events=events),
         spares=SpareReader(cluster),

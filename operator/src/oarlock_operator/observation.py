@@ -206,6 +206,8 @@ class Defaults:
     progress_seconds: float = 10.0
     may_cordon: bool = False
     """Whether the operator has the right to patch nodes."""
+    cluster_id: str = ""
+    """What tells this cluster from others; empty where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

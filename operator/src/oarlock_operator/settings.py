@@ -65,6 +65,12 @@ class Settings(BaseSettings):
     cordon_allow_below_gang: bool = Field(
         default=False, description="cordon even where fewer nodes are left than the job itself needs"
     )
+    cluster_id: str = Field(
+        default="",
+        max_length=63,
+        description="what tells this cluster from others that share an export with it; default: the uid of the namespace "
+        "kube-system, with namespaces named that of the Lease's. Unknown: no job takes over what one of its name left",
+    )
     leader_election: bool = Field(default=True, description="hold a Lease while working")
     lease_namespace: str = Field(
         default="", description="namespace of the Lease; default: the operator's own, outside a cluster `default`"

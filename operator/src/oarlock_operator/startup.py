@@ -47,6 +47,23 @@ async def may(cluster: Cluster, verb: str, resource: str, *, group: str = "", na
     return bool((answer.get("status") or {}).get("allowed"))
 
 
+async def cluster_id(cluster: Cluster, *, given: str, namespace: str) -> str:
+    """What tells this cluster from all others: what is `given`, else the uid of `namespace`; empty where it may not be read.
+
+    Raises ApiError where it cannot be read now.
+    """
+    if given:
+        return given
+    try:
+        found = await cluster.get(f"/api/v1/namespaces/{namespace}")
+    except ApiError as error:
+        if error.status not in (403, 404):
+            raise
+        log.warning("this cluster has no name", error=str(error), hint="set cluster_id, or allow to get that namespace")
+        return ""
+    return str(found["metadata"]["uid"])
+
+
 async def check_crd(cluster: Cluster, namespaces: Sequence[str]) -> None:
     """The CRD must be there: without it, watches would idle for ever and look healthy. A new one may take a moment."""
     for patience in range(30, -1, -1):

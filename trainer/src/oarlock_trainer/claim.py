@@ -107,7 +107,8 @@ def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
     clock.lap(StartPart.MEET)
     owner = Owner(job.file.job_uid, job.file.attempt)
     name = f"{job.file.namespace}/{job.file.job}"
-    fence = Fence(job.output, owner, job=name, gone=name if job.file.previous_owner_is_gone else "")
+    gone = name if job.file.previous_owner_is_gone else ""
+    fence = Fence(job.output, owner, job=name, gone=gone, cluster=job.cluster)
     resumed = take_over(job, ranks, fence, go_on=go_on)
     if training.task is Task.TRAIN and training.publish and not resumed:  # a restart does not depend on it
         ranks.decide(lambda: publish.check(job, go_on=go_on))

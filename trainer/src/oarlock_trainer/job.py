@@ -50,7 +50,8 @@ class Job:
     """One attempt of one job, as this rank sees it.
 
     `node` is the machine's name where it is known, `rendezvous` where rank 0 listens (host and port). `collective_seconds`
-    is what is left for the collective check, None = it is not wanted.
+    is what is left for the collective check, None = it is not wanted. `cluster` tells the job's cluster from
+    others; empty where the operator does not know it.
     """
 
     file: JobFile
@@ -58,6 +59,7 @@ class Job:
     place: Place
     simulate_gpus: bool
     node: str = ""
+    cluster: str = ""
     rendezvous: tuple[str, int] = ("", 0)
     collective_seconds: float | None = None
     credentials: Mapping[str, Keys] = field(default_factory=dict)
@@ -105,6 +107,7 @@ def read_job(environment: Mapping[str, str]) -> Job:
         place=read_place(environment),
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
         node=environment.get(Variable.NODE, ""),
+        cluster=environment.get(Variable.CLUSTER, ""),
         rendezvous=(environment.get(Variable.MASTER_ADDR, ""), int(environment.get(Variable.MASTER_PORT) or 0)),
         collective_seconds=float(seconds) if (seconds := environment.get(COLLECTIVE_SECONDS)) else None,
     )

@@ -55,10 +55,30 @@ def test_another_job_takes_over_only_what_is_finished(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_job_of_the_same_name_that_is_known_to_be_gone_is_succeeded_and_fenced(tmp_path: Path) -> None:
-    gone = take(Fence(tmp_path, Owner("one", 3), job="lab/flux"))
-    take(Fence(tmp_path, Owner("two", 1), job="lab/flux", gone="lab/flux")).check()
+    gone = take(Fence(tmp_path, Owner("one", 3), job="lab/flux", cluster="here"))
+    take(Fence(tmp_path, Owner("two", 1), job="lab/flux", gone="lab/flux", cluster="here")).check()
     with pytest.raises(FencedError, match="taken over"):
         gone.check()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "told"),
+    [
+        ("there", "here", "another cluster"),
+        ("", "here", "a cluster that the fence cannot name"),
+        ("there", "", "a cluster that this pod cannot name"),
+        ("", "", "a cluster that this pod cannot name"),
+    ],
+)
+def test_of_two_clusters_on_one_export_neither_takes_the_output_of_the_others_job_of_the_same_name(
+    tmp_path: Path, theirs: str, ours: str, told: str
+) -> None:
+    living = take(Fence(tmp_path, Owner("one", 3), job="lab/flux", gone="lab/flux", cluster=theirs))
+    with pytest.raises(FencedError, match=told):
+        take(Fence(tmp_path, Owner("two", 1), job="lab/flux", gone="lab/flux", cluster=ours))
+    living.check()
+    living.finish(100)
+    take(Fence(tmp_path, Owner("two", 1), job="lab/flux", gone="lab/flux", cluster=ours)).check()
 
 
 def test_nobody_is_known_to_be_gone_but_the_job_of_that_name_and_namespace(tmp_path: Path) -> None:

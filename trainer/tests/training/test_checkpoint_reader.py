@@ -83,10 +83,28 @@ def test_what_a_fenced_attempt_committed_after_it_was_overtaken_does_not_count(t
     assert resumed(job(tmp_path, attempt=3)) == 20
 
 
-def _forge(output: Path, late: Path) -> None:
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_another_job_committed_late_does_not_count_though_its_attempt_has_the_owners_number(
+    tmp_path: Path,
+    finished: bool,  # noqa: FBT001
+) -> None:
+    _, save = start(job(tmp_path, attempt=1, uid="earlier"))
+    save(5)
+    Fence(tmp_path, Owner("earlier", 1)).finish(5)
+    _, save = start(job(tmp_path, attempt=1))
+    save(10)
+    _forge(tmp_path, tmp_path / "checkpoints" / "step-99-a1", uid="earlier")
+    if finished:
+        Fence(tmp_path, Owner("job", 1)).finish(10)
+        assert resumed(job(tmp_path, attempt=1, uid="later")) == 10
+    else:
+        assert resumed(job(tmp_path, attempt=2)) == 10
+
+
+def _forge(output: Path, late: Path, *, uid: str = "job") -> None:
     """Commit as attempt 1 would if its check of the fence had raced: in another output, then moved here."""
     other = output / "other"
-    _, save = start(job(other, attempt=1))
+    _, save = start(job(other, attempt=1, uid=uid))
     save(99)
     (other / "checkpoints" / late.name).rename(late)
 

@@ -35,6 +35,8 @@ def test_a_rank_knows_its_job_and_its_place(tmp_path: Path) -> None:
     assert (job.place.rank, job.place.local_rank, job.place.world_size) == (3, 1, 4)
     assert str(job.output) == "/output/flux"
     assert job.training.objective.timestep_shift == 3.0
+    assert job.cluster == ""
+    assert read_job({**environment(tmp_path), "OARLOCK_CLUSTER": "lab"}).cluster == "lab"
 
 
 def test_a_field_that_this_image_does_not_know_is_refused_by_name(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ class Variable(StrEnum):
     NODE = "OARLOCK_NODE"
     OUTPUT_DIR = "OARLOCK_OUTPUT_DIR"
     CONFIG = "OARLOCK_CONFIG"
+    CLUSTER = "OARLOCK_CLUSTER"
+    """Which cluster the job is in. Not in job.json: an image of an earlier release refuses a field that it does not know."""
 
 
 SIMULATE_GPUS = "OARLOCK_SIMULATE_GPUS"

@@ -81,6 +81,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
                     image=image,
                     told=told,
                     agent_image=o.defaults.trainer_image,
+                    cluster_id=o.defaults.cluster_id,
                     avoided=avoided,
                     grouping=grouping,
                 )

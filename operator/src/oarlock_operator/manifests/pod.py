@@ -40,12 +40,14 @@ def pod(
     image: str,
     told: str = "",
     agent_image: str = "",
+    cluster_id: str = "",
     avoided: Sequence[AvoidedNode] = (),
     grouping: Grouping | None = None,
 ) -> dict[str, Any]:
     """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom.
 
-    `told` is the attempt's job.json, `grouping` how a gang system knows the pod: not needed where only its shape counts.
+    `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `grouping` how a gang system
+    knows the pod: not needed where only its shape counts.
     """
     scheduling = spec.scheduling
     grouping = grouping or Grouping(scheduler_name=scheduling.scheduler_name, near=scheduling.topology)
@@ -70,6 +72,7 @@ def pod(
                 rank=rank,
                 image=image,
                 agent_image=agent_image,
+                cluster_id=cluster_id,
                 avoided=avoided,
                 grouping=grouping,
             ),
@@ -92,6 +95,7 @@ def _pod_spec(
     rank: int,
     image: str,
     agent_image: str,
+    cluster_id: str,
     avoided: Sequence[AvoidedNode],
     grouping: Grouping,
 ) -> dict[str, Any]:
@@ -126,7 +130,7 @@ def _pod_spec(
                 **(spec.pod.security_context or {}),
             },
             "initContainers": _init_containers(spec, agent_image),
-            "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image)],
+            "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image, cluster_id=cluster_id)],
             "volumes": volumes(spec),
         }
     )
@@ -146,14 +150,16 @@ def _hardened(*, read_only_root: bool) -> dict[str, Any]:
     }
 
 
-def _container(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str) -> dict[str, Any]:
+def _container(
+    job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str, cluster_id: str
+) -> dict[str, Any]:
     return _present(
         {
             "name": CONTAINER,
             "image": image,
             "imagePullPolicy": spec.pod.image_pull_policy,
             "command": list(custom.COMMAND) if spec.custom else ["oarlock-trainer", "agent"],
-            "env": _environment(job, spec, attempt=attempt, rank=rank),
+            "env": _environment(job, spec, attempt=attempt, rank=rank, cluster_id=cluster_id),
             "envFrom": list(spec.pod.env_from),
             "resources": _resources(spec),
             "ports": _ports(spec),
@@ -170,7 +176,7 @@ def _container(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, imag
     )
 
 
-def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int) -> list[dict[str, Any]]:
+def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, cluster_id: str) -> list[dict[str, Any]]:
     known = gang_environment(
         job=job.name,
         namespace=job.namespace,
@@ -182,6 +188,8 @@ def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int) ->
         port=spec.pod.ports.rendezvous,
     )
     known[Variable.OUTPUT_DIR] = output_directory(job, spec)
+    if cluster_id:
+        known[Variable.CLUSTER] = cluster_id
     downward: dict[str, str] = {
         Variable.POD: "metadata.name",
         Variable.POD_UID: "metadata.uid",

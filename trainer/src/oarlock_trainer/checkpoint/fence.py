@@ -3,6 +3,9 @@
 A new attempt raises it before anything else; a writer reads it before each commit. That check can race with a takeover,
 so the file also lists the checkpoints that were valid when the owner took over: a later attempt trusts those and what
 the owner itself committed, and nothing that a fenced writer slipped in between.
+
+One export may serve several clusters, and each may have a job of one namespace and name. That such a job is gone is known
+of the own cluster alone, so the file names the cluster as well.
 """
 
 from __future__ import annotations
@@ -27,22 +30,25 @@ _LISTED = 64
 
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """What the fence said before: its owner (None on a fresh output), its namespace/name, the valid checkpoints."""
+    """What the fence said before: its owner (None on a fresh output), their job and cluster, the valid checkpoints."""
 
     owner: Owner | None
     trusted: tuple[str, ...]
     job: str = ""
+    cluster: str = ""
 
 
 class Fence:
     """This attempt's hold on an output directory."""
 
-    def __init__(self, output: Path, owner: Owner, *, job: str = "", gone: str = "") -> None:
+    def __init__(self, output: Path, owner: Owner, *, job: str = "", gone: str = "", cluster: str = "") -> None:
         """Holds nothing until `check_free` and `take`.
 
-        `gone`: the job of this namespace/name that was there before, if it is known to be over, finished or not.
+        `gone`: the job of this namespace/name that was there before in this `cluster`, if it is known to be over, finished
+        or not. Without a cluster nothing is known of any.
         """
         self._job = job
+        self._cluster = cluster
         self._gone = gone
         self._output = output
         self._path = output / OWNER
@@ -58,7 +64,7 @@ class Fence:
         said = json.loads(body)
         listed = said.get("valid", [])
         trusted = tuple(name for name in listed if isinstance(name, str))
-        return Previous(owner, trusted, text(said.get("job"), 512))
+        return Previous(owner, trusted, text(said.get("job"), 512), text(said.get("cluster"), 64))
 
     def check_free(self, previous: Previous) -> None:
         """Raise FencedError where the output belongs to a newer attempt, or to another job that has not finished."""
@@ -71,11 +77,13 @@ class Fence:
                     f"attempt {owner.attempt} owns the output {self._output}, this is attempt {self.owner.attempt}"
                 )
             return
-        known_gone = bool(self._gone) and previous.job == self._gone
+        same_name = bool(self._gone) and previous.job == self._gone
+        known_gone = same_name and bool(self._cluster) and previous.cluster == self._cluster
         if not known_gone and self._finished_uid() != owner.job_uid:
+            where = f" of this name in {self._other_cluster(previous)}" if same_name else ""
             raise FencedError(
-                f"the output {self._output} belongs to another job (UID {owner.job_uid}, attempt {owner.attempt}) that "
-                f"has not finished: give this job another output.directory, or, if that job is gone for good, remove "
+                f"the output {self._output} belongs to another job{where} (UID {owner.job_uid}, attempt {owner.attempt}) "
+                f"that has not finished: give this job another output.directory, or, if that job is gone for good, remove "
                 f"{self._path}"
             )
 
@@ -84,6 +92,7 @@ class Fence:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         content: dict[str, Any] = json.loads(self.owner.to_json())
         content["job"] = self._job
+        content["cluster"] = self._cluster
         content["valid"] = list(valid)[:_LISTED]
         write_bytes(self._path, (json.dumps(content) + "\n").encode())
 
@@ -100,6 +109,11 @@ class Fence:
         self.check()
         facts = {"jobUid": self.owner.job_uid, "attempt": self.owner.attempt, "step": step}
         write_json(self._output / FINISHED, facts)
+
+    def _other_cluster(self, previous: Previous) -> str:
+        if self._cluster and previous.cluster:
+            return "another cluster"
+        return f"a cluster that {'the fence' if self._cluster else 'this pod'} cannot name"
 
     def _finished_uid(self) -> str:
         try:

@@ -78,7 +78,7 @@ def _claim(job: Job, fence: Fence) -> list[Checkpoint]:
         previous = fence.previous()
         fence.check_free(previous)
         found = valid_checkpoints(job.output)
-        counting = [one for one in found if _counts(one, previous, fence)]
+        counting = [one for one in found if _counts(one, previous)]
         fence.take(one.path.name for one in counting)
         _clean(job)
         for one in found[: found.index(counting[0])] if counting else []:
@@ -96,12 +96,14 @@ def _discard(found: Checkpoint) -> None:
         discard(found.path)
 
 
-def _counts(found: Checkpoint, previous: Previous, fence: Fence) -> bool:
+def _counts(found: Checkpoint, previous: Previous) -> bool:
     """Tell whether the last owner committed a checkpoint, or trusted it."""
     owner = previous.owner
-    if owner is None or owner.job_uid != fence.owner.job_uid:
+    if owner is None:
         return True
-    return found.attempt == owner.attempt or found.path.name in previous.trusted
+    # Attempts of every job count from 1: the number alone says nothing.
+    made_by = (found.manifest.job_uid, found.attempt)
+    return made_by == (owner.job_uid, owner.attempt) or found.path.name in previous.trusted
 
 
 def _clean(job: Job) -> None:
