@@ -193,6 +193,9 @@ def test_nodes_evictions_storage_and_failed_starts_are_not_in_vain() -> None:
     world = World(job=job(spec=spec(recovery={"maxRestartsWithoutProgress": 0, "backoffSeconds": 0})))
     for code in (84, 87, 86):
         world.running()
+        if code == 86:
+            name = f"flux-{world.job.status.attempt}-1"
+            world.pods[name] = replace(world.pods[name], disrupted="EvictionByEvictionAPI", deleting=True)
         world.end(1, code)
         world.settle()
         world.kubelets()

@@ -65,7 +65,7 @@ def test_a_gang_that_trains_on_is_left_alone_while_its_node_is_only_not_ready() 
     assert condition(world, "Degraded") == ("True", "NodeNotReady")
 
 
-def test_a_pod_that_the_taint_manager_took_counts_as_lost_without_any_right_on_nodes() -> None:
+def test_a_pod_of_a_node_that_is_gone_counts_as_lost_without_any_right_on_nodes() -> None:
     world = World()
     world.running()
     world.pods["flux-1-1"] = replace(world.pods["flux-1-1"], deleting=True, node_lost=True)

@@ -15,6 +15,7 @@ from raw_pods import REPORT, as_raw, container, pod
 
 from oarlock_api.contract.report import Gpu
 from oarlock_api.scheduling import Gang
+from oarlock_operator.api_error import ApiError
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.groups import TidyJobs
 from oarlock_operator.nodes import NodeSightings
@@ -158,6 +159,41 @@ async def test_a_node_in_trouble_is_read_live_and_its_pods_are_asked() -> None:
     assert o.answering == {"one"}
     by_uid = {seen.uid: seen for seen in o.pods}
     assert (o.on_lost_node(by_uid["one"]), o.on_lost_node(by_uid["two"])) == (False, True)
+
+
+TAINT = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+
+
+@pytest.mark.parametrize(
+    ("there", "answers", "lost"),
+    [
+        pytest.param("True", (), False, id="a node that works is evicted from, and not lost"),
+        pytest.param("Unknown", ("one",), True, id="one that is not heard from is lost"),
+        pytest.param(None, (), True, id="and so is one that is gone"),
+        pytest.param("forbidden", (), True, id="without rights on nodes, one whose pod does not answer is lost"),
+        pytest.param("forbidden", ("one",), False, id="without rights on nodes, one whose pod answers works"),
+    ],
+)
+async def test_the_node_of_a_pod_that_a_taint_takes_is_read_though_no_watch_saw_it_in_trouble(
+    there: str | None,
+    answers: tuple[str, ...],
+    lost: bool,  # noqa: FBT001
+) -> None:
+    raw = placed("n1", uid="one")
+    raw["status"]["conditions"] = [TAINT]
+    api = cluster_with(raw)
+    api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status={"attempt": 2})
+    if there in ("True", "Unknown"):
+        api.objects["/api/v1/nodes/n1"] = node(ready=there)
+
+    async def refuse(_verb: str, path: str) -> None:
+        if there == "forbidden" and "/nodes/" in path:
+            raise ApiError(403, "Forbidden", "no rights on nodes")
+
+    api.before = refuse
+    o = await look(api, answers=answers)
+    assert o is not None
+    assert o.on_lost_node(o.pods[0]) is lost
 
 
 def placed(on: str, *, uid: str) -> Json:

@@ -182,14 +182,18 @@ def test_what_keeps_a_pod_from_starting_is_told_in_the_cluster_s_own_words(statu
             {"conditions": [condition("DisruptionTarget", "True", reason="TerminationByKubelet")]},
             "TerminationByKubelet",
         ),
-        ({"conditions": [condition("DisruptionTarget", "True", reason="DeletionByTaintManager")]}, ""),
+        (
+            {"conditions": [condition("DisruptionTarget", "True", reason="DeletionByTaintManager")]},
+            "DeletionByTaintManager",
+        ),
         ({"conditions": [condition("DisruptionTarget", "True", reason="DeletionByPodGC")]}, ""),
         ({"conditions": [condition("DisruptionTarget", "False", reason="EvictionByEvictionAPI")]}, ""),
         ({"conditions": [condition("TerminationTarget", "True", reason="StoppedByKueue")]}, "StoppedByKueue"),
         ({"conditions": [condition("TerminationTarget", "False", reason="StoppedByKueue")]}, ""),
         ({"conditions": [condition("Ready", "False", reason="Evict")]}, "Evicted"),
         ({"conditions": [condition("Ready", "False", reason="ContainersNotReady")]}, ""),
-        ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
+        ({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. "}, "Evicted"),
+        ({"phase": "Failed", "reason": "Evicted", "message": "The node had condition: [DiskPressure]. "}, "Evicted"),
         ({"phase": "Failed", "reason": "NodeLost"}, ""),
     ],
 )
@@ -222,10 +226,36 @@ def test_a_pod_without_readable_labels_belongs_to_no_attempt(labels: object) -> 
     assert (seen.attempt, seen.rank) == (0, 0)
 
 
-@pytest.mark.parametrize(("reason", "lost"), [("DeletionByTaintManager", True), ("PreemptionByScheduler", False)])
-def test_without_rights_on_nodes_a_pod_tells_itself_that_its_node_is_lost(reason: str, lost: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Pod ephemeral local storage usage exceeds the total limit of containers 8Gi. ",
+        'Usage of EmptyDir volume "scratch" exceeds the limit "32Mi". ',
+        'Container trainer exceeded its local ephemeral storage limit "8Gi". ',
+        "",
+    ],
+)
+@pytest.mark.parametrize("conditions", [[], [condition("DisruptionTarget", "True", reason="TerminationByKubelet")]])
+def test_an_eviction_for_a_limit_of_the_pod_s_own_is_no_disruption(said: str, conditions: list[Json]) -> None:
+    seen = read_pod(pod({"phase": "Failed", "reason": "Evicted", "message": said, "conditions": conditions}))
+    ours = bool(said) or not conditions
+    assert bool(seen.own_limit) is ours
+    assert said.strip() in seen.own_limit
+    assert bool(seen.disrupted) is not ours
+
+
+@pytest.mark.parametrize(
+    ("reason", "facts"),
+    [
+        ("DeletionByTaintManager", (False, True)),
+        ("DeletionByPodGC", (True, False)),
+        ("PreemptionByScheduler", (False, False)),
+    ],
+)
+def test_a_pod_tells_that_its_node_is_gone_and_that_its_node_is_tainted(reason: str, facts: tuple[bool, bool]) -> None:
     target = {"type": "DisruptionTarget", "status": "True", "reason": reason}
-    assert read_pod(pod({"conditions": [target]})).node_lost is lost
+    seen = read_pod(pod({"conditions": [target]}))
+    assert (seen.node_lost, seen.tainted) == facts
 
 
 def test_a_pod_with_a_node_is_placed_whatever_a_scheduler_that_came_late_says() -> None:

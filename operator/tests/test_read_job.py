@@ -44,3 +44,16 @@ def test_a_spec_that_does_not_fit_is_told_field_by_field_and_never_raised(bad: A
 def test_a_status_that_does_not_fit_is_raised_because_its_attempt_can_t_be_guessed() -> None:
     with pytest.raises(ValidationError):
         read_job(job(status={"attempt": "three"}))
+
+
+@pytest.mark.parametrize(
+    ("written", "managed_by"),
+    [
+        ({}, "oarlock.dev/operator"),
+        ({"managedBy": None}, "oarlock.dev/operator"),
+        ({"managedBy": "kueue.x-k8s.io/multikueue"}, "kueue.x-k8s.io/multikueue"),
+        ({"managedBy": "kueue.x-k8s.io/multikueue", "fieldOfALaterVersion": 1}, "kueue.x-k8s.io/multikueue"),
+    ],
+)
+def test_who_works_on_a_job_is_read_whether_or_not_its_spec_can_be(written: dict[str, Any], managed_by: str) -> None:
+    assert read_job(job(spec={**spec().to_manifest(), **written})).managed_by == managed_by

@@ -82,6 +82,7 @@ _KNOWN = set(Reason)
 _BLAMED = (
     Reason.APPLICATION_ERROR,
     Reason.OOM_KILLED,
+    Reason.LIMIT_EXCEEDED,
     Reason.HANG,
     Reason.AGENT_SILENT,
     Reason.GPU_FAULT,

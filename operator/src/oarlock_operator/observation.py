@@ -12,7 +12,7 @@ from datetime import datetime
 from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.scheduling import Gang
-from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.marks import Mark
 
@@ -59,8 +59,12 @@ class Pod:
     """What keeps it from starting, in the scheduler's or the kubelet's words."""
     disrupted: str = ""
     """Who made it leave: an eviction's or a preemption's reason, empty for none."""
+    own_limit: str = ""
+    """Its kubelet's words, where it was evicted for a limit of its own, as for ephemeral storage."""
     node_lost: bool = False
-    """The cluster took it away because its node is lost: told by the pod itself, so without any right on nodes."""
+    """The cluster took it away because its node is gone: told by the pod itself, so without any right on nodes."""
+    tainted: bool = False
+    """The cluster takes it away because of a NoExecute taint of its node, which may be lost, or only wanted empty."""
     placed_at: datetime | None = None
     """When it was given its node, by the cluster's clock; None where that is not told."""
     gated: bool = False
@@ -118,6 +122,8 @@ class Job:
     status: TrainingJobStatus = field(default_factory=TrainingJobStatus)
     labels: dict[str, str] = field(default_factory=dict)
     deleting: bool = False
+    managed_by: str = OPERATOR
+    """Who works on it; told also where the rest of the spec cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +243,7 @@ class Observation:
     nodes: dict[str, Node] = field(default_factory=dict)
     """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
     answering: frozenset[str] = frozenset()
-    """Uids of pods on nodes in trouble whose agent answered all the same."""
+    """Uids of pods on nodes in trouble, or that may be, whose agent answered all the same."""
     pool: Pool | None = None
     """Read only where a decision asked for it."""
     spares: bool = False
@@ -263,11 +269,16 @@ class Observation:
         return node is not None and (not node.exists or node.unreachable)
 
     def on_lost_node(self, pod: Pod) -> bool:
-        """Whether the pod's node is lost to the gang. Trouble alone is not enough while the pod itself still answers."""
-        node = self.nodes.get(pod.node)
-        if pod.node_lost or node is None:
-            return pod.node_lost
-        return not node.exists or (not node.ready and pod.uid not in self.answering)
+        """Whether the pod's node is lost to the gang. Trouble alone is not enough while the pod itself still answers.
+
+        Nor is a taint on a node that works, which leaves the pod its grace to save.
+        """
+        node, answers = self.nodes.get(pod.node), pod.uid in self.answering
+        if pod.node_lost:
+            return True
+        if node is None:
+            return pod.tainted and not answers
+        return not node.exists or (not node.ready and (pod.tainted or not answers))
 
     def of_attempt(self, attempt: int) -> tuple[Pod, ...]:
         """Pods of one attempt, by rank; one that is gone and came back under a new uid counts as the living one."""

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
 from oarlock_api.history import RecoveryStage
 from oarlock_api.scheduling import Gang
-from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
@@ -31,6 +31,7 @@ from oarlock_operator.observation import (
     Group,
     Job,
     Key,
+    Node,
     Observation,
     Pod,
     ServiceSeen,
@@ -88,9 +89,7 @@ async def observe(
     )
     everything = (*await with_complaints(cluster, job, list(seen.values()), now=now), *departed)
     nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings))
-    doubtful = [
-        pod for pod in seen.values() if not pod.stopped and (n := nodes.get(pod.node)) and n.exists and not n.ready
-    ]
+    doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
     news, silent = await progress.read(job, everything)
     systems, groups = await _look_for_gangs(cluster, job, everything, gangs=gangs, tidy=tidy)
     around = await _look_around(cluster, job, raw, list(seen.values())) if _creates(job) else None
@@ -117,9 +116,15 @@ async def observe(
     ), raw
 
 
+def _is_doubtful(pod: Pod, node: Node | None) -> bool:
+    """Whether the pod itself is asked if its node works: the node says no, or may not be read and has a taint."""
+    return pod.tainted if node is None else node.exists and not node.ready
+
+
 def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings) -> set[str]:
     """Nodes of pods that a watch saw in trouble; and, while the job does not simply train, those that it avoids."""
     names = sightings.troubled(pod.node for pod in pods if pod.node and not pod.gone)
+    names |= {pod.node for pod in pods if pod.node and pod.tainted and pod.attempt == job.status.attempt}
     if job.status.recovery.stage is None:
         # The watch remembers pods for long: those of earlier attempts that are gone are no news to a job that trains.
         pods = [pod for pod in pods if not pod.gone or pod.attempt == job.status.attempt]
@@ -207,7 +212,14 @@ def read_job(raw: Json) -> Job:
         status=TrainingJobStatus.model_validate(raw.get("status") or {}),
         labels=metadata.get("labels") or {},
         deleting="deletionTimestamp" in metadata,
+        managed_by=_managed_by(raw),
     )
+
+
+def _managed_by(raw: Json) -> str:
+    """Who works on the job, whatever else stands in its spec: another controller's is never judged here."""
+    spec = raw.get("spec")
+    return str(spec.get("managedBy") or OPERATOR) if isinstance(spec, dict) else OPERATOR
 
 
 async def _found(cluster: Cluster, path: str) -> Json | None:

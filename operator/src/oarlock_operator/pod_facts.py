@@ -22,12 +22,23 @@ from oarlock_operator.schedulers.kueue import MANAGED
 
 OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
 """Waiting reasons that are no obstacle."""
-DISRUPTIONS = {"PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet"}
+TAINTED = "DeletionByTaintManager"
+"""Reason of the condition DisruptionTarget of pods on a node that has a NoExecute taint, be it lost or only wanted empty."""
+DISRUPTIONS = {"PreemptionByScheduler", "EvictionByEvictionAPI", "TerminationByKubelet", TAINTED}
 """Reasons of the condition DisruptionTarget that cost nothing."""
+EVICTED = "Evicted"
+OF_THE_NODE = ("The node was low on resource", "The node had condition")
+"""How a kubelet's words begin where the node lacks something. Its other evictions are for a limit of the pod's own."""
+OWN_LIMITS = (
+    "exceeds the total limit of containers",
+    "exceeds the limit",
+    "exceeded its local ephemeral storage limit",
+)
+"""What a kubelet says of a pod that wrote more to the node's disk than it may."""
 VOLCANO_EVICTS = "Evict"
 """Reason of the condition Ready by which Volcano says that it takes the pod away."""
-NODE_LOSSES = {"DeletionByTaintManager", "DeletionByPodGC"}
-"""Those that mean that the node was lost."""
+NODE_LOST = "DeletionByPodGC"
+"""The one that means that the node was lost."""
 
 
 class Owner(Struct, frozen=True):
@@ -179,8 +190,10 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         delete_by=metadata.deletion_timestamp,
         grace_seconds=metadata.deletion_grace_period_seconds,
         gone=gone,
-        disrupted=_disruption(raw, target),
-        node_lost=target.status == "True" and target.reason in NODE_LOSSES,
+        disrupted="" if (own_limit := _own_limit(raw, target)) else _disruption(raw, target),
+        own_limit=own_limit,
+        node_lost=target.status == "True" and target.reason == NODE_LOST,
+        tainted=target.status == "True" and target.reason == TAINTED,
         placed_at=scheduling.last_transition_time if scheduling.status == "True" else None,
         gated=scheduling.reason == "SchedulingGated",
         keeps_off=kept_off({"nodeAffinity": raw.spec.affinity.node_affinity})
@@ -225,7 +238,20 @@ def _disruption(raw: RawPod, target: Condition) -> str:
     if (by_queue := raw.condition("TerminationTarget")).status == "True":
         return text(by_queue.reason, 64) or "TerminationTarget"
     by_volcano = raw.condition("Ready").reason == VOLCANO_EVICTS
-    return "Evicted" if by_volcano or raw.status.reason == "Evicted" else ""
+    return EVICTED if by_volcano or raw.status.reason == EVICTED else ""
+
+
+def _own_limit(raw: RawPod, target: Condition) -> str:
+    """The words of a kubelet that took the pod away for a limit of its own; empty where it did not.
+
+    For the node's sake, a kubelet that can says so in the condition DisruptionTarget, and every one in its words.
+    """
+    if raw.status.reason != EVICTED:
+        return ""
+    said = text(raw.status.message, 512).strip()
+    own = any(words in said for words in OWN_LIMITS)
+    others = target.status == "True" or said.startswith(OF_THE_NODE)
+    return "" if others and not own else said or "its kubelet does not say which"
 
 
 def _obstacle(scheduling: Condition, waiting: Waiting | None) -> str:

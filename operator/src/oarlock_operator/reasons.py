@@ -56,7 +56,7 @@ class Reason(StrEnum):
         "StartupDeadlineExceeded",
         "a placed gang did not come up within startupDeadlineSeconds; the message has the kubelet's words",
     )
-    NO_PROGRESS = "NoProgress", "too many attempts in a row made no newer checkpoint"
+    NO_PROGRESS = "NoProgress", "too many attempts in a row, or evictions, made no newer checkpoint"
     APPLICATION_RESTARTS_EXHAUSTED = "ApplicationRestartsExhausted", "recovery.maxApplicationRestarts is used up"
     INFRASTRUCTURE_RESTARTS_EXHAUSTED = (
         "InfrastructureRestartsExhausted",
@@ -69,6 +69,10 @@ class Reason(StrEnum):
         "the program failed: an exception, or a code that the contract does not name",
     )
     OOM_KILLED = "OOMKilled", "the kernel killed the container for its memory"
+    LIMIT_EXCEEDED = (
+        "LimitExceeded",
+        "a kubelet evicted a pod for a limit of its own, such as ephemeral storage or an emptyDir's sizeLimit",
+    )
     GPU_FAULT = "GPUFault", "codes 80 and 81: a GPU or its driver"
     PEER_LOST = "PeerLost", "code 82: the pod lost a peer, and no cause spoke up"
     HANG = "Hang", "code 83: no step in time; stacks are kept in the output"
@@ -77,7 +81,7 @@ class Reason(StrEnum):
     CONFIGURATION_ERROR = "ConfigurationError", "code 85: the configuration or the data; restarting would not help"
     LEFT_ON_REQUEST = "LeftOnRequest", "code 86: the pods were told to go, and saved"
     PREFLIGHT_FAILED = "PreflightFailed", "code 87: the checks before the start found the node unfit"
-    EVICTED = "Evicted", "somebody needed the node: eviction or preemption; costs no budget"
+    EVICTED = "Evicted", "somebody needed the node: eviction, preemption or a taint; costs no budget"
     NODE_LOST = "NodeLost", "the node is gone, or not ready while its pod does not answer"
     POD_DISAPPEARED = "PodDisappeared", "a pod is gone, and Oarlock did not ask for it"
     POD_FAILED = "PodFailed", "a pod failed before a container ran, without a reason"

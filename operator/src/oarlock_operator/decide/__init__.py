@@ -66,7 +66,7 @@ POLICIES: tuple[Policy, ...] = (
 def decide(o: Observation) -> Plan:
     """The plan of one pass."""
     before = o.job.status
-    if (o.job.spec.managed_by if o.job.spec else OPERATOR) != OPERATOR:
+    if o.job.managed_by != OPERATOR:
         return Plan()
     draft = Draft(before)
     teardown.force(o, draft)

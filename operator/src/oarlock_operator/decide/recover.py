@@ -15,7 +15,15 @@ from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCount
 from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, avoid, cordon, strikes
 from oarlock_operator.decide.backstop import silent_agents
-from oarlock_operator.decide.budgets import UNTOLD_SECONDS, backoff_seconds, charged, exhausted, ran_seconds, renewed
+from oarlock_operator.decide.budgets import (
+    MOST_EVICTIONS,
+    UNTOLD_SECONDS,
+    backoff_seconds,
+    charged,
+    exhausted,
+    ran_seconds,
+    renewed,
+)
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.decide.last_words import note_saved, note_steps
@@ -51,17 +59,45 @@ def recover(o: Observation, draft: Draft) -> bool:
         return stop(o, draft)
     progressed = _progressed(o, draft)
     counts = renewed(draft.status.restarts, o.spec.recovery, now=o.now, progressed=progressed)
-    if cause.failure_class in _WORKED_IN_VAIN and not progressed and _ranks_started(draft):
-        if counts.without_progress >= o.spec.recovery.max_restarts_without_progress:
-            words = f"{counts.without_progress + 1} attempts in a row made no newer checkpoint"
-            fail(o, draft, Reason.NO_PROGRESS, f"{words}. The last fault: {cause.message}")
+    if not progressed:
+        counted = _counted_in_vain(o, draft, cause, counts)
+        if counted is None:
             return stop(o, draft)
-        counts = counts.model_copy(update={"without_progress": counts.without_progress + 1})
+        counts = counted
     if why := exhausted(counts, cause.budget, o.spec.recovery):
         fail(o, draft, _EXHAUSTED[cause.budget], f"{why}. The last fault: {cause.message}")
         return stop(o, draft)
     _begin_next(o, draft, found, charged(counts, cause.budget, now=o.now))
     return False
+
+
+def _counted_in_vain(o: Observation, draft: Draft, cause: Fault, counts: RestartCounts) -> RestartCounts | None:
+    """The counts after an attempt that made no newer checkpoint; None where there were too many, and the job is to end.
+
+    Every ending that costs no budget is counted here, so that none can be repeated for ever.
+    """
+    if cause.failure_class is FailureClass.REQUESTED and _is_asked_to_go(o, draft):
+        count, most, words = counts.evictions, MOST_EVICTIONS, "evictions in a row, and no newer checkpoint"
+        update = {"evictions": count + 1}
+    elif cause.budget is Budget.VOLUNTARY or (cause.failure_class in _WORKED_IN_VAIN and _ranks_started(draft)):
+        count, most = counts.without_progress, o.spec.recovery.max_restarts_without_progress
+        words = "attempts in a row made no newer checkpoint"
+        update = {"without_progress": count + 1}
+    else:
+        return counts
+    if count >= most:
+        fail(o, draft, Reason.NO_PROGRESS, f"{count + 1} {words}. The last fault: {cause.message}")
+        return None
+    return counts.model_copy(update=update)
+
+
+def _is_asked_to_go(o: Observation, draft: Draft) -> bool:
+    """Whether somebody took one of the gang's pods away: its peers leave with it, and say no more than that they left.
+
+    A program that ends with the code of a request though nobody asked is a program that ends.
+    """
+    pods = o.of_attempt(draft.status.attempt)
+    return len(pods) < o.spec.nodes or any(pod.disrupted or pod.deleting or pod.gone for pod in pods)
 
 
 def find_faults(o: Observation, draft: Draft) -> list[Fault]:

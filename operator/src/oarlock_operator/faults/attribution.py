@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from oarlock_operator.faults.classify import Budget, Fault
+from oarlock_operator.reasons import Reason
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -25,7 +26,10 @@ class Attribution:
 
 def attribute(faults: Sequence[Fault]) -> Attribution:
     """Pick the cause among at least one fault of one attempt."""
-    cause = min(faults, key=_order)
+    evicted = any(fault.reason == Reason.EVICTED for fault in faults)
+    # A gang of which one is evicted leaves as a whole, and who is told to go is seldom the first to say so.
+    causes = [fault for fault in faults if not (evicted and fault.reason == Reason.LEFT_ON_REQUEST)]
+    cause = min(causes, key=_order)
     return Attribution(cause=cause, victims=sum(1 for fault in faults if fault is not cause and fault.victim))
 
 

@@ -13,7 +13,7 @@ from oarlock_operator.reasons import Reason
 
 
 class Budget(StrEnum):
-    """Which count a restart raises. NONE: restarting is no use, the job fails. VOLUNTARY has no limit."""
+    """Which count a restart raises. NONE: restarting is no use, the job fails. VOLUNTARY: others asked for it."""
 
     APPLICATION = "application"
     INFRASTRUCTURE = "infrastructure"
@@ -101,15 +101,24 @@ def classify(pod: Pod, *, overdue: bool = False, node_lost: bool = False) -> Fau
     if (pod.ending is None or pod.ending.code is None) and (pod.node_lost or node_lost):
         what = f"node {pod.node or 'unknown'} of pod {pod.name} is lost"
         return Fault(pod, FailureClass.NODE_LOST, Reason.NODE_LOST, what, Budget.INFRASTRUCTURE, Avoid.RATHER)
-    if pod.disrupted and (pod.stopped or (pod.deleting and overdue)):
-        # Outranks any exit code: whoever needed the node took it, and neither the program nor the node is at fault.
-        what = f"pod {pod.name} had to leave {pod.node or 'its node'} ({pod.disrupted})"
-        return Fault(pod, FailureClass.REQUESTED, Reason.EVICTED, what, Budget.VOLUNTARY)
+    if (pod.own_limit or pod.disrupted) and (pod.stopped or (pod.deleting and overdue)):
+        return _evicted(pod)
     if pod.ending is not None:
         return _ended(pod, pod.ending)
     if pod.gone or (pod.deleting and overdue):
         return _disappeared(pod, "is gone" if pod.gone else "was to be gone by now")
     return None
+
+
+def _evicted(pod: Pod) -> Fault:
+    """Outranks any exit code: it was killed, or told to go, for this alone."""
+    where = pod.node or "its node"
+    if pod.own_limit:
+        what = f"pod {pod.name} was evicted from {where}: {pod.own_limit}"
+        return Fault(pod, FailureClass.APPLICATION, Reason.LIMIT_EXCEEDED, what, Budget.APPLICATION)
+    # Whoever needed the node took it, and neither the program nor the node is at fault.
+    what = f"pod {pod.name} had to leave {where} ({pod.disrupted})"
+    return Fault(pod, FailureClass.REQUESTED, Reason.EVICTED, what, Budget.VOLUNTARY)
 
 
 def missing(name: str, attempt: int, rank: int) -> Fault:
