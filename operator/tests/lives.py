@@ -60,7 +60,6 @@ END = {
     },
     "pods": ["3-0", "3-1"],
     "service": "3",
-    "configs": ["-3"],
 }
 """What a start, one crash, a suspension and a success leave behind; nothing of it may depend on what failed on the way."""
 LOST = "applied but the answer was lost"

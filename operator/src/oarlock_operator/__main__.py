@@ -143,6 +143,7 @@ async def _lead(
         sightings=reconciler.sightings,
         node_sightings=reconciler.node_sightings,
         pace=reconciler.pace,
+        gone=reconciler.gone,
     )
     handlers = watch.registry(
         sinks,

@@ -68,14 +68,18 @@ async def observe(
     defaults: Defaults,
     now: datetime,
     waited: float,
+    expected: bool = True,
 ) -> tuple[Observation, Json] | None:
     """One pass's view and the raw job (for its resourceVersion), or None where the job is gone.
 
-    Raises ApiError.
+    `expected`: whether it is likely to be there; else nothing more is read before it is known. Raises ApiError.
     """
     namespace, name = key
+    path = job_path(namespace, name)
+    if not expected and await _found(cluster, path) is None:
+        return None
     raw, listed = await asyncio.gather(
-        _found(cluster, job_path(namespace, name)),
+        _found(cluster, path),
         # By name, not by uid: pods of an earlier job of the same name hold the names that this one's are to have.
         cluster.list_of(RawPod, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}"),
     )
@@ -90,7 +94,8 @@ async def observe(
     everything = (*await with_complaints(cluster, job, list(seen.values()), now=now), *departed)
     nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings))
     doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
-    news, silent = await progress.read(job, everything)
+    # Nobody asks any more how far a job has come that is to go.
+    news, silent = await progress.read(job, everything) if not job.deleting else (None, {})
     systems, groups = await _look_for_gangs(cluster, job, everything, gangs=gangs, tidy=tidy)
     around = await _look_around(cluster, job, raw, list(seen.values())) if _creates(job) else None
     return Observation(

@@ -24,6 +24,7 @@ from oarlock_operator.decide import decide
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import NAME_TAKEN, execute
 from oarlock_operator.gang_systems import GangReader
+from oarlock_operator.gone import GoneJobs
 from oarlock_operator.groups import TidyJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
@@ -56,6 +57,7 @@ class Reconciler:
     throttle: Throttle
     events: EventPoster
     clock: Callable[[], datetime]
+    gone: GoneJobs = field(default_factory=GoneJobs)
     tidy: TidyJobs = field(default_factory=TidyJobs)
     cordoning: asyncio.Lock = field(default_factory=asyncio.Lock)
     moving: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -79,12 +81,15 @@ class Reconciler:
             defaults=self.defaults,
             now=self.clock(),
             waited=waited,
+            expected=self.gone.expects(key),
         )
         if seen is None:
+            self.gone.missed(key)
             self._forget(key)
             self.tidy.forget(key)
             return None
         o, raw = self._with_refusal(key, seen[0]), seen[1]
+        self.gone.met(key, o.job.uid)
         self._note_rejections(o)
         with structlog.contextvars.bound_contextvars(
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
@@ -107,7 +112,8 @@ class Reconciler:
         """Write, tell, act."""
         current = plan.status or o.job.status
         self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started)
-        if plan.minor and (later := self.pace.until_next_minor(key, now=time.monotonic())) > 0:
+        waits = plan.minor and plan.status is not None
+        if waits and (later := self.pace.until_next_minor(key, now=time.monotonic())) > 0:
             plan = replace(plan, status=None, again_seconds=min(later, plan.again_seconds or later))
         if plan.status is not None:
             stamped = plan.status.model_copy(update={"last_reconcile_time": o.now})

@@ -7,7 +7,7 @@ that happen while a stream is down, so a watch is a hint to look and never a sou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import kopf
 from kubernetes.aio.client import Configuration
 
 from oarlock_api.contract.names import GROUP, PLURAL, VERSION, Label
+from oarlock_operator.gone import GoneJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Key
 from oarlock_operator.pace import Pace
@@ -32,14 +33,25 @@ class Sinks:
     sightings: Sightings
     node_sightings: NodeSightings
     pace: Pace
+    gone: GoneJobs
 
 
 def pod_event(sinks: Sinks, kind: str, pod: RawPod) -> None:
     """Something happened to a pod: its job is looked at, at once or in a moment."""
+    if sinks.gone.holds(pod.label(Label.JOB_UID)):
+        return
     key = (pod.metadata.namespace, pod.label(Label.JOB))
     ended = sinks.sightings.note(pod, deleted=kind == "DELETED")
     attempt, waiting = pod.number(Label.ATTEMPT), len(sinks.jobs)
     sinks.jobs.add_after(key, sinks.pace.delay(key, attempt=attempt, ended=ended, waiting=waiting))
+
+
+def job_seen(sinks: Sinks, kind: str | None, key: Key, meta: Mapping[str, Any]) -> None:
+    """Something happened to a job. What we wrote ourselves is no news; of one that goes, its end is the last."""
+    if kind == "DELETED" or "deletionTimestamp" in meta:
+        sinks.gone.note(meta["uid"])
+    if not sinks.pace.own(key, meta.get("resourceVersion", "")):
+        sinks.jobs.add(key)
 
 
 def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[], None]) -> kopf.OperatorRegistry:
@@ -68,10 +80,14 @@ def registry(sinks: Sinks, configuration: Configuration, *, started: Callable[[]
         )
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=handlers)
-    async def job_event(namespace: str | None, name: str, meta: kopf.Meta, **_: Any) -> None:
-        key = (namespace or "", name)
-        if not sinks.pace.own(key, meta.get("resourceVersion", "")):
-            sinks.jobs.add(key)
+    async def job_event(
+        type: str | None,  # noqa: A002 - kopf's name
+        namespace: str | None,
+        name: str,
+        meta: kopf.Meta,
+        **_: Any,
+    ) -> None:
+        job_seen(sinks, type, (namespace or "", name), meta)
 
     if (nodes := sinks.node_queue) is not None:
 

@@ -45,6 +45,9 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation
 from oarlock_operator.plan import Plan
 
+GOING_SECONDS = 10.0
+"""Between looks at a job that waits for its pods to go."""
+
 Policy = Callable[[Observation, Draft], bool]
 
 POLICIES: tuple[Policy, ...] = (
@@ -71,6 +74,9 @@ def decide(o: Observation) -> Plan:
     draft = Draft(before)
     teardown.force(o, draft)
     if o.job.deleting:
+        # Its pods' events are no news any more; one on a lost node may have to be taken away.
+        if any(not pod.gone for pod in o.pods):
+            draft.again(GOING_SECONDS)
         return draft.plan(before)
     if before.completion_time is not None:
         dissolve.dissolve(o, draft)

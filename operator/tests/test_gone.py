@@ -1,0 +1,152 @@
+"""A job that is gone, or going, costs one look: what its pods still do is no news."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from jobs import START
+from raw_pods import container, pod
+from test_observe import Listing, Silent, cluster_with
+
+from oarlock_operator.gang_systems import GangReader
+from oarlock_operator.gone import GoneJobs
+from oarlock_operator.nodes import NodeSightings
+from oarlock_operator.observation import Brakes, Defaults
+from oarlock_operator.pace import Pace
+from oarlock_operator.pod_facts import RawPod
+from oarlock_operator.pool import PoolReader
+from oarlock_operator.reconcile import Reconciler
+from oarlock_operator.sightings import Sightings
+from oarlock_operator.throttle import Throttle
+from oarlock_operator.watch import Sinks, job_seen, pod_event
+from oarlock_operator.workqueue import WorkQueue
+
+KEY = ("default", "flux")
+JOB = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"
+META = {"uid": "uid-1", "resourceVersion": "9"}
+Json = dict[str, Any]
+
+
+class Serving(Listing):
+    """With the job's status as a resource of its own."""
+
+    async def replace(self, path: str, body: Json) -> Json:
+        await self._asked("PUT", path)
+        return self._store(JOB, {**self._there(JOB), "status": body["status"]})
+
+
+def serving(*pods: Json) -> Serving:
+    api = Serving()
+    api.objects = cluster_with(*pods).objects
+    api.objects[JOB]["metadata"]["resourceVersion"] = "1"
+    return api
+
+
+class Operator:
+    """Its reconciler and its sinks, over an API in memory."""
+
+    def __init__(self, api: Listing) -> None:
+        self.api = api
+        silent: Any = Silent()
+        silent.forget = lambda _: None
+        cluster: Any = api
+        nothing: Any = SimpleNamespace(post=lambda *_, **__: None, forget=lambda _: None)
+        self.reconciler = Reconciler(
+            cluster=cluster,
+            sightings=Sightings(),
+            node_sightings=NodeSightings(),
+            pace=Pace(),
+            progress=silent,
+            gangs=GangReader(cluster, clock=lambda: 0.0),
+            defaults=Defaults(trainer_image="i"),
+            pool=PoolReader(cluster=cluster, namespace="oarlock", brakes=Brakes()),
+            spares=nothing,
+            throttle=Throttle(4),
+            events=nothing,
+            clock=lambda: START,
+        )
+        self.queue: WorkQueue[tuple[str, str]] = WorkQueue(clock=time.monotonic)
+        self.sinks = Sinks(
+            jobs=self.queue,
+            node_queue=None,
+            sightings=self.reconciler.sightings,
+            node_sightings=self.reconciler.node_sightings,
+            pace=self.reconciler.pace,
+            gone=self.reconciler.gone,
+        )
+
+    async def look(self) -> list[tuple[str, str]]:
+        """One pass; the requests that it made."""
+        before = len(self.api.requests)
+        await self.reconciler.reconcile(KEY, waited=0.0)
+        return self.api.requests[before:]
+
+    def hear(self, kind: str, raw: Json) -> bool:
+        """An event of a pod; whether it leads to a look, now or later."""
+        before = (len(self.queue), dict(self.queue._timers))
+        pod_event(self.sinks, kind, msgspec.convert(raw, RawPod))
+        return (len(self.queue), dict(self.queue._timers)) != before
+
+
+def ended(uid: str, **metadata: Any) -> Json:
+    return pod({"containerStatuses": container(terminated={"exitCode": 143})}, uid=uid, **metadata)
+
+
+async def test_of_a_job_that_was_deleted_the_end_is_looked_at_once_and_its_pods_no_more() -> None:
+    api = serving(*(pod(uid=f"p{number}") for number in range(4)))
+    operator = Operator(api)
+    await operator.look()
+    job_seen(operator.sinks, "DELETED", KEY, META)
+    del api.objects[JOB]
+    assert len(operator.queue) == 1
+    assert await operator.look() == [("GET", JOB)]
+    for number in range(4):
+        assert not operator.hear("MODIFIED", pod(uid=f"p{number}", deletionTimestamp="2026-01-01T00:00:00Z"))
+        assert not operator.hear("MODIFIED", ended(f"p{number}"))
+        assert not operator.hear("DELETED", ended(f"p{number}"))
+    assert operator.reconciler.sightings.departed("uid-1", alive=set()) == []
+
+
+async def test_a_job_that_a_pass_misses_is_known_to_be_gone_before_a_watch_tells_of_it() -> None:
+    api = serving(pod(uid="p0"))
+    operator = Operator(api)
+    await operator.look()
+    del api.objects[JOB]
+    assert operator.hear("DELETED", ended("p0"))
+    await operator.look()
+    assert not operator.hear("DELETED", ended("p1"))
+
+
+async def test_a_job_that_is_to_go_is_not_looked_at_for_each_of_its_pods_but_now_and_then_until_they_are_gone() -> None:
+    api = serving(pod(uid="p0"))
+    operator = Operator(api)
+    await operator.look()
+    api.objects[JOB]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    job_seen(operator.sinks, "MODIFIED", KEY, api.objects[JOB]["metadata"] | META)
+    assert not operator.hear("MODIFIED", ended("p0"))
+    assert await operator.reconciler.reconcile(KEY, waited=0.0) == 10.0
+    assert not [verb for verb, _ in await operator.look() if verb not in ("GET", "LIST")], "nothing is written"
+    api.objects = {path: found for path, found in api.objects.items() if "/pods/" not in path}
+    assert await operator.reconciler.reconcile(KEY, waited=0.0) is None
+
+
+async def test_a_new_job_of_the_same_name_is_another_one() -> None:
+    api = serving()
+    operator = Operator(api)
+    await operator.look()
+    job_seen(operator.sinks, "DELETED", KEY, META)
+    api.objects[JOB]["metadata"]["uid"] = "uid-2"
+    await operator.look()
+    again = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-2", "oarlock.dev/attempt": "1"}
+    assert operator.hear("MODIFIED", pod(uid="q0", labels=again))
+    assert operator.reconciler.gone.expects(KEY)
+
+
+def test_only_so_many_jobs_are_remembered_and_the_oldest_costs_a_look_in_vain() -> None:
+    gone = GoneJobs(limit=2)
+    for uid in ("a", "b", "c"):
+        gone.note(uid)
+    assert [gone.holds(uid) for uid in "abc"] == [False, True, True]
