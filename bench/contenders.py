@@ -1,4 +1,4 @@
-"""The two that are measured, as processes behind one interface: the operator, and the floor."""
+"""What is measured, as processes behind one interface: the operator, and the floor, with its pods and with minimal ones."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from connection import CORE, JOBS, Connection, Json, until
-from floor import POD_LABEL
+from floor import ASKED_LABEL
 
 from oarlock_api.contract.names import API_VERSION, KIND
+from oarlock_local.objects import GPU_RESOURCE
 from oarlock_local.processes import die_with_parent
 from oarlock_operator.decide import decide
 from oarlock_operator.manifests.config import job_file
@@ -89,9 +90,8 @@ class Operator:
 class Floor:
     """floor.py, asked by ConfigMaps, or by TrainingJobs if it `keeps_status`."""
 
-    name = "floor"
-
-    def __init__(self, api: Connection, process: subprocess.Popen[Any], *, keeps_status: bool) -> None:
+    def __init__(self, name: str, api: Connection, process: subprocess.Popen[Any], *, keeps_status: bool) -> None:
+        self.name = name
         self.api = api
         self.process = process
         self._path = JOBS if keeps_status else f"{CORE}/configmaps"
@@ -101,7 +101,7 @@ class Floor:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": job}, "data": {"nodes": str(nodes)}}
         if self._path == JOBS:
             body = training_job(job, nodes)
-        body["metadata"]["labels"] = {"floor": "job"}
+        body["metadata"]["labels"] = {ASKED_LABEL: self.name}
         await self.api.call("POST", self._path, body)
 
     async def delete(self, job: str) -> None:
@@ -151,8 +151,15 @@ def pod_template() -> Json:
         job, job.spec, attempt=1, rank=0, image="example.test/trainer", told=job_file(job, job.spec, 1).to_json()
     )
     del manifest["metadata"]["ownerReferences"]
-    manifest["metadata"]["labels"] = {POD_LABEL: ""}
+    manifest["metadata"]["labels"] = {}
     return manifest
+
+
+def minimal_template() -> Json:
+    """The least that is a pod of a gang: one plain container with a node's GPUs."""
+    container = {"name": "trainer", "image": "example.test/trainer", "resources": {"limits": {GPU_RESOURCE: "8"}}}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {}}, "spec": spec}
 
 
 def first_status() -> Json:
@@ -199,19 +206,22 @@ def operator(api: Connection, kubeconfig: Path, log: Path, *, profile: Path | No
 
 
 @contextmanager
-def floor(api: Connection, kubeconfig: Path, folder: Path, *, keeps_status: bool) -> Iterator[Floor]:
-    """Run the floor for the length of the block."""
-    template, status = folder / "pod.json", folder / "status.json"
-    template.write_text(json.dumps(pod_template()))
-    command = [sys.executable, str(HERE / "floor.py"), str(kubeconfig), str(template)]
+def floor(
+    name: str, api: Connection, kubeconfig: Path, folder: Path, *, template: Json, keeps_status: bool = False
+) -> Iterator[Floor]:
+    """Run a floor of pods like `template` for the length of the block."""
+    pod, status = folder / f"{name}-pod.json", folder / f"{name}-status.json"
+    template["metadata"]["labels"] = {ASKED_LABEL: name}
+    pod.write_text(json.dumps(template))
+    command = [sys.executable, str(HERE / "floor.py"), str(kubeconfig), name, str(pod)]
     if keeps_status:
         status.write_text(json.dumps(first_status()))
         command.append(str(status))
     with _running(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None  # noqa: S101 - it is a pipe, see above
         if process.stdout.readline() != b"ready\n":
-            raise SystemExit("the floor did not start")
-        yield Floor(api, process, keeps_status=keeps_status)
+            raise SystemExit(f"the {name} did not start")
+        yield Floor(name, api, process, keeps_status=keeps_status)
 
 
 @contextmanager

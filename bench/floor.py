@@ -1,8 +1,8 @@
 """The floor: the least that starts and restarts gangs on an API server. No product: no status, no conditions, no budgets.
 
-    python bench/floor.py KUBECONFIG TEMPLATE [STATUS]
+    python bench/floor.py KUBECONFIG NAME TEMPLATE [STATUS]
 
-It follows ConfigMaps with the label `floor=job`. Each becomes a headless Service and `data.nodes` pods like TEMPLATE
+It follows ConfigMaps with the label `floor=NAME`. Each becomes a headless Service and `data.nodes` pods like TEMPLATE
 (JSON); when a pod has failed all are deleted, and when they are gone written anew; they go with their ConfigMap. An
 operator can come near to its times, and not below them. It prints `ready` when it listens.
 
@@ -23,13 +23,14 @@ from connection import CORE, JOBS, Connection, Json, RefusedError
 
 PARALLEL = 16
 POD_LABEL = "floor-gang"
+ASKED_LABEL = "floor"
 
 
 class Gang:
     """One gang: what is to be there, and what is seen to be there."""
 
     def __init__(self, api: Connection, template: Json, name: str, nodes: int, *, answer: Json | None = None) -> None:
-        """`answer`: the TrainingJob with the status that is to be written first."""
+        """`template`: a pod with the labels that all have; `answer`: the TrainingJob with the status to be written first."""
         self.api = api
         self.answer = answer
         self.template = template
@@ -73,7 +74,11 @@ class Gang:
     def _pod(self, rank: int) -> Json:
         pod = copy.copy(self.template)
         name = f"{self.name}-{self.attempt}-{rank}"
-        pod["metadata"] = {**pod["metadata"], "name": name, "labels": {POD_LABEL: self.name, "rank": str(rank)}}
+        pod["metadata"] = {
+            **pod["metadata"],
+            "name": name,
+            "labels": {**self.template["metadata"]["labels"], POD_LABEL: self.name, "rank": str(rank)},
+        }
         pod["spec"] = {**pod["spec"], "hostname": f"{self.name}-{rank}", "subdomain": self.name}
         return pod
 
@@ -94,8 +99,9 @@ class Gang:
 class Floor:
     """All gangs."""
 
-    def __init__(self, api: Connection, template: Json, status: Json | None) -> None:
+    def __init__(self, api: Connection, name: str, template: Json, status: Json | None) -> None:
         self.api = api
+        self.name = name
         self.template = template
         self.status = status
         self.gangs: dict[str, Gang] = {}
@@ -103,7 +109,9 @@ class Floor:
 
     async def follow_requests(self, tasks: asyncio.TaskGroup) -> None:
         """Start and end gangs as their ConfigMaps come and go."""
-        async for _, event in self.api.watch(JOBS if self.status else f"{CORE}/configmaps", "floor=job"):
+        async for _, event in self.api.watch(
+            JOBS if self.status else f"{CORE}/configmaps", f"{ASKED_LABEL}={self.name}"
+        ):
             asked = event["object"]
             name = asked["metadata"]["name"]
             if event["type"] == "ADDED":
@@ -121,7 +129,7 @@ class Floor:
 
     async def follow_pods(self, tasks: asyncio.TaskGroup) -> None:
         """Know which pods there are, and restart the gang of one that has failed."""
-        async for _, event in self.api.watch(f"{CORE}/pods", POD_LABEL):
+        async for _, event in self.api.watch(f"{CORE}/pods", f"{ASKED_LABEL}={self.name}"):
             pod = event["object"]
             name, gang = pod["metadata"]["name"], self.gangs.get(pod["metadata"]["labels"][POD_LABEL])
             if gang is None:
@@ -142,11 +150,11 @@ class Floor:
         self.restarting.discard(gang.name)
 
 
-async def main(kubeconfig: Path, template: Json, status: Json | None = None) -> None:
+async def main(kubeconfig: Path, name: str, template: Json, status: Json | None = None) -> None:
     """Work until SIGTERM."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)  # type: ignore[union-attr]
     async with Connection(kubeconfig, parallel=PARALLEL) as api, asyncio.TaskGroup() as tasks:
-        floor = Floor(api, template, status)
+        floor = Floor(api, name, template, status)
         tasks.create_task(floor.follow_requests(tasks))
         tasks.create_task(floor.follow_pods(tasks))
         print("ready", flush=True)
@@ -154,6 +162,7 @@ async def main(kubeconfig: Path, template: Json, status: Json | None = None) -> 
 
 if __name__ == "__main__":
     try:
-        asyncio.run(main(Path(sys.argv[1]), *[json.loads(Path(file).read_text()) for file in sys.argv[2:4]]))
+        files = [json.loads(Path(file).read_text()) for file in sys.argv[3:5]]
+        asyncio.run(main(Path(sys.argv[1]), sys.argv[2], *files))
     except asyncio.CancelledError:
         sys.exit(0)

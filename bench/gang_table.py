@@ -1,4 +1,4 @@
-"""The table of a run: medians of the operator beside those of the floor.
+"""The table of a run: medians of all contenders, and their ratios to the floor.
 
 A run in which others used much of the machine is left out where there is a quiet one.
 """
@@ -10,24 +10,35 @@ from collections.abc import Callable, Iterator, Sequence
 
 from measuring import Record
 
-HEAD = f"{'scenario':<16}{'size':>9}  {'':<20}{'operator':>12}{'floor':>12}{'ratio':>8}"
+REFERENCES = ("minimal", "floor")
+"""What the others are measured by, the first that ran."""
 Value = Callable[[Record], "float | None"]
 
 
 def table(records: Sequence[Record]) -> str:
-    """One paragraph per scenario and size, one line per measure, in the order in which they were measured."""
-    lines = [HEAD]
+    """One paragraph per scenario and size, one line per measure, in the order in which they were measured.
+
+    Behind each number how many times that of the reference it is.
+    """
+    names = list(dict.fromkeys(record.contender for record in records))
+    reference = next((name for name in REFERENCES if name in names), "")
+    lines = [f"{'scenario':<16}{'size':>9}  {'':<20}" + "".join(f"{name:>18}" for name in names)]
     for scenario, size in dict.fromkeys((record.scenario, record.size) for record in records):
         cell = [record for record in records if (record.scenario, record.size) == (scenario, size)]
-        runs = [_runs(cell, contender) for contender in ("operator", "floor")]
-        lines.append(f"{scenario:<16}{size:>9}  {'runs':<20}{runs[0]:>12}{runs[1]:>12}")
+        runs = "".join(f"{_runs(cell, name):>18}" for name in names)
+        lines.append(f"{scenario:<16}{size:>9}  {'runs':<20}{runs}")
         for name, value, digits in _measures(cell):
-            operator, floor = (_median(cell, contender, value) for contender in ("operator", "floor"))
-            ratio = f"{operator / floor:>8.2f}" if operator is not None and floor else ""
-            lines.append(f"{'':<27}{name:<20}{_shown(operator, digits):>12}{_shown(floor, digits):>12}{ratio}")
+            base = _median(cell, reference, value)
+            numbers = "".join(_number(_median(cell, each, value), base, digits, each != reference) for each in names)
+            lines.append(f"{'':<27}{name:<20}{numbers}")
         if verbs := _verbs(cell):
             lines.append(f"{'':<27}{'requests':<20}{verbs}")
     return "\n".join(lines)
+
+
+def _number(number: float | None, base: float | None, digits: int, compared: bool) -> str:  # noqa: FBT001
+    ratio = f"{number / base:.2f} x" if compared and number is not None and base else ""
+    return f"{_shown(number, digits):>10}{ratio:>8}"
 
 
 def one_line(record: Record) -> str:

@@ -1,9 +1,10 @@
 """How fast the operator is beside the least that could do its work, on a real control plane with fake nodes.
 
-    .venv/bin/python bench/gangs.py [--sizes 4 32 128] [--many 200x4] [--runs 3] [--profile]
+    .venv/bin/python bench/gangs.py [--sizes 4 32 128] [--many 200x4] [--runs 3] [--contenders ...] [--profile]
 
-The operator and the floor (floor.py) take turns: gangs of each size are started, restarted after one rank's crash, and
-deleted; many jobs are started at once; nodes are lost. Prints a table and writes bench/results/gangs.json. Nodes and
+The operator, the floor (floor.py) with the operator's pods, the floor with minimal pods and, where it is asked for, JobSet
+take turns: gangs of each size are started, restarted after one rank's crash, and deleted; many jobs are started at once
+and deleted; nodes are lost. Prints a table and writes bench/results/gangs.json. Nodes and
 kubelets are KWOK's: no image is pulled and no grace period waited for. Compare ratios within one run, not seconds
 across machines. `--profile` profiles the operator scenario by scenario, which makes it slower.
 """
@@ -23,9 +24,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from connection import JOBS, Connection, until
-from contenders import ROOT, Contender, floor, make_claim, operator
+from contenders import ROOT, Contender, floor, make_claim, minimal_template, operator, pod_template
 from fake_nodes import fake_nodes
 from gang_table import one_line, table
+from jobset import jobset
 from measuring import Measuring, Record
 from pod_watch import watching
 from profiles import Profiles
@@ -87,7 +89,15 @@ class Bench:
             contenders["operator"] = stack.enter_context(operator(api, cluster.kubeconfig, log, profile=file))
         if "floor" in given.contenders:
             asked = given.floor == "TrainingJob"
-            contenders["floor"] = stack.enter_context(floor(api, cluster.kubeconfig, cluster.logs, keeps_status=asked))
+            contenders["floor"] = stack.enter_context(
+                floor("floor", api, cluster.kubeconfig, cluster.logs, template=pod_template(), keeps_status=asked)
+            )
+        if "minimal" in given.contenders:
+            contenders["minimal"] = stack.enter_context(
+                floor("minimal", api, cluster.kubeconfig, cluster.logs, template=minimal_template())
+            )
+        if "jobset" in given.contenders:
+            contenders["jobset"] = stack.enter_context(jobset(api, cluster, cluster.logs))
         supervisor = json.loads(cluster.spec.folder.supervisor.read_text())["pid"]
         pids = [*children(supervisor), nodes.pid]
         measuring = Measuring(watch, pids, list(contenders.values()), profiles=profiles, patience=given.patience)
@@ -137,7 +147,13 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[4, 32, 128], metavar="N", help="nodes of one gang")
     parser.add_argument("--many", type=_many, nargs="*", default=[(200, 4)], metavar="JOBSxN", help="jobs at once")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--contenders", nargs="+", choices=["operator", "floor"], default=["operator", "floor"])
+    parser.add_argument(
+        "--contenders",
+        nargs="+",
+        choices=["operator", "floor", "minimal", "jobset"],
+        default=["operator", "floor", "minimal"],
+        help="`floor` writes the operator's pods, `minimal` plain ones; `jobset` is built first, for minutes",
+    )
     parser.add_argument(
         "--floor",
         choices=["ConfigMap", "TrainingJob"],

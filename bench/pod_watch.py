@@ -19,6 +19,7 @@ from pathlib import Path
 
 from connection import CORE, JOBS, Connection
 from floor import POD_LABEL
+from jobset import LABEL as JOBSET_LABEL
 
 from oarlock_api.contract.names import Label
 from oarlock_local.processes import die_with_parent
@@ -99,7 +100,7 @@ async def _tell_pods(api: Connection) -> None:
         pod = event["object"]
         metadata = pod["metadata"]
         labels = metadata.get("labels") or {}
-        job = labels.get(Label.JOB.value) or labels.get(POD_LABEL) or ""
+        job = next((labels[key] for key in (Label.JOB.value, POD_LABEL, JOBSET_LABEL) if labels.get(key)), "")
         seen = (metadata["uid"], metadata["name"], pod["spec"].get("nodeName", ""), pod["status"].get("phase"))
         _tell(arrived, "pod", event["type"], job, *seen, api.resumed)
 

@@ -75,6 +75,9 @@ ARGO_RULES = Part(binary="argo-rules", module="argo")
 KUEUE = Part(binary="kueue", module="kueue", package="sigs.k8s.io/kueue/cmd/kueue")
 """Not part of a cluster: it queues pods, for tests that ask for it."""
 
+JOBSET = Part(binary="jobset", module="jobset", package="sigs.k8s.io/jobset")
+"""Not part of a cluster: it makes gangs of Jobs. Only benchmarks need it."""
+
 COSCHEDULING = Part(binary="coscheduling", module="coscheduling", package="sigs.k8s.io/scheduler-plugins/cmd/scheduler")
 """Not part of a cluster: a scheduler with the plugin Coscheduling, for tests that ask for it."""
 
