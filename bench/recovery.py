@@ -36,7 +36,7 @@ from oarlock_local.build import built  # noqa: E402
 from oarlock_local.cluster import Cluster, running  # noqa: E402
 from oarlock_local.demo.crash import kill_rank  # noqa: E402
 from oarlock_local.demo.inputs import make_inputs  # noqa: E402
-from oarlock_local.demo.install import install_operator  # noqa: E402
+from oarlock_local.demo.install import VALUES, install_operator  # noqa: E402
 from oarlock_local.demo.output import make_output  # noqa: E402
 from oarlock_local.launch import default_shares  # noqa: E402
 
@@ -85,7 +85,10 @@ def main() -> None:
         running("bench", nodes=3, gpus=2, shares=shares, state=Path(folder)) as cluster,
         ApiServer(cluster.kubeconfig) as api,
     ):
-        install_operator(cluster, ROOT, built(HELM))
+        # One namespace has many faults here within an hour.
+        brakes = {"CORDON_MAX_NODES": 1000, "CORDON_NAMESPACE_MAX_NODES": 1000}
+        values = {**VALUES, "settings": {**VALUES["settings"], **brakes}}
+        install_operator(cluster, ROOT, built(HELM), values=values)
         jobs = Jobs(cluster, make_output(cluster, ROOT, inputs), api)
         starts: list[dict[str, float]] = []
         recoveries: dict[str, list[dict[str, float]]] = {name: [] for name in options.faults}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
 
 from oarlock_operator.api_error import Conflict, NotFound
+from oarlock_operator.decoding import Page
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 class MemoryApi:
@@ -23,6 +27,16 @@ class MemoryApi:
     async def get(self, path: str, **_: str) -> Json:
         await self._asked("GET", path)
         return copy.deepcopy(self._there(path))
+
+    async def pages_of(self, kind: type[T], path: str, **_: str) -> AsyncIterator[Page[T]]:
+        """One page; a path with a slash behind it is not asked for."""
+        await self._asked("LIST", path)
+        found = [body for name, body in self.objects.items() if name.rpartition("/")[0] == path]
+        yield Page(items=tuple(msgspec.convert(body, kind) for body in found))
+
+    async def list(self, path: str, **_: str) -> list[Json]:
+        await self._asked("LIST", path)
+        return [copy.deepcopy(body) for name, body in self.objects.items() if name.rpartition("/")[0] == path]
 
     async def create(self, path: str, body: Json) -> Json:
         metadata = body["metadata"]

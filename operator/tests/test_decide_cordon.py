@@ -6,13 +6,15 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from jobs import START, job, report, spec
-from worlds import World
+from fleets import PlayedNode
+from jobs import job, report, spec
+from worlds import World, condition
 
 from oarlock_api.contract.report import Gpu
+from oarlock_operator.decide import decide
 from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Brakes, CordonMark, Node, Pool
-from oarlock_operator.plan import CordonNode, CreatePods, LatchBreaker
+from oarlock_operator.observation import Node, Pool
+from oarlock_operator.plan import CordonNode, CreatePods
 
 POOL = Pool(size=20, schedulable=20)
 
@@ -55,30 +57,101 @@ def test_the_pool_is_asked_for_only_where_a_cordon_is_in_question() -> None:
         assert not broken(code, pool=None).one_pass(ask=False).wants_pool
 
 
-def test_a_kill_after_the_write_loses_no_cordon_and_the_new_gang_ends_the_repetition() -> None:
+def test_a_cordon_that_an_operator_died_before_is_done_by_the_next_one_and_done_once() -> None:
     world = broken()
-    world.one_pass()
-    assert cordons(world) == ["node-1"], "again, until the new gang stands"
+    status = decide(replace(world.observe(), pool=world.look())).status
+    assert status is not None
+    world.write_status(status)  # and no action: it died here
+    assert cordons(world) == ["node-1"]
+    assert world.cordoned == {"node-1"}
+    world.settle()
+    assert world.job.status.cordoned_nodes[0].done_time is not None
+    assert cordons(world) == []
+
+
+def test_a_cordon_whose_write_fails_is_tried_again_after_the_new_gang_was_made_and_told_of() -> None:
+    world = broken()
+    world.fleet.refuses = True
+    world.settle()
     world.kubelets()
     world.settle()
     assert world.job.status.attempts[-1].created_time is not None
+    world.now += timedelta(seconds=30)
+    assert cordons(world) == ["node-1"]
+    assert condition(world, "Degraded") == ("True", "CordonFailed")
+    assert world.job.status.cordoned_nodes[0].done_time is None
+    world.fleet.refuses = False
+    world.settle()
+    assert world.cordoned == {"node-1"}
+    assert condition(world, "Degraded") == ("False", "AsExpected")
+
+
+def test_a_cordon_that_never_succeeds_ends_after_an_hour() -> None:
+    world = broken()
+    world.fleet.refuses = True
+    world.settle()
+    world.now += timedelta(seconds=3601)
+    assert cordons(world) == []
+
+
+def test_a_node_whose_cordon_failed_is_not_taken_for_one_that_a_person_gave_back() -> None:
+    world = broken()
+    world.fleet.refuses = True
+    world.settle()
+    world.kubelets()
+    world.running()
+    world.nodes = {"node-1": Node(name="node-1")}  # as it was all along: schedulable
+    world.end(0, 1)
+    world.settle()
+    assert [node.name for node in world.job.status.avoided_nodes] == ["node-1"]
+
+
+def test_another_machine_under_the_name_of_a_node_that_was_to_be_cordoned_is_left_alone() -> None:
+    world = broken()
+    world.fleet.refuses = True
+    world.one_pass()
+    world.fleet.refuses = False
+    world.fleet.replace("node-1")
+    for _ in range(3):
+        assert cordons(world) == []
+        world.now += timedelta(seconds=11)
+    assert world.cordoned == set()
+    assert condition(world, "Degraded")[1] != "CordonFailed", "there is nothing left to do"
+
+
+def test_a_node_that_a_person_gave_back_before_the_operator_had_seen_its_cordon_stays_given_back() -> None:
+    world = broken()
+    world.one_pass()
+    world.fleet.uncordon("node-1")
+    world.fleet.memory.clear()  # and the operator starts anew
+    world.settle()
+    assert not world.fleet.node("node-1").unschedulable
+    assert world.job.status.cordoned_nodes[0].done_time is not None
+
+
+def test_a_cordon_that_was_seen_is_over_even_if_somebody_wipes_the_node_clean() -> None:
+    world = broken()
+    world.settle()
+    world.fleet.nodes["node-1"] = PlayedNode(uid=world.fleet.node("node-1").uid)
     assert cordons(world) == []
 
 
 def test_a_job_that_ends_for_it_still_has_its_broken_node_cordoned() -> None:
     world = broken(maxInfrastructureRestarts=0)
+    world.fleet.refuses = True
     assert cordons(world) == ["node-1"]
     assert world.job.status.recovery.stage == "Stopping"
-    assert cordons(world) == ["node-1"], "again, until its pods have stopped"
     world.kubelets()
     world.settle()
-    assert (world.job.status.phase, cordons(world)) == ("Failed", [])
+    assert world.job.status.phase == "Failed"
+    world.fleet.refuses = False
+    assert cordons(world) == ["node-1"], "also after its end"
+    assert cordons(world) == []
 
 
 def test_nothing_is_cordoned_after_the_gang_was_made() -> None:
     world = broken()
-    world.settle()
-    world.kubelets()
+    world.end(0, 82)
     plan = world.one_pass()
     kinds = [type(action) for action in plan.actions]
     assert kinds.index(CordonNode) < kinds.index(CreatePods)
@@ -109,44 +182,6 @@ def test_without_the_right_to_it_nothing_is_cordoned() -> None:
     world = replace(broken(pool=None), may_cordon=False)
     assert cordons(world) == []
     assert world.job.status.avoided_nodes[0].strict
-
-
-RECENT = CordonMark("other", "default/another", START)
-OLD = CordonMark("other", "default/another", START - timedelta(days=2))
-
-
-@pytest.mark.parametrize(
-    ("pool", "words", "latches"),
-    [
-        (replace(POOL, ours=(RECENT, replace(RECENT, node="third"))), "2 are allowed", True),
-        (replace(POOL, ours=tuple(replace(OLD, node=f"n{i}") for i in range(10))), "more than half", True),
-        (replace(POOL, ours=(replace(RECENT, job="default/flux"),)), "this job had a node cordoned", False),
-        (replace(POOL, schedulable=2), "1 nodes would be left for a gang of 2", False),
-        (replace(POOL, latched="somebody"), "the breaker is latched (somebody)", False),
-    ],
-    ids=["number", "half", "one per job", "below the gang", "latched"],
-)
-def test_every_brake_holds_and_says_so(pool: Pool, words: str, latches: bool) -> None:  # noqa: FBT001
-    world = broken(pool=pool)
-    plan = world.one_pass()
-    assert not [action for action in plan.actions if isinstance(action, CordonNode)]
-    told = next(event.message for event in plan.events if event.reason == "CordonRefused")
-    assert words in told
-    assert any(isinstance(action, LatchBreaker) for action in plan.actions) == latches
-    assert world.job.status.avoided_nodes[0].name == "node-1"
-
-
-@pytest.mark.parametrize(
-    "pool",
-    [
-        replace(POOL, ours=(RECENT,)),
-        replace(POOL, size=200, schedulable=200, ours=tuple(replace(RECENT, node=f"n{i}") for i in range(19))),
-        replace(POOL, schedulable=2, brakes=Brakes(allow_below_gang=True)),
-    ],
-    ids=["one of two", "a share of a large pool", "allowed below the gang"],
-)
-def test_within_the_brakes_it_is_cordoned(pool: Pool) -> None:
-    assert cordons(broken(pool=pool)) == ["node-1"]
 
 
 def test_a_node_that_is_cordoned_already_is_nobodys_business() -> None:
@@ -197,6 +232,7 @@ def test_a_node_that_a_person_has_given_back_is_used_again_and_counts_against_no
     world.kubelets()
     world.running()
     world.nodes = {"node-1": Node(name="node-1")}  # mended, uncordoned
+    world.fleet.uncordon("node-1")
     world.now += timedelta(hours=2)
     world.end(0, 80, xid=79)
     plan = world.one_pass()
@@ -204,25 +240,10 @@ def test_a_node_that_a_person_has_given_back_is_used_again_and_counts_against_no
     assert [node.name for node in world.job.status.avoided_nodes] == ["node-0"]
 
 
-def test_a_node_that_is_still_to_be_cordoned_is_not_taken_for_one_that_was_given_back() -> None:
-    world = broken()
-    world.nodes = {"node-1": Node(name="node-1")}
-    world.one_pass()
-    assert [node.name for node in world.job.status.avoided_nodes] == ["node-1"]
-
-
-def test_a_dry_run_latches_no_breaker_for_others() -> None:
-    world = broken(pool=replace(POOL, ours=(RECENT, replace(RECENT, node="third"))), cordon="DryRun")
-    plan = world.one_pass()
-    assert not any(isinstance(action, LatchBreaker) for action in plan.actions)
-    assert "would not be cordoned: 2 nodes" in next(e.message for e in plan.events if e.reason == "CordonDryRun")
-
-
 def test_a_job_whose_pods_have_all_ended_is_over_only_after_its_node_was_cordoned() -> None:
     world = broken_all(2, maxInfrastructureRestarts=0)
     plan = world.one_pass()
     assert [type(action) for action in plan.actions if isinstance(action, CordonNode)]
     assert world.job.status.completion_time is None, "a kill now loses no cordon"
-    assert cordons(world), "once more"
     world.settle()
     assert world.job.status.phase == "Failed"

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from jobs import job, spec
 from memory_api import MemoryApi
-from structlog.testing import capture_logs
 from virtual_time import in_virtual_time
 
 from oarlock_operator.api_error import ApiError, Conflict
-from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.manifests.service import selector, service
@@ -25,10 +22,9 @@ from oarlock_operator.plan import (
     CreateService,
     DeletePods,
     LatchBreaker,
-    NoteStrike,
     SelectAttempt,
 )
-from oarlock_operator.pool import CORDONED, PoolReader, read_mark
+from oarlock_operator.pool import PoolReader
 from oarlock_operator.throttle import Throttle
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -142,14 +138,16 @@ async def test_all_pods_are_tried_and_then_the_first_error_is_raised_and_what_fo
 
 async def test_a_node_that_cannot_be_cordoned_keeps_no_gang_from_starting() -> None:
     api = MemoryApi()
-    api.put(NODE, spec={})
+    node = api.put("/api/v1/nodes/n1", spec={})
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    cordon = CordonNode("n1", node["metadata"]["uid"], 1, "GPUFault in attempt 1", now, now)
 
     async def refuse(verb: str, path: str) -> None:
         if verb in ("PATCH", "GET") or path.endswith("breaker"):
             raise ApiError(403, "Forbidden", "a webhook guards nodes")
 
     api.before = refuse
-    await run(api, CORDON, LatchBreaker("why"), *START)
+    await run(api, cordon, LatchBreaker("why"), *START)
     assert "flux-1-7" in api.names()
 
 
@@ -181,66 +179,3 @@ async def test_a_name_that_was_taken_and_is_free_again_is_an_error_for_the_next_
     api.before = vanish
     with pytest.raises(Conflict):
         await run(api, START[0])
-
-
-NODE = "/api/v1/nodes/n1"
-CORDON = CordonNode("n1", 1, "GPUFault in attempt 1", datetime(2026, 1, 1, tzinfo=UTC))
-
-
-async def test_a_cordon_says_on_the_node_who_wanted_it_and_why() -> None:
-    api = MemoryApi()
-    api.put(NODE, spec={})
-    events = EventPoster(api, instance="test")  # type: ignore[arg-type]
-    await run(api, CORDON, pool=replace(pool_of(api), events=events))
-    node = api.objects[NODE]
-    assert node["spec"]["unschedulable"] is True
-    mark = read_mark(node)
-    assert mark is not None
-    assert (mark.job, mark.time) == ("default/flux", CORDON.time)
-    assert "GPUFault" in node["metadata"]["annotations"][CORDONED]
-    await events.flush()
-    (event,) = [body for path, body in api.objects.items() if path.startswith("/api/v1/namespaces/default/events/")]
-    assert (event["involvedObject"]["kind"], event["reason"]) == ("Node", "NodeCordoned")
-    assert event["message"].startswith("cordoned by Oarlock for default/flux")
-
-
-async def test_a_cordon_that_is_repeated_leaves_the_last_word_to_whoever_uncordons() -> None:
-    api = MemoryApi()
-    api.put(NODE, spec={})
-    pool = pool_of(api)
-    await run(api, CORDON, pool=pool)
-    api.objects[NODE]["spec"] = {}
-    await run(api, CORDON, pool=pool)
-    assert not api.objects[NODE]["spec"].get("unschedulable")
-
-
-async def test_what_is_written_on_nodes_is_logged_when_it_is_written_not_when_it_is_repeated_or_fails() -> None:
-    api, broken = MemoryApi(), MemoryApi()
-    api.put(NODE, spec={})
-
-    async def refuse(_verb: str, _path: str) -> None:
-        raise ApiError(403, "Forbidden", "a webhook guards nodes")
-
-    broken.before = refuse
-    once = (CORDON, NoteStrike("n1", "GPU-5", CORDON.time), LatchBreaker("why"))
-    with capture_logs() as said:
-        for pool in (pool_of(api), pool_of(api)):
-            # The second one is that of an operator that was started anew.
-            for _ in range(2):
-                await run(api, *once, pool=pool)
-        await run(broken, *once)
-    assert [line["action"] for line in said if line["event"] == "done"] == ["CordonNode", "NoteStrike", "LatchBreaker"]
-    assert [line["action"] for line in said if line["event"] == "not done"] == [type(one).__name__ for one in once]
-
-
-async def test_somebody_elses_cordon_stays_theirs_and_a_node_that_is_gone_needs_none() -> None:
-    api = MemoryApi()
-    api.put(NODE, spec={"unschedulable": True})
-    await run(api, CORDON, CordonNode("gone", 1, "x", CORDON.time))
-    assert "annotations" not in api.objects[NODE]["metadata"]
-
-
-async def test_the_breaker_is_latched_once_with_its_first_reason() -> None:
-    api = MemoryApi()
-    await run(api, LatchBreaker("first"), LatchBreaker("second"))
-    assert api.objects["/api/v1/namespaces/oarlock/configmaps/oarlock-cordon-breaker"]["data"] == {"reason": "first"}

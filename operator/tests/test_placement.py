@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ from jobs import job, spec
 from oarlock_api.history import AvoidedNode
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.api_error import ApiError
+from oarlock_operator.decoding import Page
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.marks import mark_of
 from oarlock_operator.observation import Job, Pod
@@ -195,6 +197,10 @@ class Listing:
 
     async def list_of(self, kind: Any, path: str) -> list[Any]:
         return [msgspec.convert(raw, kind) for raw in await self.list(path)]
+
+    async def pages_of(self, kind: Any, path: str) -> AsyncIterator[Page[Any]]:
+        for raw in await self.list(path):
+            yield Page(items=(msgspec.convert(raw, kind),))
 
 
 def living(*nodes: str) -> list[Pod]:

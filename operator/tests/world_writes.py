@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from fleets import Fleet
 from jobs import START, job
 from made_pods import told
 
@@ -52,9 +53,8 @@ class Objects:
     groups: dict[int, Group] = field(default_factory=dict)
     """By attempt."""
     nodes: dict[str, Node] = field(default_factory=dict)
+    fleet: Fleet = field(default_factory=Fleet)
     cordoned: set[str] = field(default_factory=set)
-    used: set[str] = field(default_factory=set)
-    """Nodes that pods of the job ran on."""
     deleted: bool = False
     """The job itself is gone."""
     writes: int = 0
@@ -70,7 +70,7 @@ class Objects:
         self.job = replace(self.job, status=TrainingJobStatus.model_validate(status.to_manifest()))
         self.wrote(f"status attempt={status.attempt} phase={status.phase} stage={status.recovery.stage}")
 
-    def apply(self, action: Action) -> None:  # noqa: C901 - one case a kind of action
+    def apply(self, action: Action) -> None:  # noqa: C901, PLR0912 - one case a kind of action
         """What the API server does."""
         match action:
             case CreateService(manifest):
@@ -89,9 +89,11 @@ class Objects:
                 for name, uid in pods:
                     self.delete_pod(name, uid, grace_seconds)
             case CordonNode(node):
-                assert node in self.used, "a node was cordoned that no pod of this job ran on"
-                self.cordoned.add(node)
-                self.wrote(f"cordon {node}")
+                written = [(entry.name, entry.uid, entry.time) for entry in self.job.status.cordoned_nodes]
+                assert (node, action.uid, action.time) in written, "a cordon that stands in no status"
+                if self.fleet.cordon(self.job, action):
+                    self.cordoned.add(node)
+                    self.wrote(f"cordon {node}")
             case NoteStrike(name, gpu_uuid, time):
                 node = self.nodes.get(name, Node(name=name))
                 if (strike := NodeStrike(gpu_uuid, time)) not in node.strikes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,8 @@ from world_writes import Objects
 from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import Defaults, Ending, GangSystems, Observation, Pool
+from oarlock_operator.decide.cordon import is_open
+from oarlock_operator.observation import Defaults, Ending, GangSystems, Job, Node, Observation, Pool
 from oarlock_operator.plan import Plan
 from oarlock_operator.schedulers import system_of
 
@@ -31,8 +33,11 @@ class World(Objects):
     silent: dict[str, float] = field(default_factory=dict)
     warnings: dict[str, str] = field(default_factory=dict)
     may_cordon: bool = False
+    defaults: Defaults = field(default_factory=lambda: Defaults(trainer_image="trainer:test", cluster_id="lab"))
     pool: Pool | None = None
     """What a decision finds that asks for the pool."""
+    neighbours: Callable[[], list[Job]] = list
+    """Other jobs of the cluster."""
     ended_seconds: float | None = None
     spares: bool = False
     """What a decision finds that asks for spare nodes."""
@@ -42,7 +47,7 @@ class World(Objects):
         return Observation(
             now=self.now,
             job=self.job,
-            defaults=Defaults(trainer_image="trainer:test", may_cordon=self.may_cordon, cluster_id="lab"),
+            defaults=replace(self.defaults, may_cordon=self.may_cordon),
             pods=tuple(self.pods.values()),
             service=self.service,
             systems=self.systems,
@@ -54,7 +59,7 @@ class World(Objects):
             hindrance=self.hindrance,
             rival=self.rival,
             lingering=self.lingering,
-            nodes=self.nodes,
+            nodes=self._nodes(),
             answering=self.answering,
             silent=self.silent,
             warnings=self.warnings,
@@ -65,20 +70,29 @@ class World(Objects):
         """Decide once and carry it out, with every invariant checked after every write."""
         plan = decide(self.observe())
         if (plan.wants_pool or plan.wants_spares) and ask:
-            plan = decide(replace(self.observe(), pool=self.pool, spares=self.spares))
+            plan = decide(replace(self.observe(), pool=self.look(), spares=self.spares))
         if plan.status is not None:
             self.write_status(plan.status)
         for action in plan.actions:
             self.apply(action)
         return plan
 
+    def look(self) -> Pool | None:
+        """What a look at the pool finds."""
+        return self.fleet.pool(self.pool, [self.job, *self.neighbours()]) if self.pool else None
+
+    def _nodes(self) -> dict[str, Node]:
+        """Nodes that the test speaks of, and those that a pass asks for because they are to be cordoned."""
+        asked = [entry.name for entry in self.job.status.cordoned_nodes if is_open(entry, now=self.now)]
+        return {name: self.fleet.seen(name, self.nodes.get(name)) for name in {*self.nodes, *asked}}
+
     def settle(self, *, passes: int = 30) -> None:
         """Passes until nothing changes any more."""
         for _ in range(passes):
-            before = (self.job.status, dict(self.pods), self.service)
+            before = (self.job.status, dict(self.pods), self.service, dict(self.fleet.nodes))
             self.one_pass()
             self.now += timedelta(milliseconds=10)
-            if (self.job.status, self.pods, self.service) == before:
+            if (self.job.status, self.pods, self.service, self.fleet.nodes) == before:
                 return
 
     def start_all(self) -> None:
@@ -87,7 +101,7 @@ class World(Objects):
             if pod.attempt == self.job.status.attempt and not pod.stopped:
                 usual = self.nodes.get(f"node-{pod.rank}")
                 node = pod.node or (f"node-{pod.rank}" if usual is None or usual.ready else f"spare-{pod.rank}")
-                self.used.add(node)
+                self.fleet.ran(self.job, node)
                 self.pods[name] = replace(pod, node=node, address="10.0.0.1", scheduled=True, started=True, ready=True)
 
     def kubelets(self) -> None:

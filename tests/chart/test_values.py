@@ -26,6 +26,7 @@ OF_THE_CHART = {
     "lease_namespace",
     "lease_name",
     "pod_access",
+    "cordon_dry_run",
 }
 """Settings that the chart sets itself, or that would break its probes, ports or rights."""
 FREE = {"settings"}

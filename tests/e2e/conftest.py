@@ -12,11 +12,13 @@ from oarlock_local.binaries import HELM
 from oarlock_local.build import built
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
-from oarlock_local.demo.install import install_operator, operators_account
+from oarlock_local.demo.install import VALUES, install_operator, operators_account
 from oarlock_local.demo.output import make_output
 from tests.e2e.jobs import Jobs
 
 ROOT = Path(__file__).parents[2]
+# All tests are one namespace, and what one of them cordons counts for an hour.
+MANY_FAULTS = {**VALUES, "settings": {**VALUES["settings"], "CORDON_MAX_NODES": 50, "CORDON_NAMESPACE_MAX_NODES": 50}}
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +30,7 @@ def output(local_cluster: Cluster) -> Path:
 @pytest.fixture(scope="session")
 def jobs(local_cluster: Cluster, output: Path) -> Iterator[Jobs]:
     """Jobs on the cluster, with the operator in it as a pod, as the chart installs it; at the end, no right was lacking."""
-    install_operator(local_cluster, ROOT, built(HELM))
+    install_operator(local_cluster, ROOT, built(HELM), values=MANY_FAULTS)
     with ApiServer(local_cluster.kubeconfig) as api:
         yield Jobs(local_cluster, output, api)
-    assert operators_account(local_cluster, ROOT, built(HELM)).complaint() == ""
+    assert operators_account(local_cluster, ROOT, built(HELM), values=MANY_FAULTS).complaint() == ""

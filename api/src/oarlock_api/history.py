@@ -142,8 +142,16 @@ class Strike(StatusGroup):
 
 
 class CordonedNode(StatusGroup):
-    """A node that was cordoned for this job."""
+    """A node that was cordoned for this job, or is to be."""
 
     name: ShortText = Field(description="Node.")
+    uid: ShortText | None = Field(
+        default=None, description="Its uid when it was decided: another node of the same name is left alone."
+    )
     reason: Text | None = Field(default=None, description="Why.")
-    time: Time | None = Field(default=None, description="When.")
+    attempt: int | None = Field(default=None, description="The attempt in which it happened.")
+    gpu: FaultGPU | None = Field(default=None, description="The GPU that speaks against it.")
+    time: Time | None = Field(default=None, description="When it was decided.")
+    done_time: Time | None = Field(
+        default=None, description="When it was seen cordoned; absent = not yet, or the node was gone before."
+    )

@@ -31,7 +31,7 @@ from oarlock_operator.plan import (
     NoteStrike,
     SelectAttempt,
 )
-from oarlock_operator.pool import PoolReader, write_mark
+from oarlock_operator.pool import PoolReader
 from oarlock_operator.throttle import Throttle
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ async def execute(
     """Carry out `actions` one after the other.
 
     Raises ApiError where one failed: the next pass sees what there is and plans anew. A cordon that fails holds nobody up:
-    the job avoids the node anyway, and the plan is repeated until the new gang stands.
+    the job avoids the node anyway, and the plan is repeated until it stands.
     """
     namespace = job.namespace
     for action in actions:
@@ -92,15 +92,16 @@ async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster
     """What the gang itself does not need. Whether it was done now: a recovery repeats its plan."""
     try:
         match action:
-            case CordonNode(node, attempt, reason, time):
-                owner = f"{job.namespace}/{job.name}"
-                return await pool.cordon(node, write_mark(job=owner, attempt=attempt, reason=reason, time=time))
+            case CordonNode():
+                return await pool.cordon(job, action)
             case NoteStrike(node, gpu_uuid, time):
                 return await note_strike(cluster, node, NodeStrike(gpu_uuid, time))
             case LatchBreaker(why):
                 return await pool.latch(why)
     except ApiError as error:
         log.warning("not done", action=type(action).__name__, error=str(error))
+        if isinstance(action, CordonNode):
+            pool.tell_failure(job, action, error)
         return False
 
 

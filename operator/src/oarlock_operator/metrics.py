@@ -46,6 +46,9 @@ REPORTS_REJECTED = Counter(
     registry=REGISTRY,
 )
 CORDONS_REFUSED = Counter("oarlock_cordons_refused", "Cordons that a brake held back", registry=REGISTRY)
+CORDONS_FAILED = Counter(
+    "oarlock_cordons_failed", "Attempts to cordon a node that the API server did not take", registry=REGISTRY
+)
 BREAKER = Gauge(
     "oarlock_cordon_breaker_latched", "1 since this process has seen the cordon breaker latched", registry=REGISTRY
 )

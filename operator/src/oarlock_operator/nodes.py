@@ -13,10 +13,10 @@ from typing import Any
 
 from oarlock_operator.api_error import ApiError, NotFound
 from oarlock_operator.cluster import Cluster
+from oarlock_operator.cordon_marks import CORDONED, ENDED, last_mark
 from oarlock_operator.marks import mark_of
 from oarlock_operator.node_strikes import read_strikes
 from oarlock_operator.observation import Node
-from oarlock_operator.pool import CORDONED
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 PARALLEL = 16
@@ -32,7 +32,7 @@ class NodeSightings:
 
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
         """Remember a node's state; whether its trouble changed with this, or our mark on it is to be removed."""
-        node = replace(read_node(raw), exists=not deleted, boot_id="", strikes=())
+        node = replace(read_node(raw), exists=not deleted, boot_id="", strikes=(), uid="", cordon=None)
         troubled = deleted or not node.ready or node.mark is not None
         before = self._troubled.pop(node.name, None)
         if troubled:
@@ -56,12 +56,16 @@ def read_node(raw: dict[str, Any]) -> Node:
     status, spec = raw.get("status") or {}, raw.get("spec") or {}
     ready = next((c.get("status") for c in status.get("conditions") or [] if c.get("type") == "Ready"), "")
     tainted = any(taint.get("key") == UNREACHABLE for taint in spec.get("taints") or [])
+    metadata = raw["metadata"]
     return Node(
-        name=raw["metadata"]["name"],
+        name=metadata["name"],
+        uid=metadata.get("uid") or "",
         ready=ready == "True" and not tainted,
         unreachable=ready == "Unknown" or tainted,
         boot_id=(status.get("nodeInfo") or {}).get("bootID") or "",
         mark=mark_of(raw),
+        unschedulable=bool(spec.get("unschedulable")),
+        cordon=last_mark(metadata["name"], metadata.get("annotations")),
         strikes=read_strikes(raw),
     )
 
@@ -72,14 +76,16 @@ def is_stale(raw: dict[str, Any]) -> bool:
 
 
 async def remove_mark(cluster: Cluster, name: str) -> None:
-    """Take our mark off a node that is not cordoned any more. Raises ApiError."""
+    """End our mark on a node that is not cordoned any more; what it said is kept under another name. Raises ApiError."""
     try:
         raw = await cluster.get(f"/api/v1/nodes/{name}")
     except NotFound:
         return
     if is_stale(raw):
-        metadata = {"resourceVersion": raw["metadata"]["resourceVersion"], "annotations": {CORDONED: None}}
-        await cluster.merge(f"/api/v1/nodes/{name}", {"metadata": metadata})
+        metadata = raw["metadata"]
+        changed = {CORDONED: None, ENDED: metadata["annotations"][CORDONED]}
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": changed}}
+        await cluster.merge(f"/api/v1/nodes/{name}", patch)
 
 
 async def read_nodes(cluster: Cluster, names: Iterable[str]) -> dict[str, Node]:

@@ -21,6 +21,7 @@ from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.complaints import with_complaints
+from oarlock_operator.decide.cordon import is_open
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.groups import TidyJobs, read_groups
 from oarlock_operator.neighbours import lingering, rival
@@ -92,7 +93,7 @@ async def observe(
         read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if pod.owned_by(job.uid)
     )
     everything = (*await with_complaints(cluster, job, list(seen.values()), now=now), *departed)
-    nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings))
+    nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings, now=now))
     doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
     # Nobody asks any more how far a job has come that is to go.
     news, silent = await progress.read(job, everything) if not job.deleting else (None, {})
@@ -126,8 +127,11 @@ def _is_doubtful(pod: Pod, node: Node | None) -> bool:
     return pod.tainted if node is None else node.exists and not node.ready
 
 
-def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings) -> set[str]:
-    """Nodes of pods that a watch saw in trouble; and, while the job does not simply train, those that it avoids."""
+def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings, *, now: datetime) -> set[str]:
+    """Nodes of pods that a watch saw in trouble, and such as are to be cordoned.
+
+    And, while the job does not simply train, those that it avoids.
+    """
     names = sightings.troubled(pod.node for pod in pods if pod.node and not pod.gone)
     names |= {pod.node for pod in pods if pod.node and pod.tainted and pod.attempt == job.status.attempt}
     if job.status.recovery.stage is None:
@@ -135,6 +139,7 @@ def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings) -> s
         pods = [pod for pod in pods if not pod.gone or pod.attempt == job.status.attempt]
     # A GPU's past lies on its node, and is asked for where the GPU has failed again.
     names |= {pod.node for pod in pods if pod.node and pod.ending and pod.ending.report and pod.ending.report.gpu}
+    names |= {entry.name for entry in job.status.cordoned_nodes if is_open(entry, now=now)}
     quiet = job.status.recovery.stage is None and not any(pod.stopped or pod.deleting for pod in pods)
     return names if quiet else names | {node.name for node in job.status.avoided_nodes}
 

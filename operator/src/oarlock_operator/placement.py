@@ -13,7 +13,6 @@ from typing import Any
 from oarlock_api.quantity import amount
 from oarlock_operator.marks import mark_of
 from oarlock_operator.pod_requests import requests
-from oarlock_operator.pool import is_ready
 
 Json = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -26,7 +25,7 @@ def may_run_on(pod: Json, node: Json) -> bool:
     """Whether nothing but room keeps `pod` (a manifest) off `node`."""
     spec, labels = pod["spec"], node["metadata"].get("labels") or {}
     return (
-        is_ready(node)
+        _is_ready(node)
         and not (spec.get("resourceClaims") or spec.get("runtimeClassName"))
         and mark_of(node) is None
         and all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
@@ -38,6 +37,12 @@ def may_run_on(pod: Json, node: Json) -> bool:
             if taint.get("effect") in ("NoSchedule", "NoExecute")
         )
     )
+
+
+def _is_ready(node: Json) -> bool:
+    """Whether its kubelet says that it takes pods."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any((item.get("type"), item.get("status")) == ("Ready", "True") for item in conditions)
 
 
 def has_room(pod: Json, node: Json, others: Iterable[Json]) -> bool:

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from oarlock_api.history import FaultGPU
 from oarlock_api.status import TrainingJobStatus
 
 
@@ -71,12 +72,18 @@ class DeleteJob:
 
 @dataclass(frozen=True, slots=True)
 class CordonNode:
-    """Take a node from the scheduler, and write on it why; one that is cordoned already is left as it is."""
+    """Take this very node (`uid`) from the scheduler, once, and write on it why; one that is cordoned is left as it is.
+
+    `time`: when it was decided, which tells this cordon from any other; `at`: the time of this pass.
+    """
 
     node: str
+    uid: str
     attempt: int
     reason: str
     time: datetime
+    at: datetime
+    gpu: FaultGPU | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,84 +1,176 @@
-"""The pool: the nodes that a gang could run on, which of them are cordoned, and by whom. Read live, when a brake asks."""
+"""The pool: the nodes with GPUs that may be cordoned, which of them are, and by whom. Read live, when a brake asks.
+
+Which nodes they are is said by the operator's settings alone. A cordon is one write, preconditioned by the very version of
+the node that was read: it is done to that node once, or not at all.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+
+import structlog
+from msgspec import Struct
 
 from oarlock_api.contract.wire import text
 from oarlock_operator import metrics
-from oarlock_operator.api_error import Conflict, NotFound
-from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.api_error import ApiError, Conflict, NotFound
+from oarlock_operator.cluster import Cluster
+from oarlock_operator.cordon_marks import CORDONED, ENDED, last_mark, published_gpus, standing_mark, write_mark
 from oarlock_operator.events import EventPoster
-from oarlock_operator.observation import Brakes, CordonMark, Job, Pool
-from oarlock_operator.plan import Event, EventType
+from oarlock_operator.node_facts import RawNode
+from oarlock_operator.observation import GPU_RESOURCES, Brakes, CordonMark, Job, Pool, PoolNode
+from oarlock_operator.plan import CordonNode, Event, EventType
+from oarlock_operator.pod_facts import Metadata
 from oarlock_operator.reasons import Reason
+from oarlock_operator.resync import collections
 
-CORDONED = "oarlock.dev/cordoned"
-"""Annotation of a node that Oarlock cordoned: who, why, when, on what evidence."""
+log = structlog.get_logger(__name__)
+
+REMEMBERED = timedelta(days=1)
+_MAY_PASS = (408, 409, 429)
+"""Refusals of the API server that the next pass may not meet."""
+
+
+class _Cordoned(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    time: datetime | None = None
+    done_time: datetime | None = None
+
+
+class _Status(Struct, frozen=True, rename="camel"):
+    cordoned_nodes: tuple[_Cordoned, ...] | None = None
+
+
+class _Job(Struct, frozen=True):
+    """Of a job, only which nodes were cordoned for it."""
+
+    metadata: Metadata
+    status: _Status = _Status()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolReader:
-    """Reads the pool, and cordons in it. `namespace`: where the breaker's ConfigMap lies; `events` tells of nodes."""
+    """Reads the pool, and cordons in it. `namespace`: where the breaker's ConfigMap lies; `events` tells of nodes.
+
+    `resources` are GPUs; `selector`, a label selector, narrows the nodes.
+    """
 
     cluster: Cluster
     namespace: str
     brakes: Brakes
+    resources: tuple[str, ...] = GPU_RESOURCES
+    selector: str = ""
     events: EventPoster | None = None
-    done: set[tuple[str, str]] = field(default_factory=set)
-    """Nodes that this process has cordoned, with their marks."""
+    known: dict[tuple[str, str, datetime], CordonMark] = field(default_factory=dict)
+    """What this process has cordoned: a job may be deleted, and a node made anew, before the window is over."""
 
-    async def read(self, job: Job) -> Pool:
-        """The pool of nodes that have what the job's pods ask for. Raises ApiError."""
-        if job.spec is None:
-            raise ValueError("a job that cannot be read has no pool")
-        resource = job.spec.pod.gpu_resource if job.spec.gpus_per_node else "cpu"
-        nodes = [node for node in await self.cluster.list("/api/v1/nodes") if _has(node, resource)]
-        marks = [mark for node in nodes if (mark := read_mark(node)) is not None]
-        off = frozenset(node["metadata"]["name"] for node in nodes if (node.get("spec") or {}).get("unschedulable"))
+    async def read(self, *, now: datetime) -> Pool:
+        """The pool. Where it may not be read, it says so, and nothing is cordoned. Raises ApiError where that may pass."""
+        try:
+            return await self._read(now)
+        except ApiError as error:
+            if not 400 <= error.status < 500 or error.status in _MAY_PASS:
+                raise
+            return Pool(size=0, schedulable=0, unreadable=str(error), brakes=self.brakes)
+
+    async def _read(self, now: datetime) -> Pool:
+        members: dict[str, PoolNode] = {}
+        ours: list[CordonMark] = []
+        ended: list[CordonMark] = []
+        off: set[str] = set()
+        schedulable = 0
+        async for page in self.cluster.pages_of(RawNode, "/api/v1/nodes", **self._narrowed()):
+            for node in page.items:
+                resources = frozenset(resource for resource in self.resources if node.has(resource))
+                if not resources:
+                    continue
+                about = node.metadata
+                gpus = published_gpus(about.annotations)
+                members[about.name] = PoolNode(
+                    uid=about.uid, made=about.creation_timestamp, resources=resources, gpus=gpus
+                )
+                if node.spec.unschedulable:
+                    off.add(about.name)
+                schedulable += node.ready and not node.spec.unschedulable
+                if (mark := last_mark(about.name, about.annotations)) is not None:
+                    stands = standing_mark(about.name, about.annotations) is not None and node.spec.unschedulable
+                    (ours if stands else ended).append(mark)
         return Pool(
-            size=len(nodes),
-            schedulable=sum(is_ready(node) for node in nodes if node["metadata"]["name"] not in off),
-            unschedulable=off,
-            ours=tuple(marks),
+            size=len(members),
+            schedulable=schedulable,
+            unschedulable=frozenset(off),
+            ours=tuple(ours),
+            known=(*ended, *await self._wished(), *self._remembered(now)),
+            members=members,
             latched=await self._latched(),
             brakes=self.brakes,
         )
 
-    async def cordon(self, node: str, mark: str) -> bool:
-        """Cordon `node` and mark it as ours, in one write; whether this call did. Raises ApiError.
+    def _narrowed(self) -> dict[str, str]:
+        return {"labelSelector": self.selector} if self.selector else {}
 
-        One that is cordoned already stays whosever it is. Done once for each mark: a person who uncordons the node while
-        the recovery still repeats its plan has the last word.
+    async def _wished(self) -> list[CordonMark]:
+        """What stands in the status of jobs: cordons that were done, and such as may still be done."""
+        found: list[CordonMark] = []
+        async for page in self.cluster.pages_of(_Job, collections(())[0]):
+            for job in page.items:
+                name = f"{job.metadata.namespace}/{job.metadata.name}"
+                entries = job.status.cordoned_nodes or ()
+                found += [CordonMark(one.name, name, one.time, one.done_time) for one in entries if one.time]
+        return found
+
+    def _remembered(self, now: datetime) -> list[CordonMark]:
+        for key, mark in list(self.known.items()):
+            if now - mark.time >= REMEMBERED:
+                del self.known[key]
+        return list(self.known.values())
+
+    async def cordon(self, job: Job, action: CordonNode) -> bool:
+        """Cordon a node and mark it as ours, in one write; whether this call did. Raises ApiError.
+
+        Not another node of its name, not one that is cordoned already, whosever that is, and not one that was cordoned for
+        this before: a person who has uncordoned it has the last word.
         """
-        path = f"/api/v1/nodes/{node}"
-        if (node, mark) in self.done:
-            return False
+        path = f"/api/v1/nodes/{action.node}"
+        owner = f"{job.namespace}/{job.name}"
         try:
             there = await self.cluster.get(path)
-            free = not (there.get("spec") or {}).get("unschedulable")
-            if free:
-                metadata = {"resourceVersion": there["metadata"]["resourceVersion"], "annotations": {CORDONED: mark}}
-                await self.cluster.merge(path, {"metadata": metadata, "spec": {"unschedulable": True}})
-                metrics.CORDONS.inc()
-                self._tell(there, mark)
         except NotFound:
             return False
-        self.done.add((node, mark))
-        return free
+        metadata = there["metadata"]
+        before = last_mark(action.node, metadata.get("annotations"))
+        done = before is not None and (before.job, before.time) == (owner, action.time)
+        if metadata.get("uid") != action.uid or done or (there.get("spec") or {}).get("unschedulable"):
+            return False
+        if why := await self._latched():
+            # Whoever has latched it since meant this one, too.
+            raise ApiError(0, "Latched", f"the breaker is latched: {why}")
+        mark = write_mark(owner, action)
+        changed = {"resourceVersion": metadata["resourceVersion"], "annotations": {CORDONED: mark, ENDED: None}}
+        await self.cluster.merge(path, {"metadata": changed, "spec": {"unschedulable": True}})
+        self.known[action.node, owner, action.time] = CordonMark(action.node, owner, action.time, action.at)
+        metrics.CORDONS.inc()
+        self._tell(action.node, mark)
+        return True
 
-    def _tell(self, node: Json, mark: str) -> None:
+    def tell_failure(self, job: Job, action: CordonNode, error: ApiError) -> None:
+        """What the API server has against a cordon, for whoever looks at the job."""
+        metrics.CORDONS_FAILED.inc()
+        if self.events is not None:
+            words = f"node {action.node} could not be cordoned, and is only avoided until it is: {error}"
+            self.events.post(job, [Event(EventType.WARNING, Reason.CORDON_FAILED, words)], now=action.at)
+
+    def _tell(self, name: str, mark: str) -> None:
         """The Event that `kubectl describe node` shows to whoever wonders why."""
         if self.events is None:
             return
-        name, written = node["metadata"]["name"], json.loads(mark)
+        written = json.loads(mark)
         words = f"cordoned by Oarlock for {written['job']}, attempt {written['attempt']}: {written['reason']}"
         about = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}  # as the kubelet's own Events name it
         event = Event(EventType.WARNING, Reason.NODE_CORDONED, words)
-        self.events.post_about(about, [event], now=datetime.fromisoformat(written["time"]))
+        self.events.post_about(about, [event], now=datetime.fromisoformat(written["at"]))
 
     async def note_breaker(self) -> None:
         """Have the metric tell whether the breaker is latched, also before anybody asks for a cordon. Raises ApiError."""
@@ -107,33 +199,3 @@ class PoolReader:
             return ""
         metrics.BREAKER.set(1)
         return text((found.get("data") or {}).get("reason"), 1024) or "no reason given"
-
-
-def read_mark(node: Json) -> CordonMark | None:
-    """What Oarlock wrote on a node that it cordoned, None where it did not, or where it cannot be read."""
-    said = (node["metadata"].get("annotations") or {}).get(CORDONED)
-    if said is None:
-        return None
-    try:
-        mark: dict[str, Any] = json.loads(said)
-        return CordonMark(
-            node=node["metadata"]["name"], job=str(mark["job"]), time=datetime.fromisoformat(mark["time"])
-        )
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
-def write_mark(*, job: str, attempt: int, reason: str, time: datetime) -> str:
-    """The annotation's value."""
-    return json.dumps({"job": job, "attempt": attempt, "reason": reason[:1024], "time": time.isoformat()})
-
-
-def _has(node: Json, resource: str) -> bool:
-    allocatable: dict[str, str] = (node.get("status") or {}).get("allocatable") or {}
-    return allocatable.get(resource, "0") != "0"
-
-
-def is_ready(node: Json) -> bool:
-    """Whether its kubelet says that it takes pods."""
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return any((item.get("type"), item.get("status")) == ("Ready", "True") for item in conditions)

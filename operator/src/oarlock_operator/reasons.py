@@ -125,9 +125,16 @@ class Reason(StrEnum):
     GPU_WARNING = "GPUWarning", "a GPU warns: the ranks have saved, and the next attempt rather avoids its node"
     POD_NOT_STOPPING = "PodNotStopping", "a pod did not stop in time; the gang went on without it, its node is avoided"
     POD_FORCE_DELETED = "PodForceDeleted", "a pod was deleted by force, because its node is lost and its time over"
-    NODE_CORDONED = "NodeCordoned", "a node was cordoned on a report's evidence"
-    CORDON_REFUSED = "CordonRefused", "a brake kept a node from being cordoned; the job avoids it"
-    CORDON_DRY_RUN = "CordonDryRun", "a node would have been cordoned, were recovery.cordon not DryRun"
+    NODE_CORDONED = "NodeCordoned", "a node is cordoned on a report's evidence"
+    CORDON_REFUSED = (
+        "CordonRefused",
+        "a brake holds, or the report is only a claim: the node is only avoided by the job",
+    )
+    CORDON_FAILED = "CordonFailed", "a node that was to be cordoned is not yet: tried again for an hour, and avoided"
+    CORDON_DRY_RUN = (
+        "CordonDryRun",
+        "a node would have been cordoned, were the job's or the operator's cordon not DryRun",
+    )
 
 
 STARTS = frozenset({None, Reason.RESUMED, Reason.PLACEMENT_TIMEOUT, Reason.NODE_RETURNED})

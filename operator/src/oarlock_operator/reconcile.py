@@ -30,7 +30,7 @@ from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
 from oarlock_operator.pace import Pace
-from oarlock_operator.plan import Plan
+from oarlock_operator.plan import CordonNode, LatchBreaker, Plan
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.reasons import Reason
@@ -98,8 +98,14 @@ class Reconciler:
             if plan.wants_pool:
                 # One at a time: two jobs must not each see the other's last allowed cordon still to be had.
                 async with self.cordoning:
-                    o = replace(o, pool=await self.pool.read(o.job))
-                    return await self._carry_out(key, o, raw, decide(o), started)
+                    o = replace(o, pool=await self.pool.read(now=o.now))
+                    plan = await self._write(key, o, raw, decide(o), started)
+                    # The gang itself is torn down and made without the lock: others' nodes are broken meanwhile.
+                    now = [action for action in plan.actions if isinstance(action, CordonNode | LatchBreaker)]
+                    await execute(self.cluster, o.job, now, throttle=self.throttle, pool=self.pool)
+                return await self._act(
+                    key, o, replace(plan, actions=tuple(a for a in plan.actions if a not in now)), started
+                )
             if plan.wants_spares and not self.moving.locked():
                 # One at a time here, too, but nobody waits for it: whoever wants to move trains on and asks again.
                 async with self.moving:
@@ -110,6 +116,10 @@ class Reconciler:
 
     async def _carry_out(self, key: Key, o: Observation, raw: Json, plan: Plan, started: float) -> float | None:
         """Write, tell, act."""
+        return await self._act(key, o, await self._write(key, o, raw, plan, started), started)
+
+    async def _write(self, key: Key, o: Observation, raw: Json, plan: Plan, started: float) -> Plan:
+        """Write the status and tell of it; the plan as it now holds."""
         current = plan.status or o.job.status
         self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started)
         waits = plan.minor and plan.status is not None
@@ -124,6 +134,10 @@ class Reconciler:
             metrics.seen(*key, o.job.status)
         metrics.CORDONS_REFUSED.inc(sum(event.reason == Reason.CORDON_REFUSED for event in plan.events))
         self.events.post(o.job, plan.events, now=o.now)
+        return plan
+
+    async def _act(self, key: Key, o: Observation, plan: Plan, started: float) -> float | None:
+        """Carry out what is written down."""
         try:
             await execute(self.cluster, o.job, plan.actions, throttle=self.throttle, pool=self.pool)
         except ApiError as error:

@@ -12,6 +12,8 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from oarlock_operator.observation import GPU_RESOURCES
+
 DEFAULT_TRAINER_IMAGE = "oarlock/trainer:0.1.0"
 
 
@@ -55,13 +57,30 @@ class Settings(BaseSettings):
         description="how /status is reached: direct by pod address, proxy through the API server, "
         "auto: direct inside the cluster, proxy outside",
     )
+    cordon_dry_run: bool = Field(default=False, description="only tell which nodes would be cordoned, and cordon none")
+    cordon_gpu_resources: list[str] = Field(
+        default=list(GPU_RESOURCES), description="resources that are GPUs: only nodes that have one are ever cordoned"
+    )
+    cordon_node_selector: str = Field(
+        default="", description="label selector of the nodes that may be cordoned, such as pool=training; default: all"
+    )
+    cordon_images: list[str] = Field(
+        default=[],
+        description="beginnings of images whose word may cordon a node, besides trainer_image; with spec.custom only these",
+    )
     cordon_max_nodes: int = Field(
         default=2, ge=0, description="nodes that may be cordoned within cordon_window_seconds; 0 with percent 0: none"
     )
     cordon_max_percent: float = Field(
         default=10, ge=0, le=50, description="the same as a share of the pool; the larger of the two counts"
     )
-    cordon_window_seconds: int = Field(default=3600, ge=60, description="window of the two limits above")
+    cordon_namespace_max_nodes: int = Field(
+        default=1, ge=0, description="of these, nodes for jobs of one namespace; 0 with percent 0: none"
+    )
+    cordon_namespace_max_percent: float = Field(
+        default=2, ge=0, le=50, description="the same as a share of the pool; the larger of the two counts"
+    )
+    cordon_window_seconds: int = Field(default=3600, ge=60, description="window of the limits above")
     cordon_allow_below_gang: bool = Field(
         default=False, description="cordon even where fewer nodes are left than the job itself needs"
     )

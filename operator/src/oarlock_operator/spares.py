@@ -16,6 +16,7 @@ from oarlock_api.spec import OPERATOR
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.manifests.pod import pod as pod_manifest
+from oarlock_operator.node_facts import RawNode
 from oarlock_operator.observation import Job, Key, Pod
 from oarlock_operator.placement import has_room, may_run_on
 from oarlock_operator.pod_facts import Metadata
@@ -93,8 +94,10 @@ class SpareReader:
         avoided = job.status.avoided_nodes
         manifest = pod_manifest(job, job.spec, attempt=job.status.attempt, rank=0, image="", avoided=avoided)
         own = {pod.node for pod in pods if pod.attempt == job.status.attempt and pod.node and not pod.stopped}
-        nodes = await self.cluster.list("/api/v1/nodes")
-        fit = {node["metadata"]["name"]: node for node in nodes if may_run_on(manifest, node)}
+        fit: dict[str, Json] = {}
+        async for page in self.cluster.pages_of(RawNode, "/api/v1/nodes"):
+            found = (node.as_json() for node in page.items)
+            fit |= {node["metadata"]["name"]: node for node in found if may_run_on(manifest, node)}
         missing = job.spec.nodes - len(own & set(fit))
         candidates = [node for name, node in fit.items() if name not in own and has_room(manifest, node, ())]
         for node in random.sample(candidates, min(len(candidates), MOST_READ)):

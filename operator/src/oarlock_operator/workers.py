@@ -17,6 +17,8 @@ from oarlock_operator.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
 
+CLEAN_AGAIN_SECONDS = 60.0
+
 
 async def work(queue: WorkQueue[Key], reconciler: Reconciler) -> None:
     """Work until cancelled."""
@@ -55,7 +57,7 @@ async def work_on_nodes(nodes: WorkQueue[str], jobs: WorkQueue[Key], cluster: Cl
         name, _ = await nodes.get()
         try:
             if may_patch:
-                await remove_mark(cluster, name)
+                await _clean(cluster, name, nodes)
             pods = await cluster.list(
                 "/api/v1/pods", fieldSelector=f"spec.nodeName={name}", labelSelector=Label.JOB.value
             )
@@ -68,3 +70,12 @@ async def work_on_nodes(nodes: WorkQueue[str], jobs: WorkQueue[Key], cluster: Cl
                 jobs.add((pod["metadata"]["namespace"], pod["metadata"]["labels"][Label.JOB.value]))
         finally:
             nodes.done(name)
+
+
+async def _clean(cluster: Cluster, name: str, nodes: WorkQueue[str]) -> None:
+    """Remove a mark that is over. Where that fails it is tried again, and the node's jobs are looked at all the same."""
+    try:
+        await remove_mark(cluster, name)
+    except ApiError as error:
+        log.warning("a node's mark could not be removed", node=name, error=str(error))
+        nodes.add_after(name, CLEAN_AGAIN_SECONDS)

@@ -17,7 +17,7 @@ from oarlock_local.errors import LocalError
 
 RELEASE = "oarlock"
 NAMESPACE = "oarlock"
-VALUES = {
+VALUES: dict[str, Any] = {
     "image": {"repository": "oarlock.local/host", "tag": "1"},
     "trainerImage": "oarlock.local/host:1",
     "runtimeClassName": "host-userland",

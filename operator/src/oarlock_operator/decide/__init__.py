@@ -15,8 +15,9 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   regroup    a gang that waits for nodes is made anew once one may be used again that its pods keep off
   vacate     a gang moves off nodes that somebody else wants emptied, once others surely wait for it
 
-Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), groups
-of attempts that are over are deleted (dissolve), and so is a finished job when its time is over (retention).
+Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), cordons
+that were decided are repeated until they stand (cordon.follow), groups of attempts that are over are deleted (dissolve), and
+so is a finished job when its time is over (retention).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from oarlock_api.spec import OPERATOR
 from oarlock_operator.decide import (
     accept,
     claim,
+    cordon,
     create,
     deadlines,
     dissolve,
@@ -73,6 +75,7 @@ def decide(o: Observation) -> Plan:
         return Plan()
     draft = Draft(before)
     teardown.force(o, draft)
+    cordon.follow(o, draft)
     if o.job.deleting:
         # Its pods' events are no news any more; one on a lost node may have to be taken away.
         if any(not pod.gone for pod in o.pods):

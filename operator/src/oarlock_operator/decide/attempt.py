@@ -35,8 +35,7 @@ def begin(
                 scheduler_name=o.spec.scheduling.scheduler_name or schedulers.SYSTEMS[gang].scheduler,
             )
         )
-    # What the attempt that ends now is avoided for may not be cordoned yet.
-    avoid.prune(o, draft, told_before=draft.before(number).start_time)
+    avoid.prune(o, draft)
     draft.record(number, start_time=o.now, reason=reason, node_count=o.spec.nodes)
     return number
 

@@ -7,7 +7,7 @@ booted anew.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from oarlock_api.history import AvoidedNode
 from oarlock_operator.decide.draft import Draft
@@ -40,31 +40,29 @@ def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool, ha
     return True
 
 
-def prune(o: Observation, draft: Draft, *, told_before: datetime | None) -> None:
-    """Drop entries whose time is over, or whose node was booted anew, or given back by a person.
-
-    `told_before`: only of entries from before then is it known that their nodes were cordoned, if they were to be.
-    """
+def prune(o: Observation, draft: Draft) -> None:
+    """Drop entries whose time is over, or whose node was booted anew, or given back by a person."""
     kept = tuple(
         entry
         for entry in draft.status.avoided_nodes
         if (entry.until_time is None or entry.until_time > o.now)
         and not _booted_anew(o, entry)
-        and not _given_back(o, draft, entry, told_before)
+        and not _given_back(o, draft, entry)
     )
     if kept != draft.status.avoided_nodes:
         draft.set(avoided_nodes=kept)
 
 
-def _given_back(o: Observation, draft: Draft, entry: AvoidedNode, told_before: datetime | None) -> bool:
-    """Whether a person has uncordoned what was cordoned for this entry: the node is mended, they say."""
+def _given_back(o: Observation, draft: Draft, entry: AvoidedNode) -> bool:
+    """Whether a person has uncordoned what was seen cordoned for this entry: the node is mended, they say."""
     seen = o.nodes.get(entry.name)
-    if told_before is None or entry.until_time is None or seen is None or not seen.ready or seen.mark is not None:
+    if entry.until_time is None or seen is None or not seen.ready or seen.mark is not None:
         return False
     put_down = entry.until_time - timedelta(seconds=o.spec.recovery.window_seconds)
-    # Avoided once more, it may not have been cordoned once more: the brakes are many.
-    cordons = [known.time for known in draft.status.cordoned_nodes if known.name == entry.name and known.time]
-    return put_down < told_before and any(time >= put_down for time in cordons)
+    # Avoided once more, it may not have been cordoned once more: the brakes are many. And a cordon that failed, or that
+    # is still to come, was never given back.
+    cordons = [known for known in draft.status.cordoned_nodes if known.name == entry.name and known.done_time]
+    return any(known.time is not None and known.time >= put_down for known in cordons)
 
 
 def _booted_anew(o: Observation, entry: AvoidedNode) -> bool:

@@ -1,101 +1,129 @@
-"""Cordon: a node whose hardware a report speaks against is taken from the scheduler, as far as the brakes allow.
+"""Cordon: a node whose hardware a report speaks against is taken from the scheduler, as far as the brakes allow (brakes.py).
 
-A mistake here would empty a cluster, so there are many brakes: a number and a share of the pool within a window, never half
-of it, never below what the gang itself needs, one node per job and window. Whoever runs into the first one latches a breaker
-that a person resets. Uncordoning is a person's act, always.
+Decided once, for one node by its uid, and written down before it is done; repeated until the mark was seen on the node, or
+until it is too late. So a kill loses none, a write that fails is tried again, and neither a node that a person gave back nor
+another one of the same name is ever cordoned for what is over. Uncordoning is a person's act, always.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from oarlock_api.history import CordonedNode, RecoveryStage
+from oarlock_api.history import CordonedNode, FaultGPU
 from oarlock_api.recovery import CordonPolicy
+from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import CordonMark, Observation, Pool
+from oarlock_operator.faults.classify import Fault
+from oarlock_operator.faults.evidence import evidence_words
+from oarlock_operator.observation import Node, Observation
 from oarlock_operator.plan import CordonNode, LatchBreaker
 from oarlock_operator.reasons import Reason
 
 LIMIT = 64
+LOOK_AGAIN_SECONDS = 10.0
+UNDONE_SECONDS = 5.0
+"""From when on a cordon that does not stand is told of."""
 
 
-def wish(o: Observation, draft: Draft, node: str, *, attempt: int, why: str, evidence: str) -> None:
-    """Cordon `node` for what happened in `attempt`, or tell why not. Without a look at the pool, ask for one."""
-    policy = o.spec.recovery.cordon
-    if policy is CordonPolicy.NEVER or not node or not o.defaults.may_cordon:
+def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) -> None:
+    """Cordon the node that `fault` speaks against, or tell why not. Without a look at the pool, ask for one."""
+    node, policy = fault.pod.node, o.spec.recovery.cordon
+    if policy is CordonPolicy.NEVER or not node or not (o.defaults.may_cordon or o.defaults.cordon_dry_run):
         return
-    if o.pool is None:
-        draft.wants_pool = True
-        return
-    if node in o.pool.unschedulable:
-        return
-    refusal = brake(o, draft, o.pool, node)
-    if policy is CordonPolicy.DRY_RUN:
+    words = evidence_words(fault)
+    refusal = brakes.doubt(o, draft, fault)
+    if refusal is None:
+        if o.pool is None:
+            draft.wants_pool = True
+            return
+        if node in o.pool.unschedulable:
+            return
+        refusal = brakes.brake(o, draft, o.pool, fault)
+        words += f"; {brakes.published(o.pool, node)}"
+    if policy is CordonPolicy.DRY_RUN or o.defaults.cordon_dry_run:
         would = f"would not be cordoned: {refusal.words}" if refusal else "would be cordoned"
-        draft.tell(Reason.CORDON_DRY_RUN, f"node {node} {would}: {why}. {evidence}", warning=True)
+        draft.tell(Reason.CORDON_DRY_RUN, f"node {node} {would}: {why}. {words}", warning=True)
         return
     if refusal:
-        draft.tell(
-            Reason.CORDON_REFUSED, f"node {node} ({why}) is not cordoned, only avoided: {refusal.words}", warning=True
-        )
+        told = f"node {node} ({why}) is not cordoned, only avoided: {refusal.words}"
+        draft.tell(Reason.CORDON_REFUSED, told, warning=True)
         if refusal.latches:
             draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.words}"))
         return
-    entry = CordonedNode(name=node, reason=f"{why}: {evidence}"[:1024], time=o.now)
+    report = fault.report
+    gpu = report.gpu if report else None
+    entry = CordonedNode(
+        name=node,
+        uid=o.pool.members[node].uid if o.pool else None,
+        reason=f"{why}: {words}"[:1024],
+        attempt=attempt,
+        gpu=FaultGPU(index=gpu.index, uuid=gpu.uuid or None, serial=gpu.serial or None) if gpu else None,
+        time=o.now,
+    )
     others = [known for known in draft.status.cordoned_nodes if known.name != node]
     draft.set(cordoned_nodes=tuple([*others, entry][-LIMIT:]))
-    draft.tell(Reason.NODE_CORDONED, f"node {node}: {why}. {evidence}", warning=True)
-    draft.act(CordonNode(node, attempt, entry.reason or why, o.now))
+    draft.tell(Reason.NODE_CORDONED, f"node {node}: {why}. {words}", warning=True)
+    _act(o, draft, entry)
+    # Soon: whether it stands is written down.
+    draft.again(1.0)
 
 
-def _history(o: Observation, draft: Draft, pool: Pool) -> list[CordonMark]:
-    """Cordons that the window counts: those that nodes tell of, and this job's own, whose nodes may be mended or gone."""
-    job, known = f"{o.job.namespace}/{o.job.name}", {mark.node for mark in pool.ours}
-    own = [CordonMark(entry.name, job, entry.time) for entry in draft.status.cordoned_nodes if entry.time]
-    marks = [*pool.ours, *(mark for mark in own if mark.node not in known)]
-    return [mark for mark in marks if o.now - mark.time < timedelta(seconds=pool.brakes.window_seconds)]
-
-
-def carry_out(draft: Draft) -> None:
-    """Cordon what this recovery, or the job's end, has put down; repeated while it lasts, so that a kill loses none."""
-    status = draft.status
-    record, stopping = draft.attempt(status.attempt), status.recovery.stage == RecoveryStage.STOPPING
-    since = status.recovery.stage_start_time if stopping else record.start_time
-    if since is None or (record.created_time is not None and not stopping):
+def follow(o: Observation, draft: Draft) -> None:
+    """Write down which cordons stand, and repeat those that do not; whatever the job is about, also after its end."""
+    if not o.defaults.may_cordon or o.defaults.cordon_dry_run:
         return
-    for entry in status.cordoned_nodes:
-        if entry.time is not None and entry.time >= since and entry.reason:
-            number = status.attempt if stopping else status.attempt - 1
-            draft.act(CordonNode(entry.name, number, entry.reason, entry.time))
+    if o.job.spec is None or o.job.spec.recovery.cordon is not CordonPolicy.AUTO:
+        return
+    entries: list[CordonedNode] = []
+    for entry in draft.status.cordoned_nodes:
+        node = o.nodes.get(entry.name)
+        if not is_open(entry, now=o.now) or (node is not None and _is_another(node, entry)):
+            entries.append(entry)
+        elif node is not None and _stands(o, node, entry):
+            entries.append(entry.model_copy(update={"done_time": o.now}))
+        else:
+            entries.append(entry)
+            _act(o, draft, entry)
+            draft.again(LOOK_AGAIN_SECONDS)
+    if o.job.status.completion_time is None and tuple(entries) != draft.status.cordoned_nodes:
+        draft.set(cordoned_nodes=tuple(entries))
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a brake holds; `latches` where the operator as a whole should stop cordoning until somebody has looked."""
+def is_open(entry: CordonedNode, *, now: datetime) -> bool:
+    """Whether a cordon that was decided may still have to be done. Without a uid it is an older release's, and was tried."""
+    if entry.done_time is not None or entry.time is None or not entry.uid or not entry.reason:
+        return False
+    return now - entry.time < brakes.TOO_LATE
 
-    words: str
-    latches: bool = False
+
+def undone(o: Observation, draft: Draft) -> str:
+    """Which nodes should be cordoned by now and are not, in words; empty where all are."""
+    since = timedelta(seconds=UNDONE_SECONDS)
+    names = [
+        entry.name
+        for entry in draft.status.cordoned_nodes
+        if is_open(entry, now=o.now)
+        and entry.time is not None
+        and o.now - entry.time >= since
+        and (node := o.nodes.get(entry.name))
+        and not _is_another(node, entry)
+    ]
+    return f"not cordoned yet, only avoided, and tried again: {', '.join(names[:8])}" if names else ""
 
 
-def brake(o: Observation, draft: Draft, pool: Pool, node: str) -> Refusal | None:
-    """Why `node` may not be cordoned now, None if it may."""
-    brakes = pool.brakes
-    if pool.latched:
-        reset = f"kubectl delete configmap {brakes.breaker} -n {brakes.namespace}"
-        return Refusal(f"the breaker is latched ({pool.latched}); to reset it: {reset}")
-    recent = _history(o, draft, pool)
-    # What this very pass has cordoned stands on no node yet.
-    pending = {entry.name for entry in draft.status.cordoned_nodes if entry.time == o.now} - {node}
-    allowed = max(brakes.max_nodes, int(pool.size * brakes.max_percent / 100))
-    if len(recent) >= allowed:
-        words = f"{len(recent)} nodes were cordoned within {brakes.window_seconds} s, {allowed} are allowed"
-        return Refusal(words, latches=True)
-    if 2 * (len({mark.node for mark in pool.ours} | pending) + 1) > pool.size:
-        return Refusal(f"more than half of the {pool.size} nodes would be cordoned by Oarlock", latches=True)
-    if any(mark.job == f"{o.job.namespace}/{o.job.name}" for mark in recent):
-        return Refusal(f"this job had a node cordoned within {brakes.window_seconds} s")
-    left = pool.schedulable - len((pending | {node}) - pool.unschedulable)
-    if left < o.spec.nodes and not brakes.allow_below_gang:
-        return Refusal(f"{left} nodes would be left for a gang of {o.spec.nodes}")
-    return None
+def _act(o: Observation, draft: Draft, entry: CordonedNode) -> None:
+    if entry.time is not None:
+        uid, attempt, reason = entry.uid or "", entry.attempt or 0, entry.reason or ""
+        draft.act(CordonNode(entry.name, uid, attempt, reason, entry.time, o.now, entry.gpu))
+
+
+def _is_another(node: Node, entry: CordonedNode) -> bool:
+    """Whether the node that was to be cordoned is gone: another one of its name is no business of this."""
+    return not node.exists or node.uid != entry.uid
+
+
+def _stands(o: Observation, node: Node, entry: CordonedNode) -> bool:
+    """Whether the cordon was done, by us or by anybody. A mark that a person has ended since was done as well."""
+    job = f"{o.job.namespace}/{o.job.name}"
+    mark = node.cordon
+    return node.unschedulable or (mark is not None and (mark.job, mark.time) == (job, entry.time))

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from oarlock_api.contract.status import Degradation
 from oarlock_api.status import Condition, ConditionType
-from oarlock_operator.decide import queue
+from oarlock_operator.decide import cordon, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
@@ -41,6 +41,7 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.GANG_IGNORED, queue.ignored(o, draft)),
         (Reason.STATUS_SILENT, _all(f"/status has not answered for more than {SILENT_SECONDS:.0f} s: ", mute[:8])),
         *_told(o, draft),
+        (Reason.CORDON_FAILED, cordon.undone(o, draft)),
         (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
         (Reason.GPU_WARNING, warned),
         (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),

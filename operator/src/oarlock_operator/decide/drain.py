@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
-from oarlock_operator.decide import attempt, avoid, cordon
+from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail
 from oarlock_operator.decide.last_words import note_saved
@@ -42,7 +42,6 @@ def drain(o: Observation, draft: Draft) -> bool:
     bound = timedelta(seconds=seconds + recovery.teardown_seconds)
     delete(draft, unstopped, grace_seconds=grace)
     if running:
-        cordon.carry_out(draft)
         # Who was told only now, because an operator was away, has its time as well.
         told = not draining or all(overdue(o, pod) for pod in running)
         if o.now - since < bound or not told:
@@ -62,7 +61,6 @@ def drain(o: Observation, draft: Draft) -> bool:
             return True
         draft.measure(number, "drain", milliseconds_since(since, o.now))
         draft.stage(RecoveryStage.SCHEDULE.value, o.now)
-    cordon.carry_out(draft)
     delete(draft, [pod for pod in others if pod.stopped], grace_seconds=None)
     return False
 

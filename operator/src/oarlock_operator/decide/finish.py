@@ -12,7 +12,7 @@ from oarlock_api.progress import OutputStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.status import Phase
 from oarlock_api.training import Task
-from oarlock_operator.decide import attempt, cordon, queue
+from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
@@ -38,7 +38,6 @@ def stop(o: Observation, draft: Draft) -> bool:
     """Stop the pods of a job that is to end; once nothing runs any more, say Failed."""
     if draft.status.recovery.stage != RecoveryStage.STOPPING:
         return False
-    cordon.carry_out(draft)
     running = [pod for pod in o.pods if not pod.stopped]
     if running:
         grace = o.job.spec.recovery.fault_grace_period_seconds if o.job.spec else None

@@ -148,7 +148,7 @@ def _blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> No
             why = f"{fault.reason} in attempt {number}"
             new = avoid.avoid(o, draft, fault.pod.node, why=why, strict=fault.avoid is Avoid.STRICTLY)
             if new and fault.cordon:
-                cordon.wish(o, draft, fault.pod.node, attempt=number, why=why, evidence=fault.message)
+                cordon.wish(o, draft, fault, attempt=number, why=why)
 
 
 def _last_fault(o: Observation, found: Attribution) -> LastFault:

@@ -27,8 +27,7 @@ def regroup(o: Observation, draft: Draft) -> bool:
     if made is None or not _waits_for_nodes(o, draft):
         return False
     before = draft.status.avoided_nodes
-    # All pods are there, so what was to be cordoned before they were made has been.
-    avoid.prune(o, draft, told_before=made)
+    avoid.prune(o, draft)
     if draft.status.avoided_nodes != before:
         # Whether there is room is asked of a status that says so.
         draft.again(0)

@@ -1,0 +1,139 @@
+"""The brakes of cordoning. A mistake here would empty a cluster, so there are many, and no job's number or shape moves one.
+
+The pool is the operator's: nodes that have what its settings call GPUs. Counted in a window are the cordons of the whole
+cluster and of each namespace, those that stand, those that a person has ended, and those that jobs still wish for. Whoever
+runs into the cluster's latches a breaker that a person resets; a namespace that has used up its share stops only itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.faults.classify import Fault
+from oarlock_operator.observation import CordonMark, Observation, Pool
+
+TOO_LATE = timedelta(hours=1)
+"""For so long a cordon that was decided is tried; a node that was not reached by then is only avoided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a brake holds; `latches` where the operator as a whole should stop cordoning until somebody has looked."""
+
+    words: str
+    latches: bool = False
+
+
+def doubt(o: Observation, draft: Draft, fault: Fault) -> Refusal | None:
+    """Why the word of this job's pods takes no node from others, whatever it says; None where it may.
+
+    A report comes from inside the pod: whoever chose the program there can write it.
+    """
+    spec, defaults = o.spec, o.defaults
+    gpu = fault.report.gpu if fault.report else None
+    if not spec.gpus_per_node:
+        return Refusal("the job asks for no GPUs")
+    if spec.pod.gpu_resource not in defaults.cordon_resources:
+        return Refusal(f"{spec.pod.gpu_resource} is none of the resources that are GPUs here (CORDON_GPU_RESOURCES)")
+    if not believes(o, draft):
+        what = (
+            "spec.custom runs a program of its own" if spec.custom else "its image is not the operator's trainer image"
+        )
+        return Refusal(f"its report is only a claim: {what}, and CORDON_IMAGES does not name its image")
+    if gpu is None or not (gpu.uuid or gpu.serial):
+        return Refusal("its report names no GPU by UUID or serial number")
+    return None
+
+
+def believes(o: Observation, draft: Draft) -> bool:
+    """Whether the site vouches for the program that wrote the job's reports."""
+    image = (draft.status.resolved.image if draft.status.resolved else None) or o.spec.pod.image or ""
+    vouched = image.startswith(o.defaults.cordon_images) if o.defaults.cordon_images else False
+    return vouched or (o.spec.custom is None and image == o.defaults.trainer_image)
+
+
+def published(pool: Pool, node: str) -> str:
+    """What the node itself says of the GPU that is named."""
+    member = pool.members.get(node)
+    return "the node publishes this GPU" if member and member.gpus else "the node publishes no GPUs to hold it against"
+
+
+def brake(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> Refusal | None:
+    """Why the node of `fault` may not be cordoned now, None if it may."""
+    limits = pool.brakes
+    if pool.unreadable:
+        return Refusal(f"the nodes could not be read: {pool.unreadable}")
+    if pool.latched:
+        reset = f"kubectl delete configmap {limits.breaker} -n {limits.namespace}"
+        return Refusal(f"the breaker is latched ({pool.latched}); to reset it: {reset}")
+    return _of_the_node(o, pool, fault) or _of_the_window(o, draft, pool) or _of_what_is_left(o, draft, pool, fault)
+
+
+def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> Refusal | None:
+    """The node must be one with such GPUs, the one that the pod ran on, and have the GPU that is named."""
+    member, resource = pool.members.get(fault.pod.node), o.spec.pod.gpu_resource
+    if member is None or resource not in member.resources:
+        return Refusal(f"it is none of the nodes with {resource} that may be cordoned")
+    placed = fault.pod.placed_at
+    if placed is not None and member.made is not None and member.made > placed:
+        return Refusal("it was made after the pod was placed: another node had its name then")
+    gpu = fault.report.gpu if fault.report else None
+    if member.gpus and (gpu is None or not ({gpu.uuid, gpu.serial} & member.gpus)):
+        return Refusal("the GPU that is named is none of those that the node publishes (oarlock.dev/gpus)")
+    return None
+
+
+def _of_the_window(o: Observation, draft: Draft, pool: Pool) -> Refusal | None:
+    limits, namespace, job = pool.brakes, o.job.namespace, f"{o.job.namespace}/{o.job.name}"
+    recent = _recent(o, draft, pool)
+    allowed = max(limits.max_nodes, int(pool.size * limits.max_percent / 100))
+    if len(recent) >= allowed:
+        words = f"{len(recent)} nodes were cordoned within {limits.window_seconds} s, {allowed} are allowed"
+        return Refusal(words, latches=True)
+    if any(mark.job == job for mark in recent):
+        return Refusal(f"this job had a node cordoned within {limits.window_seconds} s")
+    share = max(limits.namespace_max_nodes, int(pool.size * limits.namespace_max_percent / 100))
+    of_the_namespace = sum(mark.namespace == namespace for mark in recent)
+    if of_the_namespace >= share:
+        words = f"namespace {namespace} had {of_the_namespace} nodes cordoned within {limits.window_seconds} s"
+        return Refusal(f"{words}, {share} are its share")
+    return None
+
+
+def _of_what_is_left(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> Refusal | None:
+    # What is decided and not seen yet stands on no node.
+    wished = {mark.node for mark in _remembered(o, draft, pool) if mark.done is None and o.now - mark.time < TOO_LATE}
+    node = fault.pod.node
+    if 2 * len({mark.node for mark in pool.ours} | wished | {node}) > pool.size:
+        return Refusal(f"more than half of the {pool.size} nodes would be cordoned by Oarlock", latches=True)
+    left = pool.schedulable - len((wished | {node}) - pool.unschedulable)
+    if left < o.spec.nodes and not pool.brakes.allow_below_gang:
+        return Refusal(f"{left} nodes would be left for a gang of {o.spec.nodes}")
+    return None
+
+
+def _recent(o: Observation, draft: Draft, pool: Pool) -> list[CordonMark]:
+    """Cordons that the window counts: from when they were known to stand; as long as they may still be done, all along."""
+    window = timedelta(seconds=pool.brakes.window_seconds)
+
+    def counts(mark: CordonMark) -> bool:
+        if mark.done is None:
+            return o.now - mark.time < max(TOO_LATE, window)
+        return o.now - mark.done < window
+
+    return [mark for mark in _remembered(o, draft, pool) if counts(mark)]
+
+
+def _remembered(o: Observation, draft: Draft, pool: Pool) -> list[CordonMark]:
+    """Every cordon that anybody remembers, once: nodes, other jobs, this job, and what this very pass has decided."""
+    job = f"{o.job.namespace}/{o.job.name}"
+    own = [CordonMark(e.name, job, e.time, e.done_time) for e in draft.status.cordoned_nodes if e.time]
+    found: dict[tuple[str, str, datetime], CordonMark] = {}
+    for mark in (*pool.known, *own, *pool.ours):
+        key = (mark.node, mark.job, mark.time)
+        known = found.get(key)
+        dones = [done for done in (mark.done, known.done if known else None) if done is not None]
+        found[key] = replace(mark, done=max(dones, default=None))
+    return list(found.values())
