@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.contract.gang_key import attempt_key
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ JOB: dict[str, Any] = {
     "output_directory": "/output/flux",
     "training": {},
 }
+KEY = b"k" * 32
 ENVIRONMENT = {"MACHINE_RANK": "3", "MASTER_ADDR": "flux-0", "MASTER_PORT": "29500"}
 
 
@@ -79,3 +81,29 @@ def test_what_is_not_understood_is_refused_in_words(
 def test_who_the_pod_is_can_be_read_without_a_job() -> None:
     pod = read_pod({"OARLOCK_ATTEMPT": "7", "OARLOCK_POD_UID": "p", "MACHINE_RANK": "no number"})
     assert (pod.attempt, pod.pod_uid, pod.rank, pod.job) == (7, "p", 0, "")
+
+
+# The gang's key
+
+
+def test_the_agent_makes_its_attempts_key_from_the_file_beside_job_json(tmp_path: Path) -> None:
+    given = told(tmp_path, JOB)
+    assert read_assignment(given).key is None, "an operator that gives none"
+    (tmp_path / "key").write_text(KEY.hex() + "\n")
+    assignment = read_assignment(given)
+    assert assignment.key == attempt_key(KEY, assignment.job.job_uid, assignment.job.attempt)
+    assert "key" not in repr(assignment)
+
+
+@pytest.mark.parametrize("body", ["", "no hexadecimal", "abc"])
+def test_a_key_that_cannot_be_read_ends_the_pod_instead_of_leaving_it_open(tmp_path: Path, body: str) -> None:
+    given = told(tmp_path, JOB)
+    (tmp_path / "key").write_text(body)
+    with pytest.raises(ConfigurationError, match="the gang's key"):
+        read_assignment(given)
+
+
+def test_a_gang_of_one_node_has_no_key(tmp_path: Path) -> None:
+    given = told(tmp_path, JOB | {"nodes": 1}, MACHINE_RANK="0")
+    (tmp_path / "key").write_text(KEY.hex())
+    assert read_assignment(given).key is None

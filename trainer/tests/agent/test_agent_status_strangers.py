@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from oarlock_api.contract.status import PodStatus
 from oarlock_trainer.agent import status_server
+from oarlock_trainer.agent.door import Door
 from oarlock_trainer.agent.places import Places
 from oarlock_trainer.agent.status_server import StatusServer
 
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 SLOW_REQUEST = b"GET /status HTTP/1.1\r\nX-Padding: "
 
 
-def serve() -> int:
+def serve(door: Door | None = None) -> int:
     status = PodStatus(
         job_uid="u", pod_uid="p", attempt=1, rank=0, phase="Starting", heartbeat_at="2026-01-01T00:00:00Z"
     )
-    return StatusServer(port=0, job="flux", status=lambda: status, alive=lambda: True).port
+    return StatusServer(port=0, job="flux", status=lambda: status, alive=lambda: True, door=door).port
 
 
 def get(port: int, path: str) -> int:

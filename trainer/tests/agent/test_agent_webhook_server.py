@@ -9,9 +9,10 @@ import socket
 import pytest
 
 from oarlock_api.contract.status import PodStatus
+from oarlock_trainer.agent.door import is_here
 from oarlock_trainer.agent.hearsay.inbox import Inbox
 from oarlock_trainer.agent.hearsay.payloads import Step
-from oarlock_trainer.agent.status_server import StatusServer, _is_here
+from oarlock_trainer.agent.status_server import StatusServer
 
 STEP = json.dumps({"type": "training.progress", "progress": {"current": 3}}).encode()
 
@@ -77,7 +78,7 @@ def test_a_job_with_the_built_in_trainer_has_no_such_place() -> None:
     ],
 )
 def test_only_the_pod_itself_is_here(host: str, here: bool) -> None:  # noqa: FBT001
-    assert _is_here(host) is here
+    assert is_here(host) is here
 
 
 def test_others_are_sent_away_unheard() -> None:

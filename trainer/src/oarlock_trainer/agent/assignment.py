@@ -1,16 +1,17 @@
-"""What this pod is told: who it is in its gang (environment), and what the job asks for (job.json).
+"""What this pod is told: who it is in its gang (environment), what the job asks for (job.json), and the gang's key.
 
-Both are read once, at the edge, and strictly: a pod that misunderstands its job must say so (exit code 85) instead of
+All are read once, at the edge, and strictly: a pod that misunderstands its job must say so (exit code 85) instead of
 training something else.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable, processes_per_node
+from oarlock_api.contract.gang_key import KEY_FIELD, attempt_key
 from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.wire import WireError
 
@@ -42,6 +43,8 @@ class Assignment:
     master_address: str
     master_port: int
     simulate_gpus: bool
+    key: bytes | None = field(default=None, repr=False)
+    """The attempt's key; None where the gang has none: one node, or an operator that gives no keys."""
 
     @property
     def ranks_per_node(self) -> int:
@@ -85,7 +88,8 @@ def read_assignment(environment: Mapping[str, str]) -> Assignment:
 
     Raises ConfigurationError with one sentence that says what is wrong and where.
     """
-    job = _read_job(Path(environment.get(Variable.CONFIG) or CONFIG_PATH))
+    path = Path(environment.get(Variable.CONFIG) or CONFIG_PATH)
+    job = _read_job(path)
     missing = [name for name in (Variable.MACHINE_RANK, Variable.MASTER_ADDR) if not environment.get(name)]
     if missing:
         raise ConfigurationError(f"{', '.join(missing)} is not set: the operator sets it in every pod of a job")
@@ -102,6 +106,7 @@ def read_assignment(environment: Mapping[str, str]) -> Assignment:
         master_address=environment[Variable.MASTER_ADDR],
         master_port=port,
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
+        key=_read_key(path.with_name(KEY_FIELD), job),
     )
 
 
@@ -124,6 +129,20 @@ def _read_job(path: Path) -> JobFile:
         raise ConfigurationError(f"{path}: {error}") from error
     _check(path, job)
     return job
+
+
+def _read_key(path: Path, job: JobFile) -> bytes | None:
+    if job.nodes == 1:
+        return None
+    try:
+        key = bytes.fromhex(path.read_text().strip())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: the gang's key cannot be read: {error}") from error
+    if not key:
+        raise ConfigurationError(f"{path}: the gang's key is empty: delete the job's Secret, and the pods")
+    return attempt_key(key, job.job_uid, job.attempt)
 
 
 def _check(path: Path, job: JobFile) -> None:

@@ -13,6 +13,7 @@ from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.status import CheckResult, PreflightCheck
 from oarlock_trainer import rank_host, wakeup
 from oarlock_trainer.agent import accelerate_config, children, clock, rank_environment
+from oarlock_trainer.agent.door import Door
 from oarlock_trainer.agent.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hang_guard import HangGuard
 from oarlock_trainer.agent.hearsay.hearsay import Hearsay
@@ -153,7 +154,8 @@ def _listen(launch: Launch, board: StatusBoard, alive: Callable[[], bool], inbox
     job, pod = launch.assignment.job, launch.assignment.pod
     field, port = "status", job.status_port
     try:
-        server = StatusServer(port=port, job=job.job, status=lambda: board.status, alive=alive, inbox=inbox)
+        door = Door(launch.assignment.key, pod.pod_uid)
+        server = StatusServer(port=port, job=job.job, status=lambda: board.status, alive=alive, inbox=inbox, door=door)
         field, port = "link", job.link_port
         link = GangLink(
             job_uid=job.job_uid,
@@ -162,6 +164,7 @@ def _listen(launch: Launch, board: StatusBoard, alive: Callable[[], bool], inbox
             nodes=job.nodes,
             leader=launch.assignment.master_address,
             port=port,
+            key=launch.assignment.key,
         )
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):

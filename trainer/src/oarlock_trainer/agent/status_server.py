@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import ipaddress
 import socket
 import threading
 import time
@@ -18,7 +17,9 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 
+from oarlock_api.contract.gang_key import REFUSED
 from oarlock_trainer.agent import metrics
+from oarlock_trainer.agent.door import Door, is_here
 from oarlock_trainer.agent.hearsay.inbox import Inbox, Reception
 from oarlock_trainer.agent.hearsay.payloads import MAX_BYTES
 from oarlock_trainer.agent.places import Places
@@ -41,7 +42,8 @@ _ANSWERS = {Reception.REFUSED: 400, Reception.LOST: 503}
 class StatusServer:
     """The server's thread, which answers until the process ends. `alive`: the supervisor still turns its loop.
 
-    `inbox` is where a trainer's webhooks go, None where there is no such trainer. Raises OSError where the port is taken.
+    `inbox` is where a trainer's webhooks go, None where there is no such trainer; `door` says who may read /status. Raises
+    OSError where the port is taken.
     Port 0 takes any free one; `port` says which.
     """
 
@@ -53,8 +55,10 @@ class StatusServer:
         status: Callable[[], PodStatus],
         alive: Callable[[], bool],
         inbox: Inbox | None = None,
+        door: Door | None = None,
     ) -> None:
         own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "inbox": inbox}
+        own["door"] = door or Door()
         handler = type("Handler", (_Handler,), own)
         self._server = _Server(port, handler)
         self.port: int = self._server.socket.getsockname()[1]
@@ -139,6 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
     status: Callable[[], PodStatus]
     alive: Callable[[], bool]
     inbox: Inbox | None
+    door: Door
 
     command = ""
     """Until a request's first line was understood."""
@@ -154,7 +159,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/status":
-            self._answer(200, "application/json", self.status().to_json().encode())
+            said = self.door.answer(self.path, self.client_address[0], self.status().to_json())
+            if said is None:
+                self._answer(401, "text/plain", REFUSED.encode())
+            else:
+                self._answer(200, "application/json", said.encode())
         elif path == "/metrics":
             reports = self.inbox.counts if self.inbox else {}
             self._answer(200, metrics.CONTENT_TYPE, metrics.exposition(self.job, self.status(), reports=reports))
@@ -170,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if self.path.partition("?")[0] != "/webhook" or self.inbox is None:
             self._answer(501, "text/plain", b"nothing is taken here\n")
-        elif not _is_here(self.client_address[0]):
+        elif not is_here(self.client_address[0]):
             self._answer(403, "text/plain", b"only from this pod itself\n")
         elif not (length.isascii() and length.isdecimal()):
             self._answer(411, "text/plain", b"say the body's length\n")
@@ -198,10 +207,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
         """Probes every few seconds are not worth a line."""
-
-
-def _is_here(host: str) -> bool:
-    """Whether a client's address is the loopback's, whichever family it came by."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback

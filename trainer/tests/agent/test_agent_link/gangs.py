@@ -11,22 +11,30 @@ from typing import Any
 
 from agent_process import eventually
 
+from oarlock_trainer.agent.link import proof
 from oarlock_trainer.agent.link.gang_link import GangLink
-from oarlock_trainer.agent.link.protocol import News, PeerLost
+from oarlock_trainer.agent.link.protocol import Hello, News, PeerLost, decode, encode
 
 JOB_UID = "uid-of-job"
 ATTEMPT = 3
 HEARTBEAT = 0.05
 SILENCE = 1.0
+KEY = b"k" * 32
 
 
 class Gang:
     """Links by rank. Rank 0 listens from the start, unless `port` says where members look for it."""
 
     def __init__(
-        self, nodes: int, *, heartbeat: float = HEARTBEAT, silence: float = SILENCE, port: int | None = None
+        self,
+        nodes: int,
+        *,
+        heartbeat: float = HEARTBEAT,
+        silence: float = SILENCE,
+        port: int | None = None,
+        key: bytes | None = None,
     ) -> None:
-        self.nodes, self.heartbeat, self.silence = nodes, heartbeat, silence
+        self.nodes, self.heartbeat, self.silence, self.key = nodes, heartbeat, silence, key
         self.links: dict[int, GangLink] = {}
         self._news: dict[int, list[News]] = {}
         self.port = port or 0
@@ -37,7 +45,7 @@ class Gang:
         """Start the link of a rank; a member looks for rank 0 at `port`."""
         settings = {
             "job_uid": JOB_UID, "attempt": ATTEMPT, "nodes": self.nodes, "leader": "127.0.0.1",
-            "heartbeat": self.heartbeat, "silence": self.silence,
+            "heartbeat": self.heartbeat, "silence": self.silence, "key": self.key,
         } | settings  # fmt: skip
         link = self.links[rank] = GangLink(rank=rank, port=self.port if port is None else port, **settings)
         self._news[rank] = []
@@ -157,26 +165,36 @@ class Network:
 
 
 class Stranger:
-    """A plain connection to rank 0 that says what a test has it say."""
+    """A plain connection to rank 0 that says what a test has it say. With `key` it can prove that it knows that one."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, key: bytes | None = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self._key = key
 
     def say(self, **values: Any) -> None:
         self.socket.sendall(json.dumps(values).encode() + b"\n")
 
     def hello(self, **changes: Any) -> None:
         fitting = {"kind": "hello", "version": 1, "jobUid": JOB_UID, "attempt": ATTEMPT, "rank": 1, "agent": "a"}
-        self.say(**fitting | changes)
+        if self._key is None:
+            self.say(**fitting | changes)
+            return
+        hello = decode(json.dumps(fitting | changes).encode())
+        assert isinstance(hello, Hello)
+        self.socket.sendall(encode(proof.signed(hello, self._key, self.heard()["nonce"])))
 
     def heard(self) -> dict[str, Any]:
-        """The next line that rank 0 says."""
+        """The next frame that rank 0 says."""
+        return json.loads(self.heard_line())
+
+    def heard_line(self) -> bytes:
+        """The next line, without its end."""
         line = b""
         while not line.endswith(b"\n"):
             received = self.socket.recv(1)
             assert received, f"closed after {line!r}"
             line += received
-        return json.loads(line)
+        return line.rstrip(b"\n")
 
     def all_heard(self) -> bytes:
         """Everything that rank 0 says until it closes."""

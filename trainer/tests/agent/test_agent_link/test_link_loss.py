@@ -5,11 +5,12 @@ from __future__ import annotations
 import select
 import socket
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from agent_process import eventually
-from gangs import ATTEMPT, JOB_UID, Gang, Network, Stranger, time_of_silence
+from gangs import ATTEMPT, JOB_UID, KEY, Gang, Network, Stranger, time_of_silence
 
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.link.protocol import Left, PeerLost
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     GangOf = Callable[..., Gang]
+
+
+@pytest.fixture(params=[None, KEY], ids=["without a key", "with a key"])
+def gang_of(request: pytest.FixtureRequest, gang_of: GangOf) -> GangOf:
+    """What follows holds for gangs of both kinds."""
+    return partial(gang_of, key=request.param)
 
 
 @pytest.fixture
@@ -260,7 +267,7 @@ def test_the_descriptor_is_readable_while_there_is_news_and_only_then(gang_of: G
 
 def test_leave_returns_fast_though_a_member_is_stuck(gang_of: GangOf) -> None:
     gang = gang_of(3)
-    stuck = Stranger(gang.port)
+    stuck = Stranger(gang.port, key=gang.key)
     stuck.hello(rank=2)
     gang.join(1)
     gang.stand(1)

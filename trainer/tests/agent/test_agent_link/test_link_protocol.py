@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer.agent.link import proof
 from oarlock_trainer.agent.link.loop import AwakeClock
 from oarlock_trainer.agent.link.protocol import (
     MAX_LINE,
@@ -17,6 +18,7 @@ from oarlock_trainer.agent.link.protocol import (
     PEACEFUL,
     AllLeft,
     Beat,
+    Challenge,
     Frame,
     Gang,
     Hello,
@@ -45,7 +47,8 @@ FRAMES = st.one_of(
         attempt=st.integers(0, 10**6),
         rank=RANKS,
         agent=st.text("0123456789abcdef", min_size=1, max_size=16),
-    ),
+    ).map(lambda hello: proof.signed(hello, b"k", "nonce") if hello.rank % 2 else hello),
+    st.builds(Challenge, st.text("0123456789abcdef", max_size=32)),
     st.builds(Welcome),
     st.builds(Beat),
     st.builds(Refused, WORDS),

@@ -11,14 +11,18 @@ import socket
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.agent.link.protocol import MAX_LINE, Frame, Lines, decode, encode
+from oarlock_trainer.agent.link.proof import SEAL_BYTES
+from oarlock_trainer.agent.link.protocol import MAX_LINE, Frame, Lines, Refused, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from selectors import BaseSelector
 
+    from oarlock_trainer.agent.link.proof import Seal
+
 _MOST_WAITING = 64 * MAX_LINE
 """A gang of thousands that leaves at once has its names in it: only a peer that stopped reading has more waiting."""
+_BROKEN_SEAL = "a line came that was not sealed with the gang's key"
 _RECEIVED_AT_ONCE = 4096
 """Bytes per turn of the loop: one that floods does not hold up the others."""
 
@@ -39,6 +43,7 @@ class Connection:
         self._waiting = b""
         self._finishing = self._closed = False
         self._trouble = ""
+        self._seal: Seal | None = None
         self._events = EVENT_READ
         self.ready = ready
         end.settimeout(0)
@@ -51,18 +56,23 @@ class Connection:
         """Send, or keep what the socket does not take yet."""
         if self._closed or self._finishing or self._trouble:
             return
-        self._waiting += line
+        self._waiting += self._seal.closed(line) if self._seal else line
         self._flush()
         if len(self._waiting) > _MOST_WAITING:
             self._give_up("it does not read what it is sent")
+
+    def seal(self, seal: Seal) -> None:
+        """Seal what is sent, and believe only what is sealed, from here on."""
+        self._seal = seal
+        self._lines.longest = MAX_LINE + SEAL_BYTES
 
     def greet(self, frame: Frame) -> None:
         """Send as soon as a socket that still connects has done so."""
         self._waiting += encode(frame)
         self._want(EVENT_READ | EVENT_WRITE)
 
-    def receive(self) -> list[Frame | None]:
-        """What has arrived, None for each line that is no frame. Sets `ended` where it was the last."""
+    def receive(self) -> list[bytes]:
+        """The lines that have arrived, each to be read in its turn. Sets `ended` where they were the last."""
         try:
             received = self._socket.recv(_RECEIVED_AT_ONCE)
         except (BlockingIOError, InterruptedError):
@@ -73,10 +83,22 @@ class Connection:
         if not received:
             self.ended = self._trouble or "it was closed"
             return []
-        frames = [decode(line) for line in self._lines.feed(received)]
+        lines = self._lines.feed(received)
         if self._lines.overlong:
-            self.ended = f"a line of more than {MAX_LINE} bytes came"
-        return frames
+            self.ended = f"a line of more than {self._lines.longest} bytes came"
+        return lines
+
+    def read(self, line: bytes) -> Frame | None:
+        """The frame in a line, None where it is none. Sets `ended` where its seal is broken: nothing after it counts."""
+        if self.ended == _BROKEN_SEAL:
+            return None
+        if self._seal is None:
+            return decode(line)
+        if (opened := self._seal.opened(line)) is not None:
+            return decode(opened)
+        self.ended = _BROKEN_SEAL
+        frame = decode(line)
+        return frame if isinstance(frame, Refused) else None  # by one that does not know the key: for the log
 
     def finish(self) -> None:
         """Say that nothing more will be sent, after what waits. The peer's end then tells that it has read all."""

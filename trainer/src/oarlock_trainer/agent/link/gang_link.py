@@ -33,7 +33,8 @@ class GangLink:
     """The link of one agent, from construction until leave(). A gang of one node has none: it is silent and inert.
 
     Rank 0 listens on `port` (0 takes any free one, and `port` says which), the others connect to `leader`:`port`.
-    Raises OSError where rank 0's port is taken. `descriptor` is readable when there is news, None for a single node.
+    Raises OSError where rank 0's port is taken. `key` is the attempt's: with it, nobody's words count who does not know it.
+    `descriptor` is readable when there is news, None for a single node.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class GangLink:
         port: int,
         heartbeat: float = 1.0,
         silence: float = 5.0,
+        key: bytes | None = None,
     ) -> None:
         self.port = port
         self.descriptor: int | None = None
@@ -55,7 +57,9 @@ class GangLink:
         self._over = threading.Event()
         if nodes == 1:
             return
-        gang = Gang(job_uid=job_uid, attempt=attempt, rank=rank, nodes=nodes, heartbeat=heartbeat, silence=silence)
+        gang = Gang(
+            job_uid=job_uid, attempt=attempt, rank=rank, nodes=nodes, heartbeat=heartbeat, silence=silence, key=key
+        )
         self._loop = loop = Loop(heartbeat=heartbeat)
         self.descriptor = loop.news_bell.descriptor
         self._role: Role

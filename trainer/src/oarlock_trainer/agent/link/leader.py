@@ -5,7 +5,8 @@ been silent for longest stands first in line. Only a loss is told to all at once
 together are told together.
 
 Strangers are harmless: whoever does not say a fitting hello in time is turned away, and at most `nodes` + 16 connections
-are open. A member is known by what its agent drew by chance: the same agent may connect anew (it saw the cut before we
+are open. Where the gang has a key, a hello fits only with its proof: no stranger holds a rank's place, however early it
+comes. A member is known by what its agent drew by chance: the same agent may connect anew (it saw the cut before we
 did, so its newer connection replaces the older), another one that claims a rank that is taken is refused.
 """
 
@@ -20,12 +21,13 @@ from dataclasses import dataclass
 from selectors import EVENT_READ
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.agent.link import proof
 from oarlock_trainer.agent.link.connection import Connection
 from oarlock_trainer.agent.link.protocol import (
     FLUSH_SECONDS,
     PEACEFUL,
     Beat,
-    Frame,
+    Challenge,
     Hello,
     Leave,
     Left,
@@ -64,6 +66,14 @@ class _Member:
     trouble: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Stranger:
+    """A connection without a hello so far, since when, and the nonce that it was challenged with."""
+
+    since: float
+    challenge: str
+
+
 class Leader:
     """Listens from construction on. Raises OSError where the port is taken; port 0 takes any free one."""
 
@@ -73,7 +83,7 @@ class Leader:
         self._log = SparseLog()
         self._members: OrderedDict[int, _Member] = OrderedDict()
         self._rank_of: dict[Connection, int] = {}
-        self._strangers: OrderedDict[Connection, float] = OrderedDict()
+        self._strangers: OrderedDict[Connection, _Stranger] = OrderedDict()
         self._left: set[int] = set()
         self._untold: list[Left] = []
         self._told_at = -math.inf
@@ -97,7 +107,7 @@ class Leader:
         if self._untold and now >= self._told_at + pace:
             self._tell_all(encode_left(self._untold))
             self._untold, self._told_at = [], now
-        while self._strangers and now - next(iter(self._strangers.values())) > self._gang.silence:
+        while self._strangers and now - next(iter(self._strangers.values())).since > self._gang.silence:
             self._turn_away(next(iter(self._strangers)), "it said no hello in time")
         if self._members and self._cause is None:
             self._judge(next(iter(self._members.values())))
@@ -134,30 +144,34 @@ class Leader:
                 self._deaf_until = self._loop.now + self._gang.heartbeat
                 return
             stranger = Connection(end, self._loop.selector, timeout=self._gang.silence, ready=self._hear_stranger)
-            self._strangers[stranger] = self._loop.now
+            self._strangers[stranger] = _Stranger(self._loop.now, proof.nonce())
+            if self._gang.key:
+                stranger.send(encode(Challenge(self._strangers[stranger].challenge)))
             if len(self._strangers) > self._gang.nodes + _SPARE - len(self._members):
                 # The oldest: a member says hello within a round trip, so that a crowd of idlers keeps no place from it.
                 self._turn_away(next(iter(self._strangers)), "too many connections without a hello")
 
     def _hear_stranger(self, connection: Connection) -> None:
-        frames = connection.receive()
-        if not frames:
+        lines = connection.receive()
+        if not lines:
             if connection.ended:
                 self._forget_stranger(connection)
             return
-        hello = frames[0]
+        hello = connection.read(lines[0])
         if not isinstance(hello, Hello):
             self._turn_away(connection, "its first line was no hello")
-        elif why := self._refusal(hello):
+        elif why := self._refusal(hello, self._strangers[connection].challenge):
             connection.send(encode(Refused(why)))
             self._turn_away(connection, why)
         else:
             self._admit(connection, hello)
-            self._take(connection, frames[1:])
+            self._take(connection, lines[1:])
 
-    def _refusal(self, hello: Hello) -> str:
+    def _refusal(self, hello: Hello, challenge: str) -> str:
         if why := refusal(hello, self._gang):
             return why
+        if self._gang.key and not proof.is_of_a_member(hello, self._gang.key, challenge):
+            return "it does not show that it knows the gang's key"
         if hello.rank in self._left:
             return f"rank {hello.rank} has left"
         known = self._members.get(hello.rank)
@@ -174,7 +188,7 @@ class Leader:
     # Members
 
     def _admit(self, connection: Connection, hello: Hello) -> None:
-        del self._strangers[connection]
+        challenge = self._strangers.pop(connection).challenge
         known = self._members.get(hello.rank)
         if known and known.connection:
             self._cut(known, known.connection, "it connected anew")
@@ -182,6 +196,8 @@ class Leader:
         self._members.move_to_end(hello.rank)
         self._rank_of[connection] = hello.rank
         connection.ready = self._hear_member
+        if key := self._gang.key:
+            connection.seal(proof.seal_of(hello, key, challenge, leader=True))
         connection.send(_WELCOME)
         if self._cause:
             connection.send(encode(self._cause))
@@ -189,12 +205,13 @@ class Leader:
     def _hear_member(self, connection: Connection) -> None:
         self._take(connection, connection.receive())
 
-    def _take(self, connection: Connection, frames: list[Frame | None]) -> None:
+    def _take(self, connection: Connection, lines: list[bytes]) -> None:
         member = self._members[self._rank_of[connection]]
-        if frames:
+        if lines:
             member.heard_at = self._loop.now
             self._members.move_to_end(member.rank)
-        for frame in frames:
+        for line in lines:
+            frame = connection.read(line)
             if isinstance(frame, Beat):
                 connection.send(_BEAT)
             elif isinstance(frame, Leave) and self._leaving_until == math.inf:

@@ -12,12 +12,14 @@ import math
 import secrets
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.agent.link import proof
 from oarlock_trainer.agent.link.connection import Connection
 from oarlock_trainer.agent.link.dialer import Dialer
 from oarlock_trainer.agent.link.protocol import (
     FLUSH_SECONDS,
     AllLeft,
     Beat,
+    Challenge,
     Frame,
     Hello,
     Leave,
@@ -44,6 +46,10 @@ class Member:
         self.over = False
         self._gang, self._loop = gang, loop
         self._hello = Hello(job_uid=gang.job_uid, attempt=gang.attempt, rank=gang.rank, agent=secrets.token_hex(8))
+        self._challenge = ""
+        """Of the connection that there is; empty until it comes, and for ever where the gang has no key."""
+        self._last_words = b""
+        """What is to be said as soon as rank 0 has said its challenge."""
         self._dialer = Dialer(host, port, loop=loop, heartbeat=gang.heartbeat)
         self._connection: Connection | None = None
         self._welcome = self._settled = False
@@ -73,7 +79,9 @@ class Member:
     def leave(self, code: int, why: str) -> None:
         """Tell rank 0, if there is a connection, and be over when it has read it, or soon."""
         self._leaving_until = self._loop.now + FLUSH_SECONDS
-        if self._connection:
+        if self._gang.key and not self._challenge:
+            self._last_words = encode(Leave(code, why))
+        elif self._connection:
             self._connection.send(encode(Leave(code, why)))
             self._connection.finish()
 
@@ -86,18 +94,36 @@ class Member:
     def _dial(self) -> None:
         if end := self._dialer.dial():
             self._connection = Connection(end, self._loop.selector, timeout=self._gang.silence, ready=self._hear)
-            self._connection.greet(self._hello)
+            self._challenge = ""
+            if not self._gang.key:
+                self._connection.greet(self._hello)
             self._welcome_until = self._loop.now + self._gang.silence / 2  # two tries, should the first packets be lost
 
     def _hear(self, connection: Connection) -> None:
-        frames = connection.receive()
-        for frame in frames:
-            if self._leaving_until == math.inf and connection is self._connection:
+        lines = connection.receive()
+        for line in lines:
+            if connection is not self._connection:
+                break
+            frame = connection.read(line)
+            if self._gang.key and not self._challenge:
+                if isinstance(frame, Challenge):  # from one that does not begin so, nothing is believed
+                    self._answer(connection, frame.nonce, self._gang.key)
+            elif self._leaving_until == math.inf:
                 self._take(frame)
-        if frames and self._welcome:
+        if lines and self._welcome:
             self._heard_at = self._loop.now
         if connection.ended and connection is self._connection:
             self._drop(connection.ended)
+
+    def _answer(self, connection: Connection, challenge: str, key: bytes) -> None:
+        """Prove that this one is of the gang; what it says from then on is sealed, before the welcome as well."""
+        self._challenge = challenge
+        self._hello = proof.signed(self._hello, key, challenge)
+        connection.send(encode(self._hello))
+        connection.seal(proof.seal_of(self._hello, key, challenge, leader=False))
+        if self._last_words:
+            connection.send(self._last_words)
+            connection.finish()
 
     def _take(self, frame: Frame | None) -> None:
         if not self._welcome:

@@ -1,10 +1,11 @@
 """What the agents of one gang say to each other: one JSON object a line, at most 1024 bytes. Pure.
 
     member -> rank 0   hello (first of all), beat, leave
-    rank 0 -> member   welcome or refused, beat (the answer to each beat), lost, left
+    rank 0 -> member   challenge (where the gang has a key), welcome or refused, beat (the answer to each beat), lost, left
 
-Nothing here can blame a node: no GPU, no verdict, only who left and what it said. A reader ignores frames and fields that
-it does not know, bounds every value, and never raises, whatever bytes come.
+Where the gang has a key, all that follows the hello is sealed (proof.py). Nothing here can blame a node: no GPU, no
+verdict, only who left and what it said. A reader ignores frames and fields that it does not know, bounds every value, and
+never raises, whatever bytes come.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ FLUSH_SECONDS = 0.4
 PEACEFUL = frozenset({0, 86})
 """Done, and left on request: nobody loses a peer by these. Numbers, as ExitCode's module needs a newer Python."""
 _MOST_AT_ONCE = 64
+_MAX_PROOF = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gang:
-    """Whom a link belongs to, and its pace in seconds: a sign of life every `heartbeat`, lost after `silence`."""
+    """Whom a link belongs to, and its pace in seconds: a sign of life every `heartbeat`, lost after `silence`.
+
+    `key` is the attempt's; without one whoever knows job and attempt is believed.
+    """
 
     job_uid: str
     attempt: int
@@ -39,6 +44,7 @@ class Gang:
     nodes: int
     heartbeat: float
     silence: float
+    key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +73,25 @@ News = PeerLost | Left
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Who connects. `agent` is drawn by chance once per agent: it tells a reconnect from a second agent of that rank."""
+    """Who connects. `agent` is drawn by chance once per agent: it tells a reconnect from a second agent of that rank.
+
+    `nonce` and `proof`, the answer to rank 0's challenge, are empty where the gang has no key.
+    """
 
     job_uid: str
     attempt: int
     rank: int
     agent: str
     version: int = VERSION
+    nonce: str = ""
+    proof: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Rank 0's first words where the gang has a key: whoever says hello is to prove for this nonce that it knows it."""
+
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +126,7 @@ class AllLeft:
     peers: tuple[Left, ...]
 
 
-Frame = Hello | Welcome | Refused | Beat | Leave | PeerLost | AllLeft
+Frame = Hello | Challenge | Welcome | Refused | Beat | Leave | PeerLost | AllLeft
 
 
 def plain(words: str) -> str:
@@ -162,6 +180,8 @@ class Lines:
     def __init__(self) -> None:
         self._rest = b""
         self.overlong = False
+        self.longest = MAX_LINE
+        """Bytes, with the newline."""
 
     def feed(self, received: bytes) -> list[bytes]:
         """The lines that are complete now, without their newlines."""
@@ -169,25 +189,34 @@ class Lines:
             return []
         *lines, self._rest = (self._rest + received).split(b"\n")
         for index, line in enumerate((*lines, self._rest)):
-            if len(line) >= MAX_LINE:
+            if len(line) >= self.longest:
                 self.overlong, self._rest = True, b""
                 return lines[:index]
         return lines
 
 
 def _values(frame: Frame) -> dict[str, Any]:
-    if isinstance(frame, Hello):
-        gang = {"jobUid": frame.job_uid, "attempt": frame.attempt, "rank": frame.rank}
-        return {"kind": "hello", "version": frame.version, **gang, "agent": frame.agent}
-    if isinstance(frame, PeerLost):
-        return {"kind": "lost", "rank": frame.rank, "code": frame.code, "why": plain(frame.why)}
-    if isinstance(frame, Leave):
-        return {"kind": "leave", "code": frame.code, "why": plain(frame.why)}
-    if isinstance(frame, AllLeft):
-        return {"kind": "left", "peers": [[peer.rank, peer.code] for peer in frame.peers]}
-    if isinstance(frame, Refused):
-        return {"kind": "refused", "why": plain(frame.why)}
-    return {"kind": "welcome" if isinstance(frame, Welcome) else "beat"}
+    match frame:
+        case Hello():
+            values = {"kind": "hello", "version": frame.version, "jobUid": frame.job_uid, "attempt": frame.attempt}
+            values |= {"rank": frame.rank, "agent": frame.agent}
+            if frame.proof:
+                values |= {"nonce": frame.nonce, "proof": frame.proof}
+        case Challenge(nonce):
+            values = {"kind": "challenge", "nonce": nonce}
+        case PeerLost(rank, code, why):
+            values = {"kind": "lost", "rank": rank, "code": code, "why": plain(why)}
+        case Leave(code, why):
+            values = {"kind": "leave", "code": code, "why": plain(why)}
+        case AllLeft(peers):
+            values = {"kind": "left", "peers": [[peer.rank, peer.code] for peer in peers]}
+        case Refused(why):
+            values = {"kind": "refused", "why": plain(why)}
+        case Welcome():
+            values = {"kind": "welcome"}
+        case Beat():
+            values = {"kind": "beat"}
+    return values
 
 
 def _line(values: dict[str, Any]) -> bytes:
@@ -202,7 +231,8 @@ def _hello(raw: dict[str, Any]) -> Hello | None:
     job_uid, agent = (text(raw.get(name), MAX_LINE) for name in ("jobUid", "agent"))
     if attempt is None or rank is None or version is None or not job_uid or not agent:
         return None
-    return Hello(job_uid=job_uid, attempt=attempt, rank=rank, agent=agent, version=version)
+    nonce, proof = (text(raw.get(name), _MAX_PROOF) for name in ("nonce", "proof"))
+    return Hello(job_uid=job_uid, attempt=attempt, rank=rank, agent=agent, version=version, nonce=nonce, proof=proof)
 
 
 def _all_left(raw: dict[str, Any]) -> AllLeft:
@@ -228,6 +258,7 @@ def _why(raw: dict[str, Any]) -> str:
 
 _READERS: dict[str, Callable[[dict[str, Any]], Frame | None]] = {
     "hello": _hello,
+    "challenge": lambda raw: Challenge(text(raw.get("nonce"), _MAX_PROOF)),
     "welcome": lambda _: Welcome(),
     "refused": lambda raw: Refused(_why(raw)),
     "beat": lambda _: Beat(),

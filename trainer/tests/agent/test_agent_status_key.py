@@ -1,0 +1,69 @@
+"""/status of a gang with a key: for those who know it, and for the pod itself."""
+
+from __future__ import annotations
+
+import http.client
+import time
+
+import pytest
+
+from oarlock_api.contract.gang_key import REFUSED, answered, question
+from oarlock_api.contract.status import PodStatus, parse_status
+from oarlock_trainer.agent import door as door_module
+from oarlock_trainer.agent.door import Door
+from oarlock_trainer.agent.status_server import StatusServer
+
+KEY = b"k" * 32
+STATUS = PodStatus(job_uid="u", pod_uid="p", attempt=1, rank=0, phase="Training", heartbeat_at="2026-01-01T00:00:00Z")
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A status server that takes everybody for a stranger in the pod network, and has the time of 2026."""
+    monkeypatch.setattr(door_module, "is_here", lambda _host: False)
+    return StatusServer(
+        port=0, job="flux", status=lambda: STATUS, alive=lambda: True, door=Door(KEY, STATUS.pod_uid)
+    ).port
+
+
+def get(port: int, target: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", target)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def test_whoever_signs_with_the_key_reads_the_status_and_knows_that_it_is_the_pods(port: int) -> None:
+    target = question(KEY, "/status", pod_uid="p", now=time.time())
+    code, said = get(port, target)
+    assert code == 200
+    assert parse_status(answered(KEY, target, said) or "") == STATUS
+    assert answered(KEY, question(KEY, "/status", pod_uid="p", now=1.0), said) is None, "of another question"
+    assert answered(KEY, target, said.replace('"attempt":1', '"attempt":2')) is None, "changed on its way"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("/status", id="not signed"),
+        pytest.param(question(b"o" * 32, "/status", pod_uid="p", now=time.time()), id="another key"),
+        pytest.param(question(KEY, "/status", pod_uid="q", now=time.time()), id="for another pod"),
+        pytest.param(question(KEY, "/metrics", pod_uid="p", now=time.time()).replace("metrics", "status"), id="path"),
+        pytest.param(question(KEY, "/status", pod_uid="p", now=time.time() - 3600), id="of an hour ago"),
+        pytest.param("/status?at=x&proof=%ff", id="nonsense"),
+        pytest.param("/status?at=" + "9" * 5000, id="endless"),
+    ],
+)
+def test_a_stranger_is_told_nothing_but_that_there_is_a_key(port: int, target: str) -> None:
+    assert get(port, target) == (401, REFUSED)
+
+
+def test_the_kubelet_and_prometheus_need_no_key(port: int) -> None:
+    assert get(port, "/healthz")[0] == 200
+    assert get(port, "/metrics")[0] == 200
+
+
+def test_the_pod_itself_needs_no_key() -> None:
+    own = StatusServer(port=0, job="flux", status=lambda: STATUS, alive=lambda: True, door=Door(KEY, "p")).port
+    code, said = get(own, "/status")
+    assert (code, parse_status(said)) == (200, STATUS)
