@@ -23,7 +23,7 @@ from oarlock_operator import metrics
 from oarlock_operator.cluster import Cluster, load_configuration
 from oarlock_operator.observation import Key
 from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.pod_watch import watch_pods
+from oarlock_operator.watches import pod_watch
 from oarlock_operator.workers import work
 from oarlock_operator.workqueue import WorkQueue
 
@@ -166,7 +166,11 @@ class Unreliable(Gang):
                 await asyncio.sleep(RESYNC_SECONDS)
 
         async with asyncio.TaskGroup() as group:
-            around = (work(queue, self.reconcilers[0]), watch_pods(self.real.operator, ["default"], hear), resync())
+            around = (
+                work(queue, self.reconcilers[0]),
+                pod_watch(self.real.operator, ["default"], hear).run(),
+                resync(),
+            )
             tasks = [group.create_task(each) for each in around]
             end = await super().live()
             for task in tasks:

@@ -20,8 +20,9 @@ from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.reconcile import Reconciler
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.sinks import Sinks
 from oarlock_operator.throttle import Throttle
-from oarlock_operator.watch import Sinks, job_seen, pod_event
+from oarlock_operator.watches import SeenJob
 from oarlock_operator.workqueue import WorkQueue
 
 KEY = ("default", "flux")
@@ -71,7 +72,7 @@ class Operator:
         self.queue: WorkQueue[tuple[str, str]] = WorkQueue(clock=time.monotonic)
         self.sinks = Sinks(
             jobs=self.queue,
-            node_queue=None,
+            nodes=WorkQueue(clock=time.monotonic),
             sightings=self.reconciler.sightings,
             node_sightings=self.reconciler.node_sightings,
             pace=self.reconciler.pace,
@@ -84,10 +85,15 @@ class Operator:
         await self.reconciler.reconcile(KEY, waited=0.0)
         return self.api.requests[before:]
 
+    def hear_of_the_job(self, kind: str, **metadata: Any) -> None:
+        """An event of the job."""
+        known = {**metadata, **META, "namespace": KEY[0], "name": KEY[1]}
+        self.sinks.job_event(kind, msgspec.convert({"metadata": known}, SeenJob))
+
     def hear(self, kind: str, raw: Json) -> bool:
         """An event of a pod; whether it leads to a look, now or later."""
         before = (len(self.queue), dict(self.queue._timers))
-        pod_event(self.sinks, kind, msgspec.convert(raw, RawPod))
+        self.sinks.pod_event(kind, msgspec.convert(raw, RawPod))
         return (len(self.queue), dict(self.queue._timers)) != before
 
 
@@ -99,7 +105,7 @@ async def test_of_a_job_that_was_deleted_the_end_is_looked_at_once_and_its_pods_
     api = serving(*(pod(uid=f"p{number}") for number in range(4)))
     operator = Operator(api)
     await operator.look()
-    job_seen(operator.sinks, "DELETED", KEY, META)
+    operator.hear_of_the_job("DELETED")
     del api.objects[JOB]
     assert len(operator.queue) == 1
     assert await operator.look() == [("GET", JOB)]
@@ -125,7 +131,7 @@ async def test_a_job_that_is_to_go_is_not_looked_at_for_each_of_its_pods_but_now
     operator = Operator(api)
     await operator.look()
     api.objects[JOB]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    job_seen(operator.sinks, "MODIFIED", KEY, api.objects[JOB]["metadata"] | META)
+    operator.hear_of_the_job("MODIFIED", **api.objects[JOB]["metadata"])
     assert not operator.hear("MODIFIED", ended("p0"))
     assert await operator.reconciler.reconcile(KEY, waited=0.0) == 10.0
     assert not [verb for verb, _ in await operator.look() if verb not in ("GET", "LIST")], "nothing is written"
@@ -137,7 +143,7 @@ async def test_a_new_job_of_the_same_name_is_another_one() -> None:
     api = serving()
     operator = Operator(api)
     await operator.look()
-    job_seen(operator.sinks, "DELETED", KEY, META)
+    operator.hear_of_the_job("DELETED")
     api.objects[JOB]["metadata"]["uid"] = "uid-2"
     await operator.look()
     again = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-2", "oarlock.dev/attempt": "1"}

@@ -22,9 +22,10 @@ class Listing:
     def __init__(self, *names: str) -> None:
         self.names: tuple[str, ...] | None = names
 
-    async def pages_of(self, kind: Any, path: str) -> AsyncIterator[Page[Any]]:
+    async def pages_of(self, kind: Any, path: str, *, metadata_only: bool) -> AsyncIterator[Page[Any]]:
         if self.names is None:
             raise ApiError(0, "TimeoutError", path)
+        assert metadata_only, "what a job asks for is nobody's business here"
         raw = [{"metadata": {"namespace": "default", "name": name}, "spec": {"nodes": 4}} for name in self.names]
         yield Page(items=tuple(msgspec.convert(each, kind) for each in raw))
 
@@ -63,9 +64,20 @@ async def test_a_list_that_fails_is_no_list_without_jobs() -> None:
     running = asyncio.create_task(resync.run())
     assert await enqueued(queue, seconds=50) == ["a"]
     listing.names = None
-    assert await enqueued(queue, seconds=300) == []
-    assert resync.health() is not None
+    assert await enqueued(queue, seconds=3000) == []
+    assert resync.health() is None, "it is asked again all the time: a new process would fare no better"
     listing.names = ("a",)
-    assert await enqueued(queue, seconds=50) == ["a"]
-    assert resync.health() is None
+    assert await enqueued(queue, seconds=5) == ["a"]
     running.cancel()
+
+
+@in_virtual_time
+async def test_a_resync_that_is_not_even_tried_any_more_is_told_by_its_health() -> None:
+    listing: Listing = Listing("a")
+    queue: WorkQueue[Key] = WorkQueue(clock=now)
+    resync = Resync(listing, [], queue, interval=100.0, clock=now)  # type: ignore[arg-type]
+    running = asyncio.create_task(resync.run())
+    assert await enqueued(queue, seconds=50) == ["a"]
+    running.cancel()
+    assert await enqueued(queue, seconds=1000) == []
+    assert resync.health() is not None

@@ -6,18 +6,20 @@ from typing import Any
 
 import msgspec
 
-from oarlock_operator.pod_facts import Metadata, RawPod
+from oarlock_operator.pod_facts import Affinity, Metadata, RawPod
 from oarlock_operator.sightings import Sightings
 
 
-def raw(uid: str, job: str = "job-1", **state: Any) -> RawPod:
+def raw(
+    uid: str, job: str = "job-1", *, namespace: str = "default", labels: dict[str, str] | None = None, **state: Any
+) -> RawPod:
     statuses = [{"name": "trainer", "state": state}] if state else []
     written = {
         "metadata": {
             "name": f"pod-{uid}",
-            "namespace": "default",
+            "namespace": namespace,
             "uid": uid,
-            "labels": {"oarlock.dev/job": f"name-of-{job}", "oarlock.dev/job-uid": job},
+            "labels": {**(labels or {}), "oarlock.dev/job": f"name-of-{job}", "oarlock.dev/job-uid": job},
         },
         "status": {"containerStatuses": statuses},
     }
@@ -80,6 +82,25 @@ def test_beyond_the_limit_the_pod_that_was_not_heard_of_for_longest_is_forgotten
     for uid in ("a", "b", "c", "a", "d"):
         sightings.note(raw(uid), deleted=True)
     assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["c", "a", "d"]
+
+
+def test_one_namespace_s_pods_push_out_none_of_another() -> None:
+    sightings = Sightings(limit=4)
+    sightings.note(raw("mine", job="job-2", namespace="quiet"), deleted=True)
+    for uid in range(50):
+        sightings.note(raw(f"noise-{uid}"), deleted=True)
+    assert [pod.metadata.uid for pod in sightings.departed("job-2", alive=set())] == ["mine"]
+    assert len(sightings.departed("job-1", alive=set())) == 3
+
+
+def test_of_a_pod_only_what_its_end_is_judged_by_is_kept() -> None:
+    sightings = Sightings()
+    fat = raw("a", labels={"x": "y" * 100_000})
+    keeps_off = Affinity(keeps_off=frozenset({"n" * 100_000}))
+    fat = msgspec.structs.replace(fat, spec=msgspec.structs.replace(fat.spec, affinity=keeps_off))
+    sightings.note(fat, deleted=True)
+    (kept,) = sightings.departed("job-1", alive=set())
+    assert len(msgspec.json.encode(kept)) < 2_000
 
 
 def test_the_first_bad_end_is_timed_by_our_own_clock_and_not_by_the_pods() -> None:

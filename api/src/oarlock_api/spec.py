@@ -1,9 +1,10 @@
 """spec: what a person writes."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt, model_validator
 
+from oarlock_api.bounds import check_bounds
 from oarlock_api.group import Group
 from oarlock_api.output import Output
 from oarlock_api.pod import Pod
@@ -126,3 +127,9 @@ class TrainingJobSpec(Group):
         default=OPERATOR,
         description="Controller that runs the job; any other than the default is left alone. Immutable.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_bounds(cls, given: Any) -> Any:
+        # Before anything looks into it: what is too deep no program can walk.
+        return check_bounds(given)

@@ -3,6 +3,7 @@
 ApiError          it said no, or did not answer
 Conflict        409: somebody else was faster
 NotFound        404 or 410
+Malformed       its answer cannot be read
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ class ApiError(Exception):
         """Whether somebody has to mend something first: a quota, a policy, a kind that is not served, a webhook."""
         return self.status in (400, 403, 404, 422) or _NO_WEBHOOK in self.message
 
+    @property
+    def outage(self) -> bool:
+        """Whether the API server is away or unwell, which is over at once when it is back. Too busy (429) is neither."""
+        return (self.status == 0 or self.status >= 500) and not self.lasting
+
     @staticmethod
     def of(status: int, reason: str, message: str) -> ApiError:
         """The error of its kind."""
@@ -49,6 +55,18 @@ class Conflict(ApiError):  # noqa: N818 - the API's own word
 
 class NotFound(ApiError):  # noqa: N818
     """404 or 410."""
+
+
+class Malformed(ApiError):  # noqa: N818
+    """The server's answer cannot be read: what it is about helps nobody."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, "Malformed", message)
+
+    @property
+    def outage(self) -> bool:
+        """It is there, and will say the same again."""
+        return False
 
 
 def refusal(status: int, answer: str) -> ApiError:

@@ -1,13 +1,16 @@
 """Leadership: a coordination.k8s.io Lease gates the process, so that two operators never work at once.
 
 The holder renews; whoever sees no renewal for the lease's duration, by its own monotonic clock, takes over. A holder that
-could not renew in time stops before anybody else can have taken over. Every write is preconditioned by resourceVersion.
+could not renew in time stops before anybody else can have taken over, and no write leaves a process that may not lead any
+more (cluster.py asks `may_act` as it hands each one to the network). Every write of the Lease is preconditioned by its
+resourceVersion. A process that lost the Lease is a candidate like any other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +22,7 @@ import structlog
 from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.outages import LONGEST_DELAY
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +30,7 @@ DELETED = "nobody, it was deleted"
 
 
 class LeadershipLost(Exception):  # noqa: N818 - it is an event more than an error
-    """The Lease could not be renewed in time: the process must end at once."""
+    """The Lease could not be renewed in time: all work must end at once."""
 
 
 @dataclass(slots=True)
@@ -41,39 +45,53 @@ class Leader:
     clock: Callable[[], float]
     wall: Callable[[], datetime]
     _seen: tuple[str, float] = ("", 0.0)
-    _renewed: float = 0.0
+    _renewed: float = -math.inf
     _held: Json | None = None
     """The Lease as last written by us: renewing it takes one request, and fails if anybody else wrote since."""
 
     async def acquire(self) -> None:
         """Wait until the Lease is ours."""
         told = False
-        while not await self._try():
+        if self._seen[0] == f"{DELETED}/":
+            # Whoever took it away from us may be about to remove everything.
+            await asyncio.sleep(self.seconds)
+        pause = min(self.seconds / 7.5, LONGEST_DELAY)
+        asked = self.clock()
+        while not await self._try(patience=self.seconds / 4):
             if not told:
                 log.info("waiting for the Lease", lease=f"{self.namespace}/{self.name}")
                 told = True
-            await asyncio.sleep(self.seconds / 7.5)
+            await asyncio.sleep(max(0.0, asked + pause - self.clock()))
+            asked = self.clock()
         metrics.LEADER.set(1)
         log.info("leading", lease=f"{self.namespace}/{self.name}", identity=self.identity)
+
+    def may_act(self) -> bool:
+        """Whether the Lease is surely ours still: nobody else can take it for another third of its time."""
+        return self.clock() - self._renewed < self.seconds * 2 / 3
 
     async def hold(self) -> None:
         """Renew until cancelled. Raises LeadershipLost when the Lease is another's or could not be renewed in time."""
         granted = True
         while True:
-            # Seldom while all is well: each renewal wakes an idle process. Often after a failure.
-            await asyncio.sleep(self.seconds / (3 if granted else 7.5))
+            # Seldom while all is well: each renewal wakes an idle process. Often after a failure. Counted from the last
+            # renewal's beginning, since a slow server's answer has taken its time already.
+            due = self._renewed + self.seconds / 3 if granted else self.clock() + self.seconds / 7.5
+            await asyncio.sleep(max(0.0, due - self.clock()))
             left = self._renewed + self.seconds * 2 / 3 - self.clock()
             granted = False
             # An API server that does not answer at all must not make us sleep through our own deadline.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, left)):
                     granted = await self._try(led=True)
-            if not granted and (self._held_by_another() or self.clock() - self._renewed >= self.seconds * 2 / 3):
+            if not granted and (self._held_by_another() or not self.may_act()):
                 metrics.LEADER.set(0)
+                self._renewed = -math.inf
                 raise LeadershipLost(f"the Lease {self.namespace}/{self.name} was lost: another process may lead now")
 
     async def release(self) -> None:
         """Hand the Lease over, so that a successor need not wait. Best effort: it runs out by itself."""
+        self._renewed = -math.inf
         with contextlib.suppress(ApiError):
             lease = await self.cluster.get(self._path)
             if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
@@ -93,13 +111,18 @@ class Leader:
         holder = self._seen[0].partition("/")[0]
         return bool(holder) and holder != self.identity
 
-    async def _try(self, *, led: bool = False) -> bool:
-        """Take or renew the Lease; False when it is another's, the API server did not agree, or who `led` finds it gone."""
+    async def _try(self, *, led: bool = False, patience: float | None = None) -> bool:
+        """Take or renew the Lease; False when it is another's, the API server did not agree, or who `led` finds it gone.
+
+        `patience`: seconds for each request. One that hangs must not keep a candidate from asking anew.
+        """
         # Counted from before the request: the others count from when they see it done.
         asked = self.clock()
         try:
             try:
-                lease = self._held or await self.cluster.get(self._path)
+                lease = self._held
+                if lease is None:
+                    lease = await asyncio.wait_for(self.cluster.get(self._path), patience)
             except NotFound:
                 if led:
                     # Taken away from its holder, as at an uninstall: whoever is to lead next makes it anew.
@@ -111,7 +134,9 @@ class Leader:
                     "metadata": {"name": self.name, "namespace": self.namespace},
                     "spec": self._spec(transitions=0, since=None),
                 }
-                self._mark_renewed(asked, await self.cluster.create(self._collection, fresh))
+                self._mark_renewed(
+                    asked, await asyncio.wait_for(self.cluster.create(self._collection, fresh), patience)
+                )
                 return True
             spec: dict[str, Any] = lease.get("spec") or {}
             holder = spec.get("holderIdentity") or ""
@@ -122,12 +147,12 @@ class Leader:
                 transitions=int(spec.get("leaseTransitions") or 0) + (0 if mine else 1),
                 since=spec.get("acquireTime") if mine else None,
             )
-            written = await self.cluster.replace(self._path, {**lease, "spec": renewed})
+            written = await asyncio.wait_for(self.cluster.replace(self._path, {**lease, "spec": renewed}), patience)
         except (Conflict, NotFound):
             # Somebody else wrote it or took it away: look again, at once if it was thought to be ours.
             lost, self._held = self._held, None
-            return lost is not None and await self._try(led=led)
-        except ApiError as error:
+            return lost is not None and await self._try(led=led, patience=patience)
+        except (ApiError, TimeoutError) as error:
             self._held = None
             log.warning("the Lease could not be renewed", error=str(error))
             return False

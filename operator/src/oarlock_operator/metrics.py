@@ -45,6 +45,12 @@ REPORTS_REJECTED = Counter(
     "Termination messages that were broken, or spoke of another pod or attempt",
     registry=REGISTRY,
 )
+UNREADABLE = Counter(
+    "oarlock_objects_unreadable", "Objects of the API that could not be read, each counted once", registry=REGISTRY
+)
+PARTS_RESTARTED = Counter(
+    "oarlock_parts_restarted", "Parts of the process that ended or failed, and began anew", ["part"], registry=REGISTRY
+)
 CORDONS_REFUSED = Counter("oarlock_cordons_refused", "Cordons that a brake held back", registry=REGISTRY)
 CORDONS_FAILED = Counter(
     "oarlock_cordons_failed", "Attempts to cordon a node that the API server did not take", registry=REGISTRY
@@ -156,6 +162,12 @@ def forget(namespace: str, job: str) -> None:
         JOB_PHASE.remove(namespace, job, phase.value)
     JOB_PROGRESS.remove(namespace, job)
     JOB_GOODPUT.remove(namespace, job)
+
+
+def forget_all() -> None:
+    """Drop the series of all jobs: this process looks at none any more."""
+    for gauge in (JOB_PHASE, JOB_PROGRESS, JOB_GOODPUT):
+        gauge.clear()
 
 
 def _current(status: TrainingJobStatus) -> Attempt | None:

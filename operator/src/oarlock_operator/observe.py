@@ -13,6 +13,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
+from oarlock_api.bounds import too_large
 from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
 from oarlock_api.history import RecoveryStage
 from oarlock_api.scheduling import Gang
@@ -22,6 +23,7 @@ from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.complaints import with_complaints
 from oarlock_operator.decide.cordon import is_open
+from oarlock_operator.decoding import UNREAD
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.groups import TidyJobs, read_groups
 from oarlock_operator.neighbours import lingering, rival
@@ -205,11 +207,15 @@ def read_job(raw: Json) -> Job:
     """
     metadata = raw["metadata"]
     spec, problem = None, ""
+    given = raw.get("spec") or {}
     try:
-        spec = TrainingJobSpec.model_validate(raw.get("spec") or {})
+        if UNREAD in given:
+            problem = f"spec: {too_large(given[UNREAD])}"
+        else:
+            spec = TrainingJobSpec.model_validate(given)
     except ValidationError as error:
         problem = "; ".join(
-            f"spec.{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}"
+            f"{'.'.join(('spec', *map(str, mistake['loc'])))}: {mistake['msg']}"
             for mistake in error.errors(include_url=False)[:8]
         )
     return Job(

@@ -115,9 +115,17 @@ class PodStatus(Struct, frozen=True, rename="camel"):
 
 
 class Affinity(Struct, frozen=True, rename="camel"):
-    """Of a pod's affinity, the part that names nodes."""
+    """Of a pod's affinity, the nodes that it keeps off by their names: the rest may be as large as a tenant likes."""
 
     node_affinity: dict[str, Any] | None = None
+    """Of the wire; read, and then let go of."""
+    keeps_off: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Keep no more than the names."""
+        if self.node_affinity is not None:
+            msgspec.structs.force_setattr(self, "keeps_off", kept_off({"nodeAffinity": self.node_affinity}))
+            msgspec.structs.force_setattr(self, "node_affinity", None)
 
 
 class PodSpec(Struct, frozen=True, rename="camel"):
@@ -196,9 +204,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         tainted=target.status == "True" and target.reason == TAINTED,
         placed_at=scheduling.last_transition_time if scheduling.status == "True" else None,
         gated=scheduling.reason == "SchedulingGated",
-        keeps_off=kept_off({"nodeAffinity": raw.spec.affinity.node_affinity})
-        if raw.spec.affinity and not scheduled
-        else frozenset(),
+        keeps_off=raw.spec.affinity.keeps_off if raw.spec.affinity and not scheduled else frozenset(),
         grouped=raw.spec.scheduling_group is not None or MANAGED in (metadata.labels or {}),
         ending=_ending(raw, state.terminated),
         obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting)

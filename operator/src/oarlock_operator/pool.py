@@ -24,7 +24,7 @@ from oarlock_operator.observation import GPU_RESOURCES, Brakes, CordonMark, Job,
 from oarlock_operator.plan import CordonNode, Event, EventType
 from oarlock_operator.pod_facts import Metadata
 from oarlock_operator.reasons import Reason
-from oarlock_operator.resync import collections
+from oarlock_operator.watches import collections
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,7 @@ class PoolReader:
         ended: list[CordonMark] = []
         off: set[str] = set()
         schedulable = 0
-        async for page in self.cluster.pages_of(RawNode, "/api/v1/nodes", **self._narrowed()):
+        async for page in self.cluster.pages_of(RawNode, "/api/v1/nodes", labelSelector=self.selector):
             for node in page.items:
                 resources = frozenset(resource for resource in self.resources if node.has(resource))
                 if not resources:
@@ -107,9 +107,6 @@ class PoolReader:
             latched=await self._latched(),
             brakes=self.brakes,
         )
-
-    def _narrowed(self) -> dict[str, str]:
-        return {"labelSelector": self.selector} if self.selector else {}
 
     async def _wished(self) -> list[CordonMark]:
         """What stands in the status of jobs: cordons that were done, and such as may still be done."""

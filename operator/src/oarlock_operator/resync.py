@@ -1,5 +1,7 @@
 """Resync: every job is looked at now and then, whatever the watches saw or missed. Also the process's pulse.
 
+Of the jobs only metadata are listed: what they ask for is each job's own pass's affair, however large or odd it is.
+
 A job that was there the last time is looked at as well: if it is gone, what is remembered of it goes, too, though no watch
 told of its end.
 """
@@ -11,29 +13,19 @@ import random
 from collections.abc import Callable, Sequence
 
 import structlog
-from msgspec import Struct
 
-from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster
 from oarlock_operator.observation import Key
-from oarlock_operator.pod_facts import Metadata
+from oarlock_operator.outages import LONGEST_DELAY
+from oarlock_operator.watches import SeenJob, collections
 from oarlock_operator.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
 
-
-def collections(namespaces: Sequence[str]) -> list[str]:
-    """API paths of the TrainingJobs that the operator works on: in the namespaces named, else everywhere."""
-    named = [f"/apis/{API_VERSION}/namespaces/{name}/{PLURAL}" for name in namespaces]
-    return named or [f"/apis/{API_VERSION}/{PLURAL}"]
-
-
-class _Named(Struct, frozen=True):
-    """Of a job, only its name: a thousand whole ones would be tens of megabytes."""
-
-    metadata: Metadata
+SLOWEST_SECONDS = 120.0
+"""What one resync may take with a server that is slow but answers."""
 
 
 class Resync:
@@ -53,7 +45,7 @@ class Resync:
         self._queue = queue
         self._interval = interval
         self._clock = clock
-        self._last: float | None = None
+        self._tried: float | None = None
         self._known: set[Key] = set()
 
     async def run(self) -> None:
@@ -65,22 +57,23 @@ class Resync:
                     self._queue.add(key)
                 self._known = found
             except ApiError as error:
+                self._tried = self._clock()
                 log.warning("resync failed", error=str(error))
-                await asyncio.sleep(min(5.0, self._interval))
+                await asyncio.sleep(min(LONGEST_DELAY, self._interval))
                 continue
-            self._last = self._clock()
+            self._tried = self._clock()
             metrics.LAST_RESYNC.set_to_current_time()
             await asyncio.sleep(self._interval * random.uniform(0.8, 1.0))  # noqa: S311 - spreads load, guards nothing
 
     def health(self) -> str | None:
-        """What is wrong, or None: before the first resync (not leading yet) nothing is."""
-        if self._last is None or self._clock() - self._last < 2 * self._interval + 30:
+        """What is wrong with this process, or None. An API server that does not answer is not: it is asked again."""
+        if self._tried is None or self._clock() - self._tried < 2 * self._interval + SLOWEST_SECONDS:
             return None
-        return f"no resync finished for {self._clock() - self._last:.0f} s"
+        return f"no resync was tried for {self._clock() - self._tried:.0f} s"
 
     async def _keys(self) -> set[Key]:
         found: set[Key] = set()
         for path in collections(self._namespaces):
-            async for page in self._cluster.pages_of(_Named, path):
-                found |= {(item.metadata.namespace, item.metadata.name) for item in page.items}
+            async for page in self._cluster.pages_of(SeenJob, path, metadata_only=True):
+                found |= {job.key for job in page.items}
         return found

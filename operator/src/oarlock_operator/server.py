@@ -1,7 +1,8 @@
 """/healthz, /readyz and /metrics of the operator.
 
-/healthz fails when the process does not do its work any more (no resync finished for twice its interval), so that the
-kubelet replaces it. /readyz tells whether it leads or waits its turn: both are ready.
+/healthz fails when the process does not even try to do its work any more (no resync begun anew for twice its interval), so
+that the kubelet replaces it: an API server that is away is no reason, since a new process would not reach it either. /readyz
+fails until what is read at the start has been read, and says what is waited for; whoever leads or waits its turn is ready.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Health = Callable[[], str | None]
 
 
 @asynccontextmanager
-async def serving(*, host: str, port: int, health: Health) -> AsyncIterator[int]:
+async def serving(*, host: str, port: int, health: Health, unready: Health = lambda: None) -> AsyncIterator[int]:
     """Serve while the context is open; yields the port."""
 
     async def healthz(_: web.Request) -> web.Response:
@@ -27,7 +28,8 @@ async def serving(*, host: str, port: int, health: Health) -> AsyncIterator[int]
         return web.Response(text=f"{wrong or 'ok'}\n", status=500 if wrong else 200)
 
     async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
+        wrong = unready()
+        return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
 
     async def show_metrics(_: web.Request) -> web.Response:
         body = generate_latest(metrics.REGISTRY)

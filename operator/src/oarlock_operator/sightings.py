@@ -1,7 +1,8 @@
 """What the watch saw of pods that ended: kept for a while, because the API forgets a deleted pod's last words at once.
 
 A hint, never the truth: after a restart of the operator it is empty, and decisions still come to the same end.
-Bounded in number; single-threaded.
+Bounded in number, and kept apart by namespace: where room is short, the namespace with most gives way, so that nobody's
+pods push out another's. Of a pod only what its end is judged by is kept. Single-threaded.
 """
 
 from __future__ import annotations
@@ -10,34 +11,41 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from oarlock_api.contract.names import Label
 from oarlock_operator.pod_facts import RawPod
+from oarlock_operator.schedulers.kueue import MANAGED
 
 LIMIT = 4096
+_LABELS = {*(label.value for label in Label), MANAGED}
 
 
 class Sightings:
-    """Pods that were seen ended or deleted, newest last, by uid."""
+    """Pods that were seen ended or deleted."""
 
     def __init__(self, limit: int = LIMIT, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` returns monotonic seconds."""
         self._limit = limit
         self._clock = clock
-        self._pods: OrderedDict[str, RawPod] = OrderedDict()
+        self._pods: dict[str, OrderedDict[str, RawPod]] = {}
+        """By namespace and uid, of each namespace the newest last."""
+        self._count = 0
         self._since: dict[str, float] = {}
         self._rejected: set[str] = set()
 
     def note(self, pod: RawPod, *, deleted: bool) -> bool:
         """Remember the last state of a pod that ended or is gone. Whether that is news."""
-        uid = pod.metadata.uid
+        uid, namespace = pod.metadata.uid, pod.metadata.namespace
         if not deleted and not _ended(pod):
             return False
-        news = uid not in self._pods
-        self._pods[uid] = pod
-        self._pods.move_to_end(uid)
-        while len(self._pods) > self._limit:
-            forgotten, _ = self._pods.popitem(last=False)
-            self._drop(forgotten)
+        known = self._pods.setdefault(namespace, OrderedDict())
+        news = uid not in known
+        known[uid] = _slim(pod)
+        known.move_to_end(uid)
+        self._count += news
+        if self._count > self._limit:
+            self._forget_one()
         self._since.setdefault(uid, self._clock())
         return news
 
@@ -45,7 +53,7 @@ class Sightings:
         """Whether this pod's report is rejected for the first time since the pod is remembered."""
         if uid in self._rejected:
             return False
-        if uid in self._pods:
+        if uid in self._since:
             self._rejected.add(uid)
         return True
 
@@ -56,20 +64,37 @@ class Sightings:
 
     def departed(self, job_uid: str, *, alive: set[str]) -> list[RawPod]:
         """Pods of a job that were seen and are not there any more."""
-        return [pod for uid, pod in self._pods.items() if uid not in alive and pod.label(Label.JOB_UID) == job_uid]
+        return [
+            pod
+            for known in self._pods.values()
+            for uid, pod in known.items()
+            if uid not in alive and pod.label(Label.JOB_UID) == job_uid
+        ]
 
     def forget(self, namespace: str, job: str) -> None:
         """Drop what is known of a job that is over or gone, by whatever uid."""
-        known = {
-            uid for uid, pod in self._pods.items() if (pod.metadata.namespace, pod.label(Label.JOB)) == (namespace, job)
-        }
-        for uid in known:
-            del self._pods[uid]
-            self._drop(uid)
+        known = self._pods.get(namespace, OrderedDict())
+        for uid in [uid for uid, pod in known.items() if pod.label(Label.JOB) == job]:
+            self._drop(namespace, uid)
 
-    def _drop(self, uid: str) -> None:
+    def _forget_one(self) -> None:
+        """The pod that was not heard of for longest, in the namespace that has most."""
+        namespace = max(self._pods, key=lambda name: len(self._pods[name]))
+        self._drop(namespace, next(iter(self._pods[namespace])))
+
+    def _drop(self, namespace: str, uid: str) -> None:
+        del self._pods[namespace][uid]
+        if not self._pods[namespace]:
+            del self._pods[namespace]
+        self._count -= 1
         self._since.pop(uid, None)
         self._rejected.discard(uid)
+
+
+def _slim(pod: RawPod) -> RawPod:
+    """A pod without what only one that lives is asked for, and with no labels but ours."""
+    labels = {name: value for name, value in (pod.metadata.labels or {}).items() if name in _LABELS}
+    return replace(pod, metadata=replace(pod.metadata, labels=labels), spec=replace(pod.spec, affinity=None))
 
 
 def _ended(pod: RawPod) -> bool:

@@ -21,7 +21,7 @@ from oarlock_operator.observation import Job, Key, Pod
 from oarlock_operator.placement import has_room, may_run_on
 from oarlock_operator.pod_facts import Metadata
 from oarlock_operator.reasons import Reason
-from oarlock_operator.resync import collections
+from oarlock_operator.watches import collections
 
 log = structlog.get_logger(__name__)
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import structlog
 
-from oarlock_operator.api_error import ApiError, NotFound
+from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster
-from oarlock_operator.resync import collections
+from oarlock_operator.outages import FIRST_DELAY, longer
+from oarlock_operator.settings import Settings
+from oarlock_operator.watches import collections
 
 log = structlog.get_logger(__name__)
 
@@ -65,17 +67,50 @@ async def cluster_id(cluster: Cluster, *, given: str, namespace: str) -> str:
 
 
 async def check_crd(cluster: Cluster, namespaces: Sequence[str]) -> None:
-    """The CRD must be there: without it, watches would idle for ever and look healthy. A new one may take a moment."""
-    for patience in range(30, -1, -1):
-        try:
-            await cluster.get(collections(namespaces)[0], limit="1")
-        except (NotFound, ApiError) as error:
-            if patience == 0 or (isinstance(error, ApiError) and error.status in (401, 403)):
-                raise
-            log.info("waiting for the CRD", error=str(error), apply="crds/trainingjobs.yaml")
-            await asyncio.sleep(1)
-        else:
-            return
+    """The CRD must be there: without it, watches would idle for ever and look healthy. Raises ApiError."""
+    await cluster.get(collections(namespaces)[0], limit="1")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is read once, before any work."""
+
+    rights: NodeRights
+    cluster_id: str
+
+
+@dataclass(slots=True)
+class StartUp:
+    """Reads what must be known, for as long as it takes: a cluster that comes up, or is restored, is waited for."""
+
+    cluster: Cluster
+    settings: Settings
+    obstacle: str = "the API server has not answered yet"
+    """What is waited for; empty once all is read."""
+
+    async def read(self) -> Known:
+        """Read it, once the CRD is served. Never gives up."""
+        delay = FIRST_DELAY
+        while True:
+            try:
+                known = await self._read()
+            except ApiError as error:
+                self.obstacle = f"{error}; are crds/trainingjobs.yaml and the operator's rights there?"
+                log.warning(
+                    "waiting to start", error=str(error), hint="apply crds/trainingjobs.yaml, check --kubeconfig"
+                )
+                await asyncio.sleep(delay)
+                delay = longer(delay)
+            else:
+                self.obstacle = ""
+                return known
+
+    async def _read(self) -> Known:
+        ours = self.settings
+        await check_crd(self.cluster, ours.namespaces)
+        rights = await node_rights(self.cluster, ours.namespaces)
+        where = "kube-system" if not ours.namespaces else ours.lease_namespace or own_namespace()
+        return Known(rights, await cluster_id(self.cluster, given=ours.cluster_id, namespace=where))
 
 
 def own_namespace() -> str:

@@ -13,6 +13,8 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from oarlock_operator.outages import LONGEST_DELAY
+
 Key = TypeVar("Key", bound=Hashable)
 
 FIRST_DELAY = 0.5
@@ -55,11 +57,11 @@ class WorkQueue(Generic[Key]):
         self._drop_timer(key)
         self._timers[key] = (due, asyncio.get_running_loop().call_later(delay, self._add_due, key))
 
-    def retry(self, key: Key) -> float:
-        """Have `key` worked on again after a failure: exponential delay with full jitter. Returns the delay."""
+    def retry(self, key: Key, *, outage: bool = False) -> float:
+        """Have `key` worked on again after a failure: exponential delay with jitter, short in an `outage`. Returns it."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        longest = min(FIRST_DELAY * 2.0 ** min(failures, 30), MAX_DELAY)
+        longest = min(FIRST_DELAY * 2.0 ** min(failures, 30), LONGEST_DELAY if outage else MAX_DELAY)
         delay = longest * (0.5 + 0.5 * self._jitter())
         self.add_after(key, delay)
         return delay

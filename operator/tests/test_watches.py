@@ -1,4 +1,4 @@
-"""The watch of pods: everything is told, in order, through chunks, ended streams, forgotten versions and dead servers.
+"""The watches: everything is told, in order, through chunks, ended streams, forgotten versions and dead servers.
 
 A real HTTP server plays the API server.
 """
@@ -16,10 +16,10 @@ from aiohttp import web
 from kubernetes.aio.client import Configuration
 from structlog.testing import capture_logs
 
-from oarlock_operator import pod_watch
-from oarlock_operator.cluster import Cluster
+from oarlock_operator import collection_watch
+from oarlock_operator.cluster import PAGE_BYTES, Cluster
 from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.pod_watch import watch_pods
+from oarlock_operator.watches import job_watch, pod_watch
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -91,7 +91,7 @@ async def served(script: Script) -> AsyncIterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_watch, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(collection_watch, "FIRST_DELAY", 0.01)
 
 
 async def told(*answers: Answer) -> tuple[list[tuple[str, str]], Script]:
@@ -99,7 +99,7 @@ async def told(*answers: Answer) -> tuple[list[tuple[str, str]], Script]:
     script, seen = Script(*answers), []
     async with served(script) as cluster:
         watching = asyncio.create_task(
-            watch_pods(cluster, [], lambda kind, item: seen.append((kind, item.metadata.name)))
+            pod_watch(cluster, [], lambda kind, item: seen.append((kind, item.metadata.name))).run()
         )
         await asyncio.wait_for(script.done.wait(), 60)
         watching.cancel()
@@ -150,7 +150,7 @@ def cut(*events: tuple[str, dict[str, Any]]) -> Answer:
 
 
 async def test_streams_that_are_cut_go_on_from_the_last_event_and_each_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_watch, "FIRST_DELAY", 0.1)
+    monkeypatch.setattr(collection_watch, "FIRST_DELAY", 0.1)
     streams = [cut(("ADDED", pod(f"p{version}", version))) for version in (6, 7, 8)]
     script, seen = Script(listed(version=5), *streams), []
     waiting = [stream.heard for stream in streams]  # type: ignore[attr-defined]
@@ -161,13 +161,68 @@ async def test_streams_that_are_cut_go_on_from_the_last_event_and_each_at_once(m
 
     async with served(script) as cluster:
         with capture_logs() as said:
-            watching = asyncio.create_task(watch_pods(cluster, [], sink))
+            watching = asyncio.create_task(pod_watch(cluster, [], sink).run())
             await asyncio.wait_for(script.done.wait(), 60)
         watching.cancel()
         await asyncio.wait([watching])
     assert seen == ["p6", "p7", "p8"]
     assert [asked.get("resourceVersion") for asked in script.asked[1:]] == ["5", "6", "7", "8"]
     assert [line["in_seconds"] for line in said if "in_seconds" in line] == [0.1, 0.1, 0.1]
+
+
+async def test_a_pod_that_cannot_be_read_stops_neither_the_list_nor_the_watch() -> None:
+    odd = {"metadata": {"name": "odd", "resourceVersion": "6", "uid": "u"}, "status": {"containerStatuses": "none"}}
+
+    async def with_odd(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"resourceVersion": "5"}, "items": [odd, pod("a", 4)]})
+
+    seen, script = await told(with_odd, streamed(("MODIFIED", odd), ("ADDED", pod("b", 7))))
+    assert seen == [("LISTED", "a"), ("ADDED", "b")]
+    assert [asked.get("resourceVersion") for asked in script.asked[1:]] == ["5", "7"]
+
+
+async def test_of_jobs_only_metadata_are_asked_for() -> None:
+    accepted: list[str] = []
+
+    async def listed_jobs(request: web.Request) -> web.Response:
+        accepted.append(request.headers["Accept"])
+        named = {"metadata": {"namespace": "ns", "name": "flux", "resourceVersion": "4"}}
+        return web.json_response({"metadata": {"resourceVersion": "5"}, "items": [named]})
+
+    async def changed(request: web.Request) -> web.StreamResponse:
+        accepted.append(request.headers["Accept"])
+        named = {"metadata": {"namespace": "ns", "name": "flux", "resourceVersion": "6"}}
+        return await streamed(("MODIFIED", named))(request)
+
+    script, seen = Script(listed_jobs, changed), []
+    async with served(script) as cluster:
+        watching = asyncio.create_task(job_watch(cluster, [], lambda kind, job: seen.append((kind, job.key))).run())
+        await asyncio.wait_for(script.done.wait(), 60)
+        watching.cancel()
+        await asyncio.wait([watching])
+    assert seen == [("LISTED", ("ns", "flux")), ("MODIFIED", ("ns", "flux"))]
+    assert [accept.partition(";")[2].partition(";")[0] for accept in accepted] == [
+        "as=PartialObjectMetadataList",
+        "as=PartialObjectMetadata",
+    ]
+
+
+async def test_a_list_of_large_objects_is_read_in_chunks_that_fit() -> None:
+    """Forty objects of a megabyte each: the server says how many it gives by what it is asked for."""
+    largest = 0
+
+    async def fat(request: web.Request) -> web.Response:
+        nonlocal largest
+        start, limit = int(request.query.get("continue", 0)), int(request.query["limit"])
+        items = [{"metadata": {"name": f"p{n}", "padding": "x" * 2**20}} for n in range(start, min(40, start + limit))]
+        rest = {"continue": str(start + limit)} if start + limit < 40 else {}
+        body = json.dumps({"metadata": {"resourceVersion": "5", **rest}, "items": items})
+        largest = max(largest, len(items)) if len(body) <= PAGE_BYTES else largest
+        return web.Response(text=body, content_type="application/json")
+
+    seen, _ = await told(*[fat] * 9)
+    assert [name for _, name in seen] == [f"p{n}" for n in range(40)]
+    assert largest == 7
 
 
 GONE = ("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
@@ -180,6 +235,13 @@ async def test_a_version_that_the_server_has_forgotten_means_listing_anew(how: A
     assert script.asked[-1]["resourceVersion"] == "90"
 
 
+async def test_an_error_of_the_server_s_own_in_the_stream_is_only_another_failure() -> None:
+    error = ("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError", "message": "etcd"})
+    seen, script = await told(listed("a", version=5), streamed(error), streamed(("DELETED", pod("a", 6))))
+    assert seen == [("LISTED", "a"), ("DELETED", "a")]
+    assert [asked.get("resourceVersion") for asked in script.asked[1:]] == ["5", "5", "6"]
+
+
 async def test_a_server_that_fails_is_asked_again_without_forgetting_where_it_was() -> None:
     seen, script = await told(broken, listed("a", version=5), broken, broken, streamed(("DELETED", pod("a", 6))))
     assert seen == [("LISTED", "a"), ("DELETED", "a")]
@@ -189,7 +251,7 @@ async def test_a_server_that_fails_is_asked_again_without_forgetting_where_it_wa
 async def test_named_namespaces_are_watched_one_by_one() -> None:
     script = Script()
     async with served(script) as cluster:
-        watching = asyncio.create_task(watch_pods(cluster, ["one", "two"], lambda *_: None))
+        watching = asyncio.create_task(pod_watch(cluster, ["one", "two"], lambda *_: None).run())
         await asyncio.wait_for(script.done.wait(), 60)
         await asyncio.wait_for(script.both.wait(), 60)
         watching.cancel()

@@ -1,0 +1,36 @@
+"""No write leaves a process that may not act.
+
+Asked as a request is handed to the network, behind every queue and pause: a process that was frozen on its way there writes
+nothing when it wakes and another may work. Free of it is what decides nothing about jobs: the Lease itself, Events, and the
+question what one's rights are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+
+_UNFENCED = re.compile(
+    r"/api/v1/namespaces/[^/]+/events"
+    r"|/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases(/[^/]+)?"
+    r"|/apis/authorization\.k8s\.io/v1/selfsubjectaccessreviews"
+)
+
+
+class Fenced(aiohttp.ClientError):
+    """A write was not sent, because this process may not act."""
+
+
+def fenced_requests(may_act: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
+    """Requests that ask `may_act` once they have a connection, as the last thing before they are sent."""
+
+    class Request(aiohttp.ClientRequest):
+        async def send(self, conn: Any) -> aiohttp.ClientResponse:
+            if self.method != "GET" and not _UNFENCED.fullmatch(self.url.path) and not may_act():
+                raise Fenced("not sent: this process does not hold the Lease, another may work now")
+            return await super().send(conn)
+
+    return Request
