@@ -183,7 +183,7 @@ def gpu_erred(world: World) -> None:
     """The same GPU in the first attempt and in the second."""
     remembered = world.nodes.get("node-1", Node(name="")).strikes
     if world.job.status.attempt <= 2 and 1 in living(world) and len(remembered) < 2:
-        world.end(1, 81, xid=31, uuid="GPU-5")
+        world.end(1, 81, xid=94, uuid="GPU-5")
 
 
 def node_lost(world: World) -> None:

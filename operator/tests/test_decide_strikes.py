@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from jobs import START, job, spec
 from worlds import World, condition
 
@@ -14,10 +15,13 @@ from oarlock_operator.plan import CordonNode, NoteStrike, Plan
 POOL = Pool(size=20, schedulable=20)
 
 
-def struck(world: World, *, uuid: str = "GPU-5", xid: int = 31) -> Plan:
-    """Rank 1's GPU ends the attempt with a fault that is not its own, for once; returns what follows."""
-    world.end(1, 81, uuid=uuid, xid=xid)
-    return world.one_pass()
+def struck(world: World, *, uuid: str = "GPU-5", xid: int = 94, rank: int = 1) -> Plan:
+    """A rank's GPU ends the attempt with a fault that it survives; returns what follows until its peers have left."""
+    world.end(rank, 81, uuid=uuid, xid=xid)
+    first = world.one_pass()
+    world.kubelets()
+    second = world.one_pass()
+    return Plan(actions=(*first.actions, *second.actions), events=(*first.events, *second.events))
 
 
 def again(world: World) -> None:
@@ -28,7 +32,7 @@ def again(world: World) -> None:
 
 
 def world() -> World:
-    one = World(job=job(), may_cordon=True, pool=POOL)
+    one = World(job=job(spec=spec(recovery={"maxRestartsWithoutProgress": 50})), may_cordon=True, pool=POOL)
     one.running()
     return one
 
@@ -46,14 +50,14 @@ def test_the_first_fault_of_a_gpu_restarts_the_gang_and_blames_no_node() -> None
     assert [type(action) for action in plan.actions if isinstance(action, NoteStrike)] == [NoteStrike]
     fault = one.job.status.last_fault
     assert fault is not None
-    assert (fault.verdict, fault.xid, fault.action) == ("RestartProcess", 31, "started again")
+    assert (fault.verdict, fault.xid, fault.action) == ("RestartProcess", 94, "started again")
 
 
 def test_the_second_fault_of_the_same_gpu_within_a_day_takes_its_node() -> None:
     one = world()
     struck(one)
     again(one)
-    assert cordoned(struck(one, xid=13)) == ["node-1"]
+    assert cordoned(struck(one)) == ["node-1"]
     assert one.job.status.avoided_nodes[0].strict
     fault = one.job.status.last_fault
     assert fault is not None
@@ -77,22 +81,84 @@ def test_a_day_later_the_first_one_is_forgotten() -> None:
     assert cordoned(struck(one)) == []
 
 
-def test_what_the_gpu_did_to_another_job_counts_too() -> None:
+@pytest.mark.parametrize("xid", [13, 31, 94])
+def test_what_the_gpu_did_to_another_job_counts_too(xid: int) -> None:
     one = world()
-    one.nodes["node-1"] = Node(name="node-1", strikes=(NodeStrike("GPU-5", START - timedelta(hours=3)),))
-    assert cordoned(struck(one)) == ["node-1"]
+    before = NodeStrike("GPU-5", START - timedelta(hours=3), "uid-of-another", xid)
+    one.nodes["node-1"] = Node(name="node-1", strikes=(before,))
+    assert cordoned(struck(one, xid=xid)) == ["node-1"]
 
 
 def test_what_it_did_yesterday_or_another_gpu_did_does_not() -> None:
     one = world()
-    old = (NodeStrike("GPU-5", START - timedelta(hours=30)), NodeStrike("GPU-6", START))
+    old = (NodeStrike("GPU-5", START - timedelta(hours=30), "x", 94), NodeStrike("GPU-6", START, "x", 94))
     one.nodes["node-1"] = Node(name="node-1", strikes=old)
     assert cordoned(struck(one)) == []
 
 
+@pytest.mark.parametrize("xid", [13, 31])
+def test_what_programs_mostly_cause_takes_no_node_for_one_job_alone(xid: int) -> None:
+    one = world()
+    for _ in range(4):
+        assert cordoned(struck(one, xid=xid)) == []
+        again(one)
+        one.now += timedelta(hours=1)
+    assert not any(node.strict for node in one.job.status.avoided_nodes)
+    assert one.fleet.effects == []
+
+
+def shared(one: World, xid: int) -> Plan:
+    """All ranks end with it, the second one while the first is being looked at."""
+    one.end(1, 81, uuid="GPU-1", xid=xid)
+    first = one.one_pass()
+    one.end(0, 81, attempt=one.job.status.attempt - 1, uuid="GPU-0", xid=xid)
+    second = one.one_pass()
+    return Plan(actions=(*first.actions, *second.actions))
+
+
+@pytest.mark.parametrize("xid", [31, 94])
+def test_what_all_ranks_meet_in_one_attempt_is_the_programs_however_often(xid: int) -> None:
+    one = world()
+    for _ in range(2):
+        plan = shared(one, xid)
+        assert cordoned(plan) == []
+        assert not any(isinstance(action, NoteStrike) for action in plan.actions), "nobody else hears of it"
+        again(one)
+    assert one.job.status.avoided_nodes == ()
+    fault = one.job.status.last_fault
+    assert fault is not None
+    assert "the program's own" in fault.evidence[0]
+
+
+@pytest.mark.parametrize("xid", [31, 94])
+def test_what_follows_the_rank_from_gpu_to_gpu_is_the_programs(xid: int) -> None:
+    one = world()
+    for uuid in ("GPU-5", "GPU-6", "GPU-5", "GPU-6"):
+        assert cordoned(struck(one, uuid=uuid, xid=xid)) == []
+        again(one)
+        one.now += timedelta(hours=1)
+    assert one.job.status.avoided_nodes == ()
+
+
+def test_a_gpu_that_strikes_whatever_rank_it_has_is_the_gpus() -> None:
+    one = world()
+    struck(one, rank=1)
+    again(one)
+    # The ranks have changed places.
+    one.pods["flux-2-0"] = replace(one.pods["flux-2-0"], node="node-1")
+    assert cordoned(struck(one, rank=0)) == ["node-1"]
+
+
+def test_a_job_without_gpus_or_of_a_program_that_nobody_vouches_for_writes_no_strike_on_a_node() -> None:
+    for changes in ({"gpusPerNode": 0}, {"pod": {"image": "somebody/else:1"}}):
+        one = World(job=job(spec=spec(**changes)), may_cordon=True, pool=POOL)
+        one.running()
+        assert not any(isinstance(action, NoteStrike) for action in struck(one).actions)
+
+
 def test_a_fault_is_counted_once_however_often_it_is_looked_at() -> None:
     one = world()
-    one.end(1, 81, xid=31)
+    one.end(1, 81, xid=94)
     for _ in range(5):
         one.one_pass()
     one.kubelets()
@@ -115,7 +181,7 @@ def test_without_the_right_to_write_nodes_the_job_remembers_by_itself() -> None:
     assert not any(isinstance(action, NoteStrike) for action in struck(one).actions)
     again(one)
     struck(one)
-    assert one.job.status.avoided_nodes[0].name == "node-1"
+    assert (one.job.status.avoided_nodes[0].name, one.job.status.avoided_nodes[0].strict) == ("node-1", True)
 
 
 def test_a_gpu_that_warns_is_shown_and_its_node_rather_avoided_by_the_next_attempt() -> None:
@@ -148,7 +214,7 @@ def test_a_strike_that_is_told_in_the_teardown_counts_for_its_own_attempt() -> N
     one.now += timedelta(seconds=2)
     one.one_pass()
     assert one.job.status.attempt == 2
-    one.end(1, 81, attempt=1, xid=31, uuid="GPU-5")  # after the next attempt was written down
+    one.end(1, 81, attempt=1, xid=94, uuid="GPU-5")  # after the next attempt was written down
     one.settle()
     assert [(strike.count, strike.last_attempt) for strike in one.job.status.strikes] == [(1, 1)]
     again(one)

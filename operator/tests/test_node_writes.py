@@ -20,7 +20,7 @@ from oarlock_operator.cordon_marks import CORDONED, ENDED, last_mark
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute
 from oarlock_operator.nodes import remove_mark
-from oarlock_operator.observation import Brakes, CordonMark, Key
+from oarlock_operator.observation import Brakes, CordonMark, Key, NodeStrike
 from oarlock_operator.plan import Action, CordonNode, LatchBreaker, NoteStrike
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.throttle import Throttle
@@ -113,7 +113,7 @@ async def test_a_breaker_that_was_latched_since_the_decision_holds_it_back() -> 
 async def test_what_is_written_on_nodes_is_logged_when_it_is_written_not_when_it_is_repeated_or_fails() -> None:
     api, broken = there(), there()
     broken.before = refuse
-    once = (CORDON, NoteStrike("n1", "GPU-5", NOW), LatchBreaker("why"))
+    once = (CORDON, NoteStrike("n1", NodeStrike("GPU-5", NOW, "uid-1", 94)), LatchBreaker("why"))
     with capture_logs() as said:
         for pool in (pool_of(api), pool_of(api)):
             # The second one is that of an operator that was started anew.

@@ -15,7 +15,7 @@ from made_pods import told
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.manifests.affinity import kept_off
-from oarlock_operator.observation import Group, Job, Node, NodeStrike, Pod, ServiceSeen
+from oarlock_operator.observation import Group, Job, Node, Pod, ServiceSeen
 from oarlock_operator.plan import (
     Action,
     CordonNode,
@@ -94,9 +94,9 @@ class Objects:
                 if self.fleet.cordon(self.job, action):
                     self.cordoned.add(node)
                     self.wrote(f"cordon {node}")
-            case NoteStrike(name, gpu_uuid, time):
+            case NoteStrike(name, strike):
                 node = self.nodes.get(name, Node(name=name))
-                if (strike := NodeStrike(gpu_uuid, time)) not in node.strikes:
+                if strike not in node.strikes:
                     self.nodes[name] = replace(node, strikes=(*node.strikes, strike))
                 self.wrote(f"strike {name}")
             case LatchBreaker():

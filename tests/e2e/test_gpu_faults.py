@@ -115,8 +115,8 @@ def test_a_fault_that_spares_the_gpu_is_free_once_and_not_twice(jobs: Jobs, root
     assert node(jobs, suspect)["spec"].get("unschedulable") is None
     assert suspect in nodes_of(jobs).values()
     jobs.cluster.kubectl("uncordon", jobs.cluster.nodes[0])
-    jobs.cluster.fault("gpu", suspect, gpu=0, xid=31)
+    jobs.cluster.fault("gpu", suspect, gpu=0, xid=94)
     status = jobs.wait_for_checkpoint_of(NAME, 3)
-    assert (status["lastFault"]["verdict"], status["lastFault"]["xid"]) == ("ReplaceNode", 31)
+    assert (status["lastFault"]["verdict"], status["lastFault"]["xid"]) == ("ReplaceNode", 94)
     assert suspect not in status["attempts"][-1]["nodeNames"]
     assert node(jobs, suspect)["spec"]["unschedulable"] is True

@@ -17,7 +17,7 @@ from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.node_strikes import note_strike
-from oarlock_operator.observation import Job, NodeStrike
+from oarlock_operator.observation import Job
 from oarlock_operator.plan import (
     Action,
     CordonNode,
@@ -94,8 +94,8 @@ async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster
         match action:
             case CordonNode():
                 return await pool.cordon(job, action)
-            case NoteStrike(node, gpu_uuid, time):
-                return await note_strike(cluster, node, NodeStrike(gpu_uuid, time))
+            case NoteStrike(node, strike):
+                return await note_strike(cluster, node, strike)
             case LatchBreaker(why):
                 return await pool.latch(why)
     except ApiError as error:

@@ -12,6 +12,7 @@ from typing import Any
 
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
+from oarlock_operator.cordon_marks import published_gpus
 from oarlock_operator.decide.strikes import WINDOW
 from oarlock_operator.observation import NodeStrike
 
@@ -26,14 +27,19 @@ def read_strikes(node: Json) -> tuple[NodeStrike, ...]:
         return ()
     try:
         entries: list[dict[str, Any]] = json.loads(said)
-        found = [NodeStrike(str(entry["gpu"])[:64], datetime.fromisoformat(entry["time"])) for entry in entries]
-    except (ValueError, TypeError, KeyError):
+        found = [_strike(entry) for entry in entries[:LIMIT]]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return ()
-    return tuple(strike for strike in found[:LIMIT] if strike.time.tzinfo is not None)
+    return tuple(strike for strike in found if strike.time.tzinfo is not None)
+
+
+def _strike(entry: dict[str, Any]) -> NodeStrike:
+    time, job, xid = datetime.fromisoformat(entry["time"]), str(entry.get("job") or ""), entry.get("xid")
+    return NodeStrike(str(entry["gpu"])[:64], time, job[:64], xid if isinstance(xid, int) else None)
 
 
 async def note_strike(cluster: Cluster, node: str, strike: NodeStrike) -> bool:
-    """Add one, and drop what is older than a day; whether it was new.
+    """Add one, and drop what is older than a day; whether it was new. Not of a GPU that is not among those it publishes.
 
     Raises ApiError; a Conflict means that somebody wrote meanwhile.
     """
@@ -43,10 +49,16 @@ async def note_strike(cluster: Cluster, node: str, strike: NodeStrike) -> bool:
     except NotFound:
         return False
     known = read_strikes(there)
-    if strike in known:
+    published = published_gpus(there["metadata"].get("annotations"))
+    if strike in known or (published and strike.gpu_uuid not in published):
         return False
     kept = [one for one in known if strike.time - one.time < WINDOW]
-    value = json.dumps([{"gpu": one.gpu_uuid, "time": one.time.isoformat()} for one in [*kept, strike][-LIMIT:]])
+    value = json.dumps(
+        [
+            {"gpu": one.gpu_uuid, "time": one.time.isoformat(), "job": one.job, "xid": one.xid}
+            for one in [*kept, strike][-LIMIT:]
+        ]
+    )
     metadata = {"resourceVersion": there["metadata"]["resourceVersion"], "annotations": {STRIKES: value}}
     await cluster.merge(path, {"metadata": metadata})
     return True

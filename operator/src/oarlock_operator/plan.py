@@ -13,6 +13,7 @@ from typing import Any
 
 from oarlock_api.history import FaultGPU
 from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.observation import NodeStrike
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,7 @@ class NoteStrike:
     """Write on a node that one of its GPUs has restarted a gang; once for each time."""
 
     node: str
-    gpu_uuid: str
-    time: datetime
+    strike: NodeStrike
 
 
 @dataclass(frozen=True, slots=True)

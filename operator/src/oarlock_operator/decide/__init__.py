@@ -38,6 +38,7 @@ from oarlock_operator.decide import (
     recover,
     regroup,
     retention,
+    strikes,
     summary,
     suspend,
     teardown,
@@ -76,6 +77,7 @@ def decide(o: Observation) -> Plan:
     draft = Draft(before)
     teardown.force(o, draft)
     cordon.follow(o, draft)
+    strikes.follow(o, draft)
     if o.job.deleting:
         # Its pods' events are no news any more; one on a lost node may have to be taken away.
         if any(not pod.gone for pod in o.pods):

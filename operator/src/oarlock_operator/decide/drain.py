@@ -80,7 +80,7 @@ def _close(o: Observation, draft: Draft, number: int) -> None:
     faults = [fault for fault in faults if fault.failure_class != FailureClass.REQUESTED]
     if not faults or attribute(faults).cause.victim:
         return
-    cause = judge(o, draft, number, faults).cause
+    cause = judge(o, draft, number, faults, heard=True).cause
     if cause.budget is Budget.NONE and cause.failure_class != FailureClass.FENCED:
         fail(o, draft, cause.reason, cause.message)
         return

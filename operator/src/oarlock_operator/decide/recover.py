@@ -52,7 +52,8 @@ def recover(o: Observation, draft: Draft) -> bool:
     if _may_settle(o, draft, attribute(faults)):
         draft.again(SETTLE_SECONDS / 4)
         return True
-    found = judge(o, draft, draft.status.attempt, faults)
+    heard = all(pod.stopped for pod in o.of_attempt(draft.status.attempt))
+    found = judge(o, draft, draft.status.attempt, faults, heard=heard)
     cause = found.cause
     if cause.budget is Budget.NONE:
         fail(o, draft, cause.reason, cause.message)
@@ -126,11 +127,14 @@ def _preempted(pod: Pod, words: str) -> Pod:
     return replace(pod, disrupted=words) if words and pod.deleting and mute and not pod.disrupted else pod
 
 
-def judge(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> Attribution:
-    """What the faults of attempt `number` come to: strikes, blame and cause are written down. May be repeated."""
+def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, heard: bool) -> Attribution:
+    """What the faults of attempt `number` come to: strikes, blame and cause are written down. May be repeated.
+
+    `heard`: all of its pods have had their say.
+    """
     rules = o.spec.recovery.rules
     faults = [fault if fault.victim else ruled(fault, rules) for fault in faults]
-    faults = strikes.count(o, draft, number, faults)
+    faults = strikes.count(o, draft, number, faults, heard=heard)
     note_steps(draft, faults)
     note_saved(o, draft, number)
     found = attribute(faults)
@@ -146,7 +150,8 @@ def _blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> No
     for fault in faults:
         if fault.avoid is not Avoid.NO and not fault.victim:
             why = f"{fault.reason} in attempt {number}"
-            new = avoid.avoid(o, draft, fault.pod.node, why=why, strict=fault.avoid is Avoid.STRICTLY)
+            strict, of_a_gpu = fault.avoid is Avoid.STRICTLY, fault.failure_class is FailureClass.GPU
+            new = avoid.avoid(o, draft, fault.pod.node, why=why, strict=strict, hardens=not of_a_gpu)
             if new and fault.cordon:
                 cordon.wish(o, draft, fault, attempt=number, why=why)
 

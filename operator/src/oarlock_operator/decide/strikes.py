@@ -1,71 +1,138 @@
-"""Strikes: a GPU that has restarted a gang once is not blamed; one that does it twice within a day is.
+"""Strikes: a GPU that has restarted a gang once is not blamed; one that does it twice within a day may be.
 
-XIDs 13 and 31 are mostly the program's own, a contained memory error is contained: so the first one costs a restart and no
-node. Which GPU it was is remembered by its UUID, in the job's status and, where nodes may be written, on the node, so that
-the next job's first is its second. The two in a day are NVSentinel's rule for 13 and 31 on one GPU.
+Whether it is the GPU or the program shows in who else was struck. Two GPUs in one attempt, or one rank on one GPU after the
+other, are the program's: no node is avoided or cordoned for them, and nobody else hears of them. XIDs that programs mostly
+cause count against a node only where different jobs met them on one GPU; a contained memory error counts twice in one job.
+
+So strikes are judged once all pods of the attempt have had their say. A GPU is remembered by its UUID, in the job's status
+and, where nodes may be written, on the node. The two in a day are NVSentinel's rule for 13 and 31 on one GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.history import Strike
+from oarlock_api.history import RecoveryStage, Strike
 from oarlock_api.recovery import CordonPolicy
+from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Fault
-from oarlock_operator.observation import Observation
+from oarlock_operator.observation import NodeStrike, Observation
 from oarlock_operator.plan import NoteStrike
 
 WINDOW = timedelta(hours=24)
 TOO_MANY = 2
 LIMIT = 32
+MOSTLY_THE_PROGRAMS = frozenset({13, 31, 32, 43, 45, 68, 69, 137})
+"""XIDs of which NVIDIA's catalog names the application first: bad addresses, bad commands, a process that was ended."""
 
 
-def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault]) -> list[Fault]:
-    """Write the strikes of attempt `number` down, once each; faults of GPUs that are out speak against their nodes."""
-    return [_counted(o, draft, fault, number) for fault in faults]
+def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault], *, heard: bool) -> list[Fault]:
+    """Write the strikes of attempt `number` down, once each; faults of GPUs that are out speak against their nodes.
+
+    `heard`: whether all of its pods have had their say; before that nothing is counted.
+    """
+    struck = [fault for fault in faults if _is_strike(o, fault)]
+    if not struck or not heard:
+        return list(faults)
+    for fault in struck:
+        _remember(o, draft, fault, number)
+    return [_judged(o, draft, fault, shared=len(struck) > 1) if fault in struck else fault for fault in faults]
 
 
-@dataclass(frozen=True, slots=True)
-class _Struck:
-    """What is known of a GPU from before."""
-
-    count: int
-    last: datetime | None
-    attempt: int | None = None
+def _is_strike(o: Observation, fault: Fault) -> bool:
+    """A driver's word of a GPU that survived. A rule of the job's own has decided already; what is blamed needs no count."""
+    known = fault.report is not None and fault.report.proven and bool(_uuid(fault))
+    return known and fault.verdict is GpuVerdict.RESTART_PROCESS and not fault.rule and o.spec.gpus_per_node > 0
 
 
-def _counted(o: Observation, draft: Draft, fault: Fault, number: int) -> Fault:
-    report = fault.report
-    uuid = report.gpu.uuid if report and report.gpu and report.proven else ""
-    # A rule of the job's own has decided already; and what is blamed at once needs no counting.
-    if not uuid or fault.verdict is not GpuVerdict.RESTART_PROCESS or fault.rule:
-        return fault
-    known = _known(o, draft, fault.pod.node, uuid)
-    if known.last is None or known.attempt != number:
-        known = _Struck(known.count + 1, o.now, number)
-        strike = Strike(gpu_uuid=uuid, count=known.count, last_time=o.now, last_attempt=number)
-        others = [one for one in draft.status.strikes if one.gpu_uuid != uuid]
-        draft.set(strikes=tuple([*others, strike][-LIMIT:]))
-    if o.defaults.may_cordon and known.last and o.spec.recovery.cordon is CordonPolicy.AUTO:
-        draft.act(NoteStrike(fault.pod.node, uuid, known.last))
-    if known.count < TOO_MANY:
-        return fault
-    words = f"{fault.message}; time {known.count} within {WINDOW.total_seconds() / 3600:.0f} h for this GPU"
-    return replace(fault, message=words, avoid=Avoid.STRICTLY, cordon=True)
+def _remember(o: Observation, draft: Draft, fault: Fault, number: int) -> None:
+    uuid, xid = _uuid(fault), _xid(fault)
+    before = next((one for one in draft.status.strikes if (one.gpu_uuid, one.xid) == (uuid, xid)), None)
+    if before is not None and before.last_attempt == number:
+        return
+    fresh = before is not None and before.last_time is not None and o.now - before.last_time < WINDOW
+    times = (before.count if before and fresh else 0) + 1
+    rank = fault.pod.rank
+    strike = Strike(gpu_uuid=uuid, xid=xid, rank=rank, count=times, last_time=o.now, last_attempt=number)
+    draft.set(strikes=tuple([*(one for one in draft.status.strikes if one is not before), strike][-LIMIT:]))
 
 
-def _known(o: Observation, draft: Draft, node: str, uuid: str) -> _Struck:
-    """Strikes within the window: the job's own memory, or the node's where that is longer."""
-    own = [one for one in draft.status.strikes if one.gpu_uuid == uuid]
-    seen = o.nodes.get(node)
-    times = sorted(strike.time for strike in seen.strikes if strike.gpu_uuid == uuid) if seen else []
-    times = [time for time in times if timedelta() <= o.now - time < WINDOW]
-    known = _Struck(len(times), times[-1] if times else None)
-    for one in own:
-        if one.last_time is not None and o.now - one.last_time < WINDOW and one.count >= known.count:
-            known = _Struck(one.count, one.last_time, one.last_attempt)
-    return known
+def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Fault:
+    """What a strike, already remembered, comes to."""
+    if shared:
+        return replace(fault, message=f"{fault.message}; other GPUs erred in the same attempt: the program's own")
+    own, uuid, xid = _own(o, draft), _uuid(fault), _xid(fault)
+    if any((one.rank, one.xid) == (fault.pod.rank, xid) and one.gpu_uuid != uuid for one in own):
+        words = f"rank {fault.pod.rank} met it on another GPU before: the program's own"
+        return replace(fault, message=f"{fault.message}; {words}")
+    known = next((one for one in own if (one.gpu_uuid, one.xid) == (uuid, xid)), None)
+    if known and brakes.doubt(o, draft, fault) is None and _writes_nodes(o):
+        noted = known.model_copy(update={"node_name": fault.pod.node})
+        draft.set(strikes=tuple(noted if one is known else one for one in draft.status.strikes))
+        _note(o, draft, noted)
+    here = [one for one in own if one.gpu_uuid == uuid]
+    times = sum(one.count for one in here)
+    others = _of_others(o, fault)
+    if xid in MOSTLY_THE_PROGRAMS:
+        jobs = {strike.job for strike in others if strike.job}
+        if not jobs:
+            # The next attempt looks whether it follows the rank.
+            return replace(fault, avoid=Avoid.RATHER) if times >= TOO_MANY else fault
+        words = f"time {times + len(others)} within 24 h for this GPU, in {len(jobs) + 1} jobs"
+    else:
+        times = sum(one.count for one in here if one.xid not in MOSTLY_THE_PROGRAMS)
+        times += sum(strike.xid not in MOSTLY_THE_PROGRAMS for strike in others)
+        if times < TOO_MANY:
+            return fault
+        words = f"time {times} within 24 h for this GPU"
+    return replace(fault, message=f"{fault.message}; {words}", avoid=Avoid.STRICTLY, cordon=True)
+
+
+def follow(o: Observation, draft: Draft) -> None:
+    """Have nodes remember what was just written down; repeated until the next gang is made, so that a kill loses none."""
+    if o.job.spec is None or not draft.status.strikes or not _writes_nodes(o):
+        return
+    status = draft.status
+    if status.recovery.stage == RecoveryStage.STOPPING:
+        number = status.attempt
+    elif draft.attempt(status.attempt).created_time is None:
+        number = draft.before(status.attempt).number
+    else:
+        return
+    for one in status.strikes:
+        if one.last_attempt == number:
+            _note(o, draft, one)
+
+
+def _writes_nodes(o: Observation) -> bool:
+    return o.defaults.may_cordon and not o.defaults.cordon_dry_run and o.spec.recovery.cordon is CordonPolicy.AUTO
+
+
+def _note(o: Observation, draft: Draft, strike: Strike) -> None:
+    if strike.node_name and strike.last_time:
+        noted = NodeStrike(strike.gpu_uuid, strike.last_time, o.job.uid, strike.xid)
+        draft.act(NoteStrike(strike.node_name, noted))
+
+
+def _own(o: Observation, draft: Draft) -> list[Strike]:
+    """This job's strikes within the window."""
+    return [one for one in draft.status.strikes if one.last_time is not None and o.now - one.last_time < WINDOW]
+
+
+def _of_others(o: Observation, fault: Fault) -> list[NodeStrike]:
+    """What the GPU did to other jobs within the window, as the node remembers it."""
+    seen = o.nodes.get(fault.pod.node)
+    strikes = [one for one in seen.strikes if one.gpu_uuid == _uuid(fault)] if seen else []
+    return [one for one in strikes if one.job != o.job.uid and timedelta() <= o.now - one.time < WINDOW]
+
+
+def _uuid(fault: Fault) -> str:
+    return fault.report.gpu.uuid if fault.report and fault.report.gpu else ""
+
+
+def _xid(fault: Fault) -> int | None:
+    return fault.report.xid if fault.report else None

@@ -54,7 +54,7 @@ class Fault:
         """What a GPU's fault calls for; None for all others."""
         if self.failure_class != FailureClass.GPU:
             return None
-        return GpuVerdict.RESTART_PROCESS if self.avoid is Avoid.NO else GpuVerdict.REPLACE_NODE
+        return GpuVerdict.REPLACE_NODE if self.avoid is Avoid.STRICTLY else GpuVerdict.RESTART_PROCESS
 
     @property
     def victim(self) -> bool:
