@@ -63,7 +63,9 @@ class ListMap:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def distinct(items: Any) -> Any:
-            return _refuse_duplicates(items, lambda item: getattr(item, self.key, None) or item[camel_case(self.key)])
+            return _refuse_duplicates(
+                items, lambda item: item[camel_case(self.key)] if isinstance(item, dict) else getattr(item, self.key)
+            )
 
         return core_schema.no_info_after_validator_function(distinct, handler(source))
 

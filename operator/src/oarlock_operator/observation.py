@@ -149,6 +149,8 @@ class Job:
     status: TrainingJobStatus = field(default_factory=TrainingJobStatus)
     labels: dict[str, str] = field(default_factory=dict)
     deleting: bool = False
+    unreadable: str = ""
+    """Why its status cannot be read; `status` then is empty, and nothing may be decided."""
     managed_by: str = OPERATOR
     """Who works on it; told also where the rest of the spec cannot be read."""
 

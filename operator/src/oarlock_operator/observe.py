@@ -40,6 +40,7 @@ from oarlock_operator.observation import (
     ServiceSeen,
     absent,
 )
+from oarlock_operator.other_release import UnreadableStatusError, read_status
 from oarlock_operator.pod_facts import RawPod, read_pod
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
@@ -200,11 +201,7 @@ def _creates(job: Job) -> bool:
 
 
 def read_job(raw: Json) -> Job:
-    """The job's facts. A spec that does not fit the models is told in `problem`.
-
-    A status that does not fit raises: only the operator writes it, and whoever went on without its attempt number and
-    budgets could end or double a gang that trains.
-    """
+    """The job's facts. A spec that does not fit the models is told in `problem`, a status in `unreadable`."""
     metadata = raw["metadata"]
     spec, problem = None, ""
     given = raw.get("spec") or {}
@@ -218,6 +215,11 @@ def read_job(raw: Json) -> Job:
             f"{'.'.join(('spec', *map(str, mistake['loc'])))}: {mistake['msg']}"
             for mistake in error.errors(include_url=False)[:8]
         )
+    status, unreadable = TrainingJobStatus(), ""
+    try:
+        status = read_status(raw.get("status"))
+    except UnreadableStatusError as error:
+        unreadable = str(error)
     return Job(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -225,7 +227,8 @@ def read_job(raw: Json) -> Job:
         generation=metadata.get("generation", 0),
         spec=spec,
         problem=problem,
-        status=TrainingJobStatus.model_validate(raw.get("status") or {}),
+        status=status,
+        unreadable=unreadable,
         labels=metadata.get("labels") or {},
         deleting="deletionTimestamp" in metadata,
         managed_by=_managed_by(raw),

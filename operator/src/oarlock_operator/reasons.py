@@ -111,6 +111,10 @@ class Reason(StrEnum):
     )
     NOT_CHECKED = "NotChecked", "no pod has checked the output yet"
     AS_EXPECTED = "AsExpected", "nothing is degraded"
+    STATUS_UNREADABLE = (
+        "StatusUnreadable",
+        "another release wrote a status of which not even attempt and budgets can be read; nothing is decided meanwhile",
+    )
     STATUS_SILENT = "StatusSilent", "a pod's /status does not answer this operator"
     NON_FINITE_LOSS = "NonFiniteLoss", "a loss of the last five minutes is not finite; ten in a row end the attempt"
     CHECKPOINT_STORAGE_FULL = (

@@ -16,11 +16,11 @@ from datetime import datetime
 import structlog
 
 from oarlock_api.contract.names import API_VERSION, KIND
-from oarlock_api.status import TrainingJobStatus
+from oarlock_api.spec import OPERATOR
 from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster, Json
-from oarlock_operator.decide import decide
+from oarlock_operator.decide import decide, unreadable
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import NAME_TAKEN, execute
 from oarlock_operator.gang_systems import GangReader
@@ -29,6 +29,7 @@ from oarlock_operator.groups import TidyJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
+from oarlock_operator.other_release import overlaid
 from oarlock_operator.pace import Pace
 from oarlock_operator.plan import CordonNode, LatchBreaker, Plan
 from oarlock_operator.pool import PoolReader
@@ -90,6 +91,9 @@ class Reconciler:
             return None
         o, raw = self._with_refusal(key, seen[0]), seen[1]
         self.gone.met(key, o.job.uid)
+        if o.job.unreadable and o.job.managed_by == OPERATOR:
+            await self._tell_unreadable(o, raw)
+            return None
         self._note_rejections(o)
         with structlog.contextvars.bound_contextvars(
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
@@ -127,7 +131,7 @@ class Reconciler:
             plan = replace(plan, status=None, again_seconds=min(later, plan.again_seconds or later))
         if plan.status is not None:
             stamped = plan.status.model_copy(update={"last_reconcile_time": o.now})
-            written = await self._write_status(raw, stamped)
+            written = await self._write_status(raw, overlaid(raw.get("status"), before=o.job.status, after=stamped))
             self.pace.wrote(key, written["metadata"]["resourceVersion"], now=time.monotonic())
             metrics.written(*key, o.job.status, plan.status)
         else:
@@ -174,10 +178,23 @@ class Reconciler:
             return replace(o, refusal=error.message)
         return replace(o, hindrance=error.message)
 
-    async def _write_status(self, raw: Json, status: TrainingJobStatus) -> Json:
+    async def _tell_unreadable(self, o: Observation, raw: Json) -> None:
+        """Nothing is decided about this job. It says so once; a server that does not take that has the Event."""
+        status = unreadable.status_with_condition(raw, o.job, now=o.now)
+        if status is None or o.job.deleting:
+            return
+        self.events.post(o.job, [unreadable.event(o.job)], now=o.now)
+        try:
+            await self._write_status(raw, status)
+        except ApiError as error:
+            if not error.final:
+                raise
+            log.warning("not told in its status", namespace=o.job.namespace, job=o.job.name, error=str(error))
+
+    async def _write_status(self, raw: Json, status: Json) -> Json:
         """Replace the status of the very version that was observed; returns the job as it now is."""
         metadata = raw["metadata"]
         # The server takes nothing but the status from this; without the spec it has half as much to decode.
         known = {part: metadata[part] for part in ("name", "namespace", "uid", "resourceVersion")}
-        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": known, "status": status.to_manifest()}
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": known, "status": status}
         return await self.cluster.replace(f"{job_path(metadata['namespace'], metadata['name'])}/status", body)

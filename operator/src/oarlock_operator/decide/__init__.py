@@ -72,7 +72,7 @@ POLICIES: tuple[Policy, ...] = (
 def decide(o: Observation) -> Plan:
     """The plan of one pass."""
     before = o.job.status
-    if o.job.managed_by != OPERATOR:
+    if o.job.managed_by != OPERATOR or o.job.unreadable:
         return Plan()
     draft = Draft(before)
     teardown.force(o, draft)

@@ -56,12 +56,12 @@ def summarize(o: Observation, draft: Draft) -> None:
     draft.set(conditions=_merged(o, draft, wanted))
 
 
-def _phase(o: Observation, draft: Draft) -> Phase:
+def _phase(o: Observation, draft: Draft) -> str:
     status = draft.status
     stage = status.recovery.stage
     ending = stage in (RecoveryStage.STOPPING, RecoveryStage.SUSPENDING) and status.phase
     if status.completion_time is not None or ending:
-        return Phase(status.phase or Phase.PENDING)
+        return status.phase or Phase.PENDING
     if stage == RecoveryStage.SUSPENDED:
         return Phase.SUSPENDED
     if status.attempt == 0:
@@ -109,7 +109,7 @@ def _is(holds: bool, reason: str, message: str = "") -> _Wanted:  # noqa: FBT001
 
 def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[ConditionType, _Wanted]:
     status = draft.status
-    phase, reason, message = Phase(status.phase or Phase.PENDING), status.reason or Reason.PENDING, status.message or ""
+    phase, reason, message = status.phase or Phase.PENDING, status.reason or Reason.PENDING, status.message or ""
     ended = status.completion_time is not None
     refused = reason in _REFUSALS
     trouble, words = degraded(o, draft, pods)
@@ -120,16 +120,16 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
         ConditionType.SCHEDULED: _scheduled(o, draft, pods),
         ConditionType.RUNNING: _running(phase, pods),
         ConditionType.RECOVERING: _is(
-            phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase.value, message
+            phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase, message
         ),
         ConditionType.DEGRADED: _is(trouble is not None, trouble or Reason.AS_EXPECTED, words),
-        ConditionType.SUCCEEDED: _is(phase == Phase.SUCCEEDED, reason if ended else phase.value),
+        ConditionType.SUCCEEDED: _is(phase == Phase.SUCCEEDED, reason if ended else phase),
         ConditionType.FAILED: _is(
             phase == Phase.FAILED,
-            reason if phase == Phase.FAILED else phase.value,
+            reason if phase == Phase.FAILED else phase,
             message if phase == Phase.FAILED else "",
         ),
-        ConditionType.FINISHED: _is(ended, reason if ended else phase.value),
+        ConditionType.FINISHED: _is(ended, reason if ended else phase),
     }
 
 
@@ -139,11 +139,11 @@ def _suspended(draft: Draft) -> _Wanted:
     return _is(stage == RecoveryStage.SUSPENDED, word)
 
 
-def _running(phase: Phase, pods: tuple[Pod, ...]) -> _Wanted:
+def _running(phase: str, pods: tuple[Pod, ...]) -> _Wanted:
     """While a placed pod does not start, the kubelet's words stand here."""
     waiting = [pod for pod in pods if pod.scheduled and not pod.started and not pod.stopped and pod.obstacle]
     if phase == Phase.RUNNING or not waiting:
-        return _is(phase == Phase.RUNNING, phase.value)
+        return _is(phase == Phase.RUNNING, phase)
     words = "; ".join(sorted({f"{pod.name}: {pod.obstacle}" for pod in waiting})[:8])
     return _is(False, waiting[0].obstacle.partition(":")[0] or Reason.WAITING, words[:2048])  # noqa: FBT003
 
@@ -179,7 +179,7 @@ def _scheduled(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
 
 
 def _merged(o: Observation, draft: Draft, wanted: dict[ConditionType, _Wanted]) -> tuple[Condition, ...]:
-    """Conditions in a fixed order; the transition time moves only when the status does."""
+    """Conditions in a fixed order; the transition time moves only when the status does. Others' stay as they are."""
     known = {condition.type: condition for condition in draft.status.conditions}
     merged = []
     for kind, (status, reason, message) in wanted.items():
@@ -195,4 +195,5 @@ def _merged(o: Observation, draft: Draft, wanted: dict[ConditionType, _Wanted]) 
                 observed_generation=o.job.generation,
             )
         )
-    return tuple(merged)
+    others = [condition for condition in draft.status.conditions if condition.type not in wanted]
+    return (*merged, *others)
