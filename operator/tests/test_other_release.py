@@ -72,11 +72,10 @@ def at(value: Any, place: Place) -> Any:
     """What stands at a place, None where nothing does any more."""
     for index, part in enumerate(place):
         if isinstance(value, list):
-            value = next((item for item in value if item.get(KEYS[place[index - 1]]) == part), None)
+            key = KEYS.get(place[index - 1], "")
+            value = next((item for item in value if isinstance(item, dict) and item.get(key) == part), None)
         else:
             value = value.get(part) if isinstance(value, dict) else None
-        if value is None:
-            return None
     return value
 
 
@@ -136,7 +135,7 @@ def test_what_a_later_release_wrote_is_kept_through_a_pass_and_never_raises(data
     was, wanted = before.to_manifest(), plan.status.to_manifest()
     for place, name in added:
         # What a decision takes away, goes with all that is in it; what could not be read at all is made anew.
-        if (group := at(wrote, place)) is not None and at(was, place) is not None:
+        if isinstance(group := at(wrote, place), dict) and isinstance(at(was, place), dict):
             assert group.get(name) == at(raw, place)[name], (place, at(was, place), at(wanted, place), group)
     for name in raw:
         if was.get(name) == wanted.get(name):
