@@ -6,7 +6,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-UV_VERSION := 0.13.8
+UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' uv.txt)
 # A uv of this very version on PATH, else one of our own.
 UV := $(if $(findstring $(UV_VERSION),$(shell uv --version 2>/dev/null)),uv,.tools/bin/uv)
 # The interpreter is the machine's own; bytecode is compiled at install time, because a pod's first import would pay for it.
@@ -23,7 +23,7 @@ help: ## Show this list
 .tools/bin/uv:
 	@echo "installing uv $(UV_VERSION) into .tools"
 	@python3 -m venv .tools || { echo "python3 -m venv does not work here: install your distribution's python3-venv"; exit 1; }
-	@.tools/bin/pip install --quiet uv==$(UV_VERSION)
+	@.tools/bin/pip install --quiet --require-hashes --requirement uv.txt
 
 .venv/.synced: $(filter .tools/bin/uv,$(UV)) pyproject.toml uv.lock $(wildcard */pyproject.toml)
 	@echo "installing the Python packages of uv.lock into .venv (6 GB: torch brings CUDA's libraries)"
@@ -82,7 +82,9 @@ docs: setup ## Build the documentation's site into out/site
 BUILDER = $(firstword $(foreach tool,docker podman buildah,$(if $(shell $(tool) info >/dev/null 2>&1 && echo works),$(tool))))
 IMAGE_VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' operator/pyproject.toml)
 IMAGE_PREFIX := oarlock
-# Further arguments of the builds, such as --build-arg BASE=... or --platform (docs/images.md).
+# What the images are built on; empty: the Dockerfiles' own, by its tag. For a release by its digest.
+BASE :=
+# Further arguments of the builds, such as --build-arg TORCH_BACKEND=cpu or --platform (docs/images.md).
 IMAGE_OPTIONS :=
 IMAGES := operator trainer
 
@@ -92,9 +94,21 @@ images: ## Build the operator's and the trainer's image with docker, podman or b
 	  echo "no builder of images works here: install docker (and start its daemon), podman or buildah"; exit 1; }; \
 	revision=$$(git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null || echo unknown); \
 	for image in $(IMAGES); do \
-	  $$builder build $(IMAGE_OPTIONS) --build-arg VERSION=$(IMAGE_VERSION) --build-arg REVISION=$$revision \
+	  $$builder build $(if $(BASE),--build-arg BASE=$(BASE)) $(IMAGE_OPTIONS) --build-arg VERSION=$(IMAGE_VERSION) --build-arg REVISION=$$revision \
 	    -f Dockerfile.$$image -t $(IMAGE_PREFIX)/$$image:$(IMAGE_VERSION) .; \
 	done
+
+# The day whose Debian packages a release takes, from snapshot.debian.org, such as 20260101T000000Z.
+SNAPSHOT :=
+
+.PHONY: release-images
+release-images: ## Build both images from what never changes: BASE=IMAGE@sha256:..., SNAPSHOT=..., and a clean checkout
+	@grep -qE '^[^ @]+@sha256:[0-9a-f]{64}$$' <<<'$(BASE)' || { \
+	  echo "BASE=$(BASE) is no digest: a tag is another image tomorrow. Name IMAGE@sha256:... (docker buildx imagetools inspect IMAGE)"; exit 1; }
+	@grep -qE '^[0-9]{8}T[0-9]{6}Z$$' <<<'$(SNAPSHOT)' || { \
+	  echo "SNAPSHOT=$(SNAPSHOT) is no time of snapshot.debian.org: name one, such as 20260101T000000Z"; exit 1; }
+	@[ -z "$$(git status --porcelain)" ] || { echo "the checkout has changes, and the images would have them too: commit them"; exit 1; }
+	@$(MAKE) --no-print-directory images IMAGE_OPTIONS='$(IMAGE_OPTIONS) --build-arg SNAPSHOT=$(SNAPSHOT)'
 
 .PHONY: images-test
 images-test: setup ## Run the images that `make images` built, on a local node

@@ -19,6 +19,7 @@ from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
 from tests.images.dockerfile import ROOT, Ignored, Instruction, instructions, sources
 
 OPERATOR, TRAINER = ROOT / "Dockerfile.operator", ROOT / "Dockerfile.trainer"
+MAKEFILE = (ROOT / "Makefile").read_text()
 BOTH = pytest.mark.parametrize("path", [OPERATOR, TRAINER], ids=["operator", "trainer"])
 
 
@@ -56,6 +57,8 @@ def test_the_trainers_user_is_the_one_of_the_pods() -> None:
 def test_nothing_is_fetched_but_by_package_managers(path: Path) -> None:
     assert not all_of(path, "ADD")
     runs = " ".join(each.argument for each in all_of(path, "RUN"))
+    # Where apt looks, which is itself a package manager.
+    runs = re.sub(r"s#https\S+debian\S+ \|\\\$\)#http://snapshot.debian.org/archive/", "", runs)
     assert not re.search(r"\b(curl|wget|git)\b|https?://", runs)
 
 
@@ -94,17 +97,96 @@ def test_every_build_argument_is_used_after_it_is_named(path: Path) -> None:
 
 @BOTH
 def test_all_stages_have_the_python_that_the_environment_was_made_with(path: Path) -> None:
-    bases = {each.words[0] for each in all_of(path, "FROM")} - {"${FABRIC}"}
-    assert bases == {"${BASE}"}
+    froms = [each.words for each in all_of(path, "FROM")]
+    stages = {words[2] for words in froms if words[1:2] == ["AS"]}
+    assert {words[0] for words in froms} - {"${FABRIC}"} - stages == {"${BASE}"}
     default = next(each.argument for each in all_of(path, "ARG") if each.argument.startswith("BASE="))
     assert re.fullmatch(r"BASE=python:3\.\d+-slim", default)
 
 
 @BOTH
-def test_uv_is_the_makefiles(path: Path) -> None:
-    wanted = re.search(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert wanted is not None
-    assert re.findall(r"\buv==(\S+)", path.read_text()) == [wanted[1]]
+def test_uv_comes_as_one_file_says_by_its_hashes(path: Path) -> None:
+    runs = [each.argument for each in all_of(path, "RUN")]
+    (installed,) = [run for run in runs if run.startswith("pip install")]
+    assert installed == "pip install --no-cache-dir --require-hashes --requirement /tmp/uv.txt"
+    assert "pip install --quiet --require-hashes --requirement uv.txt" in MAKEFILE
+    assert not re.search(r"uv==", path.read_text() + MAKEFILE.replace("^uv==", ""))
+    assert re.fullmatch(r"(#.*\n)*uv==[\d.]+( \\\n +--hash=sha256:[0-9a-f]{64}){5,}\n", (ROOT / "uv.txt").read_text())
+
+
+def test_debians_packages_come_from_the_time_that_a_release_names(tmp_path: Path) -> None:
+    """As the stage's own command changes where apt looks, in the two forms that bases have it."""
+    (command,) = [each.argument for each in all_of(TRAINER, "RUN") if "SNAPSHOT" in each.argument]
+    etc = tmp_path / "etc/apt"
+    for folder in ("sources.list.d", "apt.conf.d"):
+        (etc / folder).mkdir(parents=True)
+    written = {
+        "sources.list": "deb http://deb.debian.org/debian trixie main\n",
+        "sources.list.d/debian.sources": "URIs: http://deb.debian.org/debian\nSuites: trixie trixie-updates\n\n"
+        "URIs: http://deb.debian.org/debian-security\nSuites: trixie-security\n",
+    }
+    for name, words in written.items():
+        (etc / name).write_text(words)
+    here = ["sh", "-eu", "-c", command.replace("/etc/apt", str(etc))]
+    subprocess.run(here, check=True, env={"PATH": "/usr/bin:/bin", "SNAPSHOT": ""})
+    assert {name: (etc / name).read_text() for name in written} == written
+    subprocess.run(here, check=True, env={"PATH": "/usr/bin:/bin", "SNAPSHOT": "20260101T000000Z"})
+    then = "http://snapshot.debian.org/archive"
+    assert (etc / "sources.list").read_text() == f"deb {then}/debian/20260101T000000Z/ trixie main\n"
+    assert [line for line in (etc / "sources.list.d/debian.sources").read_text().splitlines() if "URIs" in line] == [
+        f"URIs: {then}/debian/20260101T000000Z/",
+        f"URIs: {then}/debian-security/20260101T000000Z/",
+    ]
+
+
+DIGEST = f"registry.example.com/python@sha256:{'0' * 64}"
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a release is built from: nothing in it is changed."""
+    folder = tmp_path_factory.mktemp("checkout")
+    (folder / "operator").mkdir()
+    for name in ("Makefile", "uv.txt", "operator/pyproject.toml"):
+        (folder / name).write_bytes((ROOT / name).read_bytes())
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
+    for command in (("init", "-q"), ("add", "."), (*who, "commit", "-q", "-m", "a")):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+def release(folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """`make release-images`, with a builder that only says what it is asked for."""
+    command = ["make", "release-images", "BUILDER=echo", *(f"{name}={value}" for name, value in given.items())]
+    return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param({}, "is no digest", id="without a base"),
+        pytest.param({"BASE": "python:3.13-slim"}, "is no digest", id="a base by its tag"),
+        pytest.param({"BASE": DIGEST[:-1]}, "is no digest", id="a digest cut short"),
+        pytest.param({"BASE": DIGEST}, "is no time of snapshot.debian.org", id="packages of no day"),
+        pytest.param({"BASE": DIGEST, "SNAPSHOT": "today"}, "is no time", id="packages of today"),
+    ],
+)
+def test_a_release_is_built_from_nothing_that_changes(given: dict[str, str], words: str, checkout: Path) -> None:
+    refused = release(checkout, **given)
+    assert refused.returncode != 0
+    assert words in refused.stdout
+
+
+def test_a_release_is_built_from_what_is_committed(checkout: Path) -> None:
+    given = {"BASE": DIGEST, "SNAPSHOT": "20260101T000000Z"}
+    built = release(checkout, **given).stdout
+    assert built.count(f"--build-arg BASE={DIGEST}") == 2
+    assert built.count("--build-arg SNAPSHOT=20260101T000000Z") == 2
+    (checkout / "new").touch()
+    refused = release(checkout, **given)
+    (checkout / "new").unlink()
+    assert refused.returncode != 0
+    assert "the checkout has changes" in refused.stdout
 
 
 @pytest.mark.parametrize(
@@ -122,7 +204,9 @@ def test_the_entry_point_is_a_command_of_the_installed_package_and_takes_its_arg
 def test_labels_say_what_the_image_is_and_of_which_version(path: Path) -> None:
     labels = dict(word.split("=", 1) for each in final(path, "LABEL") for word in each.words)
     prefix = "org.opencontainers.image."
-    assert {"title", "description", "licenses", "version", "revision"} == {name.removeprefix(prefix) for name in labels}
+    assert {"title", "description", "licenses", "base.name", "version", "revision"} == {
+        name.removeprefix(prefix) for name in labels
+    }
     assert labels[f"{prefix}licenses"] == project("operator")["license"]
 
 
