@@ -122,6 +122,14 @@ argo-test: setup ## Run the example's workflow by Argo's own controller, on loca
 gangs-test: setup ## Place gangs by the programs of Kueue, Volcano and Coscheduling, on local nodes (builds them for many minutes)
 	@OARLOCK_GANGS=1 $(RUN)/python -m pytest -v tests/gangs
 
+# The run's seed, by default another each time, and its length.
+SEED :=
+MINUTES := 5
+
+.PHONY: chaos
+chaos: setup ## Two operators and fake nodes with everything that can go wrong, at random: SEED=7 MINUTES=30
+	@nice $(RUN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 # Where the bills of materials are written.
 SBOM := out
 
