@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ALL_RIGHTS: dict[str, Any] = {
     "image": {"repository": "registry.example.com/oarlock/operator"},
     "trainerImage": "registry.example.com/oarlock/trainer:1",
-    "cordon": True,
     "gang": dict.fromkeys(("kueue", "volcano", "coscheduling", "kai", "native"), True),
 }
 

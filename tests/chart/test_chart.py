@@ -62,12 +62,12 @@ def test_helm_tells_what_follows_from_the_values(
     assert words not in told_by_default
 
 
-def test_helm_tells_how_nodes_are_treated_only_where_they_are_not_cordoned(
-    told_by_default: str, helm_program: Path
-) -> None:
+def test_helm_tells_how_nodes_are_treated(told_by_default: str, helm_program: Path) -> None:
     assert "works in all namespaces" in told_by_default
-    assert "Nodes are not cordoned" in told_by_default
-    assert "Nodes are not cordoned" not in told(helm_program, {"cordon": True})
+    assert "Nodes whose GPUs break are cordoned" in told_by_default
+    assert "Nodes are not cordoned: a job" in told(helm_program, {"cordon": False})
+    assert "Nodes are not cordoned: a job" in told(helm_program, {"namespaces": ["a"]})
+    assert "Events tell which would be" in told(helm_program, {"cordon": "DryRun"})
 
 
 @pytest.mark.parametrize("version", ["helm 4", "helm 3"])
@@ -90,6 +90,8 @@ def test_by_default_the_operator_works_in_all_namespaces_and_nothing_else_is_ins
         "Role": 1,
         "RoleBinding": 1,
         "ServiceAccount": 1,
+        "ValidatingAdmissionPolicy": 1,
+        "ValidatingAdmissionPolicyBinding": 1,
     }
 
 
@@ -232,12 +234,11 @@ def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program
     ("values", "words"),
     [
         pytest.param({"cordom": True}, "cordom", id="a misspelled value"),
-        pytest.param({"cordon": "yes"}, "boolean", id="a word for a switch"),
+        pytest.param({"cordon": "yes"}, "cordon", id="a word for a switch"),
         pytest.param({"settings": {"PROGRES_SECONDS": 5}}, "PROGRES_SECONDS", id="a setting that is none"),
         pytest.param({"settings": {"LEASE_NAME": "x"}}, "LEASE_NAME", id="a setting that the chart itself sets"),
         pytest.param({"settings": {"POD_ACCESS": "proxy"}}, "POD_ACCESS", id="a setting without its right"),
         pytest.param({"replicas": 0}, "replicas", id="no operator"),
-        pytest.param({"cordon": True, "namespaces": ["a"]}, "cordon", id="nodes without a ClusterRole"),
         pytest.param({"namespaces": ["team.a"]}, "namespaces", id="a namespace that cannot be"),
         pytest.param({"image": {}}, "image.repository: name", id="an operator's image that nobody named"),
         pytest.param({"trainerImage": ""}, "trainerImage: name", id="a trainer's image that nobody named"),

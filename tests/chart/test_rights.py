@@ -17,21 +17,25 @@ if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
 RELEASES: dict[str, dict[str, Any]] = {
-    "everywhere": {},
-    "cordoning": {"cordon": True},
+    # One namespace, and what another release has cordoned for it counts for an hour.
+    "everywhere": {"settings": {"CORDON_MAX_NODES": 9, "CORDON_NAMESPACE_MAX_NODES": 9}},
+    "telling": {"cordon": "DryRun"},
+    "avoiding": {"cordon": False},
     "here": {"namespaces": ["default"]},
 }
 OF_AN_ADMISSION_PLUGIN = Right("oarlock.dev", "trainingjobs/finalizers", "update")
 """Asked for by nobody: where owners are guarded, a plugin looks whether who names an owner has it."""
 NOT_USED = {
-    "everywhere": set(),
     # Only more cordons than these demands have nodes for latch the breaker.
-    "cordoning": {Right("", "configmaps", "create")},
+    "everywhere": {Right("", "configmaps", "create")},
+    "telling": set(),
+    "avoiding": set(),
     "here": set(),
 }
 DONE_WITHOUT = {
     "everywhere": set(),
-    "cordoning": set(),
+    "telling": set(),
+    "avoiding": set(),
     # Nodes are not a namespace's: the operator asks whether one is in trouble, is refused, and goes on without.
     "here": {Right("", "nodes", "get")},
 }
@@ -48,7 +52,7 @@ def test_the_operator_uses_every_right_that_it_has_and_has_every_right_that_it_u
         demands.make_nodes()
         with operator_of(objects, serving, tmp_path) as account:
             demands.a_start_among_strangers()
-            demands.a_start_that_hangs_and_a_fault(cordoned=release == "cordoning")
+            demands.a_start_that_hangs_and_a_fault(cordoned=release == "everywhere")
             demands.an_end_after_which_the_job_goes()
     unused = never_used(account.rights, account.asked())
     assert {right.anywhere() for right in unused} == {OF_AN_ADMISSION_PLUGIN, *NOT_USED[release]}
@@ -86,13 +90,14 @@ def test_without_the_right_to_finalizers_no_object_of_a_job_can_be_made_where_ow
 
 
 def test_only_cordoning_may_change_nodes(helm_program: Path) -> None:
-    without = granted(render(helm_program), "oarlock-operator")
-    added = granted(render(helm_program, {"cordon": True}), "oarlock-operator") - without
-    breaker = {Right("", "configmaps", verb, "oarlock") for verb in ("get", "create")}
-    assert added == {Right("", "nodes", "patch"), *breaker}
+    without = granted(render(helm_program, {"cordon": False}), "oarlock-operator")
+    telling = granted(render(helm_program, {"cordon": "DryRun"}), "oarlock-operator")
+    cordoning = granted(render(helm_program), "oarlock-operator")
+    assert telling - without == {Right("", "configmaps", "get", "oarlock")}
+    assert cordoning - telling == {Right("", "nodes", "patch"), Right("", "configmaps", "create", "oarlock")}
 
 
-@pytest.mark.parametrize("values", [{}, {"cordon": True}, {"namespaces": ["default"]}])
+@pytest.mark.parametrize("values", [{}, {"cordon": False}, {"namespaces": ["default"]}])
 def test_no_config_map_but_its_own_breaker_is_within_the_operator_s_reach(
     values: dict[str, Any], helm_program: Path
 ) -> None:
@@ -100,6 +105,6 @@ def test_no_config_map_but_its_own_breaker_is_within_the_operator_s_reach(
     assert {right.namespace for right in rights if right.resource == "configmaps"} <= {"oarlock"}
 
 
-@pytest.mark.parametrize("rights", [{"rbac": {"create": False}}, {"rbac": {"create": False}, "cordon": True}])
+@pytest.mark.parametrize("rights", [{"rbac": {"create": False}}, {"rbac": {"create": False}, "cordon": False}])
 def test_no_rights_are_rendered_where_an_administrator_makes_them(rights: dict[str, Any], helm_program: Path) -> None:
     assert not granted(render(helm_program, rights), "oarlock-operator")

@@ -9,6 +9,11 @@ Helm refuses the second one.
 {{- $name }}
 {{- end }}
 
+{{/* What becomes of nodes whose GPUs are broken: "true", "DryRun" or "false". Without a ClusterRole there is no right on nodes. */}}
+{{- define "oarlock.cordon" -}}
+{{ if .Values.namespaces }}false{{ else }}{{ .Values.cordon }}{{ end }}
+{{- end }}
+
 {{- define "oarlock.labels" -}}
 app.kubernetes.io/name: oarlock
 app.kubernetes.io/component: operator

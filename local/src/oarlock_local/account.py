@@ -14,7 +14,16 @@ import yaml
 from oarlock_local.cluster import Cluster
 from oarlock_local.rights import Right, asked, granted, not_had
 
-_KINDS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+_KINDS = (
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    # What it may do with nodes, within its right to patch them.
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ VALUES: dict[str, Any] = {
     "image": {"repository": "oarlock.local/host", "tag": "1"},
     "trainerImage": "oarlock.local/host:1",
     "runtimeClassName": "host-userland",
-    "cordon": True,
     # Often, for a demo that is watched; the default spares the API server.
     "settings": {"PROGRESS_SECONDS": 1},
 }
