@@ -50,7 +50,7 @@ END = {
     "restartCount": 1,
     "succeeded": 1,
     "failed": 0,
-    "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 1, "voluntary": 0},
+    "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 1, "voluntary": 0, "evictions": 0},
     "attempts": [(1, None, True), (2, "ApplicationError", True), (3, "Resumed", True)],
     "lastFault": {
         "class": "Application",
@@ -81,6 +81,7 @@ class FaultyCluster(Cluster):
         self._client = real.operator._client
         self._session = real.operator._session  # type: ignore[method-assign] - one pool for both
         self.configuration = real.operator.configuration
+        self.unreadable = real.operator.unreadable
         self.writes = 0
         self.kind, self._breaks = kind, breaks
 

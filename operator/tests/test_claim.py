@@ -2,56 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from jobs import job, spec
 from worlds import World
 
-from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.api_error import NotFound
+from oarlock_operator.decoding import Page
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod as pod_manifest
-from oarlock_operator.manifests.service import service
 from oarlock_operator.neighbours import lingering, rival
 from oarlock_operator.observation import Job, ServiceSeen
+from oarlock_operator.outputs import Outputs
+from oarlock_operator.pod_facts import Metadata
 
 Json = dict[str, Any]
 
 
 class Listing:
-    """A cluster with jobs, their Services, and pods."""
+    """A cluster with jobs and pods. `asked`: what for."""
 
     def __init__(self, jobs: list[Json], pods: list[Json]) -> None:
-        self._jobs = {raw["metadata"]["name"]: raw for raw in jobs}
-        self._found = {"services": [service_of(raw) for raw in jobs], "pods": pods}
+        self.jobs = {raw["metadata"]["name"]: raw for raw in jobs}
+        self.pods = pods
+        self.asked: list[str] = []
+
+    async def pages_of(self, kind: type[Any], path: str, **_: str) -> AsyncIterator[Page[Any]]:
+        self.asked.append(path)
+        found = self.pods if path.endswith("/pods") else self.jobs.values()
+        yield Page(items=tuple(msgspec.convert(raw, kind) for raw in found))
 
     async def list(self, path: str, *, labelSelector: str) -> list[Json]:  # noqa: N803 - the API's own spelling
+        self.asked.append(path)
         mark, other = (part.split("=") for part in labelSelector.split(","))
         assert other[0].endswith("!")
         return [
             item
-            for item in self._found[path.rpartition("/")[2]]
+            for item in self.pods
             if (labels := item["metadata"]["labels"]).get(mark[0]) == mark[1]
             and labels.get(other[0].removesuffix("!")) != other[1]
         ]
 
     async def get(self, path: str) -> Json:
-        return self._jobs[path.rpartition("/")[2]]
-
-
-def service_of(raw: Json) -> Json:
-    metadata = raw["metadata"]
-    of = job(name=metadata["name"], uid=metadata["uid"], spec=TrainingJobSpec.model_validate(raw["spec"]))
-    return service(of, 1)
+        self.asked.append(path)
+        if (name := path.rpartition("/")[2]) not in self.jobs:
+            raise NotFound(404, "NotFound", path)
+        return self.jobs[name]
 
 
 def written(of: Job, *, made: str = "2026-01-01T00:00:00Z", **status: Any) -> Json:
+    """A job that has begun."""
     assert of.spec is not None
     return {
-        "metadata": {"name": of.name, "uid": of.uid, "creationTimestamp": made},
+        "metadata": {"namespace": "default", "name": of.name, "uid": of.uid, "creationTimestamp": made},
         "spec": of.spec.to_manifest(),
-        "status": status,
+        "status": {"attempt": 1, **status},
     }
 
 
@@ -65,9 +76,18 @@ OTHER = job(name="other", uid="uid-2", spec=spec(output={**MINE.spec.output.to_m
 ELSEWHERE = job(name="other", uid="uid-2")
 
 
+async def known(here: Listing) -> Outputs:
+    """What an operator knows that has just begun."""
+    outputs = Outputs()
+    await outputs.complete(here, "default")  # type: ignore[arg-type]
+    here.asked.clear()
+    return outputs
+
+
 async def rival_of(*jobs: Json) -> str:
     """Whom the first of `jobs` gives way to."""
-    return await rival(Listing(list(jobs), []), MINE, jobs[0])  # type: ignore[arg-type]
+    here = Listing(list(jobs), [])
+    return await rival(here, MINE, jobs[0], await known(here))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +122,75 @@ async def test_a_job_that_has_started_keeps_its_output_against_an_older_one_that
     ids=["same output", "same output, ended", "another output", "our own", "an earlier job of our name"],
 )
 async def test_pods_that_may_still_write_linger(pod: Json, lingers: bool) -> None:  # noqa: FBT001
-    assert bool(await lingering(Listing([], [pod]), MINE)) == lingers  # type: ignore[arg-type]
+    here = Listing([], [pod])
+    outputs = await known(here)
+    assert bool(await lingering(here, MINE, outputs)) == lingers  # type: ignore[arg-type]
+    assert bool(here.asked) == lingers, "where nobody can linger nobody is asked"
+
+
+async def test_a_job_whose_output_is_nobody_else_s_asks_nobody() -> None:
+    here = Listing([written(MINE), written(ELSEWHERE)], [running_pod(ELSEWHERE), running_pod(MINE)])
+    outputs = await known(here)
+    assert await rival(here, MINE, written(MINE), outputs) == ""  # type: ignore[arg-type]
+    assert await lingering(here, MINE, outputs) == []  # type: ignore[arg-type]
+    await outputs.complete(here, "default")  # type: ignore[arg-type]
+    assert here.asked == []
+
+
+async def test_an_operator_that_begins_anew_knows_of_a_suspended_job_that_has_no_object_left() -> None:
+    suspended = written(OTHER, made="2025-12-31T00:00:00Z", startTime="2025-12-31T00:00:01Z")
+    assert await rival_of(written(MINE), suspended) == "other"
+
+
+async def test_a_job_that_has_not_begun_is_nobody_s_rival() -> None:
+    assert await rival_of(written(MINE), written(OTHER, made="2025-12-31T00:00:00Z", attempt=0)) == ""
+
+
+async def test_of_two_jobs_that_begin_side_by_side_the_later_look_sees_the_other() -> None:
+    here, outputs = Listing([], []), Outputs()
+    await outputs.complete(here, "default")  # type: ignore[arg-type]
+    outputs.note_job(MINE)
+    assert outputs.others(MINE) == []
+    outputs.note_job(OTHER)
+    assert (outputs.others(MINE), outputs.others(OTHER)) == (["other"], ["flux"])
+
+
+async def test_a_job_that_was_finished_deleted_or_given_to_another_controller_is_no_longer_asked_for() -> None:
+    outputs = Outputs()
+    over = TrainingJobStatus.model_validate({"completionTime": "2026-01-01T00:00:00Z"})
+    for end in ({"status": over}, {"deleting": True}, {"managed_by": "example.com/other"}):
+        outputs.note_job(OTHER)
+        assert outputs.others(MINE) == ["other"]
+        outputs.note_job(replace(OTHER, **end))  # type: ignore[arg-type]
+        assert outputs.others(MINE) == []
+    outputs.note_job(OTHER)
+    here = Listing([], [])
+    assert await rival(here, MINE, written(MINE), outputs) == ""  # type: ignore[arg-type]
+    assert outputs.others(MINE) == [], "it is gone, and asked for once"
+
+
+async def test_a_job_that_cannot_be_read_any_more_keeps_its_output() -> None:
+    outputs = Outputs()
+    outputs.note_job(OTHER)
+    outputs.note_job(replace(OTHER, spec=None))
+    assert outputs.others(MINE) == ["other"]
+
+
+async def test_pods_are_known_from_when_they_are_made_until_they_are_gone() -> None:
+    here, outputs = Listing([], []), Outputs()
+    assert not outputs.has_no_pods(("default", "flux")), "not known yet"
+    await outputs.complete(here, "default")  # type: ignore[arg-type]
+    assert outputs.has_no_pods(("default", "flux"))
+    made = running_pod(job(uid="uid-0"))
+    outputs.note_made([made])
+    metadata = msgspec.convert(made["metadata"], Metadata)
+    assert not outputs.has_no_pods(("default", "flux"))
+    assert outputs.may_linger(MINE)
+    outputs.note_pod(metadata, "Failed", gone=False)
+    assert not outputs.may_linger(MINE), "it writes no more"
+    assert not outputs.has_no_pods(("default", "flux")), "it still has its name"
+    outputs.note_pod(metadata, "Failed", gone=True)
+    assert outputs.has_no_pods(("default", "flux"))
 
 
 async def test_a_job_that_has_all_its_pods_keeps_its_output_against_one_that_has_not() -> None:

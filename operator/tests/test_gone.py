@@ -77,6 +77,7 @@ class Operator:
             node_sightings=self.reconciler.node_sightings,
             pace=self.reconciler.pace,
             gone=self.reconciler.gone,
+            outputs=self.reconciler.outputs,
         )
 
     async def look(self) -> list[tuple[str, str]]:

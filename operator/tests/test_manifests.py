@@ -12,7 +12,7 @@ from jobs import job, spec
 from made_pods import container, environment, made, told
 from pydantic import ValidationError
 
-from oarlock_api.contract.environment import RESERVED
+from oarlock_api.contract.environment import RESERVED, Variable
 from oarlock_operator.manifests.config import job_file, output_directory
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod
@@ -49,7 +49,7 @@ PATCHED: dict[str, Any] = {
 HOOKED: dict[str, Any] = {"webhooks": [{"name": "chat", "urlSecretRef": {"name": "chat", "key": "url"}}]}
 
 
-@pytest.mark.parametrize("changes", [{}, FULL, PATCHED, HOOKED, {"nodes": 1}, {"gpusPerNode": 0}, {"gpusPerNode": 8}])
+@pytest.mark.parametrize("changes", [{}, FULL, PATCHED, HOOKED, {"gpusPerNode": 0}, {"gpusPerNode": 8}])
 def test_all_ranks_pods_are_alike_but_for_name_hostname_rank_label_and_environment(changes: dict[str, Any]) -> None:
     def shape(rank: int) -> str:
         manifest = made(rank, **changes)
@@ -131,7 +131,7 @@ def test_the_job_s_own_security_context_outranks_ours_field_by_field() -> None:
 def test_a_reserved_variable_cannot_be_set_by_a_job(name: str) -> None:
     with pytest.raises(ValidationError, match="this variable is set by Oarlock"):
         spec(pod={"env": [{"name": name, "value": "x"}]})
-    assert name in environment(made()), "what is reserved is set"
+    assert name in {*environment(made()), Variable.CONFIG}, "what is reserved is set, or has its place"
 
 
 def test_a_job_s_own_variables_come_after_the_contract_s_and_envfrom_cannot_outrank_them() -> None:
@@ -144,7 +144,6 @@ def test_a_job_s_own_variables_come_after_the_contract_s_and_envfrom_cannot_outr
 def test_who_and_where_comes_from_the_downward_api() -> None:
     env = environment(made())
     assert env["OARLOCK_POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
-    assert env["OARLOCK_POD"] == {"fieldRef": {"fieldPath": "metadata.name"}}
     assert env["OARLOCK_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
 
 
@@ -235,6 +234,25 @@ def test_a_pod_carries_its_attempt_s_job_json_and_has_it_as_a_read_only_file() -
 @pytest.mark.parametrize(("said", "read"), [("1000", 1000), ("1.5Gi", 1610612736), ("1500m", 2), ("1e3", 1000)])
 def test_min_free_is_told_in_bytes(said: str, read: int) -> None:
     assert told(made(output={"nfs": {"server": "s", "path": "/e"}, "minFree": said})).min_free_bytes == read
+
+
+def test_a_job_of_one_node_meets_on_its_own_address_and_needs_no_name() -> None:
+    alone = made(nodes=1)
+    assert not {"hostname", "subdomain"} & alone["spec"].keys()
+    assert {environment(alone)[name] for name in ("MASTER_ADDR", "MAIN_PROCESS_IP")} == {"127.0.0.1"}
+    assert environment(made(nodes=2))["MASTER_ADDR"] == "flux-0.flux.default.svc"
+
+
+def test_a_pod_names_no_port_that_nobody_asks_for_by_its_name_but_holds_the_node_s_where_it_is_in_its_network() -> None:
+    assert [port["name"] for port in container(made())["ports"]] == ["status"]
+    held = container(made(pod={"hostNetwork": True}))["ports"]
+    assert {port["name"]: port["hostPort"] for port in held} == {"rendezvous": 29500, "status": 9400, "link": 9401}
+
+
+def test_a_variable_that_job_json_has_as_well_is_in_a_pod_only_where_programs_ask_for_it() -> None:
+    ours = {name for name in environment(made()) if name.startswith("OARLOCK_")}
+    asked = {"JOB", "ATTEMPT", "NODE", "POD_UID", "OUTPUT_DIR", "CLUSTER"}
+    assert ours == {f"OARLOCK_{name}" for name in asked}
 
 
 def test_the_service_names_ranks_before_they_are_ready_and_of_one_attempt_only() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,13 @@ from raw_pods import REPORT, as_raw, container, pod
 from oarlock_api.contract.report import Gpu
 from oarlock_api.scheduling import Gang
 from oarlock_operator.api_error import ApiError
+from oarlock_operator.decoding import Page
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.groups import TidyJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, GangSystems, Observation, Pod
 from oarlock_operator.observe import observe
+from oarlock_operator.outputs import Outputs
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.sightings import Sightings
 
@@ -37,8 +39,13 @@ class Listing(MemoryApi):
         found = [body for name, body in self.objects.items() if name.startswith(path + "/")]
         if "," in labelSelector:
             return []
-        label, _, value = labelSelector.partition("=")
-        return [body for body in found if not label or body["metadata"].get("labels", {}).get(label) == value]
+        label, valued, value = labelSelector.partition("=")
+        labels = [body["metadata"].get("labels", {}) for body in found]
+        fits = [(label in of and (not valued or of[label] == value)) or not label for of in labels]
+        return [body for body, fit in zip(found, fits, strict=True) if fit]
+
+    async def pages_of(self, kind: type[Any], path: str, **query: str) -> AsyncIterator[Page[Any]]:
+        yield Page(items=[msgspec.convert(raw, kind) for raw in await self.list(path, **query)])
 
     async def list_of(self, kind: type[RawPod], path: str, **query: str) -> list[RawPod]:
         return [msgspec.convert(raw, kind) for raw in await self.list(path, **query)]
@@ -68,6 +75,7 @@ async def look(
     answers: tuple[str, ...] = (),
     tidy: TidyJobs | None = None,
     systems: GangSystems | None = None,
+    outputs: Outputs | None = None,
 ) -> Observation | None:
     seen = await observe(
         api,  # type: ignore[arg-type]
@@ -80,6 +88,7 @@ async def look(
         defaults=Defaults(trainer_image="i"),
         now=START,
         waited=0.0,
+        outputs=outputs or Outputs(),
     )
     return seen[0] if seen else None
 

@@ -130,7 +130,6 @@ FIELDS: dict[str, Use] = {
     "ports.rendezvous": Use(
         {"ports": {"rendezvous": 30500}},
         {
-            f"{TRAINER}.ports.rendezvous.containerPort": 30500,
             f"{TRAINER}.env.MASTER_PORT.value": "30500",
             f"{TRAINER}.env.MAIN_PROCESS_PORT.value": "30500",
             "service.spec.ports.rendezvous.port": 30500,
@@ -144,9 +143,7 @@ FIELDS: dict[str, Use] = {
             "job.json.status_port": 30400,
         },
     ),
-    "ports.link": Use(
-        {"ports": {"link": 30401}}, {f"{TRAINER}.ports.link.containerPort": 30401, "job.json.link_port": 30401}
-    ),
+    "ports.link": Use({"ports": {"link": 30401}}, {"job.json.link_port": 30401}),
     "patch": Use(
         {"patch": {"shareProcessNamespace": True, "containers": [{"name": CONTAINER, "stdin": True}]}},
         {f"{POD}.shareProcessNamespace": True, f"{TRAINER}.stdin": True},

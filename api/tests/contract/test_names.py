@@ -43,9 +43,7 @@ def test_no_name_longer_than_the_limit_leaves_room_for_the_numbers() -> None:
 
 
 def test_the_address_of_rank_0_is_a_dns_name_in_the_longest_namespace() -> None:
-    env = gang_environment(
-        job=LONGEST, namespace="n" * 63, uid="u", attempt=1, rank=3, nodes=4, gpus_per_node=8, port=29500
-    )
+    env = gang_environment(job=LONGEST, namespace="n" * 63, attempt=1, rank=3, nodes=4, gpus_per_node=8, port=29500)
     address = env[Variable.MASTER_ADDR]
     assert len(address) <= 253
     assert all(len(part) <= 63 for part in address.split("."))
@@ -75,7 +73,7 @@ def test_labels_lie_in_oarlock_s_own_domain() -> None:
 
 
 def test_every_variable_that_the_operator_sets_is_reserved_and_simulation_alone_is_free() -> None:
-    env = gang_environment(job="j", namespace="n", uid="u", attempt=1, rank=0, nodes=2, gpus_per_node=0, port=1)
+    env = gang_environment(job="j", namespace="n", attempt=1, rank=0, nodes=2, gpus_per_node=0, port=1)
     assert env.keys() <= RESERVED
     assert all(is_reserved(name) for name in env)
     assert is_reserved("OARLOCK_ANYTHING")

@@ -17,7 +17,7 @@
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, create, patch]
+  verbs: [get, create, patch]
 - apiGroups: [""]
   resources: [events]
   # list: why a pod does not start, in its kubelet's words.

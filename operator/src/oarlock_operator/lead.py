@@ -91,6 +91,7 @@ class Term:
             node_sightings=reconciler.node_sightings,
             pace=reconciler.pace,
             gone=reconciler.gone,
+            outputs=reconciler.outputs,
         )
         namespaces = self.settings.namespaces
         parts: dict[str, Callable[[], Awaitable[None]]] = {

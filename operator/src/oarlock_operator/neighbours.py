@@ -1,9 +1,9 @@
 """Who else could write into a job's output: looked at before pods are created, so that the trainer need not guess.
 
 Another unfinished job with the same output is a rival. Pods of a job that is gone linger, if they still run and mount the
-same output, or hold the names that this job's pods are to have. Both are found by a label that names the output, so that a
-thousand jobs in one namespace do not read each other. What lies outside the job's namespace, as another cluster on the
-same NFS export, cannot be seen from here: there the fence in the output is what holds.
+same output, or hold the names that this job's pods are to have. The operator's memory (outputs.py) says who might; those are
+read. What lies outside the job's namespace, as another cluster on the same NFS export, cannot be seen from here: there the
+fence in the output is what holds.
 """
 
 from __future__ import annotations
@@ -13,40 +13,38 @@ from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.observation import Job
+from oarlock_operator.outputs import ENDED, Outputs
 
-ENDED = ("Succeeded", "Failed")
 
-
-async def rival(cluster: Cluster, job: Job, raw: Json) -> str:
+async def rival(cluster: Cluster, job: Job, raw: Json, outputs: Outputs) -> str:
     """Name of an unfinished job with the same output whose turn is before this one's; `raw` is the job as it was read.
 
-    Of two jobs that look at the same time, both with their Services made, at least one sees the other. Raises ApiError.
+    Of two jobs that look at the same time, both begun, at least one sees the other. Raises ApiError.
     """
-    services = await cluster.list(f"/api/v1/namespaces/{job.namespace}/services", labelSelector=_others(job))
-    found = [await _owner(cluster, job.namespace, service) for service in services]
+    found = [await _begun(cluster, job.namespace, name, outputs) for name in outputs.others(job)]
     rivals = [other["metadata"]["name"] for other in found if other is not None and _turn(other) < _turn(raw)]
     return min(rivals, default="")
 
 
-async def lingering(cluster: Cluster, job: Job) -> list[str]:
+async def lingering(cluster: Cluster, job: Job, outputs: Outputs) -> list[str]:
     """Names of pods of other jobs that still run and mount the same output. Raises ApiError."""
-    pods = await cluster.list(f"/api/v1/namespaces/{job.namespace}/pods", labelSelector=_others(job))
+    if not outputs.may_linger(job):
+        return []
+    others = f"{Label.OUTPUT}={output_mark(job)},{Label.JOB_UID}!={job.uid}"
+    pods = await cluster.list(f"/api/v1/namespaces/{job.namespace}/pods", labelSelector=others)
     return [pod["metadata"]["name"] for pod in pods if (pod.get("status") or {}).get("phase") not in ENDED]
 
 
-def _others(job: Job) -> str:
-    return f"{Label.OUTPUT}={output_mark(job)},{Label.JOB_UID}!={job.uid}"
-
-
-async def _owner(cluster: Cluster, namespace: str, service: Json) -> Json | None:
-    """The unfinished job that a Service belongs to, None where it is finished or on its way out."""
-    labels = service["metadata"]["labels"]
+async def _begun(cluster: Cluster, namespace: str, name: str, outputs: Outputs) -> Json | None:
+    """The job of that name; None where it has not begun, is finished or on its way out."""
     try:
-        job = await cluster.get(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{labels[Label.JOB]}")
+        job = await cluster.get(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}")
     except NotFound:
+        outputs.forget_job((namespace, name))
         return None
-    over = "completionTime" in (job.get("status") or {}) or "deletionTimestamp" in job["metadata"]
-    return None if over or job["metadata"]["uid"] != labels.get(Label.JOB_UID) else job
+    status = job.get("status") or {}
+    over = "completionTime" in status or "deletionTimestamp" in job["metadata"]
+    return None if over or not status.get("attempt") else job
 
 
 def _turn(raw: Json) -> tuple[bool, bool, str, str]:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -26,6 +27,7 @@ from oarlock_operator.decide.cordon import is_open
 from oarlock_operator.decoding import UNREAD
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.groups import TidyJobs, read_groups
+from oarlock_operator.manifests.service import needs_service
 from oarlock_operator.neighbours import lingering, rival
 from oarlock_operator.nodes import NodeSightings, read_nodes
 from oarlock_operator.observation import (
@@ -41,6 +43,7 @@ from oarlock_operator.observation import (
     absent,
 )
 from oarlock_operator.other_release import UnreadableStatusError, read_status
+from oarlock_operator.outputs import Outputs
 from oarlock_operator.pod_facts import RawPod, read_pod
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
@@ -72,24 +75,19 @@ async def observe(
     defaults: Defaults,
     now: datetime,
     waited: float,
+    outputs: Outputs,
     expected: bool = True,
 ) -> tuple[Observation, Json] | None:
     """One pass's view and the raw job (for its resourceVersion), or None where the job is gone.
 
     `expected`: whether it is likely to be there; else nothing more is read before it is known. Raises ApiError.
     """
-    namespace, name = key
-    path = job_path(namespace, name)
-    if not expected and await _found(cluster, path) is None:
-        return None
-    raw, listed = await asyncio.gather(
-        _found(cluster, path),
-        # By name, not by uid: pods of an earlier job of the same name hold the names that this one's are to have.
-        cluster.list_of(RawPod, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}"),
-    )
+    raw, listed = await _job_and_pods(cluster, key, outputs, expected=expected)
     if raw is None:
+        outputs.forget_job(key)
         return None
     job = read_job(raw)
+    outputs.note_job(job)
     seen = {pod.uid: pod for pod in (read_pod(found) for found in listed if found.owned_by(job.uid))}
     namesakes = [found.metadata.name for found in listed if found.of_a_namesake(job.name, job.uid)]
     departed = tuple(
@@ -101,7 +99,7 @@ async def observe(
     # Nobody asks any more how far a job has come that is to go.
     news, silent = await progress.read(job, everything) if not job.deleting else (None, {})
     systems, groups = await _look_for_gangs(cluster, job, everything, gangs=gangs, tidy=tidy)
-    around = await _look_around(cluster, job, raw, list(seen.values())) if _creates(job) else None
+    around = await _look_around(cluster, job, raw, list(seen.values()), outputs) if _creates(job) else None
     return Observation(
         now=now,
         job=job,
@@ -123,6 +121,26 @@ async def observe(
             pod.uid for pod in everything if pod.attempt == job.status.attempt and not pod.succeeded
         ),
     ), raw
+
+
+async def _job_and_pods(
+    cluster: Cluster, key: Key, outputs: Outputs, *, expected: bool
+) -> tuple[Json | None, Sequence[RawPod]]:
+    """Both side by side, where they are likely to be there.
+
+    A job that has not begun has no pods, and there are none of an earlier job of its name, if none are known.
+    """
+    namespace, name = key
+    path = job_path(namespace, name)
+    # By name, not by uid: pods of an earlier job of the same name hold the names that this one's are to have.
+    pods = partial(
+        cluster.list_of, RawPod, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}"
+    )
+    if expected and not outputs.has_no_pods(key):
+        return await asyncio.gather(_found(cluster, path), pods())
+    raw = await _found(cluster, path)
+    begun = raw is not None and (raw.get("status") or {}).get("attempt")
+    return raw, await pods() if raw is not None and (begun or not outputs.has_no_pods(key)) else ()
 
 
 def _is_doubtful(pod: Pod, node: Node | None) -> bool:
@@ -183,13 +201,17 @@ class _Around:
     service: ServiceSeen | None = None
 
 
-async def _look_around(cluster: Cluster, job: Job, raw: Json, pods: Sequence[Pod]) -> _Around:
+async def _look_around(cluster: Cluster, job: Job, raw: Json, pods: Sequence[Pod], outputs: Outputs) -> _Around:
     """Once all pods are made, only a rival can still be news."""
     if job.spec is None:
-        return _Around(rival="", service=await _service(cluster, job))
+        return _Around(rival="")
+    await outputs.complete(cluster, job.namespace)
     if job.status.attempt and not absent(job.spec, pods, job.status.attempt):
-        return _Around(rival=await rival(cluster, job, raw))
-    return _Around(*await asyncio.gather(rival(cluster, job, raw), lingering(cluster, job), _service(cluster, job)))
+        return _Around(rival=await rival(cluster, job, raw, outputs))
+    found = await asyncio.gather(
+        rival(cluster, job, raw, outputs), lingering(cluster, job, outputs), _service(cluster, job, job.spec)
+    )
+    return _Around(*found)
 
 
 def _creates(job: Job) -> bool:
@@ -248,7 +270,9 @@ async def _found(cluster: Cluster, path: str) -> Json | None:
         return None
 
 
-async def _service(cluster: Cluster, job: Job) -> ServiceSeen | None:
+async def _service(cluster: Cluster, job: Job, spec: TrainingJobSpec) -> ServiceSeen | None:
+    if not needs_service(spec):
+        return None
     raw = await _found(cluster, f"/api/v1/namespaces/{job.namespace}/services/{service_name(job.name)}")
     if raw is None:
         return None

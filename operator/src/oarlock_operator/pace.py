@@ -14,6 +14,9 @@ SHARE = 4.0
 SHORTEST, LONGEST = 0.02, 2.0
 """Bounds of the moment in seconds. The longest is what the slowest stage time may be wrong by."""
 
+COMING = 0.5
+"""Seconds until a look at a job whose pods come up: placed and started within a moment, they are one look and one write."""
+
 QUEUED, MOST_QUEUED = 0.05, 10.0
 """Seconds for each job that waits for a look, and their bound: with 200 jobs at once, a first look and start costs 0.09 s of
 two cores on bench/gangs.py, nearly all of it the API server's. Until they are started, how the others come up can wait."""
@@ -49,12 +52,14 @@ class Pace:
         self._known.pop(key, None)
         self._written.pop(key, None)
 
-    def delay(self, key: Key, *, attempt: int, ended: bool, waiting: int = 0) -> float:
-        """Seconds until the next look, after an event of a pod of `attempt`; `ended`: its end is news.
+    def delay(self, key: Key, *, attempt: int, ended: bool, coming: bool = False, waiting: int = 0) -> float:
+        """Seconds until the next look, after an event of a pod of `attempt`.
 
-        `waiting`: how many jobs wait for a look. While many do, each of them gathers more before its own.
+        `ended`: its end is news. `coming`: it does not run yet. `waiting`: how many jobs wait for a look. While many do, each
+        of them gathers more before its own.
         """
         current, seconds = self._known.get(key, (attempt, 0.0))
         if ended and attempt >= current:
             return 0.0
-        return max(min(max(SHARE * seconds, SHORTEST), LONGEST), min(QUEUED * waiting, MOST_QUEUED))
+        least = COMING if coming else SHORTEST
+        return max(min(max(SHARE * seconds, least), LONGEST), min(QUEUED * waiting, MOST_QUEUED))

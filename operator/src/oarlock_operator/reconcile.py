@@ -30,8 +30,9 @@ from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key, Observation
 from oarlock_operator.observe import job_path, observe
 from oarlock_operator.other_release import overlaid
+from oarlock_operator.outputs import Outputs
 from oarlock_operator.pace import Pace
-from oarlock_operator.plan import CordonNode, LatchBreaker, Plan
+from oarlock_operator.plan import CordonNode, CreatePods, LatchBreaker, Plan
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.reasons import Reason
@@ -59,6 +60,7 @@ class Reconciler:
     events: EventPoster
     clock: Callable[[], datetime]
     gone: GoneJobs = field(default_factory=GoneJobs)
+    outputs: Outputs = field(default_factory=Outputs)
     tidy: TidyJobs = field(default_factory=TidyJobs)
     cordoning: asyncio.Lock = field(default_factory=asyncio.Lock)
     moving: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -83,6 +85,7 @@ class Reconciler:
             now=self.clock(),
             waited=waited,
             expected=self.gone.expects(key),
+            outputs=self.outputs,
         )
         if seen is None:
             self.gone.missed(key)
@@ -148,6 +151,9 @@ class Reconciler:
             if error.creating and (error.lasting or error.reason == NAME_TAKEN):
                 self.refusals[key] = (o.job.uid, error)
             raise
+        for action in plan.actions:
+            if isinstance(action, CreatePods):
+                self.outputs.note_made(action.manifests)
         if plan.actions:
             self.refusals.pop(key, None)
         if o.job.status.completion_time is not None:

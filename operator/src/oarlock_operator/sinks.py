@@ -12,6 +12,7 @@ from oarlock_api.contract.names import Label
 from oarlock_operator.gone import GoneJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Key
+from oarlock_operator.outputs import Outputs
 from oarlock_operator.pace import Pace
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.sightings import Sightings
@@ -29,15 +30,21 @@ class Sinks:
     node_sightings: NodeSightings
     pace: Pace
     gone: GoneJobs
+    outputs: Outputs
 
     def pod_event(self, kind: str, pod: RawPod) -> None:
         """Something happened to a pod: its job is looked at, at once or in a moment."""
+        self.outputs.note_pod(pod.metadata, pod.status.phase or "", gone=kind == "DELETED")
         if self.gone.holds(pod.label(Label.JOB_UID)):
+            return
+        coming = pod.status.phase in ("Pending", "", None) and pod.metadata.deletion_timestamp is None
+        if kind == "ADDED" and coming and not pod.status.conditions:
+            # The operator has made it itself, and nobody has said anything of it.
             return
         key = (pod.metadata.namespace, pod.label(Label.JOB))
         ended = self.sightings.note(pod, deleted=kind == "DELETED")
         attempt, waiting = pod.number(Label.ATTEMPT), len(self.jobs)
-        self.jobs.add_after(key, self.pace.delay(key, attempt=attempt, ended=ended, waiting=waiting))
+        self.jobs.add_after(key, self.pace.delay(key, attempt=attempt, ended=ended, coming=coming, waiting=waiting))
 
     def job_event(self, kind: str, job: SeenJob) -> None:
         """Something happened to a job. What we wrote ourselves is no news; of one that goes, its end is the last."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 RENDEZVOUS_PORT = 29500
 STATUS_PORT = 9400
 LINK_PORT = 9401
+LOCALHOST = "127.0.0.1"
 CONFIG_PATH = "/etc/oarlock/job.json"
 RUN_DIRECTORY = "/run/oarlock"
 AGENT_FILE = "agent.pyz"
@@ -26,14 +27,12 @@ class Variable(StrEnum):
     MASTER_ADDR = "MASTER_ADDR"
     MASTER_PORT = "MASTER_PORT"
     JOB = "OARLOCK_JOB"
-    NAMESPACE = "OARLOCK_NAMESPACE"
-    JOB_UID = "OARLOCK_JOB_UID"
     ATTEMPT = "OARLOCK_ATTEMPT"
-    POD = "OARLOCK_POD"
     POD_UID = "OARLOCK_POD_UID"
     NODE = "OARLOCK_NODE"
     OUTPUT_DIR = "OARLOCK_OUTPUT_DIR"
     CONFIG = "OARLOCK_CONFIG"
+    """Where job.json lies, outside of pods: in one it is at CONFIG_PATH."""
     CLUSTER = "OARLOCK_CLUSTER"
     """Which cluster the job is in. Not in job.json: an image of an earlier release refuses a field that it does not know."""
 
@@ -58,10 +57,11 @@ def processes_per_node(gpus_per_node: int) -> int:
 
 
 def gang_environment(
-    *, job: str, namespace: str, uid: str, attempt: int, rank: int, nodes: int, gpus_per_node: int, port: int
+    *, job: str, namespace: str, attempt: int, rank: int, nodes: int, gpus_per_node: int, port: int
 ) -> dict[str, str]:
-    """The values known before the pod exists. POD, POD_UID and NODE come from the downward API."""
-    master = f"{job}-0.{job}.{namespace}.svc"
+    """The values known before the pod exists. POD_UID and NODE come from the downward API; more stands in job.json."""
+    # One node meets on its own address, and needs neither a name nor a Service.
+    master = f"{job}-0.{job}.{namespace}.svc" if nodes > 1 else LOCALHOST
     return {
         Variable.MACHINE_RANK: str(rank),
         Variable.NUM_MACHINES: str(nodes),
@@ -72,8 +72,5 @@ def gang_environment(
         Variable.MASTER_ADDR: master,
         Variable.MASTER_PORT: str(port),
         Variable.JOB: job,
-        Variable.NAMESPACE: namespace,
-        Variable.JOB_UID: uid,
         Variable.ATTEMPT: str(attempt),
-        Variable.CONFIG: CONFIG_PATH,
     }

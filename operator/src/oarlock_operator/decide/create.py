@@ -14,7 +14,7 @@ from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod as pod_manifest
-from oarlock_operator.manifests.service import selector, service
+from oarlock_operator.manifests.service import needs_service, selector, service
 from oarlock_operator.observation import Observation, absent
 from oarlock_operator.plan import CreateGroup, CreatePods, CreateService, SelectAttempt
 from oarlock_operator.reasons import Reason
@@ -59,9 +59,9 @@ def create(o: Observation, draft: Draft) -> bool:
 def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
     """Everything that the pods need comes before them."""
     number = draft.status.attempt
-    if o.service is None:
+    if needs_service(o.spec) and o.service is None:
         draft.act(CreateService(service(o.job, number)))
-    elif o.service.attempt != number:
+    elif o.service is not None and o.service.attempt != number:
         draft.act(SelectAttempt(service_name(o.job.name), o.service.uid, selector(o.job, number)))
     image = (draft.status.resolved.image if draft.status.resolved else None) or o.defaults.trainer_image
     avoided = draft.status.avoided_nodes

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from oarlock_api.contract.names import API_VERSION, ARGO_WORKFLOW_LABEL, KIND, Label
+from oarlock_api.output import Output
 from oarlock_operator.observation import Job
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -27,8 +28,13 @@ def output_mark(job: Job) -> str:
     """A label's value that two jobs of one namespace share exactly if they write to the same place."""
     if job.spec is None:
         raise ValueError("a job that cannot be read has no output")
-    output = job.spec.output.to_manifest()
-    place = [output.get("persistentVolumeClaim"), output.get("nfs"), output.get("directory") or job.name]
+    return mark_of(job.spec.output, job.name)
+
+
+def mark_of(output: Output, job_name: str) -> str:
+    """The mark of a job's output, of which only that is known."""
+    said = output.to_manifest()
+    place = [said.get("persistentVolumeClaim"), said.get("nfs"), said.get("directory") or job_name]
     return hashlib.sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -21,6 +21,7 @@ from oarlock_operator.manifests.config import output_directory, secret_reference
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.manifests.patch import patched
+from oarlock_operator.manifests.service import needs_service
 from oarlock_operator.manifests.volumes import mounts, volumes
 from oarlock_operator.observation import Job
 
@@ -101,8 +102,11 @@ def _pod_spec(
 ) -> dict[str, Any]:
     return _present(
         {
-            "hostname": host_name(job.name, rank),
-            "subdomain": service_name(job.name),
+            **(
+                {"hostname": host_name(job.name, rank), "subdomain": service_name(job.name)}
+                if needs_service(spec)
+                else {}
+            ),
             "hostNetwork": spec.pod.host_network or None,
             # Without it a pod in the node's network asks the node's DNS, which knows no rank.
             "dnsPolicy": "ClusterFirstWithHostNet" if spec.pod.host_network else None,
@@ -168,7 +172,6 @@ def _container(
             "readinessProbe": {
                 "httpGet": {"path": "/healthz", "port": "status"},
                 "periodSeconds": 5,
-                "failureThreshold": 3,
             },
             # Programs of others write where they please: caches beside their code, logs in their home.
             "securityContext": _hardened(read_only_root=spec.custom is None),
@@ -180,7 +183,6 @@ def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, cl
     known = gang_environment(
         job=job.name,
         namespace=job.namespace,
-        uid=job.uid,
         attempt=attempt,
         rank=rank,
         nodes=spec.nodes,
@@ -191,7 +193,6 @@ def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, cl
     if cluster_id:
         known[Variable.CLUSTER] = cluster_id
     downward: dict[str, str] = {
-        Variable.POD: "metadata.name",
         Variable.POD_UID: "metadata.uid",
         Variable.NODE: "spec.nodeName",
     }
@@ -209,15 +210,15 @@ def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, cl
 
 
 def _ports(spec: TrainingJobSpec) -> list[dict[str, Any]]:
-    """In the node's network they are the node's ports: said, so that the scheduler brings no two jobs together."""
-    return [
-        {"name": name, "containerPort": port, **({"hostPort": port} if spec.pod.host_network else {})}
-        for name, port in (
-            ("rendezvous", spec.pod.ports.rendezvous),
-            ("status", spec.pod.ports.status),
-            ("link", spec.pod.ports.link),
-        )
-    ]
+    """The one that monitoring asks for by its name.
+
+    In the node's network all are the node's ports: said, so that the scheduler brings no two jobs together.
+    """
+    ports = spec.pod.ports
+    if not spec.pod.host_network:
+        return [{"name": "status", "containerPort": ports.status}]
+    named = (("rendezvous", ports.rendezvous), ("status", ports.status), ("link", ports.link))
+    return [{"name": name, "containerPort": port, "hostPort": port} for name, port in named]
 
 
 def _resources(spec: TrainingJobSpec) -> dict[str, Any]:

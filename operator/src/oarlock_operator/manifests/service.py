@@ -1,4 +1,4 @@
-"""The headless Service: it gives ranks their names, before they are ready, and of the current attempt only."""
+"""The headless Service of a job of several nodes: it gives ranks their names, before they are ready, of one attempt only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from oarlock_api.contract.environment import RENDEZVOUS_PORT
 from oarlock_api.contract.names import Label, service_name
+from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.observation import Job
 
@@ -13,6 +14,11 @@ from oarlock_operator.observation import Job
 def selector(job: Job, attempt: int) -> dict[str, str]:
     """Pods of one attempt: a name never has an old and a new address at once."""
     return {Label.JOB_UID.value: job.uid, Label.ATTEMPT.value: str(attempt)}
+
+
+def needs_service(spec: TrainingJobSpec) -> bool:
+    """Whether the ranks of a job are on several nodes, and so need names. Those of one node meet on its own address."""
+    return spec.nodes > 1
 
 
 def service(job: Job, attempt: int) -> dict[str, Any]:
