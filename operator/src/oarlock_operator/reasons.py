@@ -127,7 +127,10 @@ class Reason(StrEnum):
     )
     NODE_NOT_READY = "NodeNotReady", "a node is not ready, but the pod there answers: the gang is left alone"
     GPU_WARNING = "GPUWarning", "a GPU warns: the ranks have saved, and the next attempt rather avoids its node"
-    POD_NOT_STOPPING = "PodNotStopping", "a pod did not stop in time; the gang went on without it, its node is avoided"
+    POD_NOT_STOPPING = (
+        "PodNotStopping",
+        "a pod did not stop in time: a recovery goes on without it and avoids its node, an end or a suspension waits for it",
+    )
     POD_FORCE_DELETED = "PodForceDeleted", "a pod was deleted by force, because its node is lost and its time over"
     NODE_CORDONED = "NodeCordoned", "a node is cordoned on a report's evidence"
     CORDON_REFUSED = (

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from oarlock_api.contract.status import Degradation
+from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionType
 from oarlock_operator.decide import cordon, queue
 from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.teardown import not_stopping
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
@@ -29,6 +31,9 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
 
     A running job goes on as it was accepted, whatever it was edited to since; that is told here.
     """
+    stuck = not_stopping(o)
+    if stuck:
+        return _stuck(draft, stuck)
     if not draft.status.attempt or draft.status.completion_time is not None:
         return None, ""
     living = [pod for pod in pods if not pod.stopped]
@@ -51,6 +56,17 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     if reason and reason in _TOLD.values() and (before is None or before.reason != reason):
         draft.tell(reason, words, warning=True)
     return reason, words
+
+
+def _stuck(draft: Draft, stuck: Sequence[Pod]) -> tuple[Reason, str]:
+    """Told once where a job waits for them; a recovery goes on without them, and says so itself."""
+    names = ", ".join(f"{pod.name} on {pod.node}" for pod in stuck[:8])
+    words = f"still there though their grace and teardownSeconds are over: {names}. Look at these nodes"
+    before, draining = _before(draft), draft.status.recovery.stage == RecoveryStage.DRAIN
+    known = before is not None and before.reason == Reason.POD_NOT_STOPPING
+    if not known and not draining and all(event.reason != Reason.POD_NOT_STOPPING for event in draft.events):
+        draft.tell(Reason.POD_NOT_STOPPING, words, warning=True)
+    return Reason.POD_NOT_STOPPING, words[:2048]
 
 
 def _told(o: Observation, draft: Draft) -> list[tuple[Reason, str]]:

@@ -9,6 +9,7 @@ from oarlock_api.status import Condition, ConditionStatus, ConditionType, Phase,
 from oarlock_operator.decide.degraded import degraded
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.storage import volume_trouble
+from oarlock_operator.decide.teardown import not_stopping
 from oarlock_operator.decide.unplaced import unplaced
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import STARTS, Reason
@@ -118,7 +119,7 @@ def _conditions(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> dict[Con
         ConditionType.SUSPENDED: _suspended(draft),
         ConditionType.STORAGE_READY: _storage(o, draft, pods),
         ConditionType.SCHEDULED: _scheduled(o, draft, pods),
-        ConditionType.RUNNING: _running(phase, pods),
+        ConditionType.RUNNING: _running(phase, pods, not_stopping(o)),
         ConditionType.RECOVERING: _is(
             phase == Phase.RECOVERING, reason if phase == Phase.RECOVERING else phase, message
         ),
@@ -139,8 +140,10 @@ def _suspended(draft: Draft) -> _Wanted:
     return _is(stage == RecoveryStage.SUSPENDED, word)
 
 
-def _running(phase: str, pods: tuple[Pod, ...]) -> _Wanted:
-    """While a placed pod does not start, the kubelet's words stand here."""
+def _running(phase: str, pods: tuple[Pod, ...], stuck: list[Pod]) -> _Wanted:
+    """While a placed pod does not start, the kubelet's words stand here. What only does not stop does not run."""
+    if stuck and all(pod.stopped or pod in stuck for pod in pods):
+        return _is(False, Reason.POD_NOT_STOPPING, ", ".join(f"{pod.name} on {pod.node}" for pod in stuck[:8]))  # noqa: FBT003
     waiting = [pod for pod in pods if pod.scheduled and not pod.started and not pod.stopped and pod.obstacle]
     if phase == Phase.RUNNING or not waiting:
         return _is(phase == Phase.RUNNING, phase)

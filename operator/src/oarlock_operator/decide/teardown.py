@@ -42,6 +42,11 @@ def overdue(o: Observation, pod: Pod) -> bool:
     return pod.deleting and (pod.delete_by is None or pod.delete_by < o.now - timedelta(seconds=seconds))
 
 
+def not_stopping(o: Observation) -> list[Pod]:
+    """Pods that still run, though their time is long over: a process hangs in the kernel, or its kubelet does."""
+    return [pod for pod in o.pods if not pod.stopped and overdue(o, pod)]
+
+
 def force(o: Observation, draft: Draft) -> bool:
     """Delete by force what is overdue on a lost node; never decides the pass."""
     if o.job.spec and o.job.spec.recovery.force_delete is ForceDelete.NEVER:
