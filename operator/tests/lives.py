@@ -82,6 +82,7 @@ class FaultyCluster(Cluster):
         self._session = real.operator._session  # type: ignore[method-assign] - one pool for both
         self.configuration = real.operator.configuration
         self.unreadable = real.operator.unreadable
+        self.server_clock = real.operator.server_clock
         self.writes = 0
         self.kind, self._breaks = kind, breaks
 

@@ -86,7 +86,7 @@ async def look(
         gangs=GangReader(api, clock=lambda: 0.0, _known=systems),  # type: ignore[arg-type]
         tidy=tidy or TidyJobs(),
         defaults=Defaults(trainer_image="i"),
-        now=START,
+        clock=lambda: START,
         waited=0.0,
         outputs=outputs or Outputs(),
     )

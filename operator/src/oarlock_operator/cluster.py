@@ -9,6 +9,7 @@ No write leaves the process while it may not act (fence.py).
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError, Conflict, NotFound, refusal
 from oarlock_operator.decoding import Page, WatchEvent, decoded, decoded_page, parsed
 from oarlock_operator.fence import fenced_requests
+from oarlock_operator.server_clock import ServerClock
 from oarlock_operator.unreadable import Unreadable
 
 Json = dict[str, Any]
@@ -33,6 +35,8 @@ CHUNK = 500
 PAGE_BYTES = 8 * 2**20
 """A chunk that is longer is asked for again with fewer objects: whoever makes large ones must not fill our memory."""
 METADATA_ONLY = "application/json;as={kind};g=meta.k8s.io;v=v1"
+PROXIED = "/proxy/"
+"""In the path of what a pod answers, by way of the API server: its date is the pod's."""
 TIMEOUT_SECONDS = 30.0
 WATCH_SLACK_SECONDS = 30.0
 CONNECTIONS = 64
@@ -73,6 +77,7 @@ class Cluster:
         self._client = ApiClient(configuration)
         self._pool: aiohttp.ClientSession | None = None
         self.configuration = configuration
+        self.server_clock = ServerClock()
         self.unreadable = Unreadable()
 
     async def close(self) -> None:
@@ -236,7 +241,8 @@ class Cluster:
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "oarlock-operator"}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
-        return await self._session().request(
+        sent = time.monotonic()
+        answer = await self._session().request(
             method,
             URL(f"{self.configuration.host}{target}", encoded=True),
             headers=headers,
@@ -247,6 +253,9 @@ class Cluster:
             server_hostname=self.configuration.tls_server_name,
             allow_redirects=False,
         )
+        if PROXIED not in target:
+            self.server_clock.heard(answer.headers.get("Date"), seconds=time.monotonic() - sent)
+        return answer
 
     def _may_act(self) -> bool:
         return self.fence()

@@ -12,7 +12,6 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 
 from oarlock_operator import metrics
@@ -148,9 +147,5 @@ class Term:
             spares=SpareReader(self.cluster),
             throttle=Throttle(settings.parallel_requests),
             events=events,
-            clock=_now,
+            clock=self.cluster.server_clock.now,
         )
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -7,7 +7,7 @@ because a deleted pod is gone half a second after its last words.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -73,7 +73,7 @@ async def observe(
     gangs: GangReader,
     tidy: TidyJobs,
     defaults: Defaults,
-    now: datetime,
+    clock: Callable[[], datetime],
     waited: float,
     outputs: Outputs,
     expected: bool = True,
@@ -86,6 +86,8 @@ async def observe(
     if raw is None:
         outputs.forget_job(key)
         return None
+    # After an answer, so that a clock that has just been set is known to be wrong.
+    now = clock()
     job = read_job(raw)
     outputs.note_job(job)
     seen = {pod.uid: pod for pod in (read_pod(found) for found in listed if found.owned_by(job.uid))}

@@ -82,7 +82,7 @@ class Reconciler:
             gangs=self.gangs,
             tidy=self.tidy,
             defaults=self.defaults,
-            now=self.clock(),
+            clock=self.clock,
             waited=waited,
             expected=self.gone.expects(key),
             outputs=self.outputs,
