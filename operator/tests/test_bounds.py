@@ -15,7 +15,7 @@ from oarlock_api.bounds import MOST_BYTES, MOST_LEVELS
 from oarlock_operator import metrics
 from oarlock_operator.api_error import Malformed
 from oarlock_operator.decoding import KEPT_LEVELS, Page, decoded, decoded_page, parsed, shallow
-from oarlock_operator.observe import read_job
+from oarlock_operator.job_facts import read_job
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.unreadable import Unreadable
 from oarlock_operator.watches import SeenJob

@@ -12,21 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from pydantic import ValidationError
-
-from oarlock_api.bounds import too_large
 from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
 from oarlock_api.history import RecoveryStage
 from oarlock_api.scheduling import Gang
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
-from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.complaints import with_complaints
 from oarlock_operator.decide.cordon import is_open
-from oarlock_operator.decoding import UNREAD
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.groups import TidyJobs, read_groups
+from oarlock_operator.job_facts import read_job
 from oarlock_operator.manifests.service import needs_service
 from oarlock_operator.neighbours import lingering, rival
 from oarlock_operator.nodes import NodeSightings, read_nodes
@@ -42,11 +38,11 @@ from oarlock_operator.observation import (
     ServiceSeen,
     absent,
 )
-from oarlock_operator.other_release import UnreadableStatusError, read_status
 from oarlock_operator.outputs import Outputs
 from oarlock_operator.pod_facts import RawPod, read_pod
 from oarlock_operator.progress import ProgressReader
 from oarlock_operator.sightings import Sightings
+from oarlock_operator.strays import find_strays
 
 _MOVING = {
     RecoveryStage.DRAIN,
@@ -90,11 +86,12 @@ async def observe(
     now = clock()
     job = read_job(raw)
     outputs.note_job(job)
-    seen = {pod.uid: pod for pod in (read_pod(found) for found in listed if found.owned_by(job.uid))}
+    ours = [found for found in listed if found.owned_by(job.uid)]
+    left = sightings.departed(job.uid, alive={found.metadata.uid for found in ours})
+    strays = await find_strays(cluster, job, ours, left, sightings) if job.managed_by == OPERATOR else []
+    seen = {pod.uid: pod for pod in map(read_pod, (*ours, *strays))}
     namesakes = [found.metadata.name for found in listed if found.of_a_namesake(job.name, job.uid)]
-    departed = tuple(
-        read_pod(pod, gone=True) for pod in sightings.departed(job.uid, alive=set(seen)) if pod.owned_by(job.uid)
-    )
+    departed = tuple(read_pod(pod, gone=True) for pod in left if pod.owned_by(job.uid) and pod.metadata.uid not in seen)
     everything = (*await with_complaints(cluster, job, list(seen.values()), now=now), *departed)
     nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings, now=now))
     doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
@@ -120,7 +117,7 @@ async def observe(
         answering=await progress.answering(job, doubtful),
         waited=waited,
         ended_seconds=sightings.seconds_since_the_first(
-            pod.uid for pod in everything if pod.attempt == job.status.attempt and not pod.succeeded
+            pod.uid for pod in everything if pod.attempt == job.status.attempt and pod.stopped and not pod.succeeded
         ),
     ), raw
 
@@ -222,47 +219,6 @@ def _creates(job: Job) -> bool:
     if job.deleting or status.completion_time is not None:
         return False
     return not any(a.number == status.attempt and a.created_time is not None for a in status.attempts)
-
-
-def read_job(raw: Json) -> Job:
-    """The job's facts. A spec that does not fit the models is told in `problem`, a status in `unreadable`."""
-    metadata = raw["metadata"]
-    spec, problem = None, ""
-    given = raw.get("spec") or {}
-    try:
-        if UNREAD in given:
-            problem = f"spec: {too_large(given[UNREAD])}"
-        else:
-            spec = TrainingJobSpec.model_validate(given)
-    except ValidationError as error:
-        problem = "; ".join(
-            f"{'.'.join(('spec', *map(str, mistake['loc'])))}: {mistake['msg']}"
-            for mistake in error.errors(include_url=False)[:8]
-        )
-    status, unreadable = TrainingJobStatus(), ""
-    try:
-        status = read_status(raw.get("status"))
-    except UnreadableStatusError as error:
-        unreadable = str(error)
-    return Job(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        uid=metadata["uid"],
-        generation=metadata.get("generation", 0),
-        spec=spec,
-        problem=problem,
-        status=status,
-        unreadable=unreadable,
-        labels=metadata.get("labels") or {},
-        deleting="deletionTimestamp" in metadata,
-        managed_by=_managed_by(raw),
-    )
-
-
-def _managed_by(raw: Json) -> str:
-    """Who works on the job, whatever else stands in its spec: another controller's is never judged here."""
-    spec = raw.get("spec")
-    return str(spec.get("managedBy") or OPERATOR) if isinstance(spec, dict) else OPERATOR
 
 
 async def _found(cluster: Cluster, path: str) -> Json | None:

@@ -33,6 +33,7 @@ class Sightings:
         self._count = 0
         self._since: dict[str, float] = {}
         self._rejected: set[str] = set()
+        self._gone: set[str] = set()
 
     def note(self, pod: RawPod, *, deleted: bool) -> bool:
         """Remember the last state of a pod that ended or is gone. Whether that is news."""
@@ -71,6 +72,14 @@ class Sightings:
             if uid not in alive and pod.label(Label.JOB_UID) == job_uid
         ]
 
+    def is_gone(self, uid: str) -> bool:
+        """Whether the API itself said that the pod is gone: a watch says so of one that only lost its label, too."""
+        return uid in self._gone
+
+    def note_gone(self, uids: Iterable[str]) -> None:
+        """The API was asked for these pods, and does not have them."""
+        self._gone.update(uid for uid in uids if uid in self._since)
+
     def forget(self, namespace: str, job: str) -> None:
         """Drop what is known of a job that is over or gone, by whatever uid."""
         known = self._pods.get(namespace, OrderedDict())
@@ -89,6 +98,7 @@ class Sightings:
         self._count -= 1
         self._since.pop(uid, None)
         self._rejected.discard(uid)
+        self._gone.discard(uid)
 
 
 def _slim(pod: RawPod) -> RawPod:

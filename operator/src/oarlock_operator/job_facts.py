@@ -1,0 +1,54 @@
+"""A TrainingJob as the API tells it, reduced to facts: what of it cannot be read is told, and never raised."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from oarlock_api.bounds import too_large
+from oarlock_api.spec import OPERATOR, TrainingJobSpec
+from oarlock_api.status import TrainingJobStatus
+from oarlock_operator.cluster import Json
+from oarlock_operator.decoding import UNREAD
+from oarlock_operator.observation import Job
+from oarlock_operator.other_release import UnreadableStatusError, read_status
+
+
+def read_job(raw: Json) -> Job:
+    """The job's facts. A spec that does not fit the models is told in `problem`, a status in `unreadable`."""
+    metadata = raw["metadata"]
+    spec, problem = None, ""
+    given = raw.get("spec") or {}
+    try:
+        if UNREAD in given:
+            problem = f"spec: {too_large(given[UNREAD])}"
+        else:
+            spec = TrainingJobSpec.model_validate(given)
+    except ValidationError as error:
+        problem = "; ".join(
+            f"{'.'.join(('spec', *map(str, mistake['loc'])))}: {mistake['msg']}"
+            for mistake in error.errors(include_url=False)[:8]
+        )
+    status, unreadable = TrainingJobStatus(), ""
+    try:
+        status = read_status(raw.get("status"))
+    except UnreadableStatusError as error:
+        unreadable = str(error)
+    return Job(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        generation=metadata.get("generation", 0),
+        spec=spec,
+        problem=problem,
+        status=status,
+        unreadable=unreadable,
+        labels=metadata.get("labels") or {},
+        deleting="deletionTimestamp" in metadata,
+        managed_by=_managed_by(raw),
+    )
+
+
+def _managed_by(raw: Json) -> str:
+    """Who works on the job, whatever else stands in its spec: another controller's is never judged here."""
+    spec = raw.get("spec")
+    return str(spec.get("managedBy") or OPERATOR) if isinstance(spec, dict) else OPERATOR
