@@ -20,7 +20,7 @@ def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
 def told(manifest: dict[str, Any]) -> JobFile:
     """job.json, from where the pod's volume takes it."""
     volume = next(one for one in manifest["spec"]["volumes"] if one["name"] == "oarlock-config")
-    (source,) = volume["projected"]["sources"]
+    source, *_ = volume["projected"]["sources"]
     (item,) = source["downwardAPI"]["items"]
     assert item["path"] == "job.json"
     key = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")

@@ -45,6 +45,16 @@ def test_a_full_storage_is_degraded_until_a_checkpoint_was_saved_and_told_of_onc
     assert condition(world, "Degraded") == ("False", Reason.AS_EXPECTED)
 
 
+def test_pods_that_know_another_key_are_told_by_name_with_the_remedy_and_go_on_training() -> None:
+    world = training()
+    world.refusing = frozenset(pod.uid for pod in world.pods.values() if pod.rank == 1)
+    assert not world.one_pass().actions
+    assert condition(world, "Degraded") == ("True", Reason.KEY_REFUSED)
+    words = next(c.message for c in world.job.status.conditions if c.type == "Degraded")
+    assert "keep the old one as a further line" in words
+    assert words.endswith(": flux-1-1")
+
+
 def test_while_nobody_answers_it_stays_as_it_was_told() -> None:
     world = training()
     tell(world, CheckpointStorageFull=FULL)

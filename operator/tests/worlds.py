@@ -31,6 +31,7 @@ class World(Objects):
     lingering: tuple[str, ...] = ()
     answering: frozenset[str] = frozenset()
     silent: dict[str, float] = field(default_factory=dict)
+    refusing: frozenset[str] = frozenset()
     warnings: dict[str, str] = field(default_factory=dict)
     may_cordon: bool = False
     defaults: Defaults = field(default_factory=lambda: Defaults(trainer_image="trainer:test", cluster_id="lab"))
@@ -62,6 +63,7 @@ class World(Objects):
             nodes=self._nodes(),
             answering=self.answering,
             silent=self.silent,
+            refusing=self.refusing,
             warnings=self.warnings,
             ended_seconds=self.ended_seconds,
         )

@@ -90,8 +90,8 @@ def test_by_default_the_operator_works_in_all_namespaces_and_nothing_else_is_ins
         "Role": 1,
         "RoleBinding": 1,
         "ServiceAccount": 1,
-        "ValidatingAdmissionPolicy": 1,
-        "ValidatingAdmissionPolicyBinding": 1,
+        "ValidatingAdmissionPolicy": 2,
+        "ValidatingAdmissionPolicyBinding": 2,
     }
 
 

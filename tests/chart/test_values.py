@@ -27,6 +27,7 @@ OF_THE_CHART = {
     "lease_name",
     "pod_access",
     "cordon_dry_run",
+    "key_file",
 }
 """Settings that the chart sets itself, or that would break its probes, ports or rights."""
 FREE = {"settings"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from typing import Any
 import yaml
 
 from oarlock_api.contract.environment import STATUS_PORT
+from oarlock_api.contract.gang_key import attempt_key, question
 from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
+from oarlock_api.contract.names import Label
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
 
@@ -92,8 +95,19 @@ class Jobs:
         self.cluster.kubectl("exec", pod, "--", "sh", "-c", _SIGNAL.format(rank=rank, signal=signal))
 
     def agent(self, pod: str) -> dict[str, Any]:
-        """What the agent of a pod says in /status."""
-        status: dict[str, Any] = self._api.get(f"/api/v1/namespaces/default/pods/{pod}:{STATUS_PORT}/proxy/status")
+        """What the agent of a pod says in /status, asked with the key of its gang where it has one."""
+        manifest = self._api.get(f"/api/v1/namespaces/default/pods/{pod}")
+        projected = [volume["projected"]["sources"] for volume in manifest["spec"]["volumes"] if "projected" in volume]
+        secrets = [source["secret"]["name"] for sources in projected for source in sources if "secret" in source]
+        target = "/status"
+        for name in secrets:
+            secret = self._api.get(f"/api/v1/namespaces/default/secrets/{name}")
+            key = bytes.fromhex(base64.b64decode(secret["data"]["key"]).decode())
+            labels, uid = manifest["metadata"]["labels"], manifest["metadata"]["uid"]
+            key = attempt_key(key, labels[Label.JOB_UID], int(labels[Label.ATTEMPT]))
+            target = question(key, target, pod_uid=uid, now=time.time())
+        path = f"/api/v1/namespaces/default/pods/{pod}:{STATUS_PORT}/proxy{target}"
+        status: dict[str, Any] = json.loads(self.cluster.kubectl("get", "--raw", path).splitlines()[0])
         return status
 
     def evict(self, pod: str) -> None:

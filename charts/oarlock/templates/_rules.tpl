@@ -18,6 +18,12 @@
 - apiGroups: [""]
   resources: [services]
   verbs: [get, create, patch]
+{{- if .Values.gangKeys.enabled }}
+- apiGroups: [""]
+  # One with the key of each gang of several nodes, which is never read; an admission policy holds it to those.
+  resources: [secrets]
+  verbs: [create]
+{{- end }}
 - apiGroups: [""]
   resources: [events]
   # list: why a pod does not start, in its kubelet's words.

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
 from oarlock_operator import logs, metrics
+from oarlock_operator.keys import UnusableKeyError
 from oarlock_operator.process import run
 from oarlock_operator.settings import Settings
 
@@ -33,6 +34,9 @@ def main() -> int:
     metrics.LEADER.set(0)
     try:
         asyncio.run(run(settings))
+    except UnusableKeyError as error:
+        log.error("ending", reason=str(error))  # noqa: TRY400
+        return 1
     except OSError as error:
         log.error("ending", reason=str(error), hint=f"is --port {settings.port} taken? 0 takes any free one")  # noqa: TRY400 - expected, a stack says nothing
         return 1

@@ -1,8 +1,8 @@
 """No write leaves a process that may not act.
 
 Asked as a request is handed to the network, behind every queue and pause: a process that was frozen on its way there writes
-nothing when it wakes and another may work. Free of it is what decides nothing about jobs: the Lease itself, Events, and the
-question what one's rights are.
+nothing when it wakes and another may work. Free of it is what decides nothing about jobs: the Lease itself, Events, the
+question what one's rights are, and Secrets with keys, which are made once, whoever makes them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 
 _UNFENCED = re.compile(
-    r"/api/v1/namespaces/[^/]+/events"
+    r"/api/v1/namespaces/[^/]+/(events|secrets)"
     r"|/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases(/[^/]+)?"
     r"|/apis/authorization\.k8s\.io/v1/selfsubjectaccessreviews"
 )

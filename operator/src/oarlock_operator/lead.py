@@ -62,7 +62,7 @@ class Term:
 
     async def work(self, until: Callable[[], Awaitable[None]]) -> None:
         """Work until `until` returns or raises; what it raises is raised, once all work has ended."""
-        progress = ProgressReader(self.cluster, self.route, clock=time.monotonic)
+        progress = ProgressReader(self.cluster, self.route, clock=time.monotonic, keys=self.known.keys)
         reconciler = self._reconciler(progress)
         if self.known.rights.cordon:
             with contextlib.suppress(ApiError):
@@ -132,6 +132,7 @@ class Term:
                 progress_seconds=settings.progress_seconds,
                 may_cordon=self.known.rights.cordon,
                 cluster_id=self.known.cluster_id,
+                keys=self.known.keys,
                 cordon_dry_run=settings.cordon_dry_run and self.known.rights.watch,
                 cordon_images=tuple(settings.cordon_images),
                 cordon_resources=tuple(settings.cordon_gpu_resources),

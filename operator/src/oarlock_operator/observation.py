@@ -251,6 +251,8 @@ class Defaults:
     progress_seconds: float = 10.0
     may_cordon: bool = False
     """Whether the operator has the right to patch nodes."""
+    keys: tuple[bytes, ...] = field(default=(), repr=False)
+    """What keys of gangs are derived from, the first for new pods; none where gangs have no keys."""
     cluster_id: str = ""
     """What tells this cluster from others; empty where it is not known."""
     cordon_dry_run: bool = False
@@ -283,6 +285,8 @@ class Observation:
     progress: PodStatus | None = None
     silent: dict[str, float] = field(default_factory=dict)
     """Seconds for which pods, by uid, have not answered on /status, by this process's own asking."""
+    refusing: frozenset[str] = frozenset()
+    """Uids of pods whose agents do not take this operator for theirs: they were given another key."""
     warnings: dict[str, str] = field(default_factory=dict)
     """What GPUs of pods, by uid, give to think of, though they still work."""
     nodes: dict[str, Node] = field(default_factory=dict)

@@ -112,6 +112,7 @@ async def observe(
         lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
         progress=news,
         silent=silent,
+        refusing=progress.refusing(job),
         warnings=progress.warnings(job),
         nodes=nodes,
         answering=await progress.answering(job, doubtful),

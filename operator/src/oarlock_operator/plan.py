@@ -6,7 +6,7 @@ then the actions, in their order. Each action can be repeated, and names the ver
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -50,9 +50,10 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """Create pods, in parallel."""
+    """Create pods, in parallel, and beside them the Secret with their gang's key, which they wait for by themselves."""
 
     manifests: tuple[dict[str, Any], ...]
+    key: dict[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,10 @@ log = structlog.get_logger(__name__)
 
 
 async def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT. Raises OSError where the port is taken, ConfigException without credentials."""
+    """Run until SIGTERM or SIGINT.
+
+    Raises OSError where the port is taken, ConfigException without credentials, UnusableKeyError.
+    """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

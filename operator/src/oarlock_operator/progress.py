@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
 import aiohttp
+from yarl import URL
 
+from oarlock_api.contract import gang_key
 from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
@@ -49,12 +52,25 @@ class _Heard:
     warning: str = ""
     not_finite: float = -math.inf
     """When its loss was last not finite."""
+    refuses: bool = False
+    """Whether it answered, and knows another key than we."""
+
+
+class Refusal(Enum):
+    """A pod answers, but not us."""
+
+    KEY = "key"
 
 
 def _steady(status: PodStatus) -> PodStatus:
     """The status with what it said of a loss a while ago, unless it says so now."""
     words = f"a loss was not finite less than {NOT_FINITE_SECONDS / 60:.0f} minutes ago"
     return replace(status, degraded={Degradation.NON_FINITE_LOSS: words, **status.degraded})
+
+
+_STATUS = "/status"
+_MOST_BYTES = MAX_BYTES + 256
+"""With the line that signs it."""
 
 
 class Route(Enum):
@@ -67,12 +83,25 @@ class Route(Enum):
 class ProgressReader:
     """Reads /status by one route. Close it with the process."""
 
-    def __init__(self, cluster: Cluster, route: Route, *, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        route: Route,
+        *,
+        clock: Callable[[], float],
+        wall: Callable[[], float] = time.time,
+        keys: Sequence[bytes] = (),
+    ) -> None:
+        """`keys` are those of gangs, as in Defaults; `wall` is what a question is dated by."""
         self._cluster = cluster
         self._route = route
         self._clock = clock
         self._heard: dict[Key, dict[str, _Heard]] = {}
         self._flights: dict[str, asyncio.Task[None]] = {}
+        self._wall = wall
+        self.keys = keys
+        self._proven: dict[str, bytes] = {}
+        """Which key a pod, by its uid, has signed with: it is not believed without any more."""
         self._answers: dict[str, PodStatus] = {}
         """Rank 0's newest answers that no pass has seen yet, by the pod's uid."""
         self._session: aiohttp.ClientSession | None = None
@@ -98,6 +127,8 @@ class ProgressReader:
         before = self._heard.get((job.namespace, job.name), {})
         heard = {pod.uid: before.get(pod.uid, _Heard()) for pod in running}
         self._heard[job.namespace, job.name] = heard
+        for gone in before.keys() - heard.keys():
+            self._proven.pop(gone, None)
         now, trains = self._clock(), job.status.recovery.stage is None
         others = [pod for pod in running if pod.rank != 0 and trains and now - heard[pod.uid].asked >= OTHERS_SECONDS]
         others.sort(key=lambda pod: heard[pod.uid].asked)
@@ -129,6 +160,9 @@ class ProgressReader:
         if status is None:
             heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=heard[pod.uid].silent_since or now)
             return
+        if isinstance(status, Refusal):
+            heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=None, refuses=True)
+            return
         held = status.health.state == HealthState.HOLD
         not_finite = now if Degradation.NON_FINITE_LOSS in status.degraded else heard[pod.uid].not_finite
         heard[pod.uid] = _Heard(asked=now, warning=status.health.reason if held else "", not_finite=not_finite)
@@ -139,6 +173,11 @@ class ProgressReader:
         """What GPUs of the job's pods, by the pods' uids, last gave to think of."""
         heard = self._heard.get((job.namespace, job.name), {})
         return {uid: known.warning for uid, known in heard.items() if known.warning}
+
+    def refusing(self, job: Job) -> frozenset[str]:
+        """Uids of the job's pods that were given another key than this operator's."""
+        heard = self._heard.get((job.namespace, job.name), {})
+        return frozenset(uid for uid, known in heard.items() if known.refuses)
 
     async def answering(self, job: Job, pods: Sequence[Pod]) -> frozenset[str]:
         """Uids of those pods whose agent answers."""
@@ -151,12 +190,19 @@ class ProgressReader:
         answers = await asyncio.gather(*(ask(pod) for pod in pods))
         return frozenset(pod.uid for pod, answered in zip(pods, answers, strict=True) if answered)
 
-    async def ask(self, job: Job, pod: Pod) -> PodStatus | None:
-        """One pod's status, or None where there is no news."""
+    async def ask(self, job: Job, pod: Pod) -> PodStatus | Refusal | None:
+        """One pod's status, that it was given another key, or None where there is no news.
+
+        A pod without a key (of one node, or of an earlier release) answers unsigned, and is believed as long as it has never
+        signed an answer.
+        """
         if not pod.address or job.spec is None:
             return None
         try:
-            status = parse_status(await self._fetch(job, pod, job.spec.pod.ports.status))
+            said = await self._said(job, pod, job.spec.pod.ports.status, nodes=job.spec.nodes)
+            if said is None:
+                return Refusal.KEY
+            status = parse_status(said)
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError, WireError):
             return None
         ours = (status.job_uid, status.pod_uid, status.attempt) == (job.uid, pod.uid, pod.attempt)
@@ -166,15 +212,42 @@ class ProgressReader:
         """Drop what is known of a job that is over or gone."""
         for uid in self._heard.pop(key, {}):
             self._answers.pop(uid, None)
+            self._proven.pop(uid, None)
 
-    async def _fetch(self, job: Job, pod: Pod, port: int) -> str:
+    async def _said(self, job: Job, pod: Pod, port: int, *, nodes: int) -> str | None:
+        """What /status says, None where it does not take us for its operator. Raises where there is no answer to believe."""
+        proven = self._proven.get(pod.uid)
+        masters = [proven] if proven else self.keys if nodes > 1 else []
+        for master in masters:
+            key = gang_key.attempt_key(gang_key.job_key(master, job.uid), job.uid, pod.attempt)
+            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=self._wall())
+            said = await self._fetch(job, pod, port, target)
+            if said == gang_key.REFUSED:
+                continue
+            if (body := gang_key.answered(key, target, said)) is not None:
+                self._proven[pod.uid] = master
+                return body
+            if proven:
+                raise WireError("it has signed its answers so far, and this one is not")
+            return said
+        if masters:
+            return None
+        said = await self._fetch(job, pod, port, _STATUS)
+        return None if said == gang_key.REFUSED else said
+
+    async def _fetch(self, job: Job, pod: Pod, port: int, target: str) -> str:
         if self._route is Route.PROXY:
-            path = f"/api/v1/namespaces/{job.namespace}/pods/{pod.name}:{port}/proxy/status"
-            return await self._cluster.text(path, timeout=TIMEOUT_SECONDS, max_bytes=MAX_BYTES)
+            path = f"/api/v1/namespaces/{job.namespace}/pods/{pod.name}:{port}/proxy{target}"
+            try:
+                return await self._cluster.text(path, timeout=TIMEOUT_SECONDS, max_bytes=_MOST_BYTES)
+            except ApiError as error:
+                if error.message == gang_key.REFUSED:
+                    return error.message
+                raise
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
-        url = f"http://{host}:{port}/status"
+        url = URL(f"http://{host}:{port}{target}", encoded=True)
         # No redirects: a pod must not choose what the operator asks for.
         async with asyncio.timeout(TIMEOUT_SECONDS), self._session.get(url, allow_redirects=False) as answer:
-            return (await read_at_most(answer.content, MAX_BYTES)).decode(errors="replace")
+            return (await read_at_most(answer.content, _MOST_BYTES)).decode(errors="replace")

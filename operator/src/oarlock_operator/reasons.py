@@ -116,6 +116,7 @@ class Reason(StrEnum):
         "another release wrote a status of which not even attempt and budgets can be read; nothing is decided meanwhile",
     )
     STATUS_SILENT = "StatusSilent", "a pod's /status does not answer this operator"
+    KEY_REFUSED = "KeyRefused", "a pod was given another key than this operator's; it trains, and tells nothing"
     NON_FINITE_LOSS = "NonFiniteLoss", "a loss of the last five minutes is not finite; ten in a row end the attempt"
     CHECKPOINT_STORAGE_FULL = (
         "CheckpointStorageFull",

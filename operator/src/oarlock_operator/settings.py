@@ -90,6 +90,11 @@ class Settings(BaseSettings):
         description="what tells this cluster from others that share an export with it; default: the uid of the namespace "
         "kube-system, with namespaces named that of the Lease's. Unknown: no job takes over what one of its name left",
     )
+    key_file: Path | None = Field(
+        default=None,
+        description="file with what the keys of gangs are derived from, 32 characters or more drawn by chance; further "
+        "lines: older ones, for pods that still run. Default: a Secret beside the Lease, LEASE_NAME-key, made once",
+    )
     leader_election: bool = Field(default=True, description="hold a Lease while working")
     lease_namespace: str = Field(
         default="", description="namespace of the Lease; default: the operator's own, outside a cluster `default`"

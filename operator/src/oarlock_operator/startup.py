@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster
+from oarlock_operator.keys import Keys, gang_keys
 from oarlock_operator.outages import FIRST_DELAY, longer
 from oarlock_operator.settings import Settings
 from oarlock_operator.watches import collections
@@ -77,6 +78,7 @@ class Known:
 
     rights: NodeRights
     cluster_id: str
+    keys: Keys = field(default=(), repr=False)
 
 
 @dataclass(slots=True)
@@ -89,7 +91,7 @@ class StartUp:
     """What is waited for; empty once all is read."""
 
     async def read(self) -> Known:
-        """Read it, once the CRD is served. Never gives up."""
+        """Read it, once the CRD is served. Never gives up on the API server. Raises UnusableKeyError."""
         delay = FIRST_DELAY
         while True:
             try:
@@ -109,8 +111,17 @@ class StartUp:
         ours = self.settings
         await check_crd(self.cluster, ours.namespaces)
         rights = await node_rights(self.cluster, ours.namespaces)
-        where = "kube-system" if not ours.namespaces else ours.lease_namespace or own_namespace()
-        return Known(rights, await cluster_id(self.cluster, given=ours.cluster_id, namespace=where))
+        own = ours.lease_namespace or own_namespace()
+        where = own if ours.namespaces else "kube-system"
+        known_as = await cluster_id(self.cluster, given=ours.cluster_id, namespace=where)
+        return Known(rights, known_as, await self._keys(own))
+
+    async def _keys(self, own: str) -> Keys:
+        ours = self.settings
+        if not await may(self.cluster, "create", "secrets", namespace=next(iter(ours.namespaces), "")):
+            log.warning("gangs have no keys", reason="this operator may not create Secrets")
+            return ()
+        return await gang_keys(self.cluster, file=ours.key_file, namespace=own, name=f"{ours.lease_name}-key")
 
 
 def own_namespace() -> str:

@@ -13,6 +13,7 @@ from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import job_file
+from oarlock_operator.manifests.gang_key import gang_key
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import needs_service, selector, service
 from oarlock_operator.observation import Observation, absent
@@ -70,6 +71,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
     grouping = schedulers.grouping(request, draft.status.resolved)
     if grouping.group:
         draft.act(CreateGroup(grouping.group))
+    key = gang_key(o.job, o.defaults.keys, nodes=o.spec.nodes)
     draft.act(
         CreatePods(
             tuple(
@@ -82,11 +84,13 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
                     told=told,
                     agent_image=o.defaults.trainer_image,
                     cluster_id=o.defaults.cluster_id,
+                    key_secret=key["metadata"]["name"] if key else "",
                     avoided=avoided,
                     grouping=grouping,
                 )
                 for rank in missing
-            )
+            ),
+            key,
         )
     )
 

@@ -19,6 +19,10 @@ from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
 SILENT_SECONDS = 60.0
+_REFUSED = (
+    "made with another key than this operator's, these pods train and tell it nothing; the next attempt has this one's. Was "
+    "the key replaced, keep the old one as a further line until they are gone: "
+)
 _TOLD = {
     Degradation.NON_FINITE_LOSS: Reason.NON_FINITE_LOSS,
     Degradation.CHECKPOINT_STORAGE_FULL: Reason.CHECKPOINT_STORAGE_FULL,
@@ -45,6 +49,7 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.INVALID_SPEC, "" if o.job.spec else o.job.problem or "it cannot be read"),
         (Reason.GANG_IGNORED, queue.ignored(o, draft)),
         (Reason.STATUS_SILENT, _all(f"/status has not answered for more than {SILENT_SECONDS:.0f} s: ", mute[:8])),
+        (Reason.KEY_REFUSED, _all(_REFUSED, [pod.name for pod in pods if pod.uid in o.refusing][:8])),
         *_told(o, draft),
         (Reason.CORDON_FAILED, cordon.undone(o, draft)),
         (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),

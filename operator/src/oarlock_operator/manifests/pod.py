@@ -42,13 +42,14 @@ def pod(
     told: str = "",
     agent_image: str = "",
     cluster_id: str = "",
+    key_secret: str = "",
     avoided: Sequence[AvoidedNode] = (),
     grouping: Grouping | None = None,
 ) -> dict[str, Any]:
     """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom.
 
-    `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `grouping` how a gang system
-    knows the pod: not needed where only its shape counts.
+    `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `key_secret` the Secret with
+    the gang's key, `grouping` how a gang system knows the pod: not needed where only its shape counts.
     """
     scheduling = spec.scheduling
     grouping = grouping or Grouping(scheduler_name=scheduling.scheduler_name, near=scheduling.topology)
@@ -74,6 +75,7 @@ def pod(
                 image=image,
                 agent_image=agent_image,
                 cluster_id=cluster_id,
+                key_secret=key_secret,
                 avoided=avoided,
                 grouping=grouping,
             ),
@@ -97,6 +99,7 @@ def _pod_spec(
     image: str,
     agent_image: str,
     cluster_id: str,
+    key_secret: str,
     avoided: Sequence[AvoidedNode],
     grouping: Grouping,
 ) -> dict[str, Any]:
@@ -135,7 +138,7 @@ def _pod_spec(
             },
             "initContainers": _init_containers(spec, agent_image),
             "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image, cluster_id=cluster_id)],
-            "volumes": volumes(spec),
+            "volumes": volumes(spec, key_secret=key_secret),
         }
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from oarlock_api.contract.environment import CONFIG_PATH, RUN_DIRECTORY
+from oarlock_api.contract.gang_key import KEY_FIELD
 from oarlock_api.contract.names import JOB_FILE_ANNOTATION
 from oarlock_api.output import Output
 from oarlock_api.spec import TrainingJobSpec
@@ -16,12 +17,15 @@ OUTPUT, CONFIG, RUN, SHARED_MEMORY, TEMPORARY = "output", "oarlock-config", "oar
 _CONFIG_DIRECTORY, _, _CONFIG_FILE = CONFIG_PATH.rpartition("/")
 
 
-def volumes(spec: TrainingJobSpec) -> list[dict[str, Any]]:
-    """Volumes of the pod, the job's own last."""
+def volumes(spec: TrainingJobSpec, *, key_secret: str = "") -> list[dict[str, Any]]:
+    """Volumes of the pod, the job's own last. `key_secret`: the Secret with the gang's key, where it has one.
+
+    Whoever the container runs as can read the key: nobody else sees its files, and all that run in it are of the gang.
+    """
     shared_memory = {"medium": "Memory", "sizeLimit": spec.pod.shared_memory}
     return [
         {"name": OUTPUT, **output_source(spec.output)},
-        {"name": CONFIG, "projected": {"sources": [{"downwardAPI": {"items": [_job_file()]}}]}},
+        {"name": CONFIG, "projected": {"sources": _told(key_secret)}},
         {"name": RUN, "emptyDir": {}},
         {"name": SHARED_MEMORY, "emptyDir": shared_memory},
         {"name": TEMPORARY, "emptyDir": {}},
@@ -39,6 +43,11 @@ def mounts(spec: TrainingJobSpec) -> list[dict[str, Any]]:
         {"name": TEMPORARY, "mountPath": "/tmp"},  # noqa: S108
         *(mount.to_manifest() for mount in spec.pod.volume_mounts),
     ]
+
+
+def _told(key_secret: str) -> list[dict[str, Any]]:
+    key = {"secret": {"name": key_secret, "items": [{"key": KEY_FIELD, "path": KEY_FIELD}]}}
+    return [{"downwardAPI": {"items": [_job_file()]}}, *([key] if key_secret else [])]
 
 
 def _job_file() -> dict[str, Any]:

@@ -1,0 +1,224 @@
+"""The key of gangs: where the operator has it from, the one Secret of each job, and what is believed of a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+from jobs import job, spec
+from kubernetes.aio.client import Configuration
+from memory_api import MemoryApi
+from status_pod import GOOD, POD, Server, running_job
+from worlds import World
+
+from oarlock_api.contract import gang_key as signing
+from oarlock_operator.api_error import ApiError
+from oarlock_operator.cluster import Cluster
+from oarlock_operator.execute import execute
+from oarlock_operator.keys import UnusableKeyError, gang_keys, parse_keys
+from oarlock_operator.manifests.gang_key import gang_key
+from oarlock_operator.manifests.pod import pod
+from oarlock_operator.observation import Defaults
+from oarlock_operator.plan import CreatePods
+from oarlock_operator.pool import PoolReader
+from oarlock_operator.progress import ProgressReader, Refusal, Route
+from oarlock_operator.settings import Settings
+from oarlock_operator.startup import StartUp
+from oarlock_operator.throttle import Throttle
+
+MASTER, OLDER = b"m" * 32, b"o" * 32
+SECRETS = "/api/v1/namespaces/default/secrets"
+
+
+async def keys(api: MemoryApi, file: Path | None = None) -> tuple[bytes, ...]:
+    return await gang_keys(cast("Cluster", api), file=file, namespace="oarlock", name="oarlock-operator-key")
+
+
+# The operator's own
+
+
+async def test_the_operator_makes_its_key_once_and_every_later_one_has_the_same() -> None:
+    api = MemoryApi()
+    made = await keys(api)
+    assert len(made) == 1
+    assert len(made[0]) >= signing.LEAST_BYTES
+    assert await keys(api) == made
+    assert [verb for verb, _ in api.requests].count("POST") == 1
+    assert await keys(MemoryApi()) != made
+
+
+async def test_two_operators_that_start_at_once_have_one_key() -> None:
+    api = MemoryApi()
+
+    async def overtaken(verb: str, _path: str) -> None:
+        if verb == "POST":
+            api.before = None
+            await keys(api)
+
+    api.before = overtaken
+    assert await keys(api) == await keys(api)
+
+
+async def test_a_file_outranks_the_own_secret_and_its_first_line_is_for_new_pods(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_bytes(MASTER + b"\n\n" + OLDER + b"\n")
+    api = MemoryApi()
+    assert await keys(api, path) == (MASTER, OLDER)
+    assert api.requests == []
+
+
+async def test_without_the_right_to_secrets_gangs_have_no_keys_and_jobs_run_as_before() -> None:
+    api = MemoryApi()
+    api.put("/apis/oarlock.dev/v1alpha1/namespaces/ns/trainingjobs")
+    start = StartUp(cast("Cluster", api), Settings(namespaces=["ns"], cluster_id="c"))
+    assert (await start.read()).keys == ()
+    assert not [path for verb, path in api.requests if "secrets" in path]
+    assert gang_key(job(), (), nodes=2) is None
+    refused = MemoryApi()
+
+    async def refuse(_verb: str, _path: str) -> None:
+        raise ApiError(403, "Forbidden", "no")
+
+    refused.before = refuse
+    assert await keys(refused) == ()
+
+
+@pytest.mark.parametrize("body", ["", "\n \n", "short", f"{'k' * 32}\nshort"])
+def test_a_key_that_can_be_guessed_is_refused_by_its_place(body: str) -> None:
+    with pytest.raises(UnusableKeyError, match="the file holds"):
+        parse_keys(body, where="the file")
+
+
+# The Secret of a job
+
+
+def with_keys(*keys: bytes) -> Defaults:
+    return Defaults(trainer_image="trainer:test", keys=keys)
+
+
+def made_by(here: World) -> CreatePods:
+    return next(action for action in here.one_pass().actions if isinstance(action, CreatePods))
+
+
+def test_a_gang_has_one_secret_for_all_its_attempts_and_mounts_it_beside_job_json() -> None:
+    first, second = (made_by(World(defaults=with_keys(MASTER, OLDER))) for _ in range(2))
+    assert first.key == second.key
+    assert first.key is not None
+    name = first.key["metadata"]["name"]
+    for manifest in first.manifests:
+        (told,) = [one for one in manifest["spec"]["volumes"] if one["name"] == "oarlock-config"]
+        assert told["projected"]["sources"][1] == {"secret": {"name": name, "items": [{"key": "key", "path": "key"}]}}
+    key = bytes.fromhex(base64.b64decode(first.key["data"]["key"]).decode())
+    assert key == signing.job_key(MASTER, job().uid)
+    assert first.key["immutable"] is True
+    assert first.key["type"] == signing.SECRET_TYPE
+    assert first.key["metadata"]["ownerReferences"][0]["uid"] == job().uid
+
+
+def test_another_key_of_the_operator_gives_another_secret_and_no_name_tells_a_key() -> None:
+    one, other = (gang_key(job(), (master,), nodes=2) for master in (MASTER, OLDER))
+    assert one is not None
+    assert other is not None
+    assert one["metadata"]["name"] != other["metadata"]["name"]
+    assert one["metadata"]["name"].removeprefix("flux-key-") not in signing.job_key(MASTER, job().uid).hex()
+
+
+def test_a_job_of_one_node_and_an_operator_without_keys_make_no_secret() -> None:
+    for here in (World(job=job(spec=spec(nodes=1)), defaults=with_keys(MASTER)), World()):
+        made = made_by(here)
+        assert made.key is None
+        assert "secret" not in str(made.manifests[0]["spec"]["volumes"])
+
+
+def test_no_plan_shows_a_key() -> None:
+    here = World(defaults=with_keys(MASTER))
+    key = signing.job_key(MASTER, job().uid).hex()
+    shown = repr(here.one_pass()) + repr(here.observe())
+    assert key not in shown
+    assert base64.b64encode(key.encode()).decode() not in shown
+    assert MASTER.decode() not in shown
+
+
+async def test_a_secret_that_is_there_counts_as_made_and_is_never_read() -> None:
+    api = MemoryApi()
+    key = gang_key(job(), (MASTER,), nodes=2)
+    pods = CreatePods((pod(job(), spec(), attempt=1, rank=0, image="i"),), key)
+    pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
+    for _ in range(2):
+        await execute(api, job(), (pods,), throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
+    assert [verb for verb, path in api.requests if path.startswith(SECRETS)] == ["POST", "POST"]
+
+
+# What is believed of a pod
+
+
+def agent_with(master: bytes, *, signs: bool = True) -> Callable[[web.Request], Any]:
+    key = signing.attempt_key(signing.job_key(master, "uid-1"), "uid-1", 1)
+
+    async def answer(request: web.Request) -> web.Response:
+        target = "/status" + request.path_qs.partition("/status")[2]
+        if not signing.asked_by_one_of_us(key, target, pod_uid="pod-uid", now=time.time()):
+            return web.Response(text=signing.REFUSED, status=401)
+        return web.Response(text=signing.answer(key, target, GOOD.to_json()) if signs else GOOD.to_json())
+
+    return answer
+
+
+@pytest.fixture(params=Route, ids=lambda route: route.value)
+async def reader(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[ProgressReader]:
+    configuration = Configuration()
+    configuration.host = f"http://127.0.0.1:{server.port}"
+    cluster = Cluster(configuration)
+    reading = ProgressReader(cluster, request.param, clock=time.monotonic, keys=(MASTER, OLDER))
+    yield reading
+    await reading.close()
+    await cluster.close()
+
+
+@pytest.mark.parametrize("master", [MASTER, OLDER])
+async def test_a_pod_is_asked_with_the_key_that_it_was_given_new_or_old(
+    server: Server, reader: ProgressReader, master: bytes
+) -> None:
+    server.handler = agent_with(master)
+    assert [await reader.ask(running_job(server), POD) for _ in range(2)] == [GOOD] * 2
+    assert len(server.asked) == (2 if master == MASTER else 3), "which key it has is remembered"
+
+
+async def test_a_pod_that_knows_another_key_answers_though_it_tells_nothing(
+    server: Server, reader: ProgressReader
+) -> None:
+    server.handler = agent_with(b"x" * 32)
+    running = running_job(server)
+    async with asyncio.timeout(20):
+        while not reader.refusing(running):
+            assert await reader.read(running, [POD]) == (None, {}), "no silence: nobody ends the gang for it"
+    assert reader.refusing(running) == {POD.uid}
+    assert await reader.answering(running, [POD]) == {POD.uid}
+    server.handler = agent_with(MASTER)
+    async with asyncio.timeout(20):
+        while reader.refusing(running):
+            await reader.read(running, [POD])
+
+
+async def test_a_pod_without_a_key_is_believed_until_it_has_signed_an_answer(
+    server: Server, reader: ProgressReader
+) -> None:
+    assert await reader.ask(running_job(server), POD) == GOOD, "of an earlier release"
+    server.handler = agent_with(MASTER)
+    assert await reader.ask(running_job(server), POD) == GOOD
+    server.handler = server.tell(GOOD.to_json())
+    assert await reader.ask(running_job(server), POD) is None
+    server.handler = agent_with(MASTER, signs=False)
+    assert await reader.ask(running_job(server), POD) is None
+
+
+async def test_an_operator_without_keys_hears_that_it_is_refused(server: Server, reader: ProgressReader) -> None:
+    reader.keys = ()
+    server.handler = agent_with(MASTER)
+    assert await reader.ask(running_job(server), POD) is Refusal.KEY
