@@ -97,7 +97,9 @@ def test_the_status_is_written_in_the_words_of_the_api() -> None:
     )
     written = status.to_manifest()
     assert written["wastedGPUSeconds"] == 7
-    assert written["strikes"] == [{"gpuUUID": "GPU-1", "count": 1, "lastTime": "2026-11-21T12:01:07Z"}]
+    assert written["strikes"] == [
+        {"gpuUUID": "GPU-1", "count": 1, "hardwareCount": 0, "lastTime": "2026-11-21T12:01:07Z"}
+    ]
     assert written["lastFault"]["class"] == "GPU"
 
 

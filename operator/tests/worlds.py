@@ -14,7 +14,7 @@ from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
 from oarlock_operator.decide.cordon import is_open
-from oarlock_operator.observation import Defaults, Ending, GangSystems, Job, Node, Observation, Pool
+from oarlock_operator.observation import Defaults, Ending, GangSystems, Job, Node, Observation, Pod, Pool
 from oarlock_operator.plan import Plan
 from oarlock_operator.schedulers import system_of
 
@@ -101,10 +101,14 @@ class World(Objects):
         """Scheduler and kubelets bring up all pods of the current attempt."""
         for name, pod in self.pods.items():
             if pod.attempt == self.job.status.attempt and not pod.stopped:
-                usual = self.nodes.get(f"node-{pod.rank}")
-                node = pod.node or (f"node-{pod.rank}" if usual is None or usual.ready else f"spare-{pod.rank}")
+                node = pod.node or self.place(pod)
                 self.fleet.ran(self.job, node)
                 self.pods[name] = replace(pod, node=node, address="10.0.0.1", scheduled=True, started=True, ready=True)
+
+    def place(self, pod: Pod) -> str:
+        """Where the scheduler puts it."""
+        usual = self.nodes.get(f"node-{pod.rank}")
+        return f"node-{pod.rank}" if usual is None or usual.ready else f"spare-{pod.rank}"
 
     def kubelets(self) -> None:
         """Pods that are being deleted stop and go, where a kubelet hears of it."""

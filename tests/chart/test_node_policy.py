@@ -29,9 +29,9 @@ def guarded(helm_program: Path, serving: Cluster) -> Iterator[Cluster]:
             if rule["resources"] == ["nodes"]:
                 rule.update(resources=["nodes", "nodes/status"], verbs=["*"])
     Account.made(serving, objects)
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": {"pool": "a"}}}
-    node["metadata"]["annotations"] = {"example.com/mine": "1"}
-    node["spec"] = {"taints": [{"key": "example.com/t", "effect": "NoSchedule"}]}
+    metadata = {"name": NODE, "labels": {"pool": "a"}, "annotations": {"example.com/mine": "1"}}
+    taint = {"key": "example.com/t", "effect": "NoSchedule"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}
     serving.kubectl("create", "-f", "-", stdin=json.dumps(node))
     # The server hears of a policy in a moment.
     wait(

@@ -136,12 +136,13 @@ class Strike(StatusGroup):
     """A GPU that has already restarted the job."""
 
     gpu_uuid: ShortText = Field(description="UUID of the GPU.")
-    xid: int | None = Field(default=None, description="XID code of the NVIDIA driver.")
-    rank: int | None = Field(default=None, description="Index of the pod.")
+    xid: int | None = Field(default=None, description="XID code of the NVIDIA driver, the last time.")
+    rank: int | None = Field(default=None, description="Index of the pod, the last time.")
     node_name: ShortText | None = Field(
         default=None, description="Node that remembers it for other jobs; absent where it may be the program's own."
     )
     count: int = Field(default=1, description="How often.")
+    hardware_count: int = Field(default=0, description="How often with an XID that programs hardly cause.")
     last_time: Time | None = Field(default=None, description="When last.")
     last_attempt: int | None = Field(default=None, description="In which attempt of this job.")
 

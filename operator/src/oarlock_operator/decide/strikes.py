@@ -50,14 +50,19 @@ def _is_strike(o: Observation, fault: Fault) -> bool:
 
 
 def _remember(o: Observation, draft: Draft, fault: Fault, number: int) -> None:
-    uuid, xid = _uuid(fault), _xid(fault)
-    before = next((one for one in draft.status.strikes if (one.gpu_uuid, one.xid) == (uuid, xid)), None)
+    before = next((one for one in draft.status.strikes if one.gpu_uuid == _uuid(fault)), None)
     if before is not None and before.last_attempt == number:
         return
-    fresh = before is not None and before.last_time is not None and o.now - before.last_time < WINDOW
-    times = (before.count if before and fresh else 0) + 1
-    rank = fault.pod.rank
-    strike = Strike(gpu_uuid=uuid, xid=xid, rank=rank, count=times, last_time=o.now, last_attempt=number)
+    fresh = before if before and before.last_time and o.now - before.last_time < WINDOW else None
+    strike = Strike(
+        gpu_uuid=_uuid(fault),
+        xid=_xid(fault),
+        rank=fault.pod.rank,
+        count=(fresh.count if fresh else 0) + 1,
+        hardware_count=(fresh.hardware_count if fresh else 0) + (_xid(fault) not in MOSTLY_THE_PROGRAMS),
+        last_time=o.now,
+        last_attempt=number,
+    )
     draft.set(strikes=tuple([*(one for one in draft.status.strikes if one is not before), strike][-LIMIT:]))
 
 
@@ -69,23 +74,20 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
     if any((one.rank, one.xid) == (fault.pod.rank, xid) and one.gpu_uuid != uuid for one in own):
         words = f"rank {fault.pod.rank} met it on another GPU before: the program's own"
         return replace(fault, message=f"{fault.message}; {words}")
-    known = next((one for one in own if (one.gpu_uuid, one.xid) == (uuid, xid)), None)
-    if known and brakes.doubt(o, draft, fault) is None and _writes_nodes(o):
+    known = next(one for one in own if one.gpu_uuid == uuid)
+    if brakes.doubt(o, draft, fault) is None and _writes_nodes(o):
         noted = known.model_copy(update={"node_name": fault.pod.node})
         draft.set(strikes=tuple(noted if one is known else one for one in draft.status.strikes))
         _note(o, draft, noted)
-    here = [one for one in own if one.gpu_uuid == uuid]
-    times = sum(one.count for one in here)
     others = _of_others(o, fault)
     if xid in MOSTLY_THE_PROGRAMS:
         jobs = {strike.job for strike in others if strike.job}
         if not jobs:
             # The next attempt looks whether it follows the rank.
-            return replace(fault, avoid=Avoid.RATHER) if times >= TOO_MANY else fault
-        words = f"time {times + len(others)} within 24 h for this GPU, in {len(jobs) + 1} jobs"
+            return replace(fault, avoid=Avoid.RATHER) if known.count >= TOO_MANY else fault
+        words = f"time {known.count + len(others)} within 24 h for this GPU, in {len(jobs) + 1} jobs"
     else:
-        times = sum(one.count for one in here if one.xid not in MOSTLY_THE_PROGRAMS)
-        times += sum(strike.xid not in MOSTLY_THE_PROGRAMS for strike in others)
+        times = known.hardware_count + sum(strike.xid not in MOSTLY_THE_PROGRAMS for strike in others)
         if times < TOO_MANY:
             return fault
         words = f"time {times} within 24 h for this GPU"

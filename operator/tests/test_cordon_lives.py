@@ -1,0 +1,173 @@
+"""Several jobs of several namespaces on one fleet, whatever happens: what must never be done to a node never is.
+
+The checks stand in Fleet, at every cordon that takes effect: the proof of a pod that ran on that very node, a person's word,
+the brakes of the cluster and of each namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+from fleets import Fleet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jobs import START, job, spec
+from world_writes import Killed
+from worlds import World
+
+from oarlock_operator.decide.brakes import TOO_LATE
+from oarlock_operator.observation import Brakes, Pod, Pool
+
+NAMES = tuple(f"node-{number}" for number in range(6))
+BRAKES = Brakes(max_nodes=3, namespace_max_nodes=1)
+POOL = Pool(size=20, schedulable=20, brakes=BRAKES)
+
+
+@dataclass
+class Tenant(World):
+    """A job that shares the fleet. `shift`: which nodes the scheduler tries first for it."""
+
+    shift: int = 0
+
+    def place(self, pod: Pod) -> str:
+        """A node that takes pods and that this one does not keep off."""
+        order = [NAMES[(self.shift + pod.rank + step) % len(NAMES)] for step in range(len(NAMES))]
+        free = [name for name in order if not self.fleet.node(name).unschedulable and name not in pod.keeps_off]
+        return (free or order)[0]
+
+
+@dataclass
+class Site:
+    """All jobs, and the operator that they share."""
+
+    fleet: Fleet = field(default_factory=lambda: Fleet(brakes=POOL))
+    tenants: list[Tenant] = field(default_factory=list)
+    made: int = 0
+
+    def __post_init__(self) -> None:
+        for namespace in ("a", "a", "b", "c"):
+            self.add(namespace)
+
+    def add(self, namespace: str) -> None:
+        """Somebody makes a job."""
+        self.made += 1
+        named = job(name="flux", namespace=namespace, uid=f"uid-{self.made}", spec=spec(recovery=BUDGETS))
+        now = max((tenant.now for tenant in self.tenants), default=START)
+        tenant = Tenant(job=named, fleet=self.fleet, may_cordon=True, pool=POOL, shift=self.made, now=now)
+        tenant.neighbours = lambda: [other.job for other in self.tenants if other is not tenant]
+        self.tenants.append(tenant)
+
+    def renew(self, index: int) -> None:
+        """Somebody deletes a job, and makes another one of its name."""
+        gone = self.tenants.pop(index)
+        self.add(gone.job.namespace)
+
+    def one(self, index: int) -> Tenant:
+        """A job, at the time that it is for all."""
+        tenant = self.tenants[index % len(self.tenants)]
+        tenant.now = max(other.now for other in self.tenants)
+        return tenant
+
+    def wait(self, seconds: int) -> None:
+        """Time goes by for all, and every job is looked at."""
+        for index in range(len(self.tenants)):
+            self.one(index).kubelets()
+        for tenant in self.tenants:
+            tenant.now += timedelta(seconds=seconds)
+        for index in range(len(self.tenants)):
+            self.one(index).settle(passes=6)
+
+
+BUDGETS = {"maxInfrastructureRestarts": 100, "maxApplicationRestarts": 100, "maxRestartsWithoutProgress": 100}
+
+
+def breaks(site: Site, index: int, code: int, xid: int) -> None:
+    """A gang trains, and a GPU of its last rank speaks."""
+    tenant = site.one(index)
+    tenant.kubelets()
+    tenant.settle(passes=6)
+    tenant.start_all()
+    ranks = [pod.rank for pod in tenant.pods.values() if pod.attempt == tenant.job.status.attempt and not pod.stopped]
+    if ranks and tenant.job.status.completion_time is None:
+        node = next(pod.node for pod in tenant.pods.values() if pod.rank == ranks[-1] and not pod.stopped)
+        tenant.end(ranks[-1], code, xid=xid, uuid=f"GPU-of-{node}")
+    tenant.settle(passes=6)
+
+
+def dies(site: Site, index: int, writes: int) -> None:
+    """The operator dies soon after, and the next one remembers nothing."""
+    tenant = site.one(index)
+    tenant.kill_at = tenant.writes + writes
+    try:
+        breaks(site, index, 80, 79)
+    except Killed:
+        site.fleet.memory.clear()
+    tenant.kill_at = None
+
+
+ALWAYS: dict[str, Callable[[Site, int], None]] = {
+    "a GPU breaks": lambda site, index: breaks(site, index, 80, 79),
+    "a GPU errs": lambda site, index: breaks(site, index, 81, 94),
+    "a program errs": lambda site, index: breaks(site, index, 81, 31),
+    "nodes may not be written": lambda site, _: setattr(site.fleet, "refuses", True),
+    "nodes may be written": lambda site, _: setattr(site.fleet, "refuses", False),
+    "another machine": lambda site, index: site.fleet.replace(NAMES[index % len(NAMES)]),
+    "a person uncordons": lambda site, index: site.fleet.uncordon(NAMES[index % len(NAMES)]),
+    "a while": lambda site, _: site.wait(61),
+    "half an hour": lambda site, _: site.wait(1800),
+    "an hour": lambda site, _: site.wait(3601),
+}
+FORGETFUL = {
+    "the operator starts anew": lambda site, _: site.fleet.memory.clear(),
+    "it dies after a write": lambda site, index: dies(site, index, 1 + index % 4),
+    "it dies later": lambda site, index: dies(site, index, 5 + index % 8),
+}
+TENANTS = {
+    "a job is made anew": lambda site, index: site.renew(index % len(site.tenants)),
+}
+
+
+@pytest.mark.parametrize("more", [FORGETFUL, TENANTS], ids=["operators that forget", "jobs that go"])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_no_node_is_cordoned_without_proof_against_a_person_or_beyond_the_brakes(
+    more: dict[str, Callable[[Site, int], None]], data: st.DataObject
+) -> None:
+    happenings = {**ALWAYS, **more}
+    drawn = st.lists(st.tuples(st.sampled_from(sorted(happenings)), st.integers(0, 11)), max_size=25)
+    site = Site()
+    for what, index in data.draw(drawn):
+        happenings[what](site, index)
+
+
+def test_every_cordon_that_may_be_done_is_done_once_nothing_hinders_it() -> None:
+    site = Site()
+    site.fleet.refuses = True
+    for index in (0, 2, 3):
+        breaks(site, index, 80, 79)
+    assert site.fleet.effects == []
+    site.fleet.refuses = False
+    site.wait(61)
+    assert sorted(namespace for _, namespace in site.fleet.effects) == ["a", "b", "c"]
+
+
+def test_jobs_of_one_namespace_have_one_share_however_many_they_are() -> None:
+    site = Site()
+    for _ in range(8):
+        site.add("a")
+    for index in range(len(site.tenants)):
+        breaks(site, index, 80, 79)
+    assert [namespace for _, namespace in site.fleet.effects].count("a") == 1
+
+
+def test_what_could_not_be_done_in_time_is_never_done() -> None:
+    site = Site()
+    site.fleet.refuses = True
+    breaks(site, 0, 80, 79)
+    site.wait(int(TOO_LATE.total_seconds()) + 1)
+    site.fleet.refuses = False
+    site.wait(61)
+    assert site.fleet.effects == []
