@@ -66,17 +66,23 @@ class Api:
 
     def call(self, method: str, path: str, body: Any = None, *, kind: str = "application/json") -> Any:
         """One request; raises urllib.error.HTTPError, and ApiRefused where an object does not pass admission (422)."""
-        data = json.dumps(body).encode() if body is not None else None
-        request = urllib.request.Request(  # noqa: S310 - always https, from the kubeconfig
-            self._server + path, data=data, method=method, headers={"Content-Type": kind}
-        )
         try:
-            with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:  # noqa: S310
-                return json.load(answer)
+            return json.loads(
+                self.send(method, path, json.dumps(body).encode() if body is not None else None, kind=kind)
+            )
         except urllib.error.HTTPError as error:
             if error.code == 422:
                 raise ApiRefused(json.load(error)["message"]) from None
             raise
+
+    def send(self, method: str, path: str, data: bytes | None = None, *, kind: str = "application/json") -> bytes:
+        """One request as it is; raises urllib.error.HTTPError."""
+        request = urllib.request.Request(  # noqa: S310 - always https, from the kubeconfig
+            self._server + path, data=data, method=method, headers={"Content-Type": kind}
+        )
+        with urllib.request.urlopen(request, context=self._context, timeout=30) as answer:  # noqa: S310
+            found: bytes = answer.read()
+            return found
 
     def find(self, path: str) -> Any:
         """An object, or None; a CRD that was just made answers 429 for a moment."""

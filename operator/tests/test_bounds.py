@@ -137,5 +137,11 @@ def test_of_a_pod_s_affinity_only_the_names_that_it_keeps_off_are_kept() -> None
     assert len(msgspec.json.encode(read)) < 2_000
 
 
+def test_a_list_of_nothing_s_metadata_is_empty_as_the_api_server_writes_it() -> None:
+    data = b'{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"9"},"items":null}'
+    page = decoded_page(SeenJob, data, "a list", unreadable=unexpected)
+    assert (page.items, page.metadata.resource_version) == ((), "9")
+
+
 def test_the_levels_that_are_kept_are_more_than_a_job_may_have() -> None:
     assert KEPT_LEVELS > 2 * MOST_LEVELS

@@ -215,6 +215,20 @@ def test_progress_is_written_no_oftener_than_the_setting_says() -> None:
     assert decide(world.observe()).status is not None
 
 
+def test_the_more_jobs_train_the_more_seldom_figures_are_written_but_who_is_silent_is_asked_as_often_as_ever() -> None:
+    world = World()
+    world.running(step=5)
+    world.defaults = replace(world.defaults, figures_seconds=100.0)
+    world.step(6)
+    world.now += timedelta(seconds=50)
+    plan = decide(world.observe())
+    assert (plan.status, plan.again_seconds) == (None, 100.0)
+    world.silent = {"uid": 5.0}
+    assert decide(world.observe()).again_seconds == world.defaults.progress_seconds
+    world.now += timedelta(seconds=50)
+    assert decide(world.observe()).status is not None
+
+
 def test_the_same_observation_gives_the_same_plan() -> None:
     world = World()
     world.crash()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_operator.pace import LONGEST, MINOR, MOST_QUEUED, SHARE, SHORTEST, Pace
+from oarlock_operator.pace import FIGURES_A_SECOND, LONGEST, LONGEST_FIGURES, MINOR, MOST_QUEUED, SHARE, SHORTEST, Pace
 
 KEY = ("default", "flux")
 
@@ -50,3 +50,18 @@ def test_only_the_last_version_that_was_written_here_is_no_news() -> None:
     assert not pace.own(KEY, "6")
     pace.forget(KEY)
     assert not pace.own(KEY, "5")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "seconds"), [(1, 1 / FIGURES_A_SECOND), (100, 10.0), (1000, 100.0), (10_000, LONGEST_FIGURES)]
+)
+def test_all_jobs_that_train_share_so_many_writes_a_second(jobs: int, seconds: float) -> None:
+    pace = Pace()
+    for number in range(jobs):
+        pace.note(("default", f"job-{number}"), attempt=1, seconds=0.0, trains=True)
+        pace.note(("default", f"starting-{number}"), attempt=1, seconds=0.0, trains=False)
+    assert pace.figures_seconds() == seconds
+    pace.note(("default", "job-0"), attempt=2, seconds=0.0, trains=False)
+    for number in range(1, jobs):
+        pace.forget(("default", f"job-{number}"))
+    assert pace.figures_seconds() == 0.0

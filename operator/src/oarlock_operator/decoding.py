@@ -44,6 +44,13 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     items: tuple[T, ...] = ()
 
 
+class _Page(msgspec.Struct, Generic[T], frozen=True):
+    """As the server writes it: of nobody's metadata it makes a list of null."""
+
+    metadata: Chunk = Chunk()
+    items: tuple[T, ...] | None = ()
+
+
 class WatchEvent(msgspec.Struct, frozen=True):
     """One line of a watch."""
 
@@ -96,11 +103,12 @@ def decoded_page(
     """One chunk of a list of `kind`, without those objects that go to `unreadable`. Raises Malformed."""
     of_kind: Any = kind
     try:
-        return decoded(data, Page[of_kind], what)
+        whole: _Page[T] = decoded(data, _Page[of_kind], what)
+        return Page(metadata=whole.metadata, items=whole.items or ())
     except Malformed:
-        page = decoded(data, Page[msgspec.Raw], what)
+        page = decoded(data, _Page[msgspec.Raw], what)
     items = []
-    for raw in page.items:
+    for raw in page.items or ():
         try:
             items.append(decoded(raw, kind, f"an object in {what}"))
         except Malformed as error:

@@ -249,6 +249,8 @@ class Defaults:
 
     trainer_image: str
     progress_seconds: float = 10.0
+    figures_seconds: float = 0.0
+    """What the number of jobs that train stretches it to, while one does and its agents answer."""
     may_cordon: bool = False
     """Whether the operator has the right to patch nodes."""
     keys: tuple[bytes, ...] = field(default=(), repr=False)

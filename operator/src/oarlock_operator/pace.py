@@ -2,7 +2,10 @@
 
 At once, if a pod of the living gang ended: the gang is dead and holds its GPUs. Otherwise after a moment in which more
 events gather, because a gang of a thousand pods has thousands of them, and each look lists all its pods. The moment grows
-with what the last look cost, so that looking takes a bounded share of a core at any size. Single-threaded.
+with what the last look cost, so that looking takes a bounded share of a core at any size.
+
+A job that trains is looked at for its figures, and each look writes them: so many jobs share so many writes a second.
+Single-threaded.
 """
 
 from __future__ import annotations
@@ -22,6 +25,11 @@ QUEUED, MOST_QUEUED = 0.05, 10.0
 two cores on bench/gangs.py, nearly all of it the API server's. Until they are started, how the others come up can wait."""
 MINOR = 2.0
 """Seconds between writes that change counts of pods only."""
+FIGURES_A_SECOND = 10.0
+"""Jobs whose figures are read and written each second, whatever their number: a status write costs an API server 11 ms
+(docs/decisions/0007), so that a tenth of a core is what all figures together cost it."""
+LONGEST_FIGURES = 300.0
+"""Figures are not older, though more jobs than that can be served then cost more."""
 
 
 class Pace:
@@ -29,11 +37,17 @@ class Pace:
 
     def __init__(self) -> None:
         self._known: dict[Key, tuple[int, float]] = {}
+        self._training: set[Key] = set()
         self._written: dict[Key, tuple[str, float]] = {}
 
-    def note(self, key: Key, *, attempt: int, seconds: float) -> None:
-        """A look at a job took `seconds` and found or made `attempt` the current one."""
+    def note(self, key: Key, *, attempt: int, seconds: float, trains: bool = False) -> None:
+        """A look at a job took `seconds` and found or made `attempt` the current one; whether that trains."""
         self._known[key] = (attempt, seconds)
+        (self._training.add if trains else self._training.discard)(key)
+
+    def figures_seconds(self) -> float:
+        """How often the figures of a job that trains may be written, by the number of those that do."""
+        return min(len(self._training) / FIGURES_A_SECOND, LONGEST_FIGURES)
 
     def wrote(self, key: Key, version: str, *, now: float) -> None:
         """The operator itself made the job's resourceVersion `version`: the watch will tell, and it is no news."""
@@ -50,6 +64,7 @@ class Pace:
     def forget(self, key: Key) -> None:
         """The job is over or gone."""
         self._known.pop(key, None)
+        self._training.discard(key)
         self._written.pop(key, None)
 
     def delay(self, key: Key, *, attempt: int, ended: bool, coming: bool = False, waiting: int = 0) -> float:

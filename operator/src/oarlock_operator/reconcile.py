@@ -81,7 +81,7 @@ class Reconciler:
             progress=self.progress,
             gangs=self.gangs,
             tidy=self.tidy,
-            defaults=self.defaults,
+            defaults=replace(self.defaults, figures_seconds=self.pace.figures_seconds()),
             clock=self.clock,
             waited=waited,
             expected=self.gone.expects(key),
@@ -128,7 +128,8 @@ class Reconciler:
     async def _write(self, key: Key, o: Observation, raw: Json, plan: Plan, started: float) -> Plan:
         """Write the status and tell of it; the plan as it now holds."""
         current = plan.status or o.job.status
-        self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started)
+        trains = current.attempt > 0 and current.recovery.stage is None
+        self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started, trains=trains)
         waits = plan.minor and plan.status is not None
         if waits and (later := self.pace.until_next_minor(key, now=time.monotonic())) > 0:
             plan = replace(plan, status=None, again_seconds=min(later, plan.again_seconds or later))

@@ -50,7 +50,10 @@ class Settings(BaseSettings):
         default=300, ge=1, description="every job is looked at this often, whatever the watches saw"
     )
     progress_seconds: float = Field(
-        default=10, ge=0.5, description="how often rank 0's /status is read and the job's progress written"
+        default=10,
+        ge=0.5,
+        description="how often rank 0's /status is read and the job's progress written; all jobs together ten times a "
+        "second at most, so from 100 jobs that train more seldom, at least every 300 seconds",
     )
     pod_access: Literal["auto", "direct", "proxy"] = Field(
         default="auto",

@@ -63,10 +63,16 @@ def follow(o: Observation, draft: Draft) -> bool:
 
 def _until_next_look(o: Observation, draft: Draft) -> float:
     if draft.status.recovery.stage is None:
-        return o.defaults.progress_seconds
+        # Whoever is silent is asked as often as ever: silence is what a hang is told by.
+        return o.defaults.progress_seconds if o.silent else _figures_seconds(o)
     elapsed = milliseconds_since(draft.status.recovery.stage_start_time, o.now) / 1000
     longest = QUEUE_SECONDS if draft.status.recovery.stage == RecoveryStage.QUEUE else o.defaults.progress_seconds
     return min(max(LOOK_AGAIN_SECONDS, SHARE * elapsed), longest)
+
+
+def _figures_seconds(o: Observation) -> float:
+    """How often figures are read and written: the more jobs train, the more seldom."""
+    return max(o.defaults.progress_seconds, o.defaults.figures_seconds)
 
 
 def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
@@ -153,7 +159,7 @@ def _due(o: Observation, draft: Draft) -> bool:
         return True
     # Half a second of slack, so that a pass that comes a little early does not halve the rate. A time that is still to come
     # was written by a clock that was ahead: nobody waits for it.
-    return not timedelta() <= o.now - progress.update_time < timedelta(seconds=o.defaults.progress_seconds - 0.5)
+    return not timedelta() <= o.now - progress.update_time < timedelta(seconds=_figures_seconds(o) - 0.5)
 
 
 def _note_plan(draft: Draft, news: PodStatus) -> None:
