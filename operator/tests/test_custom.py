@@ -38,6 +38,11 @@ def made(rank: int = 0, **changes: Any) -> dict[str, Any]:
 # The pod
 
 
+def test_the_end_of_a_program_s_log_is_never_taken_for_its_last_words() -> None:
+    """It may hold what the program prints of its secrets; what the agent writes has them struck out."""
+    assert "terminationMessagePolicy" not in made(pod={"image": IMAGE})["spec"]["containers"][0]
+
+
 def test_the_operators_own_image_writes_the_agent_before_the_jobs_image_runs_it() -> None:
     init = made(pod={"image": IMAGE, "resources": ASKED})["spec"]["initContainers"]
     assert init == [
@@ -64,12 +69,13 @@ def test_the_agent_is_the_first_process_of_the_jobs_image_and_the_images_package
     assert "args" not in container
 
 
-def test_but_for_its_image_its_command_and_a_root_that_it_may_write_to_a_pod_is_as_any_other() -> None:
+def test_but_for_its_image_its_command_its_root_and_its_last_words_a_pod_is_as_any_other() -> None:
     own, usual = made()["spec"], pod(job(), spec(), attempt=1, rank=0, image=IMAGE)["spec"]
     own.pop("initContainers")
     assert own["containers"][0].pop("command") != usual["containers"][0].pop("command")
     assert own["containers"][0]["securityContext"].pop("readOnlyRootFilesystem") is False
     assert usual["containers"][0]["securityContext"].pop("readOnlyRootFilesystem") is True
+    assert usual["containers"][0].pop("terminationMessagePolicy") == "FallbackToLogsOnError"
     assert own == usual
 
 

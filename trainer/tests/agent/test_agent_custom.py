@@ -72,6 +72,14 @@ def test_how_it_fails_is_told_by_its_code_and_its_last_exception(own: Callable[.
     assert "ChildFailedError" in agent.log_path.read_text()  # passed through
 
 
+def test_secrets_that_it_prints_last_are_struck_out_of_its_report(agent: Agent, bundle: Path) -> None:
+    agent.environment |= {"MY_API_TOKEN": "t0ken-of-mine", "DB_PASSWORD": "pass-w0rd", "MODE": "fast-and-loose"}
+    says = "import os; raise ValueError(' '.join(os.environ[n] for n in ('MY_API_TOKEN', 'DB_PASSWORD', 'MODE')))"
+    agent.start_bundled(bundle, [sys.executable, "-c", says])
+    assert agent.wait() == 1
+    assert agent.report()["summary"] == "the command: ValueError: *** *** fast-and-loose"
+
+
 def test_a_code_of_the_contract_means_what_the_contract_says(agent: Agent, bundle: Path) -> None:
     agent.job["storage_check"] = False
     agent.start_bundled(bundle, ["sh", "-c", "exit 86"])

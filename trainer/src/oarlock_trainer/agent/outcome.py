@@ -17,9 +17,10 @@ from oarlock_api.contract.wire import integer, text
 from oarlock_trainer import channel, last_words
 from oarlock_trainer.agent import cgroup, termination
 from oarlock_trainer.agent.verdict import Ending, Verdict, is_failure, judge, understand
+from oarlock_trainer.agent.webhooks.redaction import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from oarlock_api.contract.report import Report
@@ -39,13 +40,21 @@ _OWN_MATTER = {ExitCode.CONFIGURATION, ExitCode.FENCED}
 class Outcome:
     """The endings of this node's ranks and what follows from them. `verdict` is None while unknown, `report` while good.
 
-    `output` gives the end of what the ranks have written to their standard error.
+    `output` gives the end of what the ranks have written to their standard error. `secrets` are values that nothing tells:
+    the report is read by whoever may read the job, or its Events.
     """
 
     def __init__(
-        self, assignment: Assignment, board: StatusBoard, termination_log: Path, *, output: Callable[[], str]
+        self,
+        assignment: Assignment,
+        board: StatusBoard,
+        termination_log: Path,
+        *,
+        output: Callable[[], str],
+        secrets: Sequence[str] = (),
     ) -> None:
         self._output = output
+        self._secrets = secrets
         self._assignment = assignment
         self._board = board
         self._termination_log = termination_log
@@ -63,7 +72,8 @@ class Outcome:
     def take_last_words(self, message: Message) -> None:
         """A rank says why it is about to end. They say more than how its process ends: teardown may crash."""
         code = integer(message.fields.get("code")) or 1
-        summary = last_words.telling(text(message.fields.get("summary"), channel.MAX_LINE))[:1500]
+        said = without_secrets(text(message.fields.get("summary"), channel.MAX_LINE), self._secrets)
+        summary = last_words.telling(said)[:1500]
         self._take(Ending(rank=message.rank, code=min(max(code, 1), 255), summary=summary))
 
     def take_end(self, rank: int, code: int) -> None:
@@ -118,6 +128,7 @@ class Outcome:
 
     def conclude(self, verdict: Verdict) -> None:
         """Tell this verdict everywhere, unless it is the one that stands there already."""
+        verdict = replace(verdict, summary=without_secrets(verdict.summary, self._secrets))
         if verdict == self.verdict:
             return
         self.verdict = verdict
@@ -142,7 +153,8 @@ class Outcome:
             self.conclude(judge(list(self._endings.values()), out_of_memory_kills=kills, who=who))
 
     def _understood(self, ending: Ending) -> Ending:
-        output = self._output()
+        # Before anything of it is cut off, for half a secret is not known as one.
+        output = without_secrets(self._output(), self._secrets)
         found = understand(ending, output)
         if self._assignment.job.custom and found.code > 0 and not found.summary:
             return replace(found, summary=last_words.of_output(output))

@@ -25,6 +25,7 @@ from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.preflight.checks import Preflight
 from oarlock_trainer.agent.status_board import StatusBoard
 from oarlock_trainer.agent.status_server import StatusServer
+from oarlock_trainer.agent.webhooks.redaction import secret_values
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 from oarlock_trainer.rank_host import SAVE_SIGNAL
 
@@ -93,7 +94,9 @@ def start(
     hearsay = _hearsay(assignment, inbox) if inbox else None
     ranks = _ranks(launch, options, environment | rank_environment.credentials(assignment, given), guard, hearsay)
     webhooks = Webhooks.of(assignment, given)
-    outcome = Outcome(assignment, board, options.termination_log, output=lambda: ranks.last_output)
+    outcome = Outcome(
+        assignment, board, options.termination_log, output=lambda: ranks.last_output, secrets=secret_values(given)
+    )
     gpus = GpuGuard(
         assignment,
         environment,

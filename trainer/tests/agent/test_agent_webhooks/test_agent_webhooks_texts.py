@@ -87,6 +87,24 @@ def test_values_of_the_job_s_secrets_are_struck_out_of_every_text() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "is_secret"),
+    [
+        ("HF_TOKEN", True),
+        ("AWS_SECRET_ACCESS_KEY", True),
+        ("db_password", True),
+        ("GOOGLE_APPLICATION_CREDENTIALS", True),
+        ("WANDB_API_KEY", True),
+        ("TOKENIZERS_PARALLELISM", False),
+        ("KEYBOARD", False),
+        ("MONKEY", False),
+        ("PATH", False),
+    ],
+)
+def test_a_variable_whose_name_says_so_holds_a_secret(name: str, is_secret: bool) -> None:  # noqa: FBT001
+    assert bool(secret_values({name: "some-value"})) is is_secret
+
+
 def test_a_receiver_shows_neither_its_address_nor_its_token_nor_its_key() -> None:
     webhook = Webhook(
         name="chat",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _STRUCK = "***"
+_SAYS_SO = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE)
+"""How names of variables tell of secrets that the job itself brings in its environment, from whatever source."""
 _SHORTEST = 6
 """Characters. A shorter value is no secret, and striking it out would maim every sentence."""
 
@@ -29,8 +32,9 @@ def redacted(url: str) -> str:
 
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Values that the pod was given as secrets, longest first, so that one within another leaves no rest."""
-    found = {value.strip() for name, value in environment.items() if name.startswith(PREFIX)}
+    """Values of the secrets that the operator maps and of variables whose names say so; longest first: no rest is left."""
+    names = [name for name in environment if name.startswith(PREFIX) or _SAYS_SO.search(name)]
+    found = {environment[name].strip() for name in names}
     return tuple(sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True))
 
 
