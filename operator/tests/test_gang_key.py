@@ -108,17 +108,17 @@ def made_by(here: World) -> CreatePods:
 
 def test_a_gang_has_one_secret_for_all_its_attempts_and_mounts_it_beside_job_json() -> None:
     first, second = (made_by(World(defaults=with_keys(MASTER, OLDER))) for _ in range(2))
-    assert first.key == second.key
-    assert first.key is not None
-    name = first.key["metadata"]["name"]
+    assert first.beside == second.beside
+    (secret,) = first.beside
+    name = secret["metadata"]["name"]
     for manifest in first.manifests:
         (told,) = [one for one in manifest["spec"]["volumes"] if one["name"] == "oarlock-config"]
         assert told["projected"]["sources"][1] == {"secret": {"name": name, "items": [{"key": "key", "path": "key"}]}}
-    key = bytes.fromhex(base64.b64decode(first.key["data"]["key"]).decode())
+    key = bytes.fromhex(base64.b64decode(secret["data"]["key"]).decode())
     assert key == signing.job_key(MASTER, job().uid)
-    assert first.key["immutable"] is True
-    assert first.key["type"] == signing.SECRET_TYPE
-    assert first.key["metadata"]["ownerReferences"][0]["uid"] == job().uid
+    assert secret["immutable"] is True
+    assert secret["type"] == signing.SECRET_TYPE
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == job().uid
 
 
 def test_another_key_of_the_operator_gives_another_secret_and_no_name_tells_a_key() -> None:
@@ -132,7 +132,7 @@ def test_another_key_of_the_operator_gives_another_secret_and_no_name_tells_a_ke
 def test_a_job_of_one_node_and_an_operator_without_keys_make_no_secret() -> None:
     for here in (World(job=job(spec=spec(nodes=1)), defaults=with_keys(MASTER)), World()):
         made = made_by(here)
-        assert made.key is None
+        assert made.beside == ()
         assert "secret" not in str(made.manifests[0]["spec"]["volumes"])
 
 
@@ -148,11 +148,29 @@ def test_no_plan_shows_a_key() -> None:
 async def test_a_secret_that_is_there_counts_as_made_and_is_never_read() -> None:
     api = MemoryApi()
     key = gang_key(job(), (MASTER,), nodes=2)
-    pods = CreatePods((pod(job(), spec(), attempt=1, rank=0, image="i"),), key)
+    assert key is not None
+    pods = CreatePods((pod(job(), spec(), attempt=1, rank=0, image="i"),), (key,))
     pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
     for _ in range(2):
         await execute(api, job(), (pods,), throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
     assert [verb for verb, path in api.requests if path.startswith(SECRETS)] == ["POST", "POST"]
+
+
+async def test_no_pod_is_made_before_the_secret_that_it_mounts() -> None:
+    api = MemoryApi()
+
+    async def refuse(_verb: str, path: str) -> None:
+        if path.startswith(SECRETS):
+            raise ApiError(500, "InternalError", "for a moment")
+
+    api.before = refuse
+    key = gang_key(job(), (MASTER,), nodes=2)
+    assert key is not None
+    pods = CreatePods((pod(job(), spec(), attempt=1, rank=0, image="i"),), (key,))
+    pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
+    with pytest.raises(ApiError):
+        await execute(api, job(), (pods,), throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
+    assert api.objects == {}, "the pods are still missing, so the next pass makes all"
 
 
 # What is believed of a pod

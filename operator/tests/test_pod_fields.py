@@ -18,6 +18,7 @@ from oarlock_api.naming import camel_case
 from oarlock_api.pod import Pod, Ports, Resources
 from oarlock_api.pod_volumes import OWN_VOLUMES
 from oarlock_operator.manifests.config import job_file
+from oarlock_operator.manifests.network_policy import network_policy
 from oarlock_operator.manifests.pod import CONTAINER, pod
 from oarlock_operator.manifests.service import service
 from oarlock_operator.plan import CreatePods
@@ -112,6 +113,7 @@ FIELDS: dict[str, Use] = {
     "terminationGracePeriodSeconds": Use(
         {"terminationGracePeriodSeconds": 17}, {f"{POD}.terminationGracePeriodSeconds": 17}
     ),
+    "networkPolicy": Use({"networkPolicy": "None"}, {"policy": None}),
     "hostNetwork": Use(
         {"hostNetwork": True},
         {
@@ -162,6 +164,7 @@ def made(uses: dict[str, Any], *, gpus: int = 2) -> dict[str, Any]:
     return {
         "pod": pod(the_job, the_spec, attempt=1, rank=0, image=the_spec.pod.image or "trainer:1"),
         "service": service(the_job, 1),
+        "policy": network_policy(the_job, the_spec, status_from=()),
         "job": {"json": json.loads(job_file(the_job, the_spec, 1).to_json())},
     }
 

@@ -18,6 +18,7 @@ EVERYTHING: dict[str, Any] = {
     "replicas": 3,
     "cordon": True,
     "gang": dict.fromkeys(("kueue", "volcano", "coscheduling", "kai", "native"), True),
+    "jobNetworkPolicies": {"enabled": True, "statusFrom": [{"namespaceSelector": {}}]},
     "gangKeys": {"enabled": True, "existingSecret": "keys"},
     "image": {
         "repository": "registry.example.com/oarlock/operator",

@@ -20,7 +20,7 @@ RELEASES: dict[str, dict[str, Any]] = {
     # One namespace, and what another release has cordoned for it counts for an hour.
     "everywhere": {"settings": {"CORDON_MAX_NODES": 9, "CORDON_NAMESPACE_MAX_NODES": 9}},
     "telling": {"cordon": "DryRun"},
-    "avoiding": {"cordon": False},
+    "avoiding": {"cordon": False, "jobNetworkPolicies": {"enabled": True, "statusFrom": [{"namespaceSelector": {}}]}},
     "here": {"namespaces": ["default"]},
 }
 OF_AN_ADMISSION_PLUGIN = Right("oarlock.dev", "trainingjobs/finalizers", "update")

@@ -28,6 +28,8 @@ OF_THE_CHART = {
     "pod_access",
     "cordon_dry_run",
     "key_file",
+    "network_policies",
+    "network_policy_from",
 }
 """Settings that the chart sets itself, or that would break its probes, ports or rights."""
 FREE = {"settings"}

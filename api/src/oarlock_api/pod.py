@@ -23,7 +23,7 @@ from oarlock_api.rules import ListMap, Rule
 
 _ResourceList = Annotated[Unstructured, Field(max_length=32)]
 
-__all__ = ["EnvVar", "ImagePullPolicy", "LocalObjectReference", "Pod", "Ports", "VolumeMount"]
+__all__ = ["EnvVar", "ImagePullPolicy", "LocalObjectReference", "NetworkPolicy", "Pod", "Ports", "VolumeMount"]
 
 
 class ImagePullPolicy(StrEnum):
@@ -32,6 +32,13 @@ class ImagePullPolicy(StrEnum):
     ALWAYS = "Always"
     IF_NOT_PRESENT = "IfNotPresent"
     NEVER = "Never"
+
+
+class NetworkPolicy(StrEnum):
+    """Whether the job's pods are closed to others."""
+
+    AUTO = "Auto"
+    NONE = "None"
 
 
 class LocalObjectReference(Group):
@@ -127,6 +134,11 @@ class Pod(Group):
         "are then the node's.",
     )
     ports: Ports = Field(default=Ports(), description="Ports in the pod.")
+    network_policy: NetworkPolicy = Field(
+        default=NetworkPolicy.AUTO,
+        description="Auto: where the operator makes NetworkPolicies, a job of several nodes gets one. Its pods reach each "
+        "other, others only ports.status; a policy of your own can open more. None: no policy.",
+    )
     patch: PodPatch | None = Field(
         default=None,
         description="Merged over the finished pod spec as the last word: lists with a merge key (containers, env, "

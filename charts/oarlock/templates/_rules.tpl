@@ -24,6 +24,11 @@
   resources: [secrets]
   verbs: [create]
 {{- end }}
+{{- if .Values.jobNetworkPolicies.enabled }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [create]
+{{- end }}
 - apiGroups: [""]
   resources: [events]
   # list: why a pod does not start, in its kubelet's words.

@@ -62,13 +62,11 @@ async def execute(
                     f"/api/v1/namespaces/{namespace}/services/{name}",
                     {"metadata": {"uid": uid}, "spec": {"selector": selector}},
                 )
-            case CreatePods(manifests, key):
+            case CreatePods(manifests, beside):
                 path = f"/api/v1/namespaces/{namespace}/pods"
-                before = (
-                    [partial(_create_unseen, cluster, f"/api/v1/namespaces/{namespace}/secrets", key)] if key else []
-                )
-                pods = [partial(_create, cluster, path, manifest) for manifest in manifests]
-                await _all(throttle, [*before, *pods])
+                # First: once all pods are there, nobody looks again whether these are.
+                await _all(throttle, [partial(_create_unseen, cluster, namespace, one) for one in beside])
+                await _all(throttle, [partial(_create, cluster, path, manifest) for manifest in manifests])
             case DeletePods(pods, grace_seconds):
                 path = f"/api/v1/namespaces/{namespace}/pods"
                 metrics.FORCE_DELETED.inc(len(pods) if grace_seconds == 0 else 0)
@@ -89,7 +87,8 @@ async def execute(
 def _collection(api: str, kind: str, namespace: str) -> str:
     """API path of the objects of one kind; every gang system's group is called PodGroup."""
     prefix = "/api" if api == "v1" else "/apis"
-    return f"{prefix}/{api}/namespaces/{namespace}/{kind.lower()}s"
+    plural = "networkpolicies" if kind == "NetworkPolicy" else f"{kind.lower()}s"
+    return f"{prefix}/{api}/namespaces/{namespace}/{plural}"
 
 
 async def _try(job: Job, action: CordonNode | NoteStrike | LatchBreaker, cluster: Cluster, pool: PoolReader) -> bool:
@@ -117,10 +116,10 @@ async def _create(cluster: Cluster, path: str, manifest: Json) -> None:
         raise
 
 
-async def _create_unseen(cluster: Cluster, path: str, manifest: Json) -> None:
+async def _create_unseen(cluster: Cluster, namespace: str, manifest: Json) -> None:
     """Create what may not be read: a name that is taken counts as done. Its name is of this job and of what is in it."""
     try:
-        await cluster.create(path, manifest)
+        await cluster.create(_collection(manifest["apiVersion"], manifest["kind"], namespace), manifest)
     except Conflict:
         return
     except ApiError as error:

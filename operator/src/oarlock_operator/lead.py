@@ -133,6 +133,7 @@ class Term:
                 may_cordon=self.known.rights.cordon,
                 cluster_id=self.known.cluster_id,
                 keys=self.known.keys,
+                status_from=tuple(settings.network_policy_from) if settings.network_policies else None,
                 cordon_dry_run=settings.cordon_dry_run and self.known.rights.watch,
                 cordon_images=tuple(settings.cordon_images),
                 cordon_resources=tuple(settings.cordon_gpu_resources),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import PodStatus
@@ -255,6 +256,8 @@ class Defaults:
     """Whether the operator has the right to patch nodes."""
     keys: tuple[bytes, ...] = field(default=(), repr=False)
     """What keys of gangs are derived from, the first for new pods; none where gangs have no keys."""
+    status_from: tuple[dict[str, Any], ...] | None = None
+    """Who may reach the status port of a job with a NetworkPolicy, as its peers; empty: everybody; None: no policies."""
     cluster_id: str = ""
     """What tells this cluster from others; empty where it is not known."""
     cordon_dry_run: bool = False

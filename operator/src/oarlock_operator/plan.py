@@ -50,10 +50,10 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """Create pods, in parallel, and beside them the Secret with their gang's key, which they wait for by themselves."""
+    """Create pods, in parallel. `beside`: what is to be there first and is never read, because its name says all of it."""
 
     manifests: tuple[dict[str, Any], ...]
-    key: dict[str, Any] | None = field(default=None, repr=False)
+    beside: tuple[dict[str, Any], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

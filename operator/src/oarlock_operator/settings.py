@@ -7,7 +7,7 @@ needs to change it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -97,6 +97,12 @@ class Settings(BaseSettings):
         default=None,
         description="file with what the keys of gangs are derived from, 32 characters or more drawn by chance; further "
         "lines: older ones, for pods that still run. Default: a Secret beside the Lease, LEASE_NAME-key, made once",
+    )
+    network_policies: bool = Field(
+        default=False, description="make a NetworkPolicy for every job of several nodes whose pod.networkPolicy is Auto"
+    )
+    network_policy_from: list[dict[str, Any]] = Field(
+        default=[], description="who may reach the status port of such jobs, as NetworkPolicy peers; none: everybody"
     )
     leader_election: bool = Field(default=True, description="hold a Lease while working")
     lease_namespace: str = Field(

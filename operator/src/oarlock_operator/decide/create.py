@@ -14,6 +14,7 @@ from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.gang_key import gang_key
+from oarlock_operator.manifests.network_policy import network_policy
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import needs_service, selector, service
 from oarlock_operator.observation import Observation, absent
@@ -72,6 +73,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
     if grouping.group:
         draft.act(CreateGroup(grouping.group))
     key = gang_key(o.job, o.defaults.keys, nodes=o.spec.nodes)
+    policy = network_policy(o.job, o.spec, status_from=o.defaults.status_from)
     draft.act(
         CreatePods(
             tuple(
@@ -90,7 +92,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
                 )
                 for rank in missing
             ),
-            key,
+            beside=tuple(one for one in (key, policy) if one),
         )
     )
 
