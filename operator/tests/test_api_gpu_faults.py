@@ -3,41 +3,22 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from gangs import JOBS, Gang
+from gpu_nodes import NODES, annotation, gpu_nodes, node
 from processes import Api, wait_for
 
 pytestmark = pytest.mark.cluster
-
-NODES = "/api/v1/nodes"
 
 
 @pytest.fixture
 def nodes(with_operator: Api) -> Iterator[list[str]]:
     """Six nodes with GPUs, which no kubelet stands behind."""
-    names = [f"gpu-{uuid.uuid4().hex[:6]}" for _ in range(6)]
-    ready = {"type": "Ready", "status": "True", "reason": "Test"}
-    times = {"lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    state = {"allocatable": {"nvidia.com/gpu": "2"}, "conditions": [{**ready, **times}]}
-    for name in names:
-        with_operator.call("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-        with_operator.merge(f"{NODES}/{name}/status", {"status": state})
-    yield names
-    for name in names:
-        with_operator.call("DELETE", f"{NODES}/{name}")
-
-
-def node(api: Api, name: str) -> dict[str, Any]:
-    return api.call("GET", f"{NODES}/{name}")
-
-
-def annotation(api: Api, name: str, kind: str) -> Any:
-    said = (node(api, name)["metadata"].get("annotations") or {}).get(f"oarlock.dev/{kind}")
-    return json.loads(said) if said else None
+    with gpu_nodes(with_operator) as names:
+        yield names
 
 
 def running(api: Api, nodes: list[str]) -> Gang:
@@ -88,7 +69,7 @@ def test_a_gpu_that_another_job_met_is_out_at_its_second_fault(with_operator: Ap
     second.remove("1-0")
     wait_for("the cordon", lambda: node(with_operator, nodes[1])["spec"].get("unschedulable"))
     assert second.status["lastFault"]["verdict"] == "ReplaceNode"
-    assert len(annotation(with_operator, nodes[1], "gpu-strikes")) == 2
+    wait_for("its strike", lambda: len(annotation(with_operator, nodes[1], "gpu-strikes")) == 2 or None)
 
 
 @pytest.mark.parametrize(
