@@ -50,8 +50,16 @@ def doubt(o: Observation, draft: Draft, fault: Fault) -> Refusal | None:
 def believes(o: Observation, draft: Draft) -> bool:
     """Whether the site vouches for the program that wrote the job's reports."""
     image = (draft.status.resolved.image if draft.status.resolved else None) or o.spec.pod.image or ""
-    vouched = image.startswith(o.defaults.cordon_images) if o.defaults.cordon_images else False
+    vouched = any(_is_named(image, named) for named in o.defaults.cordon_images)
     return vouched or (o.spec.custom is None and image == o.defaults.trainer_image)
+
+
+def _is_named(image: str, named: str) -> bool:
+    """Whether an image begins with what was named, up to where a part of its name ends: no look-alike does."""
+    if named.endswith("/") or image == named:
+        return image.startswith(named)
+    # A name without a slash is a registry's: with a tag behind it, it is an image of Docker Hub.
+    return image.startswith((f"{named}/", f"{named}:", f"{named}@") if "/" in named else f"{named}/")
 
 
 def published(pool: Pool, node: str) -> str:
