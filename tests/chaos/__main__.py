@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from oarlock_local.account import Account
@@ -24,7 +25,7 @@ from tests.chaos.history import History
 from tests.chaos.jobs import NAMESPACES, TEARDOWN_SECONDS
 from tests.chaos.judge import Judge
 from tests.chaos.nodes import GPUS, Kubelets
-from tests.chaos.operators import Operators
+from tests.chaos.operators import MOST_CORDONS, WINDOW_SECONDS, Operators
 from tests.chaos.reports import Ledger
 from tests.chaos.run import Run, say
 from tests.chaos.voices import Voices, speaking
@@ -44,13 +45,13 @@ async def chaos(cluster: Cluster, given: argparse.Namespace, folder: Path) -> in
     """One run on a control plane; how many violations it found."""
     kubeconfig = prepared(cluster, folder)
     history, ledger = History(), Ledger()
-    judge = Judge(history, ledger, TEARDOWN_SECONDS)
+    judge = Judge(history, ledger, TEARDOWN_SECONDS, MOST_CORDONS, timedelta(seconds=WINDOW_SECONDS))
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(Client(cluster.kubeconfig))
         kubelets = Kubelets(client, history, chance(f"{given.seed} kubelets"))
         operators = Operators(kubeconfig, folder, chance(f"{given.seed} operators"))
         port = await stack.enter_async_context(speaking(Voices(kubelets)))
-        field = Field(client, history, kubelets, operators, ledger, chance(f"{given.seed} storm"), port)
+        field = Field(cluster, client, history, kubelets, operators, ledger, chance(f"{given.seed} storm"), port)
         for number in range(GPU_NODES + CPU_NODES):
             await kubelets.add(f"node-{number}", GPUS if number < GPU_NODES else 0)
         run = Run(field, judge, minutes=given.minutes, keep_going=given.keep_going)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,8 +18,10 @@ MERGE = "application/merge-patch+json"
 GROUP = "/apis/oarlock.dev/v1alpha1"
 NODES = "/api/v1/nodes"
 GONE = 410
-REFUSALS = {404, 409, 422, 429}
-"""Answers that chance brings about: the object is gone or another, or a disruption budget or a policy says no."""
+AWAY = {500, 503, 504}
+"""Answers of a server that is being started or ended."""
+REFUSALS = {403, 404, 409, 422, 429}
+"""Answers that chance brings about: the object is gone or another, a budget says no, a server is not quite up."""
 
 
 def at(metadata: Json, kind: str) -> str:
@@ -42,10 +45,22 @@ class Client:
         await self._http.close()
 
     async def call(self, method: str, path: str, body: Any = None, *, content: str = "application/json") -> Json | None:
-        """One request; None where it was refused by what happened meanwhile. Raises RuntimeError otherwise."""
+        """One request; None where it was refused by what happened meanwhile. Raises RuntimeError otherwise.
+
+        Repeated while the server is away, so that a step may be done twice.
+        """
         data = None if body is None else json.dumps(body).encode()
-        async with self._http.request(method, self._server + path, data=data, headers={"Content-Type": content}) as got:
-            text = await got.read()
+        address, headers = self._server + path, {"Content-Type": content}
+        while True:
+            try:
+                async with self._http.request(method, address, data=data, headers=headers) as got:
+                    text = await got.read()
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.2)
+                continue
+            if got.status in AWAY:
+                await asyncio.sleep(0.2)
+                continue
             if got.status in REFUSALS:
                 return None
             if got.status >= 400:
@@ -70,13 +85,18 @@ class Client:
         version = listed["metadata"]["resourceVersion"]
         while True:
             query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}"
-            async with self._http.get(f"{self._server}{path}?{query}") as answer:
-                async for event in _lines(answer.content):
-                    if event["type"] == "ERROR":
-                        raise RuntimeError(f"watch of {path}: {event['object']}")
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    yield event
-            await asyncio.sleep(0.05)
+            # Where the server is being started anew, nobody answers, or it is not ready.
+            with suppress(aiohttp.ClientError):
+                async with self._http.get(f"{self._server}{path}?{query}") as answer:
+                    if answer.status == GONE:
+                        raise RuntimeError(f"watch of {path}: {await answer.text()}")
+                    answer.raise_for_status()
+                    async for event in _lines(answer.content):
+                        if event["type"] == "ERROR":
+                            raise RuntimeError(f"watch of {path}: {event['object']}")
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        yield event
+            await asyncio.sleep(0.2)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[Json]:

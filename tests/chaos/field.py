@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from oarlock_local.cluster import Cluster
 from tests.chaos.client import Client, Json
 from tests.chaos.history import History, JobSeen, asks_for_gpus, has_ended
 from tests.chaos.nodes import Kubelets, Machine
@@ -16,6 +17,7 @@ from tests.chaos.reports import Ledger, Planted
 class Field:
     """Jobs, pods, nodes and operators, as they are now."""
 
+    cluster: Cluster
     client: Client
     history: History
     kubelets: Kubelets

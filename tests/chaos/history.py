@@ -16,6 +16,8 @@ Json = dict[str, Any]
 CORDONED = "oarlock.dev/cordoned"
 LABEL = "oarlock.dev/"
 TRAINER = "trainer"
+NEWS = timedelta(seconds=2)
+"""How old what an operator acts on may be."""
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class Life:
     rank: int
     created: int
     created_at: datetime
+    seen_at: datetime
+    """When the news of its creation came."""
     node: str = ""
     ended: int | None = None
     delete_by: datetime | None = None
@@ -70,6 +74,8 @@ class NodeSeen:
     """What Oarlock wrote why it cordoned it, empty where it did not."""
     ready: bool = True
     deleted: bool = False
+    at: datetime = datetime.min.replace(tzinfo=UTC)
+    """When the news of it came."""
 
     def words(self) -> Json:
         """The mark's fields, empty where it cannot be read."""
@@ -122,6 +128,7 @@ class History:
                 rank=int(labels[f"{LABEL}rank"]),
                 created=version,
                 created_at=datetime.fromisoformat(metadata["creationTimestamp"]),
+                seen_at=datetime.now(UTC),
             )
         life.node = body["spec"].get("nodeName", "")
         if stamp := metadata.get("deletionTimestamp"):
@@ -174,6 +181,7 @@ class History:
             mark=(metadata.get("annotations") or {}).get(CORDONED, ""),
             ready=any((each["type"], each["status"]) == ("Ready", "True") for each in body["status"]["conditions"]),
             deleted=event["type"] == "DELETED",
+            at=datetime.now(UTC),
         )
         before = self.nodes.get(now.uid)
         if before is None or (before.ready, before.deleted) != (now.ready, now.deleted):
@@ -183,14 +191,18 @@ class History:
             self.note(f"node {event['type']} {now.name} {now.uid[:6]} off={now.off} mark={now.mark} v{now.version}")
         return before, now
 
-    def has_lost(self, life: Life, version: int) -> bool:
-        """Whether, at that version, the pod was asked to go and its machine was gone, or not Ready."""
-        states = self.states.get(life.node, [])
+    def has_lost(self, life: Life, new: Life) -> bool:
+        """Whether, when `new` was made, `life` was asked to go and its machine was gone, or not Ready.
+
+        By news that are a little old: a node may come back between an operator's look and its next request.
+        """
+        states = [each for each in self.states.get(life.node, []) if each.version < new.created]
         then = next((each for each in reversed(states) if each.version < life.created), None)
-        now = next((each for each in reversed(states) if each.version < version), None)
-        if life.delete_by is None or then is None or now is None:
+        if life.delete_by is None or then is None:
             return False
-        return now.deleted or not now.ready or now.uid != then.uid
+        ends = [*(each.at for each in states[1:]), new.seen_at]
+        recent = [each for each, end in zip(states, ends, strict=True) if new.seen_at - end < NEWS]
+        return any(each.deleted or not each.ready or each.uid != then.uid for each in recent)
 
     def living(self) -> list[JobSeen]:
         """Jobs that there are."""

@@ -2,13 +2,14 @@
 
 Two gangs: no pod is created while one of another attempt, or of an earlier job of the same name, lives. A pod lives from
 its creation until its kubelet says that its container has ended, or until it is out of the API. Two excuses: it was to be
-gone, its grace included, `teardown` seconds before; or it was asked to go, and its node is gone or not Ready. Then it counts
-as lost, and its writes are fenced.
+gone, its grace included, `teardown` seconds before; or it was asked to go, and its node was gone or not Ready within the last
+two seconds. Then it counts as lost, and its writes are fenced.
 
 Attempts: a job's number never falls, and a pod of an attempt comes after the status that tells of that attempt.
 
 Cordons: each has a mark that names a job and an attempt, and on this very node (by uid) a pod of that attempt truly
-reported a broken GPU; no report pays for two. What a person cordoned stays, without a mark; nobody but a person uncordons.
+reported a broken GPU; no report pays for two, and no more are cordoned within a window than the operators were told. What
+a person cordoned stays, without a mark; nobody but a person uncordons.
 
 Ends: a job is never Succeeded, Failed or Suspended while a pod of its lives.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from tests.chaos.history import History, JobSeen, Json, Life, NodeSeen
@@ -35,7 +36,11 @@ class Judge:
     history: History
     ledger: Ledger
     teardown: float
+    most: int
+    """Cordons within a window."""
+    window: timedelta
     found: list[str] = field(default_factory=list)
+    _cordons: list[datetime] = field(default_factory=list)
     _later: list[tuple[str, int, Callable[[], str]]] = field(default_factory=list)
     """Questions about another kind of object at a version that its watch has not reached yet."""
 
@@ -73,7 +78,7 @@ class Judge:
         self._later.append(("jobs", new.created, lambda: self._was_announced(new)))
 
     def _are_two(self, old: Life, new: Life) -> str:
-        if self.history.has_lost(old, new.created):
+        if self.history.has_lost(old, new):
             return ""
         made = f"{new.namespace}/{new.name} (job {new.job_uid[:6]}, attempt {new.attempt})"
         lives = f"{old.name} (job {old.job_uid[:6]}, attempt {old.attempt}) lives on {old.node or 'no node'}"
@@ -128,3 +133,12 @@ class Judge:
             self.say(f"cordons: {now.name} ({now.uid[:6]}) a second time for one report: {now.mark}")
         else:
             proof.used = True
+        self._count(now)
+
+    def _count(self, cordoned: NodeSeen) -> None:
+        """By the arrival of the news, so that a window is a second shorter than the operator's."""
+        now = datetime.now(UTC)
+        within = self.window - timedelta(seconds=CLOCK_SECONDS)
+        self._cordons = [*(each for each in self._cordons if now - each < within), now]
+        if len(self._cordons) > self.most:
+            self.say(f"brakes: {cordoned.name} is number {len(self._cordons)} within {within}, {self.most} are allowed")

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from tests.chaos.client import NODES, Client, Json, at
 from tests.chaos.history import TRAINER, History, has_ended
+from tests.chaos.reports import gpu_at
 
 GPU_RESOURCE = "nvidia.com/gpu"
 GPUS = 8
@@ -31,6 +32,16 @@ class Machine:
     up: bool = True
     taint: bool = False
     started: set[str] = field(default_factory=set)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether it says which GPUs it has."""
+        return publishes(self.name, self.gpus)
+
+
+def publishes(name: str, gpus: int) -> bool:
+    """Every other node with GPUs does, by the name that it keeps as another machine."""
+    return gpus > 0 and int(name[-1]) % 2 == 1
 
 
 @dataclass(slots=True)
@@ -56,7 +67,11 @@ class Kubelets:
         body = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "metadata": {
+                "name": name,
+                "labels": {"kubernetes.io/hostname": name},
+                "annotations": {"oarlock.dev/gpus": gpu_at(name)} if publishes(name, gpus) else {},
+            },
             "status": {
                 "capacity": capacity,
                 "allocatable": capacity,
@@ -65,7 +80,7 @@ class Kubelets:
                 "nodeInfo": {**dict.fromkeys(_INFO, ""), "bootID": f"boot-{self.chance.getrandbits(32):08x}"},
             },
         }
-        made = await self.client.call("POST", NODES, body)
+        made = await self.client.call("POST", NODES, body) or await self.client.call("GET", f"{NODES}/{name}")
         if made is not None:
             self.machines[name] = Machine(name, gpus, made["metadata"]["uid"])
 

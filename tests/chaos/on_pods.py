@@ -44,6 +44,10 @@ async def forge(field: Field) -> str:
         code = field.chance.choice((80, 87))
         await field.kubelets.end(pod, code, reports.of_gpu(pod, code, xid=79, gpu=reports.gpu_of(pod)).to_json())
         return f"forge a GPU's fault in {names([pod])}, which has none"
+    machine = field.kubelets.machines[pod["spec"]["nodeName"]]
+    if machine.publishes and field.chance.random() < 0.3:
+        await field.kubelets.end(pod, 80, reports.of_gpu(pod, 80, xid=79, gpu="GPU-elsewhere-0").to_json())
+        return f"forge a fault of another node's GPU in {names([pod])}"
     kind = field.chance.choice(reports.FORGERIES)
     await field.kubelets.end(pod, 80, reports.forged(pod, kind, field.chance))
     return f"forge {kind} report in {names([pod])}"

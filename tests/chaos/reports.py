@@ -64,9 +64,14 @@ def of_gpu(pod: Json, code: int, *, xid: int, gpu: str, probe: str = "xid", **ch
     )
 
 
+def gpu_at(node: str) -> str:
+    """The uuid of a node's first GPU, which it keeps."""
+    return f"GPU-{node}-0"
+
+
 def gpu_of(pod: Json) -> str:
-    """The uuid of the first GPU of the pod's node: a node keeps its GPUs."""
-    return f"GPU-{pod['spec'].get('nodeName', 'none')}-0"
+    """That of the pod's node."""
+    return gpu_at(pod["spec"].get("nodeName", "none"))
 
 
 FORGERIES = ("another pod's", "another attempt's", "another rank's", "a program's claim", "broken", "deep")

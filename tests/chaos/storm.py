@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -16,7 +17,19 @@ async def disturb(field: Field) -> str:
     return field.operators.disturb()
 
 
-STEPS: list[tuple[int, Step]] = [*on_jobs.STEPS, *on_pods.STEPS, *on_nodes.STEPS, (3, disturb)]
+async def restart_api_server(field: Field) -> str:
+    """Kill the API server; it comes back, and every watch has broken meanwhile."""
+    await asyncio.to_thread(field.cluster.fault, "restart-apiserver")
+    return "restart the API server"
+
+
+STEPS: list[tuple[float, Step]] = [
+    *on_jobs.STEPS,
+    *on_pods.STEPS,
+    *on_nodes.STEPS,
+    (3, disturb),
+    (0.2, restart_api_server),
+]
 """Each with its weight."""
 
 

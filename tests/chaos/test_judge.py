@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ class Told:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.judge = Judge(History(), self.ledger, teardown=4)
+        self.judge = Judge(History(), self.ledger, teardown=4, most=2, window=timedelta(minutes=1))
         self.version = 0
 
     def _tell(self, kind: str, what: str, metadata: Json, **more: Any) -> None:
@@ -156,6 +157,14 @@ def test_a_cordon_without_a_true_report_of_its_attempt_and_machine_is_found(plan
     told.ledger.planted = planted
     told.node(off=True, mark=MARK)
     assert told.end() == ["cordons"]
+
+
+def test_more_cordons_within_a_window_than_are_allowed_are_found(told: Told) -> None:
+    for number in range(3):
+        told.ledger.planted.append(Planted("red/one", 1, "n", f"m{number}"))
+        told.node("ADDED", uid=f"m{number}")
+        told.node(uid=f"m{number}", off=True, mark=MARK)
+        assert told.end() == (["brakes"] if number == 2 else [])
 
 
 def test_what_a_person_gave_back_is_not_cordoned_again_for_the_mark_that_is_still_there(told: Told) -> None:
