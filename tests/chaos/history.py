@@ -72,9 +72,9 @@ class NodeSeen:
     off: bool
     mark: str
     """What Oarlock wrote why it cordoned it, empty where it did not."""
-    ready: bool = True
-    deleted: bool = False
-    at: datetime = datetime.min.replace(tzinfo=UTC)
+    ready: bool
+    deleted: bool
+    at: datetime
     """When the news of it came."""
 
     def words(self) -> Json:
