@@ -73,30 +73,61 @@ class Client:
         return await self.call("PATCH", path, body, content=MERGE)
 
     async def watch(self, path: str) -> AsyncIterator[Json]:
-        """What there is, as ADDED, then every change. Raises RuntimeError where the server has forgotten our place.
+        """What there is, as ADDED, then every change, in the order of resource versions.
 
-        Nothing may be missed, because what is missed is not judged: a run with a hole in its history is worth nothing.
+        A server that was started anew has forgotten the last changes. Then what there is is told once more: what is gone
+        first, then the rest as it changed last.
         """
-        listed = await self.call("GET", path)
-        if listed is None:
-            raise RuntimeError(f"{path} is not served")
-        for item in listed["items"]:
-            yield {"type": "ADDED", "object": item}
-        version = listed["metadata"]["resourceVersion"]
+        known: dict[str, Json] = {}
+        while True:
+            listed = await self.call("GET", path)
+            if listed is None:
+                raise RuntimeError(f"{path} is not served")
+            version = listed["metadata"]["resourceVersion"]
+            for event in _news(known, listed["items"], version):
+                yield event
+            async for event in self._follow(path, version):
+                metadata = event["object"]["metadata"]
+                if event["type"] == "DELETED":
+                    known.pop(metadata["uid"], None)
+                elif event["type"] != "BOOKMARK":
+                    known[metadata["uid"]] = event["object"]
+                yield event
+
+    async def _follow(self, path: str, version: str) -> AsyncIterator[Json]:
+        """Changes since a version, until the server does not know it any more."""
         while True:
             query = f"watch=1&allowWatchBookmarks=true&resourceVersion={version}"
             # Where the server is being started anew, nobody answers, or it is not ready.
             with suppress(aiohttp.ClientError):
                 async with self._http.get(f"{self._server}{path}?{query}") as answer:
                     if answer.status == GONE:
-                        raise RuntimeError(f"watch of {path}: {await answer.text()}")
+                        return
                     answer.raise_for_status()
                     async for event in _lines(answer.content):
                         if event["type"] == "ERROR":
+                            if event["object"].get("code") == GONE:
+                                return
                             raise RuntimeError(f"watch of {path}: {event['object']}")
                         version = event["object"]["metadata"]["resourceVersion"]
                         yield event
             await asyncio.sleep(0.2)
+
+
+def _news(known: dict[str, Json], items: list[Json], version: str) -> list[Json]:
+    """What a list tells to somebody who knows of those objects; `known` is what there is then."""
+    there = {item["metadata"]["uid"]: item for item in items}
+    gone = [body for uid, body in known.items() if uid not in there]
+    for body in gone:
+        body["metadata"]["resourceVersion"] = version
+    by_version = sorted(items, key=lambda item: int(item["metadata"]["resourceVersion"]))
+    told = [{"type": "DELETED", "object": body} for body in gone]
+    told += [
+        {"type": "MODIFIED" if item["metadata"]["uid"] in known else "ADDED", "object": item} for item in by_version
+    ]
+    known.clear()
+    known.update(there)
+    return told
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[Json]:

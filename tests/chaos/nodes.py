@@ -7,11 +7,13 @@ started, and says of their containers that it does not know how they ended.
 from __future__ import annotations
 
 import asyncio
+import base64
 import random
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from oarlock_api.contract.gang_key import KEY_FIELD
 from tests.chaos.client import NODES, Client, Json, at
 from tests.chaos.history import TRAINER, History, has_ended
 from tests.chaos.reports import gpu_at
@@ -56,6 +58,8 @@ class Kubelets:
     """Whose an address is: the pod's uid."""
     own: dict[str, str] = field(default_factory=dict)
     """The address of a pod, by its uid."""
+    keys: dict[str, bytes] = field(default_factory=dict)
+    """The key that a pod was given, by its uid."""
     _due: dict[str, float] = field(default_factory=dict)
     """When a pod is to start, or to be gone, by its uid and which of the two."""
     _busy: set[str] = field(default_factory=set)
@@ -138,8 +142,7 @@ class Kubelets:
                 self._do(uid, self._stop(pod))
         elif (pod.get("status") or {}).get("phase") == "Pending":
             if now >= self._due.setdefault(f"{uid}/runs", now + self.chance.uniform(0.05, 1.0)):
-                machine.started.add(uid)
-                self._do(uid, self._tell(pod, "Running", {"running": {"startedAt": _now()}}, ready=True))
+                self._do(uid, self._start(machine, pod))
         elif uid not in machine.started and not has_ended(pod):
             self._do(uid, self.end(pod, 137, "the container is unknown here", reason="ContainerStatusUnknown"))
 
@@ -156,6 +159,18 @@ class Kubelets:
                 self.history.note(f"kubelet: {error}")
 
         task.add_done_callback(done)
+
+    async def _start(self, machine: Machine, pod: Json) -> None:
+        """Its containers run, once the Secrets are there that it mounts."""
+        metadata = pod["metadata"]
+        sources = [each for volume in pod["spec"]["volumes"] for each in volume.get("projected", {}).get("sources", ())]
+        for named in [each["secret"]["name"] for each in sources if "secret" in each]:
+            secret = await self.client.call("GET", f"/api/v1/namespaces/{metadata['namespace']}/secrets/{named}")
+            if secret is None:
+                return
+            self.keys[metadata["uid"]] = bytes.fromhex(base64.b64decode(secret["data"][KEY_FIELD]).decode())
+        machine.started.add(metadata["uid"])
+        await self._tell(pod, "Running", {"running": {"startedAt": _now()}}, ready=True)
 
     async def _stop(self, pod: Json) -> None:
         """Its containers have stopped: say so, and take it out of the API."""

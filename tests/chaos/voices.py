@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 
 from aiohttp import web
 
+from oarlock_api.contract import gang_key
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
 from tests.chaos.client import Json
 from tests.chaos.history import has_ended
@@ -43,7 +44,18 @@ class Voices:
             return web.Response(status=503)
         if request.path == "/healthz":
             return web.Response(text="ok")
-        return web.Response(text=self._status(pod).to_json(), content_type="application/json")
+        said = self._status(pod).to_json()
+        if key := self.kubelets.keys.get(pod["metadata"]["uid"]):
+            return self._signed(request, pod, key, said)
+        return web.Response(text=said, content_type="application/json")
+
+    def _signed(self, request: web.Request, pod: Json, key: bytes, said: str) -> web.Response:
+        """As an agent with the gang's key answers: only whoever signs, and signed."""
+        labels, uid = pod["metadata"]["labels"], pod["metadata"]["uid"]
+        own = gang_key.attempt_key(key, labels["oarlock.dev/job-uid"], int(labels["oarlock.dev/attempt"]))
+        if not gang_key.asked_by_one_of_us(own, request.raw_path, pod_uid=uid, now=time.time()):
+            return web.Response(status=401, text=gang_key.REFUSED)
+        return web.Response(text=gang_key.answer(own, request.raw_path, said), content_type="application/json")
 
     def _status(self, pod: Json) -> PodStatus:
         labels, uid = pod["metadata"]["labels"], pod["metadata"]["uid"]
