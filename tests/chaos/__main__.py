@@ -54,7 +54,7 @@ async def chaos(cluster: Cluster, given: argparse.Namespace, folder: Path) -> in
         field = Field(cluster, client, history, kubelets, operators, ledger, chance(f"{given.seed} storm"), port)
         for number in range(GPU_NODES + CPU_NODES):
             await kubelets.add(f"node-{number}", GPUS if number < GPU_NODES else 0)
-        run = Run(field, judge, minutes=given.minutes, keep_going=given.keep_going)
+        run = Run(field, judge, minutes=given.minutes, patience=given.patience, keep_going=given.keep_going)
         with stopped_at_end(operators):
             tasks = [asyncio.create_task(follow(client, kind, judge)) for kind in WATCHED]
             tasks += [asyncio.create_task(kubelets.run()), asyncio.create_task(run.play())]
@@ -119,6 +119,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000), help="what is chosen")
     parser.add_argument("--minutes", type=float, default=5, help="how long, by the clock")
+    parser.add_argument("--patience", type=float, default=60, help="seconds after a calm until a job counts as stuck")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first violation")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix=f"oarlock-chaos-{given.seed}-"))

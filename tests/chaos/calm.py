@@ -12,7 +12,6 @@ from tests.chaos.field import Field
 from tests.chaos.history import History, JobSeen
 from tests.chaos.on_nodes import bring_back, set_taint, uncordon
 
-PATIENCE_SECONDS = 60
 BREAKER = "/api/v1/namespaces/default/configmaps/oarlock-cordon-breaker"
 
 
@@ -30,9 +29,9 @@ async def mend(field: Field) -> None:
     field.operators.calm()
 
 
-async def settled(history: History, tend: Callable[[], None]) -> list[str]:
-    """Wait until nothing is open any more; what is after the patience, in words."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+async def settled(history: History, tend: Callable[[], None], *, seconds: float) -> list[str]:
+    """Wait until nothing is open any more; what still is after so many seconds, in words."""
+    deadline = time.monotonic() + seconds
     while open_ := [words for job in history.living() if (words := unsettled(history, job))] + orphans(history):
         if time.monotonic() > deadline:
             return open_

@@ -20,9 +20,9 @@ KEPT_VERSIONS = 20_000
 class Run:
     """A run and what it has seen."""
 
-    def __init__(self, field: Field, judge: Judge, *, minutes: float, keep_going: bool) -> None:
+    def __init__(self, field: Field, judge: Judge, *, minutes: float, patience: float, keep_going: bool) -> None:
         self.field, self.judge, self.storm = field, judge, Storm(field)
-        self._keep_going = keep_going
+        self._keep_going, self._patience = keep_going, patience
         self._began = time.monotonic()
         self._ends = self._began + minutes * 60
 
@@ -31,8 +31,8 @@ class Run:
         while self._goes_on(self._ends):
             await self._storm(min(time.monotonic() + STORM_SECONDS, self._ends))
             await calm.mend(self.field)
-            for words in await calm.settled(self.field.history, self._tend):
-                self.judge.say(f"stuck: {calm.PATIENCE_SECONDS} s after calm {words}")
+            for words in await calm.settled(self.field.history, self._tend, seconds=self._patience):
+                self.judge.say(f"stuck: {self._patience:g} s after calm {words}")
             await calm.clear(self.field.client, self.field.history)
             self.field.history.forget(self.field.history.reached.get("pods", 0) - KEPT_VERSIONS)
             self._tell()
