@@ -144,6 +144,24 @@ def test_api_server_refuses_unknown_fields_when_asked_to_be_strict(
     assert f'unknown field "{case["words"]}"' in answer.json()["message"]
 
 
+VARIABLES = ["MASTER_ADDR", "OARLOCK_JOB", "MACHINE_RANK"]
+
+
+def with_variables(make_job: MakeJob) -> Manifest:
+    return make_job({"pod": {"env": [{"name": name, "value": "x"} for name in ("HOME", *VARIABLES)]}})
+
+
+def test_models_name_every_variable_that_they_refuse(make_job: MakeJob) -> None:
+    said = refusal(with_variables(make_job))
+    assert [name for name in ("HOME", *VARIABLES) if f"{name}: this variable is set by Oarlock" in said] == VARIABLES
+
+
+@pytest.mark.cluster
+def test_api_server_names_every_variable_that_it_refuses(api: ApiServer, make_job: MakeJob) -> None:
+    said = api.create(with_variables(make_job)).json()["message"]
+    assert [name for name in ("HOME", *VARIABLES) if f"{name}: this variable is set by Oarlock" in said] == VARIABLES
+
+
 def test_every_rule_of_the_models_has_a_refusal_in_these_tables(make_job: MakeJob) -> None:
     refusals = "\n".join(refusal(make_job(case["spec"])) for case in REFUSED)
     refusals += refusal(make_job(name="Upper"))

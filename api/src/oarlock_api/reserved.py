@@ -50,6 +50,8 @@ NO_RESERVED_ENV = Rule(
     cel=f"!(self.name in [{_NAMES}]) && (!self.name.startsWith('OARLOCK_') || self.name == '{SIMULATE_GPUS}')",
     message="this variable is set by Oarlock (nodes, gpusPerNode, pod.ports and output say what is in it); remove it",
     holds=_free,
+    name_cel="self.name",
+    name=lambda item: item.name,
 )
 
 VALUE_OR_SOURCE = Rule(

@@ -32,15 +32,21 @@ class Rule:
     message: str
     holds: Callable[[Any], bool] | None = None
     """The rule in Python, over the parsed value; None for a transition rule."""
+    name_cel: str = ""
+    """What breaks it, by name, in CEL: it stands before the message. A list's items are told by their number alone."""
+    name: Callable[[Any], str] | None = None
+    """The same in Python."""
 
     def check(self, value: Any) -> None:
         """Refuse a value that breaks the rule, with the words that the API server would use."""
         if self.holds is not None and not self.holds(value):
-            raise PydanticCustomError("rule", "{message}", {"message": self.message})
+            named = f"{self.name(value)}: " if self.name else ""
+            raise PydanticCustomError("rule", "{message}", {"message": named + self.message})
 
     def as_schema(self) -> dict[str, str]:
         """Write the rule as an entry of x-kubernetes-validations."""
-        return {"rule": self.cel, "message": self.message}
+        named = {"messageExpression": f"{self.name_cel} + ': {self.message}'"} if self.name_cel else {}
+        return {"rule": self.cel, "message": self.message, **named}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def checked(value: Any) -> Any:
