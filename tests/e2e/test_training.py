@@ -15,6 +15,7 @@ from oarlock_operator.groups import TidyJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults
 from oarlock_operator.observe import observe
+from oarlock_operator.outputs import Outputs
 from oarlock_operator.progress import ProgressReader, Route
 from oarlock_operator.sightings import Sightings
 
@@ -98,8 +99,9 @@ async def seen_from_outside(kubeconfig: Path, key: tuple[str, str]) -> PodStatus
             gangs=GangReader(cluster),
             tidy=TidyJobs(),
             defaults=Defaults(trainer_image=""),
-            now=datetime.now(UTC),
+            clock=lambda: datetime.now(UTC),
             waited=0.0,
+            outputs=Outputs(),
         )
         assert found is not None
         return found[0].progress
