@@ -8,7 +8,7 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -38,6 +38,8 @@ VALUES = {
     "trainerImage": "registry.example.com/trainer:1",
     "cordon": True,
 }
+EVENTS = 150
+"""How many are told with a violation."""
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 
 
@@ -50,6 +52,7 @@ async def chaos(cluster: Cluster, given: argparse.Namespace, folder: Path) -> in
         client = await stack.enter_async_context(Client(cluster.kubeconfig))
         kubelets = Kubelets(client, history, chance(f"{given.seed} kubelets"))
         operators = Operators(kubeconfig, folder, chance(f"{given.seed} operators"))
+        judge.tell = teller(history, operators)
         port = await stack.enter_async_context(speaking(Voices(kubelets)))
         field = Field(cluster, client, history, kubelets, operators, ledger, chance(f"{given.seed} storm"), port)
         for number in range(GPU_NODES + CPU_NODES):
@@ -66,7 +69,8 @@ async def chaos(cluster: Cluster, given: argparse.Namespace, folder: Path) -> in
                 task.result()
     say("steps: " + ", ".join(f"{name} {count}" for name, count in run.storm.counts.most_common()))
     say("operators: " + ", ".join(f"{name} {count}" for name, count in sorted(operators.counts.items())))
-    report(judge, operators, folder)
+    (folder / "events").write_text("\n".join(history.tail) + "\n")
+    say("\n".join(["", *(f"VIOLATION {words}" for words in judge.found), f"the last events and both logs: {folder}"]))
     return len(judge.found)
 
 
@@ -96,17 +100,14 @@ def prepared(cluster: Cluster, folder: Path) -> Path:
     return Account.made(cluster, objects).write_kubeconfig(folder / "kubeconfig")
 
 
-def report(judge: Judge, operators: Operators, folder: Path) -> None:
-    """What was found, with the last events; all of them lie in a file."""
-    (folder / "events").write_text("\n".join(judge.history.tail) + "\n")
-    if not judge.found:
-        return
-    say("\n".join(["", *(f"VIOLATION {words}" for words in judge.found), ""]))
-    at = next(number for number, line in enumerate(judge.history.tail) if "VIOLATION" in line)
-    say("before the first one:")
-    say("\n".join(list(judge.history.tail)[max(0, at - 60) : at + 3]))
-    say(operators.log_tail())
-    say(f"all events and both logs: {folder}")
+def teller(history: History, operators: Operators) -> Callable[[str], None]:
+    """Whoever tells of a violation, with the last events before it."""
+
+    def tell(words: str) -> None:
+        before = "\n".join(list(history.tail)[-EVENTS:])
+        say(f"\n{before}\n{operators.log_tail()}\n\nVIOLATION {words}\n")
+
+    return tell
 
 
 def chance(seed: str) -> random.Random:

@@ -39,6 +39,8 @@ class Judge:
     most: int
     """Cordons within a window."""
     window: timedelta
+    tell: Callable[[str], None] = lambda _: None
+    """Who hears of each at once."""
     found: list[str] = field(default_factory=list)
     _cordons: list[datetime] = field(default_factory=list)
     _later: list[tuple[str, int, Callable[[], str]]] = field(default_factory=list)
@@ -55,10 +57,11 @@ class Judge:
         self._ask_again()
 
     def say(self, words: str) -> None:
-        """Write down what was found, if anything was."""
+        """Write down what was found, if anything was, and tell of it."""
         if words:
             self.history.note(f"VIOLATION {words}")
             self.found.append(words)
+            self.tell(words)
 
     def _ask_again(self) -> None:
         open_, self._later = self._later, []
