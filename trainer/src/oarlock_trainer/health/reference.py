@@ -24,7 +24,7 @@ Made by `make generate` from the trainer's tables. How it all works together: [w
 | --- | --- | --- | --- |
 | Ignore | - | goes on | - |
 | Hold | - | saves now and goes on | - |
-| RestartProcess | 81 | starts again | blamed when the same GPU does it twice within 24 h |
+| RestartProcess | 81 | starts again | blamed for [twice in 24 h](../gpu-faults.md#twice-is-a-pattern) |
 | ReplaceNode | 80 | starts elsewhere | avoided; cordoned as far as the brakes allow |
 
 The driver's own recovery action (NVML field 230, from R570 on) outranks the tables: where it asks for one, the verdict is
