@@ -178,19 +178,19 @@ async def test_a_job_that_cannot_be_read_any_more_keeps_its_output() -> None:
 
 async def test_pods_are_known_from_when_they_are_made_until_they_are_gone() -> None:
     here, outputs = Listing([], []), Outputs()
-    assert not outputs.has_no_pods(("default", "flux")), "not known yet"
+    assert outputs.pods_of(("default", "flux")) is None, "not known yet"
     await outputs.complete(here, "default")  # type: ignore[arg-type]
-    assert outputs.has_no_pods(("default", "flux"))
+    assert outputs.pods_of(("default", "flux")) == frozenset()
     made = running_pod(job(uid="uid-0"))
     outputs.note_made([made])
     metadata = msgspec.convert(made["metadata"], Metadata)
-    assert not outputs.has_no_pods(("default", "flux"))
+    assert outputs.pods_of(("default", "flux")) == {"flux-1-0"}
     assert outputs.may_linger(MINE)
     outputs.note_pod(metadata, "Failed", gone=False)
     assert not outputs.may_linger(MINE), "it writes no more"
-    assert not outputs.has_no_pods(("default", "flux")), "it still has its name"
+    assert outputs.pods_of(("default", "flux")) == {"flux-1-0"}, "it still has its name"
     outputs.note_pod(metadata, "Failed", gone=True)
-    assert outputs.has_no_pods(("default", "flux"))
+    assert outputs.pods_of(("default", "flux")) == frozenset()
 
 
 async def test_a_job_that_has_all_its_pods_keeps_its_output_against_one_that_has_not() -> None:

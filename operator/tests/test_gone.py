@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from oarlock_operator.gone import GoneJobs
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Brakes, Defaults
 from oarlock_operator.pace import Pace
+from oarlock_operator.plan import Event
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.reconcile import Reconciler
@@ -54,7 +56,8 @@ class Operator:
         silent: Any = Silent()
         silent.forget = lambda _: None
         cluster: Any = api
-        nothing: Any = SimpleNamespace(post=lambda *_, **__: None, forget=lambda _: None)
+        self.told: list[str] = []
+        nothing: Any = SimpleNamespace(post=self._tell, forget=lambda _: None)
         self.reconciler = Reconciler(
             cluster=cluster,
             sightings=Sightings(),
@@ -79,6 +82,10 @@ class Operator:
             gone=self.reconciler.gone,
             outputs=self.reconciler.outputs,
         )
+
+    def _tell(self, _job: object, events: Sequence[Event], *, now: object) -> None:
+        assert now == START
+        self.told += [event.reason for event in events]
 
     async def look(self) -> list[tuple[str, str]]:
         """One pass; the requests that it made."""
@@ -128,12 +135,13 @@ async def test_a_job_that_a_pass_misses_is_known_to_be_gone_before_a_watch_tells
 
 
 async def test_a_job_that_is_to_go_is_not_looked_at_for_each_of_its_pods_but_now_and_then_until_they_are_gone() -> None:
-    api = serving(pod(uid="p0"))
+    api = serving(pod(uid="p0", name="p0"))
     operator = Operator(api)
     await operator.look()
+    api.objects["/api/v1/namespaces/default/pods/p0"] = pod(uid="p0", name="p0")
     api.objects[JOB]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     operator.hear_of_the_job("MODIFIED", **api.objects[JOB]["metadata"])
-    assert not operator.hear("MODIFIED", ended("p0"))
+    assert not operator.hear("MODIFIED", ended("p0", name="p0"))
     assert await operator.reconciler.reconcile(KEY, waited=0.0) == 10.0
     assert not [verb for verb, _ in await operator.look() if verb not in ("GET", "LIST")], "nothing is written"
     api.objects = {path: found for path, found in api.objects.items() if "/pods/" not in path}

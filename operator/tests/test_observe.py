@@ -63,6 +63,9 @@ class Silent:
     def warnings(self, _job: object) -> dict[str, str]:
         return {}
 
+    def refusing(self, _job: object) -> frozenset[str]:
+        return frozenset()
+
     async def answering(self, _job: object, pods: Sequence[Pod]) -> frozenset[str]:
         return frozenset(pod.uid for pod in pods if pod.uid in self.answers)
 

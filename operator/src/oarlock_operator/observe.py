@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+
+import msgspec
 
 from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
 from oarlock_api.history import RecoveryStage
@@ -130,17 +131,26 @@ async def _job_and_pods(
 
     A job that has not begun has no pods, and there are none of an earlier job of its name, if none are known.
     """
-    namespace, name = key
-    path = job_path(namespace, name)
-    # By name, not by uid: pods of an earlier job of the same name hold the names that this one's are to have.
-    pods = partial(
-        cluster.list_of, RawPod, f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"{Label.JOB.value}={name}"
-    )
-    if expected and not outputs.has_no_pods(key):
-        return await asyncio.gather(_found(cluster, path), pods())
+    path, known = job_path(*key), outputs.pods_of(key)
+    if expected and known != frozenset():
+        return await asyncio.gather(_found(cluster, path), _pods(cluster, key, known))
     raw = await _found(cluster, path)
-    begun = raw is not None and (raw.get("status") or {}).get("attempt")
-    return raw, await pods() if raw is not None and (begun or not outputs.has_no_pods(key)) else ()
+    if raw is None or (known == frozenset() and not (raw.get("status") or {}).get("attempt")):
+        return raw, ()
+    return raw, await _pods(cluster, key, known)
+
+
+async def _pods(cluster: Cluster, key: Key, known: frozenset[str] | None) -> Sequence[RawPod]:
+    """By the job's name, not by its uid: pods of an earlier job of the same name hold the names that this one's are to have.
+
+    A list makes the server look at every pod of the namespace: where there is but one pod, it is asked for by its name.
+    """
+    path = f"/api/v1/namespaces/{key[0]}/pods"
+    if known is None or len(known) != 1:
+        return await cluster.list_of(RawPod, path, labelSelector=f"{Label.JOB.value}={key[1]}")
+    (name,) = known
+    raw = await _found(cluster, f"{path}/{name}")
+    return () if raw is None else (msgspec.convert(raw, RawPod),)
 
 
 def _is_doubtful(pod: Pod, node: Node | None) -> bool:

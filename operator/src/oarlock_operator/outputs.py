@@ -127,10 +127,13 @@ class Outputs:
                 await _read(cluster, namespace, known)
                 known.complete = True
 
-    def has_no_pods(self, key: Key) -> bool:
-        """Whether no pod belongs to a job of that name, as surely as a list would tell."""
+    def pods_of(self, key: Key) -> frozenset[str] | None:
+        """Names of all pods of jobs of that name, as surely as a list would tell them, and of some that may be gone.
+
+        None: they have to be listed.
+        """
         known = self._of(key[0])
-        return known.complete and key[1] not in known.of_job
+        return frozenset(known.of_job.get(key[1], ())) if known.complete else None
 
     def others(self, job: Job) -> list[str]:
         """Names of other jobs that may be unfinished and write to the same output."""
