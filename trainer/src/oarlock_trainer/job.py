@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable
+from oarlock_api.contract.gang_key import KEY_FIELD, attempt_key
 from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
@@ -51,7 +52,7 @@ class Job:
 
     `node` is the machine's name where it is known, `rendezvous` where rank 0 listens (host and port). `collective_seconds`
     is what is left for the collective check, None = it is not wanted. `cluster` tells the job's cluster from
-    others; empty where the operator does not know it.
+    others; empty where the operator does not know it. `key` is the attempt's, None where the gang has none.
     """
 
     file: JobFile
@@ -60,6 +61,7 @@ class Job:
     simulate_gpus: bool
     node: str = ""
     cluster: str = ""
+    key: bytes | None = field(default=None, repr=False)
     rendezvous: tuple[str, int] = ("", 0)
     collective_seconds: float | None = None
     credentials: Mapping[str, Keys] = field(default_factory=dict)
@@ -108,9 +110,17 @@ def read_job(environment: Mapping[str, str]) -> Job:
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
         node=environment.get(Variable.NODE, ""),
         cluster=environment.get(Variable.CLUSTER, ""),
+        key=_read_key(path.with_name(KEY_FIELD), file),
         rendezvous=(environment.get(Variable.MASTER_ADDR, ""), int(environment.get(Variable.MASTER_PORT) or 0)),
         collective_seconds=float(seconds) if (seconds := environment.get(COLLECTIVE_SECONDS)) else None,
     )
+
+
+def _read_key(path: Path, file: JobFile) -> bytes | None:
+    """The agent has read the same before, and has ended the pod where it is unreadable."""
+    if file.nodes == 1 or not path.exists():
+        return None
+    return attempt_key(bytes.fromhex(path.read_text(encoding="utf-8").strip()), file.job_uid, file.attempt)
 
 
 def parse_training(file: JobFile) -> Training:

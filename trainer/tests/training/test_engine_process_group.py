@@ -126,3 +126,49 @@ def test_a_rank_that_ends_in_a_long_share_waits_for_nobody_and_the_others_lose_i
         [sys.executable, "-c", _SHARES, str(tmp_path / "store"), what], capture_output=True, text=True, check=False
     )
     assert done.stdout == f"{code} 82\n", done.stderr
+
+
+_INTRUDED = """
+import os, sys
+from oarlock_trainer import warm
+warm.settle_environment()
+import torch.distributed as dist
+from oarlock_trainer.engine.process_group import Ranks
+from oarlock_trainer.errors import PeerLostError
+from oarlock_trainer.job import Place
+import torch
+
+class Spy:
+    def __reduce__(self):
+        return (open, (sys.argv[2], "w"))
+
+rank = 0 if os.fork() else 1
+dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1], 2), rank=rank, world_size=2)
+place = Place(rank=rank, local_rank=0, world_size=2, local_world_size=1)
+of_the_gang = Ranks(place, torch.device("cpu"), None, key=b"k" * 32)
+assert of_the_gang.gather(("rank", rank)) == [("rank", 0), ("rank", 1)]
+assert of_the_gang.decide(lambda: {"word": "rank 0's"}) == {"word": "rank 0's"}
+
+keys = (b"k" * 32, None if sys.argv[3] == "none" else b"o" * 32)
+if sys.argv[3] == "earlier":
+    keys = (b"k" * 32, b"k" * 32)
+mixed = Ranks(place, torch.device("cpu"), None, key=keys[rank])
+if sys.argv[3] == "earlier" and rank == 1:
+    mixed._exchange._turn = 7  # what it says was sealed for another exchange
+try:
+    mixed.gather(Spy() if rank == 1 else "rank 0")
+except PeerLostError as error:
+    print(f"rank {rank}: {error}", flush=True)
+os._exit(0) if rank == 1 else os.wait()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("key", ["none", "another", "earlier"])
+def test_nothing_is_unpickled_that_the_gangs_key_has_not_sealed_for_this_exchange(tmp_path: Path, key: str) -> None:
+    opened = tmp_path / "opened"
+    program = [sys.executable, "-c", _INTRUDED, str(tmp_path / "store"), str(opened), key]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert "rank 0: what rank 1 sent is not sealed with the gang's key" in done.stdout, done.stderr
+    if key != "none":
+        assert not opened.exists()

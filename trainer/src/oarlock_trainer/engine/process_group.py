@@ -17,6 +17,7 @@ from torch.distributed import distributed_c10d
 
 from oarlock_trainer import channel
 from oarlock_trainer.engine.background import Background
+from oarlock_trainer.engine.sealed import Exchange
 from oarlock_trainer.errors import ConfigurationError, TrainingEnd
 
 if TYPE_CHECKING:
@@ -43,30 +44,31 @@ Result = TypeVar("Result")
 class Ranks:
     """This process among the others. All methods are collective: every rank calls them in the same order."""
 
-    def __init__(self, place: Place, device: torch.device, control: dist.ProcessGroup | None) -> None:
-        """`control` is the gloo group for agreement, None for the default group."""
+    def __init__(
+        self, place: Place, device: torch.device, control: dist.ProcessGroup | None, *, key: bytes | None = None
+    ) -> None:
+        """`control` is the gloo group for agreement, None for the default group; `key` the gang's, if it has one."""
         self.place = place
         self.device = device
         self._control = control
+        self._exchange = Exchange(place, control, key=key)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in the order of ranks."""
-        values: list[Any] = [None] * self.place.world_size
-        dist.all_gather_object(values, value, group=self._control)
-        return values
+        return self._exchange.gather(value)
 
     def decide(self, choose: Callable[[], Result]) -> Result:
         """Let rank 0 decide; all get its result, or raise the TrainingEnd that it raised."""
-        outcome: list[Any] = [None]
+        outcome: Any = None
         if self.place.is_leader:
             try:
-                outcome = [choose()]
+                outcome = choose()
             except TrainingEnd as end:
-                outcome = [end]
-        dist.broadcast_object_list(outcome, src=0, group=self._control)
-        if isinstance(outcome[0], TrainingEnd):
-            raise outcome[0]
-        result: Result = outcome[0]
+                outcome = end
+        outcome = self._exchange.from_leader(outcome)
+        if isinstance(outcome, TrainingEnd):
+            raise outcome
+        result: Result = outcome
         return result
 
     def all_or_none(self, work: Callable[[], Result]) -> Result:
@@ -136,7 +138,11 @@ def choose_device(job: Job) -> torch.device:
 
 
 def join(job: Job, *, store: Store | None = None) -> Ranks:
-    """Meet the other ranks in rank 0's store, by default the one that torch opens at MASTER_ADDR:MASTER_PORT."""
+    """Meet the other ranks in rank 0's store, by default the one that torch opens at MASTER_ADDR:MASTER_PORT.
+
+    The store asks nobody who he is, and lists its entries to whoever connects, so that names which follow from the gang's key
+    would keep nobody out: only the network can.
+    """
     device = choose_device(job)
     timeout = timedelta(seconds=START_TIMEOUT)
     _bound_new_groups(timeout)
@@ -150,7 +156,7 @@ def join(job: Job, *, store: Store | None = None) -> Ranks:
         control = dist.new_group(backend="gloo", timeout=timeout)
     else:
         dist.init_process_group("gloo", timeout=timeout, store=store, rank=rank, world_size=world_size)
-    return Ranks(job.place, device, control)
+    return Ranks(job.place, device, control, key=job.key)
 
 
 def _bound_new_groups(timeout: timedelta) -> None:
