@@ -51,10 +51,12 @@ class Site:
         for namespace in ("a", "a", "b", "c"):
             self.add(namespace)
 
-    def add(self, namespace: str) -> None:
+    def add(self, namespace: str, name: str = "") -> None:
         """Somebody makes a job."""
         self.made += 1
-        named = job(name="flux", namespace=namespace, uid=f"uid-{self.made}", spec=spec(recovery=BUDGETS))
+        named = job(
+            name=name or f"job-{self.made}", namespace=namespace, uid=f"uid-{self.made}", spec=spec(recovery=BUDGETS)
+        )
         now = max((tenant.now for tenant in self.tenants), default=START)
         tenant = Tenant(job=named, fleet=self.fleet, may_cordon=True, pool=POOL, shift=self.made, now=now)
         tenant.neighbours = lambda: [other.job for other in self.tenants if other is not tenant]
@@ -63,7 +65,7 @@ class Site:
     def renew(self, index: int) -> None:
         """Somebody deletes a job, and makes another one of its name."""
         gone = self.tenants.pop(index)
-        self.add(gone.job.namespace)
+        self.add(gone.job.namespace, gone.job.name)
 
     def one(self, index: int) -> Tenant:
         """A job, at the time that it is for all."""
@@ -110,6 +112,7 @@ def dies(site: Site, index: int, writes: int) -> None:
 
 ALWAYS: dict[str, Callable[[Site, int], None]] = {
     "a GPU breaks": lambda site, index: breaks(site, index, 80, 79),
+    "another GPU breaks": lambda site, index: breaks(site, index + 1, 80, 48),
     "a GPU errs": lambda site, index: breaks(site, index, 81, 94),
     "a program errs": lambda site, index: breaks(site, index, 81, 31),
     "nodes may not be written": lambda site, _: setattr(site.fleet, "refuses", True),
@@ -137,7 +140,7 @@ def test_no_node_is_cordoned_without_proof_against_a_person_or_beyond_the_brakes
     more: dict[str, Callable[[Site, int], None]], data: st.DataObject
 ) -> None:
     happenings = {**ALWAYS, **more}
-    drawn = st.lists(st.tuples(st.sampled_from(sorted(happenings)), st.integers(0, 11)), max_size=25)
+    drawn = st.lists(st.tuples(st.sampled_from(sorted(happenings)), st.integers(0, 11)), min_size=6, max_size=25)
     site = Site()
     for what, index in data.draw(drawn):
         happenings[what](site, index)
@@ -161,6 +164,30 @@ def test_jobs_of_one_namespace_have_one_share_however_many_they_are() -> None:
     for index in range(len(site.tenants)):
         breaks(site, index, 80, 79)
     assert [namespace for _, namespace in site.fleet.effects].count("a") == 1
+
+
+def test_a_cordon_counts_although_its_node_was_replaced_or_given_back_since() -> None:
+    for undo in (Fleet.replace, Fleet.uncordon):
+        site = Site()
+        breaks(site, 0, 80, 79)
+        (name,) = [name for name, node in site.fleet.nodes.items() if node.unschedulable]
+        undo(site.fleet, name)
+        site.fleet.memory.clear()
+        breaks(site, 1, 80, 79)
+        assert [namespace for _, namespace in site.fleet.effects] == ["a"]
+        site.wait(3601)
+        breaks(site, 1, 80, 79)
+        assert [namespace for _, namespace in site.fleet.effects] == ["a", "a"]
+
+
+def test_a_cordon_that_is_still_to_be_done_counts_as_one() -> None:
+    site = Site()
+    site.fleet.refuses = True
+    for index in (0, 1, 2, 3):
+        breaks(site, index, 80, 79)
+    site.fleet.refuses = False
+    site.wait(61)
+    assert sorted(namespace for _, namespace in site.fleet.effects) == ["a", "b", "c"]
 
 
 def test_what_could_not_be_done_in_time_is_never_done() -> None:

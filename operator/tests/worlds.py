@@ -120,7 +120,7 @@ class World(Objects):
 
     def end(self, rank: int, code: int, *, attempt: int | None = None, with_report: bool = True, **gpu: Any) -> None:
         """The container of a rank ends; with `xid` or `uuid`, for what the driver says of a GPU."""
-        name = pod_name("flux", attempt or self.job.status.attempt, rank)
+        name = pod_name(self.job.name, attempt or self.job.status.attempt, rank)
         pod = self.pods[name]
         told = gpu_report(pod, code=code, at=self.now, **gpu) if gpu else report(pod, code=code, at=self.now)
         said = told if with_report else None
