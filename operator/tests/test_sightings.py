@@ -53,6 +53,19 @@ def test_the_last_words_replace_the_earlier_ones() -> None:
     assert [pod.status for pod in kept] == [last.status]
 
 
+def test_what_a_job_asks_for_and_forgets_is_its_own_whoever_copies_its_labels() -> None:
+    sightings = Sightings()
+    mine, copied = raw("mine", **ENDED), raw("copied", **ENDED)
+    elsewhere = msgspec.structs.replace(copied.metadata, namespace="elsewhere")
+    sightings.note(msgspec.structs.replace(copied, metadata=elsewhere), deleted=False)
+    sightings.note(mine, deleted=False)
+    sightings.note(mine, deleted=True)
+    sightings.forget("default", "name-of-job-1")
+    assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["copied"]
+    sightings.forget("elsewhere", "name-of-job-1")
+    assert sightings.departed("job-1", alive=set()) == []
+
+
 def test_an_end_is_news_once() -> None:
     sightings = Sightings()
     assert not sightings.note(raw("a", running={}), deleted=False)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from msgspec.structs import replace
 
 from oarlock_api.contract.names import Label
+from oarlock_operator.observation import Key
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.schedulers.kueue import MANAGED
 
@@ -30,6 +31,9 @@ class Sightings:
         self._clock = clock
         self._pods: dict[str, OrderedDict[str, RawPod]] = {}
         """By namespace and uid, of each namespace the newest last."""
+        self._of_job: dict[str, dict[str, RawPod]] = {}
+        self._of_name: dict[Key, dict[str, RawPod]] = {}
+        """The same by the job's uid, and by its name: a pass over a job asks for its own, and must not look through all."""
         self._count = 0
         self._since: dict[str, float] = {}
         self._rejected: set[str] = set()
@@ -42,8 +46,12 @@ class Sightings:
             return False
         known = self._pods.setdefault(namespace, OrderedDict())
         news = uid not in known
+        if not news:
+            self._unfile(known[uid])
         known[uid] = _slim(pod)
         known.move_to_end(uid)
+        self._of_job.setdefault(pod.label(Label.JOB_UID), {})[uid] = known[uid]
+        self._of_name.setdefault((namespace, pod.label(Label.JOB)), {})[uid] = known[uid]
         self._count += news
         if self._count > self._limit:
             self._forget_one()
@@ -65,12 +73,7 @@ class Sightings:
 
     def departed(self, job_uid: str, *, alive: set[str]) -> list[RawPod]:
         """Pods of a job that were seen and are not there any more."""
-        return [
-            pod
-            for known in self._pods.values()
-            for uid, pod in known.items()
-            if uid not in alive and pod.label(Label.JOB_UID) == job_uid
-        ]
+        return [pod for uid, pod in self._of_job.get(job_uid, {}).items() if uid not in alive]
 
     def is_gone(self, uid: str) -> bool:
         """Whether the API itself said that the pod is gone: a watch says so of one that only lost its label, too."""
@@ -82,8 +85,7 @@ class Sightings:
 
     def forget(self, namespace: str, job: str) -> None:
         """Drop what is known of a job that is over or gone, by whatever uid."""
-        known = self._pods.get(namespace, OrderedDict())
-        for uid in [uid for uid, pod in known.items() if pod.label(Label.JOB) == job]:
+        for uid in list(self._of_name.get((namespace, job), {})):
             self._drop(namespace, uid)
 
     def _forget_one(self) -> None:
@@ -92,13 +94,21 @@ class Sightings:
         self._drop(namespace, next(iter(self._pods[namespace])))
 
     def _drop(self, namespace: str, uid: str) -> None:
-        del self._pods[namespace][uid]
+        self._unfile(self._pods[namespace].pop(uid))
         if not self._pods[namespace]:
             del self._pods[namespace]
         self._count -= 1
         self._since.pop(uid, None)
         self._rejected.discard(uid)
         self._gone.discard(uid)
+
+    def _unfile(self, pod: RawPod) -> None:
+        job, name = pod.label(Label.JOB_UID), (pod.metadata.namespace, pod.label(Label.JOB))
+        del self._of_job[job][pod.metadata.uid], self._of_name[name][pod.metadata.uid]
+        if not self._of_job[job]:
+            del self._of_job[job]
+        if not self._of_name[name]:
+            del self._of_name[name]
 
 
 def _slim(pod: RawPod) -> RawPod:
