@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_local.demo.install import NAMESPACE, RELEASE
 from oarlock_operator.cluster import Cluster, load_configuration
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.groups import TidyJobs
+from oarlock_operator.keys import gang_keys
 from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults
 from oarlock_operator.observe import observe
@@ -88,7 +90,8 @@ def test_an_output_without_room_fails_preflight_with_the_numbers(jobs: Jobs) -> 
 async def seen_from_outside(kubeconfig: Path, key: tuple[str, str]) -> PodStatus | None:
     configuration, _ = await load_configuration(kubeconfig)
     cluster = Cluster(configuration)
-    reader = ProgressReader(cluster, Route.PROXY, clock=time.monotonic)
+    keys = await gang_keys(cluster, file=None, namespace=NAMESPACE, name=f"{RELEASE}-operator-key")
+    reader = ProgressReader(cluster, Route.PROXY, clock=time.monotonic, keys=keys)
     try:
         found = await observe(
             cluster,
