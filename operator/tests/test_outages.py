@@ -118,6 +118,21 @@ async def test_who_loses_the_lease_or_gives_it_away_may_not_act_from_then_on() -
 
 
 @in_virtual_time
+async def test_whose_lease_was_deleted_waits_for_its_length_before_it_is_made_anew() -> None:
+    """As at an uninstall, where everybody is about to go."""
+    api = MemoryApi()
+    leader = candidate(api, "a")
+    await leader.acquire()
+    api.objects.clear()
+    with pytest.raises(LeadershipLost):
+        await leader.hold()
+    lost = now()
+    await leader.acquire()
+    assert now() - lost >= SECONDS
+    assert holder(api) == "a"
+
+
+@in_virtual_time
 async def test_the_start_waits_for_the_api_server_says_for_what_and_goes_on_within_seconds() -> None:
     api = Api(back=HALF_AN_HOUR)
     start = StartUp(api, Settings(namespaces=["ns"], cluster_id="c"))  # type: ignore[arg-type]

@@ -142,7 +142,8 @@ class Pod(Group):
     patch: PodPatch | None = Field(
         default=None,
         description="Merged over the finished pod spec as the last word: lists with a merge key (containers, env, "
-        "volumes) by that key, other lists (tolerations) are replaced, a null takes a key away.",
+        "volumes) by that key, other lists (tolerations) are replaced, a null takes a key away. A spec has at most 32 "
+        "levels and 128 KiB.",
     )
 
     @model_validator(mode="after")
