@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from annotated_types import MaxLen
@@ -132,7 +133,8 @@ def _written_list(found: Sequence[Any], was: Sequence[Json], wanted: Sequence[Js
     return [*ours, *unread][:most]
 
 
-def _keyed_lists() -> list[tuple[str, str, int]]:
+@cache
+def _keyed_lists() -> tuple[tuple[str, str, int], ...]:
     """The lists whose items have a key: their name, the key, and how long they may be."""
     found = []
     for name, field in TrainingJobStatus.model_fields.items():
@@ -140,4 +142,4 @@ def _keyed_lists() -> list[tuple[str, str, int]]:
         bounds = [each.max_length for each in field.metadata if isinstance(each, MaxLen)]
         if keys and bounds:
             found.append((camel_case(name), keys[0], bounds[0]))
-    return found
+    return tuple(found)
