@@ -128,7 +128,7 @@ MINUTES := 5
 
 .PHONY: chaos
 chaos: setup ## Two operators and fake nodes with everything that can go wrong, at random: SEED=7 MINUTES=30
-	@nice $(RUN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+	@$(RUN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 # Where the bills of materials are written.
 SBOM := out

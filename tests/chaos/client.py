@@ -75,17 +75,19 @@ class Client:
     async def watch(self, path: str) -> AsyncIterator[Json]:
         """What there is, as ADDED, then every change, in the order of resource versions.
 
-        A server that was started anew has forgotten the last changes. Then what there is is told once more: what is gone
-        first, then the rest as it changed last.
+        A server that was started anew has forgotten the last changes. Then what there is is told once more, as `late`: what
+        is gone first, then the rest as it changed last.
         """
-        known: dict[str, Json] = {}
+        known: dict[str, Json] | None = None
         while True:
             listed = await self.call("GET", path)
             if listed is None:
                 raise RuntimeError(f"{path} is not served")
             version = listed["metadata"]["resourceVersion"]
-            for event in _news(known, listed["items"], version):
-                yield event
+            late = known is not None
+            for event in _news(known or {}, listed["items"], version):
+                yield {**event, "late": late}
+            known = {item["metadata"]["uid"]: item for item in listed["items"]}
             async for event in self._follow(path, version):
                 metadata = event["object"]["metadata"]
                 if event["type"] == "DELETED":
@@ -115,7 +117,7 @@ class Client:
 
 
 def _news(known: dict[str, Json], items: list[Json], version: str) -> list[Json]:
-    """What a list tells to somebody who knows of those objects; `known` is what there is then."""
+    """What a list tells to somebody who knows of those objects."""
     there = {item["metadata"]["uid"]: item for item in items}
     gone = [body for uid, body in known.items() if uid not in there]
     for body in gone:
@@ -125,8 +127,6 @@ def _news(known: dict[str, Json], items: list[Json], version: str) -> list[Json]
     told += [
         {"type": "MODIFIED" if item["metadata"]["uid"] in known else "ADDED", "object": item} for item in by_version
     ]
-    known.clear()
-    known.update(there)
     return told
 
 

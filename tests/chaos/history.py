@@ -1,7 +1,8 @@
 """What the watches told: lives of pods, statuses of jobs, states of nodes, in the order of their resource versions.
 
 One store keeps all kinds, and its revisions are the resource versions: of two changes, also of different kinds, the one
-with the smaller number came first.
+with the smaller number came first. What is told late, by a list, came at some time after the last news: it counts from then
+on, so that nothing is found in what nobody saw.
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class History:
     """By a node's name, whenever it came, went, or was Ready or no more."""
     bodies: dict[str, Json] = field(default_factory=dict)
     """Pods that there are, by uid."""
-    attempts: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """For each job's uid the versions at which its attempt rose, and to what."""
+    attempts: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """For each job's uid since when its attempt may have risen, at which version it had, and to what."""
     reached: dict[str, int] = field(default_factory=dict)
     """How far each watch has come."""
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=3000))
@@ -107,10 +108,16 @@ class History:
         """Remember something for the tail."""
         self.tail.append(f"{datetime.now(UTC):%H:%M:%S.%f} {words}")
 
+    def _reach(self, kind: str, event: Json) -> int:
+        """The version from which the event counts; notes how far the watch has come."""
+        last, version = self.reached.get(kind, 0), int(event["object"]["metadata"]["resourceVersion"])
+        self.reached[kind] = max(last, version)
+        return last if event.get("late") else version
+
     def pod(self, event: Json) -> tuple[Life, bool] | None:
         """Take in what a watch told of a pod; its life, and whether it is new. None for pods of no job."""
         body, metadata = event["object"], event["object"]["metadata"]
-        self.reached["pods"] = max(self.reached.get("pods", 0), int(metadata["resourceVersion"]))
+        since = self._reach("pods", event)
         labels = metadata.get("labels") or {}
         if event["type"] == "BOOKMARK" or f"{LABEL}job" not in labels:
             return None
@@ -134,7 +141,7 @@ class History:
         if stamp := metadata.get("deletionTimestamp"):
             life.delete_by = datetime.fromisoformat(stamp)
         if life.ended is None and (event["type"] == "DELETED" or has_ended(body)):
-            life.ended = version
+            life.ended = since
         self.bodies[uid] = body
         if event["type"] == "DELETED":
             del self.bodies[uid]
@@ -144,7 +151,7 @@ class History:
     def job(self, event: Json) -> tuple[JobSeen | None, JobSeen] | None:
         """Take in what a watch told of a job; its state before, and now."""
         body, metadata = event["object"], event["object"]["metadata"]
-        self.reached["jobs"] = max(self.reached.get("jobs", 0), int(metadata["resourceVersion"]))
+        since = self._reach("jobs", event)
         if event["type"] == "BOOKMARK":
             return None
         status = body.get("status") or {}
@@ -160,8 +167,8 @@ class History:
         before = self.jobs.get(now.uid)
         self.jobs[now.uid] = now
         risen = self.attempts.setdefault(now.uid, [])
-        if not risen or now.attempt > risen[-1][1]:
-            risen.append((now.version, now.attempt))
+        if not risen or now.attempt > risen[-1][2]:
+            risen.append((since, now.version, now.attempt))
         if before is None or (before.phase, before.attempt) != (now.phase, now.attempt) or now.deleted:
             words = f"{now.phase} attempt {now.attempt} {status.get('reason', '')}"
             self.note(f"job {event['type']} {now.name} {now.uid[:6]} {words} v{now.version}")
@@ -170,11 +177,11 @@ class History:
     def node(self, event: Json) -> tuple[NodeSeen | None, NodeSeen] | None:
         """Take in what a watch told of a node; its state before, and now."""
         body, metadata = event["object"], event["object"]["metadata"]
-        self.reached["nodes"] = max(self.reached.get("nodes", 0), int(metadata["resourceVersion"]))
+        since = self._reach("nodes", event)
         if event["type"] == "BOOKMARK":
             return None
         now = NodeSeen(
-            version=int(metadata["resourceVersion"]),
+            version=since,
             name=metadata["name"],
             uid=metadata["uid"],
             off=bool((body.get("spec") or {}).get("unschedulable")),

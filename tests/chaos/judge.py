@@ -48,11 +48,12 @@ class Judge:
 
     def event(self, kind: str, event: Json) -> None:
         """One event of the watch of `kind`."""
-        if kind == "pods" and (pod := self.history.pod(event)) and pod[1] and event["type"] != "DELETED":
+        seen = not event.get("late")
+        if kind == "pods" and (pod := self.history.pod(event)) and pod[1] and seen and event["type"] != "DELETED":
             self._pod_made(pod[0])
         elif kind == "jobs" and (job := self.history.job(event)):
             self._job_changed(*job)
-        elif kind == "nodes" and (node := self.history.node(event)):
+        elif kind == "nodes" and (node := self.history.node(event)) and seen:
             self._node_changed(*node)
         self._ask_again()
 
@@ -89,10 +90,11 @@ class Judge:
 
     def _was_announced(self, new: Life) -> str:
         risen = self.history.attempts.get(new.job_uid, [])
-        known = max((attempt for version, attempt in risen if version < new.created), default=0)
-        if known == new.attempt:
+        least = max((attempt for _, version, attempt in risen if version < new.created), default=0)
+        most = max((attempt for since, _, attempt in risen if since < new.created), default=0)
+        if least <= new.attempt <= most:
             return ""
-        return f"order: {new.namespace}/{new.name} was made while its job's status was at attempt {known}"
+        return f"order: {new.namespace}/{new.name} was made while its job's status was at attempt {most}"
 
     def _job_changed(self, before: JobSeen | None, now: JobSeen) -> None:
         if before is not None and now.attempt < before.attempt:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from oarlock_local.processes import start_logged
 
-LEASE_SECONDS = 8
+LEASE_SECONDS = 15
 WINDOW_SECONDS = 60
 MOST_CORDONS = 4
 BELIEVED = "registry.example.com/"
@@ -87,7 +87,7 @@ class Operators:
         self.counts[what] += 1
         if what == "freeze":
             each.running.send_signal(signal.SIGSTOP)
-            each.frozen, each.until = True, now + self.chance.uniform(0.5, 2.5 * LEASE_SECONDS)
+            each.frozen, each.until = True, now + self.chance.uniform(0.5, 1.6 * LEASE_SECONDS)
         else:
             each.running.send_signal(signal.SIGKILL if what == "kill" else signal.SIGTERM)
             each.until = now + self.chance.uniform(0, 6)

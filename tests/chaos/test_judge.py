@@ -26,11 +26,13 @@ class Told:
         self.ledger = Ledger()
         self.judge = Judge(History(), self.ledger, teardown=4, most=2, window=timedelta(minutes=1))
         self.version = 0
+        self.late = False
+        """Whether what comes is told by a list, of a time that nobody saw."""
 
     def _tell(self, kind: str, what: str, metadata: Json, **more: Any) -> None:
         self.version += 1
         body = {"metadata": {**metadata, "resourceVersion": str(self.version)}, **more}
-        self.judge.event(kind, {"type": what, "object": body})
+        self.judge.event(kind, {"type": what, "object": body, "late": self.late})
 
     def job(self, attempt: int, phase: str = "Running", uid: str = "job", **more: Any) -> None:
         metadata = {"namespace": "red", "name": "one", "uid": uid}
@@ -117,6 +119,16 @@ def test_a_pod_that_was_asked_to_go_counts_as_lost_with_its_node(how: str, told:
         if how == "another machine":
             told.node("ADDED", uid="n2")
     told.pod(2, "ADDED")
+    assert told.end() == []
+
+
+def test_nothing_is_found_in_a_time_that_nobody_saw(told: Told) -> None:
+    told.late = True
+    told.pod(2, "ADDED")
+    told.pod(1, phase="Failed")
+    told.job(2, "Recovering")
+    told.node(off=True, mark=MARK)
+    told.late = False
     assert told.end() == []
 
 
