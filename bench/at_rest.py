@@ -44,9 +44,11 @@ class Pods:
 
     async def start(self, wanted: int) -> None:
         """Have the pods run, each as soon as it is there, until so many do."""
+        begun: set[str] = set()
         async for _, event in self._api.watch(f"{CORE}/pods"):
             pod = event["object"]
-            if event["type"] != "DELETED" and not pod["status"].get("podIP"):
+            if pod["metadata"]["uid"] not in begun:
+                begun.add(pod["metadata"]["uid"])
                 number = len(self._known)
                 address = f"127.1.{number // 250}.{number % 250 + 1}"
                 self._known[address] = pod["metadata"]
@@ -65,7 +67,10 @@ class Pods:
     async def tell(self, request: web.Request) -> web.Response:
         """What one of their agents answers."""
         assert request.transport is not None  # noqa: S101 - it asks
-        metadata = self._known[request.transport.get_extra_info("sockname")[0]]
+        metadata = self._known.get(request.transport.get_extra_info("sockname")[0])
+        if metadata is None:
+            # Somebody else's business on this machine.
+            raise web.HTTPNotFound
         now = datetime.now(UTC).isoformat()
         said = PodStatus(
             job_uid=metadata["labels"][Label.JOB_UID],
