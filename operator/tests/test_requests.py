@@ -49,6 +49,15 @@ async def test_a_job_that_looks_at_itself_again_asks_for_its_pod_and_searches_no
     assert await operator.look() == [("GET", JOB), ("GET", POD)]
 
 
+async def test_a_pod_that_went_while_no_watch_was_there_is_forgotten_by_the_next_look() -> None:
+    operator = Operator(api := serving())
+    await started(api, operator)
+    stale = {"name": "flux-0-0", "namespace": "default", "labels": api.objects[POD]["metadata"]["labels"]}
+    operator.reconciler.outputs.note_made([{"metadata": stale}])
+    assert ("LIST", POD.rpartition("/")[0]) in await operator.look()
+    assert await operator.look() == [("GET", JOB), ("GET", POD)]
+
+
 def test_what_all_pods_of_a_gang_carry_stays_small() -> None:
     written = len(json.dumps(made(gpusPerNode=8), separators=(",", ":")))
     assert written < 5000, f"{written} bytes, a thousand times"

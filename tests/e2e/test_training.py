@@ -59,6 +59,13 @@ def test_a_killed_rank_costs_steps_but_changes_no_loss_and_the_model_is_exported
     assert crash["output"]["model"] == "/output/crash/model"
 
 
+def test_a_job_of_one_node_trains_without_a_name_and_without_a_service(jobs: Jobs) -> None:
+    jobs.apply("alone", steps=10, every=10, nodes=1)
+    status = jobs.wait_for_end("alone")
+    assert (status["phase"], status["attempt"]) == ("Succeeded", 1), status
+    assert "service/alone" not in jobs.cluster.kubectl("get", "services", "-o", "name").split()
+
+
 def test_a_gang_in_the_nodes_network_meets_on_ports_of_its_own_and_trains(jobs: Jobs) -> None:
     ports = {"rendezvous": 30500, "status": 30400, "link": 30401}
     jobs.apply("hostnet", steps=10, every=10, pod={"hostNetwork": True, "ports": ports})

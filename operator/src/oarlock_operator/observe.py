@@ -133,11 +133,14 @@ async def _job_and_pods(
     """
     path, known = job_path(*key), outputs.pods_of(key)
     if expected and known != frozenset():
-        return await asyncio.gather(_found(cluster, path), _pods(cluster, key, known))
-    raw = await _found(cluster, path)
-    if raw is None or (known == frozenset() and not (raw.get("status") or {}).get("attempt")):
-        return raw, ()
-    return raw, await _pods(cluster, key, known)
+        raw, pods = await asyncio.gather(_found(cluster, path), _pods(cluster, key, known))
+    else:
+        raw = await _found(cluster, path)
+        if raw is None or (known == frozenset() and not (raw.get("status") or {}).get("attempt")):
+            return raw, ()
+        pods = await _pods(cluster, key, known)
+    outputs.settle(key, (pod.metadata.name for pod in pods))
+    return raw, pods
 
 
 async def _pods(cluster: Cluster, key: Key, known: frozenset[str] | None) -> Sequence[RawPod]:

@@ -135,6 +135,12 @@ class Outputs:
         known = self._of(key[0])
         return frozenset(known.of_job.get(key[1], ())) if known.complete else None
 
+    def settle(self, key: Key, names: Iterable[str]) -> None:
+        """Jobs of that name have these pods and no others: a watch that began anew does not tell of who went meanwhile."""
+        known = self._of(key[0])
+        for name in known.of_job.get(key[1], set()) - set(names):
+            known.drop(name)
+
     def others(self, job: Job) -> list[str]:
         """Names of other jobs that may be unfinished and write to the same output."""
         mark = output_mark(job)
