@@ -156,6 +156,26 @@ async def test_a_secret_that_is_there_counts_as_made_and_is_never_read() -> None
     assert [verb for verb, path in api.requests if path.startswith(SECRETS)] == ["POST", "POST"]
 
 
+async def test_the_secret_is_made_at_once_with_the_service_and_no_pod_waits_for_one_after_the_other() -> None:
+    api, under_way, most = MemoryApi(), set(), 0
+
+    async def note(_verb: str, path: str) -> None:
+        nonlocal most
+        under_way.add(path)
+        most = max(most, len(under_way))
+        await asyncio.sleep(0)
+        under_way.remove(path)
+
+    api.before = note
+    plan = World(defaults=with_keys(MASTER)).one_pass()
+    pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
+    first = [action for action in plan.actions if not isinstance(action, CreatePods)]
+    pods = next(action for action in plan.actions if isinstance(action, CreatePods))
+    await execute(api, job(), [*first, CreatePods((), pods.beside)], throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
+    assert len(first) == 1, "the Service"
+    assert most == 2
+
+
 async def test_no_pod_is_made_before_the_secret_that_it_mounts() -> None:
     api = MemoryApi()
 

@@ -43,29 +43,28 @@ NAME_TAKEN = "NameTaken"
 async def execute(
     cluster: Cluster, job: Job, actions: Sequence[Action], *, throttle: Throttle, pool: PoolReader
 ) -> None:
-    """Carry out `actions` one after the other.
+    """Carry out `actions` one after the other; what pods need comes before them, all of it at once.
 
     Raises ApiError where one failed: the next pass sees what there is and plans anew. A cordon that fails holds nobody up:
     the job avoids the node anyway, and the plan is repeated until it stands.
     """
     namespace = job.namespace
+    needed: list[Callable[[], Awaitable[object]]] = []
     for action in actions:
+        if isinstance(action, CreateService | CreateGroup | SelectAttempt):
+            needed.append(_for_pods(cluster, namespace, action))
+            continue
+        if isinstance(action, CreatePods):
+            # Before them: once all pods are there, nobody looks again whether these are.
+            needed += [partial(_create_unseen, cluster, namespace, one) for one in action.beside]
+        await _all(throttle, needed)
+        needed = []
         match action:
             case CordonNode() | NoteStrike() | LatchBreaker():
                 if not await _try(job, action, cluster, pool):
                     continue
-            case CreateService(manifest) | CreateGroup(manifest):
-                await _create(cluster, _collection(manifest["apiVersion"], manifest["kind"], namespace), manifest)
-            case SelectAttempt(name, uid, selector):
-                # The uid makes it the very Service that the decision saw; a replaced one answers 409.
-                await cluster.merge(
-                    f"/api/v1/namespaces/{namespace}/services/{name}",
-                    {"metadata": {"uid": uid}, "spec": {"selector": selector}},
-                )
-            case CreatePods(manifests, beside):
+            case CreatePods(manifests):
                 path = f"/api/v1/namespaces/{namespace}/pods"
-                # First: once all pods are there, nobody looks again whether these are.
-                await _all(throttle, [partial(_create_unseen, cluster, namespace, one) for one in beside])
                 await _all(throttle, [partial(_create, cluster, path, manifest) for manifest in manifests])
             case DeletePods(pods, grace_seconds):
                 path = f"/api/v1/namespaces/{namespace}/pods"
@@ -82,6 +81,18 @@ async def execute(
             case DeleteJob(name, uid):
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
         log.info("done", action=type(action).__name__)
+    await _all(throttle, needed)
+
+
+def _for_pods(
+    cluster: Cluster, namespace: str, action: CreateService | CreateGroup | SelectAttempt
+) -> Callable[[], Awaitable[object]]:
+    if isinstance(action, SelectAttempt):
+        # The uid makes it the very Service that the decision saw; a replaced one answers 409.
+        patch = {"metadata": {"uid": action.uid}, "spec": {"selector": action.selector}}
+        return partial(cluster.merge, f"/api/v1/namespaces/{namespace}/services/{action.name}", patch)
+    kind, api = action.manifest["kind"], action.manifest["apiVersion"]
+    return partial(_create, cluster, _collection(api, kind, namespace), action.manifest)
 
 
 def _collection(api: str, kind: str, namespace: str) -> str:
@@ -147,7 +158,7 @@ def _owned(there: Json, owner: str) -> bool:
     return any(reference.get("uid") == owner for reference in there["metadata"].get("ownerReferences") or [])
 
 
-async def _all(throttle: Throttle, requests: Sequence[Callable[[], Awaitable[None]]]) -> None:
+async def _all(throttle: Throttle, requests: Sequence[Callable[[], Awaitable[object]]]) -> None:
     """Make requests side by side; all are tried, then the first error is raised."""
     results = await asyncio.gather(*(throttle.run(request) for request in requests), return_exceptions=True)
     for result in results:

@@ -50,7 +50,7 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class CreatePods:
-    """Create pods, in parallel. `beside`: what is to be there first and is never read, because its name says all of it."""
+    """Create pods, in parallel. `beside`: what they need and is never read, because its name says all of it."""
 
     manifests: tuple[dict[str, Any], ...]
     beside: tuple[dict[str, Any], ...] = field(default=(), repr=False)
