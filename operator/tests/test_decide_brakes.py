@@ -124,6 +124,21 @@ def test_what_a_job_calls_a_gpu_does_not_make_it_one() -> None:
 CUSTOM: dict[str, Any] = {"training": None, "custom": {"command": ["true"]}}
 
 
+POST_START = {"postStart": {"exec": {"command": ["sh"]}}}
+ANOTHER = {"name": "another", "image": "somebody/else:1"}
+
+
+def mounting(path: str) -> dict[str, Any]:
+    """A pod with a claim mounted at a path."""
+    volume = {"name": "more", "persistentVolumeClaim": {"claimName": "more"}}
+    return {"volumes": [volume], "volumeMounts": [{"name": "more", "mountPath": path}]}
+
+
+def patching(**fields: Any) -> dict[str, Any]:
+    """A patch of the trainer's container."""
+    return {"containers": [{"name": "trainer", **fields}]}
+
+
 @pytest.mark.parametrize(
     ("changes", "images", "believed"),
     [
@@ -138,6 +153,16 @@ CUSTOM: dict[str, Any] = {"training": None, "custom": {"command": ["true"]}}
         pytest.param({"pod": {"image": "site.io.evil.org/t:1"}}, ("site.io",), False, id="a registry that goes on"),
         pytest.param({"pod": {"image": "site.io:1"}}, ("site.io",), False, id="what Docker Hub has under its name"),
         pytest.param({**CUSTOM, "pod": {"image": "x"}}, (), False, id="a program of the job's own"),
+        pytest.param({"pod": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}}, (), True, id="a harmless variable"),
+        pytest.param({"pod": {"env": [{"name": "LD_PRELOAD", "value": "x"}]}}, (), False, id="a preloaded library"),
+        pytest.param({"pod": {"envFrom": [{"configMapRef": {"name": "x"}}]}}, (), False, id="variables from elsewhere"),
+        pytest.param({"pod": mounting("/data")}, (), True, id="a mount beside the program"),
+        pytest.param({"pod": mounting("/opt/venv")}, (), False, id="a mount over the program"),
+        pytest.param({"pod": {"patch": {"priority": 1}}}, (), True, id="a patch beside the containers"),
+        pytest.param({"pod": {"patch": patching(resources={"limits": {"rdma/ib": 1}})}}, (), True, id="more devices"),
+        pytest.param({"pod": {"patch": patching(lifecycle=POST_START)}}, (), False, id="a command by the patch"),
+        pytest.param({"pod": {"patch": {"initContainers": [ANOTHER]}}}, (), False, id="a program that runs before"),
+        pytest.param({"pod": {"patch": {"containers": [ANOTHER]}}}, (), False, id="a program beside it"),
         pytest.param({**CUSTOM, "pod": {"image": "trainer:test"}}, (), False, id="the same in the trainer's image"),
         pytest.param({**CUSTOM, "pod": {"image": "site/ml/x:1"}}, ("site/ml/",), True, id="one in a vouched image"),
     ],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.vouching import unvouched
 from oarlock_operator.faults.classify import Fault
 from oarlock_operator.observation import CordonMark, Observation, Pool
 
@@ -37,29 +38,12 @@ def doubt(o: Observation, draft: Draft, fault: Fault) -> Refusal | None:
         return Refusal("the job asks for no GPUs")
     if spec.pod.gpu_resource not in defaults.cordon_resources:
         return Refusal(f"{spec.pod.gpu_resource} is none of the resources that are GPUs here (CORDON_GPU_RESOURCES)")
-    if not believes(o, draft):
-        what = (
-            "spec.custom runs a program of its own" if spec.custom else "its image is not the operator's trainer image"
-        )
-        return Refusal(f"its report is only a claim: {what}, and CORDON_IMAGES does not name its image")
+    image = (draft.status.resolved.image if draft.status.resolved else None) or spec.pod.image or ""
+    if why := unvouched(spec, image, trainer_image=defaults.trainer_image, named=defaults.cordon_images):
+        return Refusal(f"its report is only a claim: {why}")
     if gpu is None or not (gpu.uuid or gpu.serial):
         return Refusal("its report names no GPU by UUID or serial number")
     return None
-
-
-def believes(o: Observation, draft: Draft) -> bool:
-    """Whether the site vouches for the program that wrote the job's reports."""
-    image = (draft.status.resolved.image if draft.status.resolved else None) or o.spec.pod.image or ""
-    vouched = any(_is_named(image, named) for named in o.defaults.cordon_images)
-    return vouched or (o.spec.custom is None and image == o.defaults.trainer_image)
-
-
-def _is_named(image: str, named: str) -> bool:
-    """Whether an image begins with what was named, up to where a part of its name ends: no look-alike does."""
-    if named.endswith("/") or image == named:
-        return image.startswith(named)
-    # A name without a slash is a registry's: with a tag behind it, it is an image of Docker Hub.
-    return image.startswith((f"{named}/", f"{named}:", f"{named}@") if "/" in named else f"{named}/")
 
 
 def published(pool: Pool, node: str) -> str:
