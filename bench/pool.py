@@ -26,7 +26,7 @@ from kubernetes.aio.client import Configuration
 
 from oarlock_operator.cluster import Cluster
 from oarlock_operator.node_facts import RawNode
-from oarlock_operator.observation import Brakes
+from oarlock_operator.observed_nodes import Brakes
 from oarlock_operator.pool import PoolReader
 
 LOOKS = 5

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from oarlock_operator.marks import Mark
-from oarlock_operator.observation import CordonMark, Job, Node, Pool, PoolNode
+from oarlock_operator.observation import Job
+from oarlock_operator.observed_nodes import CordonMark, Node, Pool, PoolNode
 from oarlock_operator.plan import CordonNode
 
 

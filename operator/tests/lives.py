@@ -20,7 +20,8 @@ from oarlock_operator.cluster import Cluster
 from oarlock_operator.events import EventPoster
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Brakes, Defaults
+from oarlock_operator.observation import Defaults
+from oarlock_operator.observed_nodes import Brakes
 from oarlock_operator.pace import Pace
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Route

@@ -14,7 +14,8 @@ from memory_api import Json, MemoryApi
 from oarlock_operator.events import EventPoster
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Brakes, Defaults, GangSystems
+from oarlock_operator.observation import Defaults, GangSystems
+from oarlock_operator.observed_nodes import Brakes
 from oarlock_operator.pace import Pace
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.pool import PoolReader

@@ -16,8 +16,9 @@ from oarlock_operator import reconcile
 from oarlock_operator.events import EventPoster
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Brakes, Job, Pool
+from oarlock_operator.observation import Job
 from oarlock_operator.observe import job_path
+from oarlock_operator.observed_nodes import Brakes, Pool
 from oarlock_operator.pace import Pace
 from oarlock_operator.plan import Action
 from oarlock_operator.pool import PoolReader

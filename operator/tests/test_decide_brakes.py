@@ -10,7 +10,7 @@ import pytest
 from jobs import START, job, spec
 from worlds import World
 
-from oarlock_operator.observation import Brakes, CordonMark, Pool, PoolNode
+from oarlock_operator.observed_nodes import Brakes, CordonMark, Pool, PoolNode
 from oarlock_operator.plan import CordonNode, LatchBreaker, Plan
 
 POOL = Pool(size=20, schedulable=20)

@@ -15,7 +15,7 @@ from world_writes import Killed
 from worlds import World
 
 from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Node, Pool
+from oarlock_operator.observed_nodes import Node, Pool
 
 
 def living(world: World) -> list[int]:

@@ -10,7 +10,8 @@ from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import Ending, Node
+from oarlock_operator.observation import Ending
+from oarlock_operator.observed_nodes import Node
 from oarlock_operator.plan import CreatePods, DeletePods
 
 GONE = Node(name="node-1", exists=False, ready=False)

@@ -9,7 +9,7 @@ from worlds import World, condition
 
 from oarlock_operator.decide import decide
 from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Node
+from oarlock_operator.observed_nodes import Node
 from oarlock_operator.plan import DeletePods
 
 CORDONED = Mark("cordoned", enforced=True)

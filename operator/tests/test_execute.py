@@ -14,7 +14,7 @@ from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.execute import execute
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.manifests.service import selector, service
-from oarlock_operator.observation import Brakes
+from oarlock_operator.observed_nodes import Brakes
 from oarlock_operator.plan import (
     Action,
     CordonNode,

@@ -8,7 +8,8 @@ import pytest
 from jobs import START, gpu_report, job, spec
 from worlds import World
 
-from oarlock_operator.observation import Ending, Pod, Pool
+from oarlock_operator.observation import Ending, Pod
+from oarlock_operator.observed_nodes import Pool
 from oarlock_operator.plan import CordonNode
 
 POOL = Pool(size=20, schedulable=20)

@@ -15,7 +15,8 @@ from test_observe import Listing, Silent, cluster_with
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.gone import GoneJobs
 from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Brakes, Defaults
+from oarlock_operator.observation import Defaults
+from oarlock_operator.observed_nodes import Brakes
 from oarlock_operator.pace import Pace
 from oarlock_operator.plan import Event
 from oarlock_operator.pod_facts import RawPod

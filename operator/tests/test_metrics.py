@@ -15,7 +15,8 @@ from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.faults.classify import Budget, Fault, classify
 from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Ending, Node, Pod
+from oarlock_operator.observation import Ending, Pod
+from oarlock_operator.observed_nodes import Node
 
 AT_FIRST = {(seen.name, frozenset(seen.labels.items())) for each in metrics.REGISTRY.collect() for seen in each.samples}
 """What is shown before any test has counted."""

@@ -20,7 +20,8 @@ from oarlock_operator.cordon_marks import CORDONED, ENDED, last_mark
 from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute
 from oarlock_operator.nodes import remove_mark
-from oarlock_operator.observation import Brakes, CordonMark, Key, NodeStrike
+from oarlock_operator.observation import Key
+from oarlock_operator.observed_nodes import Brakes, CordonMark, NodeStrike
 from oarlock_operator.plan import Action, CordonNode, LatchBreaker, NoteStrike
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.throttle import Throttle

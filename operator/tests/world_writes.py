@@ -15,7 +15,8 @@ from made_pods import told
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.manifests.affinity import kept_off
-from oarlock_operator.observation import Group, Job, Node, Pod, ServiceSeen
+from oarlock_operator.observation import Group, Job, Pod, ServiceSeen
+from oarlock_operator.observed_nodes import Node
 from oarlock_operator.plan import (
     Action,
     CordonNode,

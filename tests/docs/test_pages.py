@@ -127,3 +127,23 @@ def test_every_command_of_ours_takes_what_it_is_given(fence: Fence) -> None:
         flags = {word.split("=")[0] for word in arguments if word.startswith("-")} - {"--help"}
         known = words_of_help(name) | (words_of_help(name, plain[0]) if plain else set())
         assert flags <= known, command
+
+
+def test_every_test_that_the_security_page_names_is_there() -> None:
+    """What it says that somebody cannot do is held by a test, or not said."""
+    files: dict[str, str] = {}
+    for folder in ("api", "operator", "trainer", "tests"):
+        for path in (ROOT / folder).rglob("test_*.py"):
+            files[path.name] = files.get(path.name, "") + path.read_text()
+    page = (ROOT / "SECURITY.md").read_text()
+    file, missing, count = "", [], 0
+    for named, test in re.findall(r"(\w+\.py)?(?:::(\w+))?(?=[,| ])", page):
+        file = named or file
+        if named and named not in files:
+            missing.append(named)
+        if test:
+            count += 1
+            if f"def {test}(" not in files.get(file, ""):
+                missing.append(f"{file}::{test}")
+    assert not missing
+    assert count > 50, "it names the tests"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from oarlock_operator.observation import CordonMark
+from oarlock_operator.observed_nodes import CordonMark
 from oarlock_operator.plan import CordonNode
 
 Json = dict[str, Any]

@@ -21,7 +21,8 @@ from oarlock_operator.events import EventPoster
 from oarlock_operator.gang_systems import GangReader
 from oarlock_operator.node_watch import watch_nodes
 from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Brakes, Defaults, Key
+from oarlock_operator.observation import Defaults, Key
+from oarlock_operator.observed_nodes import Brakes
 from oarlock_operator.outages import supervised
 from oarlock_operator.pace import Pace
 from oarlock_operator.pool import PoolReader

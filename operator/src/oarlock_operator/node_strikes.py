@@ -14,7 +14,7 @@ from oarlock_operator.api_error import NotFound
 from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.cordon_marks import published_gpus
 from oarlock_operator.decide.strikes import WINDOW
-from oarlock_operator.observation import NodeStrike
+from oarlock_operator.observed_nodes import NodeStrike
 
 STRIKES = "oarlock.dev/gpu-strikes"
 LIMIT = 64

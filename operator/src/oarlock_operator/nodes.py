@@ -16,7 +16,7 @@ from oarlock_operator.cluster import Cluster
 from oarlock_operator.cordon_marks import CORDONED, ENDED, last_mark
 from oarlock_operator.marks import mark_of
 from oarlock_operator.node_strikes import read_strikes
-from oarlock_operator.observation import Node
+from oarlock_operator.observed_nodes import Node
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 PARALLEL = 16

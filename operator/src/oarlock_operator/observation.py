@@ -16,12 +16,10 @@ from oarlock_api.scheduling import Gang
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.marks import Mark
+from oarlock_operator.observed_nodes import GPU_RESOURCES, Node, Pool
 
 Key = tuple[str, str]
 """Namespace and name of a TrainingJob."""
-
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
-"""What GPUs are called on nodes, unless the operator's settings say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,54 +87,6 @@ class Pod:
         return self.ending is not None and self.ending.code == 0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStrike:
-    """A time at which a GPU of a node restarted a gang. `job`: the uid of whose; empty where it is not told."""
-
-    gpu_uuid: str
-    time: datetime
-    job: str = ""
-    xid: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CordonMark:
-    """A node that Oarlock cordoned, or is about to, for which job (namespace/name), and when that was decided.
-
-    `done`: when it was known to stand; None where it may still fail.
-    """
-
-    node: str
-    job: str
-    time: datetime
-    done: datetime | None = None
-
-    @property
-    def namespace(self) -> str:
-        """Whose share of the cordons it is."""
-        return self.job.partition("/")[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A node that needs a look. `unreachable`: the node controller has not heard from it; `boot_id` is "" if unknown.
-
-    `mark`: why somebody wants it emptied. `strikes`: what its GPUs have done to gangs before. `cordon`: the last mark that
-    Oarlock wrote on this very node (`uid`), whether or not it still stands.
-    """
-
-    name: str
-    uid: str = ""
-    exists: bool = True
-    ready: bool = True
-    unreachable: bool = False
-    boot_id: str = ""
-    mark: Mark | None = None
-    unschedulable: bool = False
-    cordon: CordonMark | None = None
-    strikes: tuple[NodeStrike, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The TrainingJob. `spec` is None where it does not fit the models; `problem` then says why."""
@@ -197,51 +147,6 @@ class Group:
     deleting: bool = False
     waits: str = ""
     let_in: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brakes:
-    """Limits to cordoning, from the operator's settings. `breaker` names the ConfigMap that latches it."""
-
-    max_nodes: int = 2
-    max_percent: float = 10.0
-    namespace_max_nodes: int = 1
-    namespace_max_percent: float = 2.0
-    window_seconds: int = 3600
-    allow_below_gang: bool = False
-    breaker: str = "oarlock-cordon-breaker"
-    """Name of its ConfigMap."""
-    namespace: str = ""
-    """Where that lies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolNode:
-    """What a brake asks of one node. `gpus`: UUIDs and serial numbers that it publishes, none where it does not."""
-
-    uid: str
-    made: datetime | None = None
-    resources: frozenset[str] = frozenset()
-    gpus: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """The nodes with GPUs that the operator may cordon, by its settings alone: no job's values choose or count them.
-
-    `schedulable`: how many of them take pods. `ours`: marks that stand. `known`: other cordons that are remembered, or that
-    jobs still wish for. `unreadable`: why the pool is not known.
-    """
-
-    size: int
-    schedulable: int
-    unschedulable: frozenset[str] = frozenset()
-    ours: tuple[CordonMark, ...] = ()
-    known: tuple[CordonMark, ...] = ()
-    members: Mapping[str, PoolNode] = field(default_factory=dict)
-    latched: str = ""
-    unreadable: str = ""
-    brakes: Brakes = field(default_factory=Brakes)
 
 
 @dataclass(frozen=True, slots=True)

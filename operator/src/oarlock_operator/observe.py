@@ -27,18 +27,8 @@ from oarlock_operator.job_facts import read_job
 from oarlock_operator.manifests.service import needs_service
 from oarlock_operator.neighbours import lingering, rival
 from oarlock_operator.nodes import NodeSightings, read_nodes
-from oarlock_operator.observation import (
-    Defaults,
-    GangSystems,
-    Group,
-    Job,
-    Key,
-    Node,
-    Observation,
-    Pod,
-    ServiceSeen,
-    absent,
-)
+from oarlock_operator.observation import Defaults, GangSystems, Group, Job, Key, Observation, Pod, ServiceSeen, absent
+from oarlock_operator.observed_nodes import Node
 from oarlock_operator.outputs import Outputs
 from oarlock_operator.pod_facts import RawPod, read_pod
 from oarlock_operator.progress import ProgressReader

@@ -13,7 +13,7 @@ from typing import Any
 
 from oarlock_api.history import FaultGPU
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.observation import NodeStrike
+from oarlock_operator.observed_nodes import NodeStrike
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from oarlock_operator.cluster import Cluster
 from oarlock_operator.cordon_marks import CORDONED, ENDED, last_mark, published_gpus, standing_mark, write_mark
 from oarlock_operator.events import EventPoster
 from oarlock_operator.node_facts import RawNode
-from oarlock_operator.observation import GPU_RESOURCES, Brakes, CordonMark, Job, Pool, PoolNode
+from oarlock_operator.observation import Job
+from oarlock_operator.observed_nodes import GPU_RESOURCES, Brakes, CordonMark, Pool, PoolNode
 from oarlock_operator.plan import CordonNode, Event, EventType
 from oarlock_operator.pod_facts import Metadata
 from oarlock_operator.reasons import Reason

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from oarlock_operator.observation import GPU_RESOURCES
+from oarlock_operator.observed_nodes import GPU_RESOURCES
 
 DEFAULT_TRAINER_IMAGE = "oarlock/trainer:0.1.0"
 

@@ -20,7 +20,8 @@ from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Fault
-from oarlock_operator.observation import NodeStrike, Observation
+from oarlock_operator.observation import Observation
+from oarlock_operator.observed_nodes import NodeStrike
 from oarlock_operator.plan import NoteStrike
 
 WINDOW = timedelta(hours=24)
