@@ -3,7 +3,8 @@
     .venv/bin/python bench/at_rest.py [--jobs 1000] [--seconds 120]
 
 Every pod answers /status with a step that is always new, on a loopback address of its own, so that figures are written as
-often as they may be. No kubelet runs: the pods' statuses are written here. Prints a line, writes bench/results/at_rest.json.
+often as they may be. No kubelet runs: one Node has room for all pods, and its status and theirs are written here. Prints a
+line, writes bench/results/at_rest.json.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from typing import Any
 
 from aiohttp import web
 from connection import CORE, JOBS, MERGE, Connection, Json
-from contenders import operator
+from contenders import make_claim, operator
 from process_costs import all_cpu_seconds, cpu_seconds, peak_mib
 
 from oarlock_api.contract.names import API_VERSION, KIND, Label
 from oarlock_api.contract.status import PodStatus
 from oarlock_local.cluster import running
 from oarlock_local.crd import apply_crd
+from oarlock_local.objects import GPU_RESOURCE
 
 ROOT = Path(__file__).parents[1]
 PORT = 9400
+NODE = "/api/v1/nodes/all"
+HEARTBEAT_SECONDS = 10
 
 
 class Pods:
@@ -47,7 +51,7 @@ class Pods:
         begun: set[str] = set()
         async for _, event in self._api.watch(f"{CORE}/pods"):
             pod = event["object"]
-            if pod["metadata"]["uid"] not in begun:
+            if pod["spec"].get("nodeName") and pod["metadata"]["uid"] not in begun:
                 begun.add(pod["metadata"]["uid"])
                 number = len(self._known)
                 address = f"127.1.{number // 250}.{number % 250 + 1}"
@@ -89,6 +93,18 @@ class Pods:
         return web.Response(text=said.to_json())
 
 
+async def _keep_a_node(api: Connection) -> None:
+    """A node that takes all pods, and the heartbeats of its kubelet, until cancelled."""
+    await api.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "all"}})
+    room = {"cpu": "9999", "memory": "99Ti", "pods": "9999", GPU_RESOURCE: "9999"}
+    while True:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now}
+        status = {"capacity": room, "allocatable": room, "conditions": [ready]}
+        await api.call("PATCH", f"{NODE}/status", {"status": status}, content=MERGE)
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
 async def measure(jobs: int, seconds: float, stack: ExitStack) -> Json:
     """Costs of so many jobs in so long."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -100,6 +116,8 @@ async def measure(jobs: int, seconds: float, stack: ExitStack) -> Json:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         await web.TCPSite(runner, "0.0.0.0", PORT).start()  # noqa: S104 - all of 127.0.0.0/8
+        kubelet = asyncio.create_task(_keep_a_node(api))
+        await make_claim(api)
         program = stack.enter_context(operator(api, cluster.kubeconfig, folder / "operator.log", profile=None))
         starting = asyncio.create_task(pods.start(jobs))
         for number in range(jobs):
@@ -124,6 +142,7 @@ async def measure(jobs: int, seconds: float, stack: ExitStack) -> Json:
             "apiServerCores": round((all_cpu_seconds(server) - before) / took, 3),
             "requestsPerSecond": {verb: round(count / took, 1) for verb, count in sorted(asked.items())},
         }
+        kubelet.cancel()
         await runner.cleanup()
         return result
 

@@ -33,10 +33,13 @@ def guarded(helm_program: Path, serving: Cluster) -> Iterator[Cluster]:
     taint = {"key": "example.com/t", "effect": "NoSchedule"}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": [taint]}}
     serving.kubectl("create", "-f", "-", stdin=json.dumps(node))
-    # The server hears of a policy in a moment.
+    # The server hears of a policy in a moment. Asked for nothing but an answer: a change that it took would be none any more.
     wait(
         "the policy",
-        lambda: "annotations of oarlock.dev alone" in refused(serving, {"metadata": {"labels": {"x": "y"}}}),
+        lambda: (
+            "annotations of oarlock.dev alone"
+            in refused(serving, {"metadata": {"labels": {"x": "y"}}}, AS, "--dry-run=server")
+        ),
     )
     yield serving
     serving.kubectl("delete", "node", NODE)
