@@ -21,7 +21,14 @@ def pod(status: Json | None = None, **metadata: Any) -> Json:
         "oarlock.dev/rank": "1",
     }
     owner = {"uid": "uid-1", "kind": "TrainingJob"}
-    known = {"name": "flux-2-1", "uid": "pod-uid", "labels": labels, "ownerReferences": [owner], **metadata}
+    known = {
+        "namespace": "default",
+        "name": "flux-2-1",
+        "uid": "pod-uid",
+        "labels": labels,
+        "ownerReferences": [owner],
+        **metadata,
+    }
     return {"metadata": known, "spec": {"nodeName": "node-b"}, **({"status": status} if status is not None else {})}
 
 

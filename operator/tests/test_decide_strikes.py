@@ -47,7 +47,9 @@ def test_the_first_fault_of_a_gpu_restarts_the_gang_and_blames_no_node() -> None
     assert cordoned(plan) == []
     assert one.job.status.avoided_nodes == ()
     assert [(strike.gpu_uuid, strike.count) for strike in one.job.status.strikes] == [("GPU-5", 1)]
-    assert [type(action) for action in plan.actions if isinstance(action, NoteStrike)] == [NoteStrike]
+    (noted,) = [action for action in plan.actions if isinstance(action, NoteStrike)]
+    assert noted.strike.job, "another job's is another one"
+    assert noted.strike.job != one.job.uid, "everybody reads nodes"
     fault = one.job.status.last_fault
     assert fault is not None
     assert (fault.verdict, fault.xid, fault.action) == ("RestartProcess", 94, "started again")

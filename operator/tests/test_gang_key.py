@@ -260,3 +260,12 @@ async def test_an_operator_without_keys_hears_that_it_is_refused(server: Server,
     reader.keys = ()
     server.handler = agent_with(MASTER)
     assert await reader.ask(running_job(server), POD) is Refusal.KEY
+
+
+async def test_a_refusal_is_no_sign_of_life_of_a_pod_that_has_signed_before(
+    server: Server, reader: ProgressReader
+) -> None:
+    server.handler = agent_with(MASTER)
+    assert await reader.answering(running_job(server), [POD]) == {POD.uid}
+    server.handler = server.tell(signing.REFUSED, 401)
+    assert await reader.answering(running_job(server), [POD]) == frozenset(), "anybody on its address can say that"

@@ -122,7 +122,7 @@ async def test_of_a_job_that_was_deleted_the_end_is_looked_at_once_and_its_pods_
         assert not operator.hear("MODIFIED", pod(uid=f"p{number}", deletionTimestamp="2026-01-01T00:00:00Z"))
         assert not operator.hear("MODIFIED", ended(f"p{number}"))
         assert not operator.hear("DELETED", ended(f"p{number}"))
-    assert operator.reconciler.sightings.departed("uid-1", alive=set()) == []
+    assert operator.reconciler.sightings.departed("default", "uid-1", alive=set()) == []
 
 
 async def test_a_job_that_a_pass_misses_is_known_to_be_gone_before_a_watch_tells_of_it() -> None:

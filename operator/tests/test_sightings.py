@@ -35,7 +35,7 @@ def test_a_pod_that_ended_or_was_deleted_is_remembered_and_one_that_lives_is_not
     sightings.note(raw("deleted"), deleted=True)
     sightings.note(raw("running", running={}), deleted=False)
     sightings.note(raw("new"), deleted=False)
-    assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["ended", "deleted"]
+    assert [pod.metadata.uid for pod in sightings.departed("default", "job-1", alive=set())] == ["ended", "deleted"]
 
 
 def test_a_pod_that_its_kubelet_refused_has_ended_though_no_container_ran() -> None:
@@ -49,7 +49,7 @@ def test_the_last_words_replace_the_earlier_ones() -> None:
     sightings.note(raw("a", **ENDED), deleted=False)
     last = raw("a", terminated={"exitCode": 80})
     sightings.note(last, deleted=True)
-    kept = sightings.departed("job-1", alive=set())
+    kept = sightings.departed("default", "job-1", alive=set())
     assert [pod.status for pod in kept] == [last.status]
 
 
@@ -60,10 +60,10 @@ def test_what_a_job_asks_for_and_forgets_is_its_own_whoever_copies_its_labels() 
     sightings.note(msgspec.structs.replace(copied, metadata=elsewhere), deleted=False)
     sightings.note(mine, deleted=False)
     sightings.note(mine, deleted=True)
+    assert [pod.metadata.uid for pod in sightings.departed("default", "job-1", alive=set())] == ["mine"]
     sightings.forget("default", "name-of-job-1")
-    assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["copied"]
-    sightings.forget("elsewhere", "name-of-job-1")
-    assert sightings.departed("job-1", alive=set()) == []
+    assert sightings.departed("default", "job-1", alive=set()) == []
+    assert [pod.metadata.uid for pod in sightings.departed("elsewhere", "job-1", alive=set())] == ["copied"]
 
 
 def test_an_end_is_news_once() -> None:
@@ -76,8 +76,8 @@ def test_an_end_is_news_once() -> None:
 def test_a_pod_that_is_still_there_has_not_departed() -> None:
     sightings = Sightings()
     sightings.note(raw("a", **ENDED), deleted=False)
-    assert sightings.departed("job-1", alive={"a"}) == []
-    assert len(sightings.departed("job-1", alive=set())) == 1
+    assert sightings.departed("default", "job-1", alive={"a"}) == []
+    assert len(sightings.departed("default", "job-1", alive=set())) == 1
 
 
 def test_a_job_sees_only_its_own_pods_and_forgets_only_those() -> None:
@@ -86,15 +86,15 @@ def test_a_job_sees_only_its_own_pods_and_forgets_only_those() -> None:
     sightings.note(raw("b", job="job-2"), deleted=True)
     sightings.note(RawPod(Metadata(name="x", uid="x")), deleted=True)
     sightings.forget("default", "name-of-job-1")
-    assert sightings.departed("job-1", alive=set()) == []
-    assert [pod.metadata.uid for pod in sightings.departed("job-2", alive=set())] == ["b"]
+    assert sightings.departed("default", "job-1", alive=set()) == []
+    assert [pod.metadata.uid for pod in sightings.departed("default", "job-2", alive=set())] == ["b"]
 
 
 def test_beyond_the_limit_the_pod_that_was_not_heard_of_for_longest_is_forgotten() -> None:
     sightings = Sightings(limit=3)
     for uid in ("a", "b", "c", "a", "d"):
         sightings.note(raw(uid), deleted=True)
-    assert [pod.metadata.uid for pod in sightings.departed("job-1", alive=set())] == ["c", "a", "d"]
+    assert [pod.metadata.uid for pod in sightings.departed("default", "job-1", alive=set())] == ["c", "a", "d"]
 
 
 def test_one_namespace_s_pods_push_out_none_of_another() -> None:
@@ -102,8 +102,8 @@ def test_one_namespace_s_pods_push_out_none_of_another() -> None:
     sightings.note(raw("mine", job="job-2", namespace="quiet"), deleted=True)
     for uid in range(50):
         sightings.note(raw(f"noise-{uid}"), deleted=True)
-    assert [pod.metadata.uid for pod in sightings.departed("job-2", alive=set())] == ["mine"]
-    assert len(sightings.departed("job-1", alive=set())) == 3
+    assert [pod.metadata.uid for pod in sightings.departed("quiet", "job-2", alive=set())] == ["mine"]
+    assert len(sightings.departed("default", "job-1", alive=set())) == 3
 
 
 def test_of_a_pod_only_what_its_end_is_judged_by_is_kept() -> None:
@@ -112,7 +112,7 @@ def test_of_a_pod_only_what_its_end_is_judged_by_is_kept() -> None:
     keeps_off = Affinity(keeps_off=frozenset({"n" * 100_000}))
     fat = msgspec.structs.replace(fat, spec=msgspec.structs.replace(fat.spec, affinity=keeps_off))
     sightings.note(fat, deleted=True)
-    (kept,) = sightings.departed("job-1", alive=set())
+    (kept,) = sightings.departed("default", "job-1", alive=set())
     assert len(msgspec.json.encode(kept)) < 2_000
 
 

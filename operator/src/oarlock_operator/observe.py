@@ -78,7 +78,7 @@ async def observe(
     job = read_job(raw)
     outputs.note_job(job)
     ours = [found for found in listed if found.owned_by(job.uid)]
-    left = sightings.departed(job.uid, alive={found.metadata.uid for found in ours})
+    left = sightings.departed(job.namespace, job.uid, alive={found.metadata.uid for found in ours})
     strays = await find_strays(cluster, job, ours, left, sightings) if job.managed_by == OPERATOR else []
     seen = {pod.uid: pod for pod in map(read_pod, (*ours, *strays))}
     namesakes = [found.metadata.name for found in listed if found.of_a_namesake(job.name, job.uid)]

@@ -17,7 +17,7 @@ GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.int
 
 @dataclass(frozen=True, slots=True)
 class NodeStrike:
-    """A time at which a GPU of a node restarted a gang. `job`: the uid of whose; empty where it is not told."""
+    """A time at which a GPU of a node restarted a gang. `job`: a mark of whose; empty where it is not told."""
 
     gpu_uuid: str
     time: datetime

@@ -113,7 +113,7 @@ class Outputs:
             known.put(metadata.name, _held(metadata.labels or {}, living=phase not in ENDED))
 
     def note_made(self, manifests: Iterable[Json]) -> None:
-        """The operator has made these pods: no watch may have told of them yet."""
+        """The operator makes these pods: no watch may have told of them yet."""
         for metadata in (manifest["metadata"] for manifest in manifests):
             self._of(metadata["namespace"]).put(metadata["name"], _held(metadata["labels"], living=True))
 

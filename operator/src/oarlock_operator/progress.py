@@ -185,7 +185,9 @@ class ProgressReader:
 
         async def ask(pod: Pod) -> bool:
             async with gate:
-                return await self.ask(job, pod) is not None
+                answer = await self.ask(job, pod)
+                # A refusal is nobody's in particular: of a pod that has signed before, only its own word counts.
+                return answer is not None and not (isinstance(answer, Refusal) and pod.uid in self._proven)
 
         answers = await asyncio.gather(*(ask(pod) for pod in pods))
         return frozenset(pod.uid for pod, answered in zip(pods, answers, strict=True) if answered)

@@ -146,15 +146,16 @@ class Reconciler:
 
     async def _act(self, key: Key, o: Observation, plan: Plan, started: float) -> float | None:
         """Carry out what is written down."""
+        for action in plan.actions:
+            if isinstance(action, CreatePods):
+                # Before they are made: of a request that failed, or never answered, the pod may be there all the same.
+                self.outputs.note_made(action.manifests)
         try:
             await execute(self.cluster, o.job, plan.actions, throttle=self.throttle, pool=self.pool)
         except ApiError as error:
             if error.creating and (error.lasting or error.reason == NAME_TAKEN):
                 self.refusals[key] = (o.job.uid, error)
             raise
-        for action in plan.actions:
-            if isinstance(action, CreatePods):
-                self.outputs.note_made(action.manifests)
         if plan.actions:
             self.refusals.pop(key, None)
         if o.job.status.completion_time is not None:

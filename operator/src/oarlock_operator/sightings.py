@@ -71,9 +71,13 @@ class Sightings:
         times = [self._since[uid] for uid in uids if uid in self._since]
         return self._clock() - min(times) if times else None
 
-    def departed(self, job_uid: str, *, alive: set[str]) -> list[RawPod]:
-        """Pods of a job that were seen and are not there any more."""
-        return [pod for uid, pod in self._of_job.get(job_uid, {}).items() if uid not in alive]
+    def departed(self, namespace: str, job_uid: str, *, alive: set[str]) -> list[RawPod]:
+        """Pods of a job that were seen and are not there any more.
+
+        Of its own namespace: elsewhere anybody can make a pod with its labels, and even with its uid as owner.
+        """
+        seen = self._of_job.get(job_uid, {}).items()
+        return [pod for uid, pod in seen if uid not in alive and pod.metadata.namespace == namespace]
 
     def is_gone(self, uid: str) -> bool:
         """Whether the API itself said that the pod is gone: a watch says so of one that only lost its label, too."""

@@ -14,13 +14,13 @@ from oarlock_trainer.agent.assignment import Assignment, Pod
 from oarlock_trainer.agent.interface import interface_with
 
 
-def environment(**inherited: str) -> dict[str, str]:
+def environment(*, nodes: int = 2, **inherited: str) -> dict[str, str]:
     job = JobFile(
         job="flux",
         namespace="default",
         job_uid="u",
         attempt=1,
-        nodes=1,
+        nodes=nodes,
         gpus_per_node=0,
         output_directory="/output/flux",
         training={},
@@ -67,3 +67,8 @@ def test_the_jobs_own_choice_of_interfaces_stays() -> None:
 
 def test_in_a_pods_own_network_nothing_is_chosen() -> None:
     assert not {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"} & environment().keys()
+
+
+def test_gloo_of_ranks_that_are_all_in_one_pod_is_reached_by_nobody_else() -> None:
+    assert environment(nodes=1, OARLOCK_POD_IP="192.0.2.1")["GLOO_SOCKET_IFNAME"] == "lo"
+    assert environment(nodes=1, GLOO_SOCKET_IFNAME="eth0")["GLOO_SOCKET_IFNAME"] == "eth0", "the job's own choice"

@@ -20,8 +20,9 @@ from oarlock_operator.reasons import Reason
 
 SILENT_SECONDS = 60.0
 _REFUSED = (
-    "made with another key than this operator's, these pods train and tell it nothing; the next attempt has this one's. Was "
-    "the key replaced, keep the old one as a further line until they are gone: "
+    "made with another key than this operator's, or by a clock that is more than 5 minutes off, these pods train and tell it "
+    "nothing; the next attempt has this operator's key. Was the key replaced, keep the old one as a further line until they "
+    "are gone: "
 )
 _TOLD = {
     Degradation.NON_FINITE_LOSS: Reason.NON_FINITE_LOSS,

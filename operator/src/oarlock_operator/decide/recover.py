@@ -215,6 +215,9 @@ def _progressed(o: Observation, draft: Draft) -> bool:
     if draft.status.latest_checkpoint is not None:
         saved.append(draft.status.latest_checkpoint.step)
     start = record.resumed_from_step
+    if start is None and o.job.status.latest_checkpoint is not None:
+        # It was never heard of, as where pods refuse the operator's key: what was known before it is what it began with.
+        start = o.job.status.latest_checkpoint.step
     return start is not None and max(saved, default=-1) > start
 
 

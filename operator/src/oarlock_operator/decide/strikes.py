@@ -10,6 +10,7 @@ and, where nodes may be written, on the node. The two in a day are NVSentinel's 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -20,7 +21,7 @@ from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Fault
-from oarlock_operator.observation import Observation
+from oarlock_operator.observation import Job, Observation
 from oarlock_operator.observed_nodes import NodeStrike
 from oarlock_operator.plan import NoteStrike
 
@@ -117,7 +118,7 @@ def _writes_nodes(o: Observation) -> bool:
 
 def _note(o: Observation, draft: Draft, strike: Strike) -> None:
     if strike.node_name and strike.last_time:
-        noted = NodeStrike(strike.gpu_uuid, strike.last_time, o.job.uid, strike.xid)
+        noted = NodeStrike(strike.gpu_uuid, strike.last_time, _mark(o.job), strike.xid)
         draft.act(NoteStrike(strike.node_name, noted))
 
 
@@ -130,7 +131,12 @@ def _of_others(o: Observation, fault: Fault) -> list[NodeStrike]:
     """What the GPU did to other jobs within the window, as the node remembers it."""
     seen = o.nodes.get(fault.pod.node)
     strikes = [one for one in seen.strikes if one.gpu_uuid == _uuid(fault)] if seen else []
-    return [one for one in strikes if one.job != o.job.uid and timedelta() <= o.now - one.time < WINDOW]
+    return [one for one in strikes if one.job != _mark(o.job) and timedelta() <= o.now - one.time < WINDOW]
+
+
+def _mark(job: Job) -> str:
+    """What tells a job from others on a node, for everybody to read: not its uid, which is its own business."""
+    return hashlib.sha256(job.uid.encode()).hexdigest()[:16]
 
 
 def _uuid(fault: Fault) -> str:

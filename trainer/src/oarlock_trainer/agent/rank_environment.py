@@ -63,7 +63,9 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
     }
     if assignment.on_cpu and launch.dynamo_mode is None:
         defaults["TORCHDYNAMO_DISABLE"] = "1"  # spares DeepSpeed's start 0.9 s of imports
-    variables = defaults | _interfaces(inherited) | accelerate_config.environment(launch)
+    # Ranks that are all in one pod are reached by nobody else.
+    alone = {"GLOO_SOCKET_IFNAME": "lo"} if assignment.job.nodes == 1 else {}
+    variables = defaults | _interfaces(inherited) | alone | accelerate_config.environment(launch)
     return {name: inherited.get(name, value) for name, value in variables.items()} | {
         "WORLD_SIZE": str(assignment.world_size),
         "LOCAL_WORLD_SIZE": str(assignment.ranks_per_node),

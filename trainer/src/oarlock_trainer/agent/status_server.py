@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from oarlock_api.contract.status import PodStatus
 
 _CLIENT_SECONDS = 5.0
-_CLIENTS_AT_ONCE = 16
 """From its connection to the end of its answer."""
+_CLIENTS_AT_ONCE = 16
 _MOST_BYTES = 2 * MAX_BYTES
 """A request's line, its headers and its body."""
 _UNREAD_BYTES = 1 << 20

@@ -29,10 +29,16 @@ class StderrTail:
 
     @property
     def text(self) -> str:
-        """The last KEPT bytes of all that has been written until now, as far as they are text."""
+        """The last KEPT bytes of all that has been written until now, in whole lines, as far as they are text.
+
+        Of a line that was cut nobody could tell any more whether it held a secret.
+        """
         self._take()
         with self._lock:
-            return b"".join(self._chunks)[-KEPT:].decode(errors="replace")
+            written = b"".join(self._chunks)
+        if len(written) > KEPT:
+            written = written[-KEPT:].partition(b"\n")[2]
+        return written.decode(errors="replace")
 
     def close_here(self) -> None:
         """Leave writing to the others: the pipe then ends with the last of them. May be repeated."""
