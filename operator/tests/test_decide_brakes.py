@@ -47,6 +47,8 @@ def refused(world: World) -> str:
         (replace(POOL, ours=(replace(RECENT, job="default/flux"),)), "this job had a node cordoned", False),
         (replace(POOL, known=(replace(RECENT, job="default/another"),)), "1 are its share", False),
         (replace(POOL, schedulable=2), "1 nodes would be left for a gang of 2", False),
+        (Pool(size=1, schedulable=1), "0 nodes would be left for a gang of 2", False),
+        (Pool(size=1, schedulable=1, brakes=Brakes(allow_below_gang=True)), "more than half of the 1 nodes", False),
         (replace(POOL, latched="somebody"), "the breaker is latched (somebody)", False),
         (replace(POOL, unreadable="403 Forbidden"), "the nodes could not be read: 403", False),
         (replace(POOL, members={"node-1": PoolNode(uid="x")}), "none of the nodes with nvidia.com/gpu", False),
@@ -62,6 +64,8 @@ def refused(world: World) -> str:
         "one per job",
         "share of the namespace",
         "below the gang",
+        "the only node",
+        "the only node, allowed below the gang",
         "latched",
         "unreadable",
         "no such GPUs",
@@ -119,66 +123,6 @@ def test_a_job_without_gpus_cordons_nothing_however_often_its_pods_say_so() -> N
 
 def test_what_a_job_calls_a_gpu_does_not_make_it_one() -> None:
     assert "none of the resources that are GPUs" in refused(broken(pod={"gpuResource": "example.com/pods"}))
-
-
-CUSTOM: dict[str, Any] = {"training": None, "custom": {"command": ["true"]}}
-
-
-POST_START = {"postStart": {"exec": {"command": ["sh"]}}}
-ANOTHER = {"name": "another", "image": "somebody/else:1"}
-
-
-def mounting(path: str) -> dict[str, Any]:
-    """A pod with a claim mounted at a path."""
-    volume = {"name": "more", "persistentVolumeClaim": {"claimName": "more"}}
-    return {"volumes": [volume], "volumeMounts": [{"name": "more", "mountPath": path}]}
-
-
-def patching(**fields: Any) -> dict[str, Any]:
-    """A patch of the trainer's container."""
-    return {"containers": [{"name": "trainer", **fields}]}
-
-
-@pytest.mark.parametrize(
-    ("changes", "images", "believed"),
-    [
-        pytest.param({}, (), True, id="the operator's own trainer"),
-        pytest.param({"pod": {"image": "somebody/trainer:1"}}, (), False, id="another image"),
-        pytest.param({"pod": {"image": "site/ml/trainer:1"}}, ("site/ml/",), True, id="one that the site vouches for"),
-        pytest.param({"pod": {"image": "site/mlx:1"}}, ("site/ml/",), False, id="one that only looks like it"),
-        pytest.param({"pod": {"image": "site.io/t:2"}}, ("site.io/t",), True, id="any tag of the one that is named"),
-        pytest.param({"pod": {"image": "site.io/t2:1"}}, ("site.io/t",), False, id="a name that goes on"),
-        pytest.param({"pod": {"image": "site.io/t:1.2"}}, ("site.io/t:1",), False, id="a tag that goes on"),
-        pytest.param({"pod": {"image": "site.io/t:1"}}, ("site.io",), True, id="one of a registry"),
-        pytest.param({"pod": {"image": "site.io.evil.org/t:1"}}, ("site.io",), False, id="a registry that goes on"),
-        pytest.param({"pod": {"image": "site.io:1"}}, ("site.io",), False, id="what Docker Hub has under its name"),
-        pytest.param({**CUSTOM, "pod": {"image": "x"}}, (), False, id="a program of the job's own"),
-        pytest.param({"pod": {"env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}}, (), True, id="a harmless variable"),
-        pytest.param({"pod": {"env": [{"name": "LD_PRELOAD", "value": "x"}]}}, (), False, id="a preloaded library"),
-        pytest.param({"pod": {"envFrom": [{"configMapRef": {"name": "x"}}]}}, (), False, id="variables from elsewhere"),
-        pytest.param({"pod": mounting("/data")}, (), True, id="a mount beside the program"),
-        pytest.param({"pod": mounting("/opt/venv")}, (), False, id="a mount over the program"),
-        pytest.param({"pod": {"patch": {"priority": 1}}}, (), True, id="a patch beside the containers"),
-        pytest.param({"pod": {"patch": patching(resources={"limits": {"rdma/ib": 1}})}}, (), True, id="more devices"),
-        pytest.param({"pod": {"patch": patching(lifecycle=POST_START)}}, (), False, id="a command by the patch"),
-        pytest.param({"pod": {"patch": {"initContainers": [ANOTHER]}}}, (), False, id="a program that runs before"),
-        pytest.param({"pod": {"patch": {"containers": [ANOTHER]}}}, (), False, id="a program beside it"),
-        pytest.param({**CUSTOM, "pod": {"image": "trainer:test"}}, (), False, id="the same in the trainer's image"),
-        pytest.param({**CUSTOM, "pod": {"image": "site/ml/x:1"}}, ("site/ml/",), True, id="one in a vouched image"),
-    ],
-)
-def test_a_report_is_only_a_claim_unless_the_site_vouches_for_the_program_that_wrote_it(
-    changes: dict[str, Any],
-    images: tuple[str, ...],
-    believed: bool,  # noqa: FBT001
-) -> None:
-    world = World(job=job(spec=spec(**changes)), may_cordon=True, pool=POOL)
-    world.defaults = replace(world.defaults, cordon_images=images)
-    broken(world=world)
-    if believed:
-        assert cordons(world.one_pass()) == ["node-1"]
-    else:
-        assert "only a claim" in refused(world)
 
 
 def test_a_node_that_was_made_after_the_pod_got_its_place_is_another_one() -> None:

@@ -105,6 +105,7 @@ def test_one_ecc_fault_and_many_victims_cordon_one_node_and_name_its_gpu() -> No
     pod: Pod = world.pods[name]
     said = gpu_report(pod, code=80, at=START.replace(year=2027), xid=48, uuid="GPU-17")  # the last one to speak
     world.pods[name] = Pod(
+        program=world.pods[name].program,
         **{field: getattr(pod, field) for field in ("name", "uid", "attempt", "rank", "node", "scheduled", "started")},
         ending=Ending(80, report=said),
     )

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from fleets import Fleet
 from jobs import START, job
 from made_pods import told
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.manifests.affinity import kept_off
-from oarlock_operator.observation import Group, Job, Pod, ServiceSeen
+from oarlock_operator.observation import Group, Job, Pod, Program, ServiceSeen
 from oarlock_operator.observed_nodes import Node
 from oarlock_operator.plan import (
     Action,
@@ -30,6 +31,13 @@ from oarlock_operator.plan import (
     NoteStrike,
     SelectAttempt,
 )
+from oarlock_operator.pod_facts import RawPod, read_pod
+
+
+def program_of(manifest: dict[str, Any]) -> Program:
+    """What the operator reads of the program of such a pod, once it has ended."""
+    status = {"containerStatuses": [{"name": "trainer", "state": {"terminated": {"exitCode": 80}}}]}
+    return read_pod(msgspec.convert({**manifest, "status": status}, RawPod)).program
 
 
 class Killed(Exception):  # noqa: N818
@@ -138,7 +146,8 @@ class Objects:
         assert not running, f"two live gangs: {running} beside {name}"
         if name not in self.pods:
             off = kept_off(manifest["spec"].get("affinity") or {})
-            self.pods[name] = Pod(name=name, uid=f"{name}-{self.writes}", attempt=attempt, rank=rank, keeps_off=off)
+            uid, program = f"{name}-{self.writes}", program_of(manifest)
+            self.pods[name] = Pod(name=name, uid=uid, attempt=attempt, rank=rank, keeps_off=off, program=program)
         self.wrote(f"pod {name}")
 
     def given_up(self, pod: Pod) -> bool:

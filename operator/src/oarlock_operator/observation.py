@@ -37,6 +37,19 @@ class Ending:
     rejected: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What runs in a pod. `images`: the trainer's container's, then that of the init container that brings the agent.
+
+    `altered`: what in the pod could make its program another than its images', empty for nothing. `own`: job.json names a
+    program of the job's own. What was not read is not known.
+    """
+
+    images: tuple[str, ...] = ()
+    altered: str = "it is not known what runs in the pod"
+    own: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
     """One pod of the job, of whatever attempt."""
@@ -75,6 +88,7 @@ class Pod:
     """Nodes that it keeps off by their names; told only while it has none."""
     grouped: bool = False
     """Kueue has taken it, or the API server keeps its membership in a PodGroup."""
+    program: Program = Program()
 
     @property
     def stopped(self) -> bool:

@@ -6,6 +6,7 @@ times as fast as making dictionaries of everything, and a tenth of the memory.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,9 +16,11 @@ from msgspec import Struct, field
 from oarlock_api.contract.names import KIND, Label
 from oarlock_api.contract.wire import text
 from oarlock_operator.faults.report import NotTrustedError, trusted_report
+from oarlock_operator.last_lines import last_lines
 from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.manifests.pod import CONTAINER
-from oarlock_operator.observation import Ending, Pod
+from oarlock_operator.observation import Ending, Pod, Program
+from oarlock_operator.pod_program import Annotations, read_program
 from oarlock_operator.schedulers.kueue import MANAGED
 
 OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
@@ -57,6 +60,7 @@ class Metadata(Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] | None = None
+    annotations: Annotations | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
     owner_references: tuple[Owner, ...] | None = None
@@ -134,6 +138,14 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     node_name: str | None = None
     affinity: Affinity | None = None
     scheduling_group: dict[str, Any] | None = None
+    containers: tuple[dict[str, Any], ...] | None = None
+    """Of the wire, as the next three; read, and then let go of."""
+    init_containers: tuple[dict[str, Any], ...] | None = None
+    ephemeral_containers: tuple[dict[str, Any], ...] | None = None
+    volumes: tuple[dict[str, Any], ...] | None = None
+    host_pid: bool | None = field(default=None, name="hostPID")
+    share_process_namespace: bool | None = None
+    program: Program = Program()
 
 
 class RawPod(Struct, frozen=True):
@@ -142,6 +154,20 @@ class RawPod(Struct, frozen=True):
     metadata: Metadata
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    def __post_init__(self) -> None:
+        """Keep what runs in it in a few words, and only of one that ended: nobody asks what wrote a report before."""
+        spec = self.spec
+        if spec.containers is not None and self.state.terminated is not None:
+            program = read_program(
+                (*spec.containers, *(spec.ephemeral_containers or ())),
+                before=spec.init_containers or (),
+                volumes=spec.volumes or (),
+                shared=bool(spec.host_pid or spec.share_process_namespace),
+            )
+            msgspec.structs.force_setattr(spec, "program", program)
+        for name in ("containers", "init_containers", "ephemeral_containers", "volumes"):
+            msgspec.structs.force_setattr(spec, name, None)
 
     def label(self, label: Label) -> str:
         """A label's value, empty where there is none."""
@@ -206,6 +232,7 @@ def read_pod(raw: RawPod, *, gone: bool = False) -> Pod:
         gated=scheduling.reason == "SchedulingGated",
         keeps_off=raw.spec.affinity.keeps_off if raw.spec.affinity and not scheduled else frozenset(),
         grouped=raw.spec.scheduling_group is not None or MANAGED in (metadata.labels or {}),
+        program=replace(raw.spec.program, own=metadata.annotations is None or metadata.annotations.own_program),
         ending=_ending(raw, state.terminated),
         obstacle=_obstacle(Condition() if scheduled else scheduling, state.waiting)
         or _obstacle(Condition(), raw.bringing.waiting),
@@ -225,7 +252,7 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
         return Ending(
             code=terminated.exit_code,
             reason=text(terminated.reason, 64),
-            message="" if report or rejected else _last_lines(message),
+            message="" if report or rejected else last_lines(message),
             report=report,
             rejected=rejected,
         )
@@ -233,7 +260,7 @@ def _ending(raw: RawPod, terminated: Terminated | None) -> Ending | None:
     if status.phase in ("Failed", "Succeeded"):
         code = 0 if status.phase == "Succeeded" else None
         failed = raw.bringing.terminated
-        said = f"an init container ended with {failed.exit_code}: {_last_lines(failed.message or '')}" if failed else ""
+        said = f"an init container ended with {failed.exit_code}: {last_lines(failed.message or '')}" if failed else ""
         return Ending(code=code, reason=text(status.reason, 64), message=text(status.message, 1024) or said)
     return None
 
@@ -265,24 +292,3 @@ def _obstacle(scheduling: Condition, waiting: Waiting | None) -> str:
         return text(scheduling.message, 512)
     reason = text(waiting.reason, 64) if waiting else ""
     return "" if waiting is None or reason in OBSTACLES else f"{reason}: {text(waiting.message, 512)}"
-
-
-def _last_lines(message: str, limit: int = 600) -> str:
-    """The end of a log in whole lines, where the error stands; of our own structured lines only what they say."""
-    kept: list[str] = []
-    for said in map(_said, reversed(message.strip().splitlines())):
-        if kept and len(said) > limit:
-            break
-        kept.append(said[:limit])
-        limit -= len(said) + 1
-    return "\n".join(reversed(kept)).strip()
-
-
-def _said(line: str) -> str:
-    if not line.startswith("{"):
-        return line
-    try:
-        entry = msgspec.json.decode(line.encode(), type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return line
-    return str(entry.get("event") or line)

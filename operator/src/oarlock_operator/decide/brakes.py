@@ -28,7 +28,7 @@ class Refusal:
     latches: bool = False
 
 
-def doubt(o: Observation, draft: Draft, fault: Fault) -> Refusal | None:
+def doubt(o: Observation, fault: Fault) -> Refusal | None:
     """Why the word of this job's pods takes no node from others, whatever it says; None where it may.
 
     A report comes from inside the pod: whoever chose the program there can write it.
@@ -39,8 +39,8 @@ def doubt(o: Observation, draft: Draft, fault: Fault) -> Refusal | None:
         return Refusal("the job asks for no GPUs")
     if spec.pod.gpu_resource not in defaults.cordon_resources:
         return Refusal(f"{spec.pod.gpu_resource} is none of the resources that are GPUs here (CORDON_GPU_RESOURCES)")
-    image = (draft.status.resolved.image if draft.status.resolved else None) or spec.pod.image or ""
-    if why := unvouched(spec, image, trainer_image=defaults.trainer_image, named=defaults.cordon_images):
+    custom, ours = spec.custom is not None, defaults.trainer_image
+    if why := unvouched(fault.pod.program, custom=custom, trainer_image=ours, named=defaults.cordon_images):
         return Refusal(f"its report is only a claim: {why}")
     if gpu is None or not (gpu.uuid or gpu.serial):
         return Refusal("its report names no GPU by UUID or serial number")
@@ -99,11 +99,14 @@ def _of_what_is_left(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> 
     # What is decided and not seen yet stands on no node.
     wished = {mark.node for mark in _remembered(o, draft, pool) if mark.done is None and o.now - mark.time < TOO_LATE}
     node = fault.pod.node
-    if 2 * len({mark.node for mark in pool.ours} | wished | {node}) > pool.size:
-        return Refusal(f"more than half of the {pool.size} nodes would be cordoned by Oarlock", latches=True)
     left = pool.schedulable - len((wished | {node}) - pool.unschedulable)
     if left < o.spec.nodes and not pool.brakes.allow_below_gang:
         return Refusal(f"{left} nodes would be left for a gang of {o.spec.nodes}")
+    taken = {mark.node for mark in pool.ours} | wished
+    if 2 * len(taken | {node}) > pool.size:
+        # A first fault says nothing of a wave of them: of a single node, every one would be more than half.
+        words = f"more than half of the {pool.size} nodes would be cordoned by Oarlock"
+        return Refusal(words, latches=bool(taken - {node}))
     return None
 
 

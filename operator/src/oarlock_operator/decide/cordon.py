@@ -32,7 +32,7 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
     if policy is CordonPolicy.NEVER or not node or not (o.defaults.may_cordon or o.defaults.cordon_dry_run):
         return
     words = evidence_words(fault)
-    refusal = brakes.doubt(o, draft, fault)
+    refusal = brakes.doubt(o, fault)
     if refusal is None:
         if o.pool is None:
             draft.wants_pool = True

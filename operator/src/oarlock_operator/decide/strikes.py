@@ -77,7 +77,7 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
         words = f"rank {fault.pod.rank} met it on another GPU before: the program's own"
         return replace(fault, message=f"{fault.message}; {words}")
     known = next(one for one in own if one.gpu_uuid == uuid)
-    if brakes.doubt(o, draft, fault) is None and _writes_nodes(o):
+    if brakes.doubt(o, fault) is None and _writes_nodes(o):
         noted = known.model_copy(update={"node_name": fault.pod.node})
         draft.set(strikes=tuple(noted if one is known else one for one in draft.status.strikes))
         _note(o, draft, noted)
