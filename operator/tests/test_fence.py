@@ -30,10 +30,16 @@ FREE = [
 ]
 
 
+PREFIXES = ["", "/k8s/clusters/c-1", "/api/v1/namespaces/ns/events"]
+AUDITED = {"Audit-Id": "1"}
+"""A header that an API server gives each answer."""
+
+
 class Server:
     """Answers everything; `hold` keeps the requests in flight."""
 
     def __init__(self) -> None:
+        self.status, self.headers = 200, AUDITED
         self.asked: list[tuple[str, str]] = []
         self.hold = asyncio.Event()
         self.hold.set()
@@ -43,7 +49,7 @@ class Server:
         self.busy.set()
         self.asked.append((request.method, request.path))
         await self.hold.wait()
-        return web.json_response({})
+        return web.json_response({}, status=self.status, headers=self.headers)
 
 
 @asynccontextmanager
@@ -61,6 +67,14 @@ async def served() -> AsyncIterator[tuple[Cluster, Server]]:
     await runner.cleanup()
 
 
+@asynccontextmanager
+async def behind(prefix: str) -> AsyncIterator[tuple[Cluster, Server]]:
+    """The same with an address that has a path, as behind a gateway for several clusters."""
+    async with served() as (cluster, server):
+        cluster.configuration.host += prefix
+        yield cluster, server
+
+
 async def send(cluster: Cluster, method: str, path: str) -> None:
     match method:
         case "POST":
@@ -75,22 +89,24 @@ async def send(cluster: Cluster, method: str, path: str) -> None:
             await cluster.get(path)
 
 
+@pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize(("method", "path"), WRITES)
-async def test_a_process_that_may_not_act_sends_no_write(method: str, path: str) -> None:
-    async with served() as (cluster, server):
+async def test_a_process_that_may_not_act_sends_no_write(method: str, path: str, prefix: str) -> None:
+    async with behind(prefix) as (cluster, server):
         await send(cluster, method, path)
         cluster.fence = lambda: False
         with pytest.raises(ApiError, match="does not hold the Lease"):
             await send(cluster, method, path)
-        assert server.asked == [(method, path)]
+        assert server.asked == [(method, prefix + path)]
 
 
+@pytest.mark.parametrize("prefix", PREFIXES)
 @pytest.mark.parametrize(("method", "path"), FREE)
-async def test_what_decides_nothing_about_jobs_is_free_of_the_fence(method: str, path: str) -> None:
-    async with served() as (cluster, server):
+async def test_what_decides_nothing_about_jobs_is_free_of_the_fence(method: str, path: str, prefix: str) -> None:
+    async with behind(prefix) as (cluster, server):
         cluster.fence = lambda: False
         await send(cluster, method, path)
-        assert server.asked == [(method, path)]
+        assert server.asked == [(method, prefix + path)]
 
 
 async def test_a_write_that_waited_for_a_connection_is_not_sent_once_the_process_may_not_act(

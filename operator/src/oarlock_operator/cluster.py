@@ -269,7 +269,7 @@ class Cluster:
                 connector=connector,
                 headers={"Accept-Encoding": "identity"},
                 read_bufsize=READ_BUFFER,
-                request_class=fenced_requests(self._may_act),
+                request_class=fenced_requests(self._may_act, base=URL(self.configuration.host).path.rstrip("/")),
             )
         return self._pool
 

@@ -24,12 +24,16 @@ class Fenced(aiohttp.ClientError):
     """A write was not sent, because this process may not act."""
 
 
-def fenced_requests(may_act: Callable[[], bool]) -> type[aiohttp.ClientRequest]:
-    """Requests that ask `may_act` once they have a connection, as the last thing before they are sent."""
+def fenced_requests(may_act: Callable[[], bool], *, base: str) -> type[aiohttp.ClientRequest]:
+    """Requests that ask `may_act` once they have a connection, as the last thing before they are sent.
+
+    `base` is the path in the API server's own address, as behind a gateway for several clusters.
+    """
 
     class Request(aiohttp.ClientRequest):
         async def send(self, conn: Any) -> aiohttp.ClientResponse:
-            if self.method != "GET" and not _UNFENCED.fullmatch(self.url.path) and not may_act():
+            free = self.method == "GET" or _UNFENCED.fullmatch(self.url.path.removeprefix(base))
+            if not free and not may_act():
                 raise Fenced("not sent: this process does not hold the Lease, another may work now")
             return await super().send(conn)
 
