@@ -9,7 +9,6 @@ No write leaves the process while it may not act (fence.py).
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +24,7 @@ from oarlock_operator import metrics
 from oarlock_operator.api_error import ApiError, Conflict, NotFound, refusal
 from oarlock_operator.decoding import Page, WatchEvent, decoded, decoded_page, parsed
 from oarlock_operator.fence import fenced_requests
-from oarlock_operator.server_clock import ServerClock
+from oarlock_operator.server_clock import ServerClock, since_boot
 from oarlock_operator.unreadable import Unreadable
 
 Json = dict[str, Any]
@@ -37,6 +36,8 @@ PAGE_BYTES = 8 * 2**20
 METADATA_ONLY = "application/json;as={kind};g=meta.k8s.io;v=v1"
 PROXIED = "/proxy/"
 """In the path of what a pod answers, by way of the API server: its date is the pod's."""
+BY_API_SERVER = "Audit-Id"
+"""A header of each answer that an API server gives, and of none that a load balancer before it makes up."""
 TIMEOUT_SECONDS = 30.0
 WATCH_SLACK_SECONDS = 30.0
 CONNECTIONS = 64
@@ -241,7 +242,7 @@ class Cluster:
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "oarlock-operator"}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], target, method, body)
-        sent = time.monotonic()
+        sent = since_boot()
         answer = await self._session().request(
             method,
             URL(f"{self.configuration.host}{target}", encoded=True),
@@ -253,8 +254,8 @@ class Cluster:
             server_hostname=self.configuration.tls_server_name,
             allow_redirects=False,
         )
-        if PROXIED not in target:
-            self.server_clock.heard(answer.headers.get("Date"), seconds=time.monotonic() - sent)
+        if PROXIED not in target and answer.status < 500 and BY_API_SERVER in answer.headers:
+            self.server_clock.heard(answer.headers.get("Date"), seconds=since_boot() - sent)
         return answer
 
     def _may_act(self) -> bool:

@@ -73,7 +73,7 @@ async def observe(
     if raw is None:
         outputs.forget_job(key)
         return None
-    # After an answer, so that a clock that has just been set is known to be wrong.
+    # After an answer: what it tells happened before now.
     now = clock()
     job = read_job(raw)
     outputs.note_job(job)

@@ -9,7 +9,6 @@ import asyncio
 import os
 import signal
 import socket
-import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +20,7 @@ from oarlock_operator.lead import Term
 from oarlock_operator.leader import Leader, LeadershipLost
 from oarlock_operator.progress import Route
 from oarlock_operator.server import serving
+from oarlock_operator.server_clock import since_boot
 from oarlock_operator.settings import Settings
 from oarlock_operator.startup import StartUp, own_namespace
 
@@ -67,7 +67,7 @@ class Process:
                 name=settings.lease_name,
                 identity=self._identity,
                 seconds=settings.lease_seconds,
-                clock=_since_boot,
+                clock=since_boot,
                 wall=lambda: datetime.now(UTC),
             )
             cluster.fence = self._leader.may_act
@@ -99,11 +99,6 @@ class Process:
                 raise
             finally:
                 self._term = None
-
-
-def _since_boot() -> float:
-    """Monotonic seconds that go on while the machine sleeps: a Lease runs out then, too."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 async def _for_ever() -> None:
