@@ -6,6 +6,7 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Callable
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +29,7 @@ from oarlock_operator.observation import Defaults
 from oarlock_operator.plan import CreatePods
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Refusal, Route
+from oarlock_operator.server_clock import ANSWERS
 from oarlock_operator.settings import Settings
 from oarlock_operator.startup import StartUp
 from oarlock_operator.throttle import Throttle
@@ -196,12 +198,12 @@ async def test_no_pod_is_made_before_the_secret_that_it_mounts() -> None:
 # What is believed of a pod
 
 
-def agent_with(master: bytes, *, signs: bool = True) -> Callable[[web.Request], Any]:
+def agent_with(master: bytes, *, signs: bool = True, ahead: float = 0.0) -> Callable[[web.Request], Any]:
     key = signing.attempt_key(signing.job_key(master, "uid-1"), "uid-1", 1)
 
     async def answer(request: web.Request) -> web.Response:
         target = "/status" + request.path_qs.partition("/status")[2]
-        if not signing.asked_by_one_of_us(key, target, pod_uid="pod-uid", now=time.time()):
+        if not signing.asked_by_one_of_us(key, target, pod_uid="pod-uid", now=time.time() + ahead):
             return web.Response(text=signing.REFUSED, status=401)
         return web.Response(text=signing.answer(key, target, GOOD.to_json()) if signs else GOOD.to_json())
 
@@ -226,6 +228,20 @@ async def test_a_pod_is_asked_with_the_key_that_it_was_given_new_or_old(
     server.handler = agent_with(master)
     assert [await reader.ask(running_job(server), POD) for _ in range(2)] == [GOOD] * 2
     assert len(server.asked) == (2 if master == MASTER else 3), "which key it has is remembered"
+
+
+@pytest.mark.parametrize("hour", [3600.0, -3600.0])
+async def test_an_operator_whose_clock_is_wrong_is_answered_once_the_api_server_has_told_the_time(
+    server: Server, hour: float
+) -> None:
+    server.handler = agent_with(MASTER, ahead=hour)
+    cluster = Cluster(Configuration())
+    for _ in range(ANSWERS):
+        cluster.server_clock.heard(formatdate(time.time() + hour, usegmt=True), seconds=0.1)
+    reading = ProgressReader(cluster, Route.DIRECT, clock=time.monotonic, keys=(MASTER,))
+    assert await reading.ask(running_job(server), POD) == GOOD
+    await reading.close()
+    await cluster.close()
 
 
 async def test_a_pod_that_knows_another_key_answers_though_it_tells_nothing(

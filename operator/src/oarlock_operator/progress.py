@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -89,16 +88,14 @@ class ProgressReader:
         route: Route,
         *,
         clock: Callable[[], float],
-        wall: Callable[[], float] = time.time,
         keys: Sequence[bytes] = (),
     ) -> None:
-        """`keys` are those of gangs, as in Defaults; `wall` is what a question is dated by."""
+        """`keys` are those of gangs, as in Defaults."""
         self._cluster = cluster
         self._route = route
         self._clock = clock
         self._heard: dict[Key, dict[str, _Heard]] = {}
         self._flights: dict[str, asyncio.Task[None]] = {}
-        self._wall = wall
         self.keys = keys
         self._proven: dict[str, bytes] = {}
         """Which key a pod, by its uid, has signed with: it is not believed without any more."""
@@ -222,7 +219,9 @@ class ProgressReader:
         masters = [proven] if proven else self.keys if nodes > 1 else []
         for master in masters:
             key = gang_key.attempt_key(gang_key.job_key(master, job.uid), job.uid, pod.attempt)
-            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=self._wall())
+            # A pod takes no question that is dated long ago, and this machine's clock may be wrong.
+            now = self._cluster.server_clock.now().timestamp()
+            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now)
             said = await self._fetch(job, pod, port, target)
             if said == gang_key.REFUSED:
                 continue
