@@ -9,6 +9,7 @@ started again, and nobody else notices.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import threading
@@ -56,13 +57,19 @@ async def watch_nodes(configuration: Configuration, sink: NodeSink) -> None:
 
     # A daemon: whatever kopf is at, the process may end.
     threading.Thread(target=run, name="kopf", daemon=True).start()
-    task = await asyncio.shield(begun)
     try:
         await asyncio.shield(ended)
     finally:
-        if task is not None and not ended.done():
-            task.get_loop().call_soon_threadsafe(task.cancel)
+        if not ended.done():
+            # A callback, since the thread may not have begun yet, and would watch for ever.
+            begun.add_done_callback(_leave)
             await asyncio.wait([ended], timeout=LEAVE_SECONDS)
+
+
+def _leave(begun: asyncio.Future[asyncio.Task[Any] | None]) -> None:
+    if task := begun.result():
+        with contextlib.suppress(RuntimeError):  # its loop is closed: it has just ended by itself
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 def _end(ended: asyncio.Future[None], error: BaseException | None) -> None:
