@@ -114,6 +114,31 @@ def test_the_operators_pod_is_restricted(helm_program: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("values", "anew"),
+    [
+        pytest.param({"gangKeys": {"enabled": False}}, True, id="keys of gangs"),
+        pytest.param({"cordon": False}, True, id="cordons"),
+        pytest.param({"namespaces": ["a"]}, True, id="namespaces"),
+        pytest.param({"jobNetworkPolicies": {"enabled": True}}, True, id="policies"),
+        pytest.param({"monitoring": {"rules": {"enabled": True}}}, False, id="alerts"),
+        pytest.param({"replicas": 2}, False, id="another operator"),
+    ],
+)
+def test_operators_start_anew_where_their_rights_change_and_only_there(
+    values: dict[str, Any],
+    anew: bool,  # noqa: FBT001
+    helm_program: Path,
+) -> None:
+    def rights(**given: Any) -> str:
+        pod = one(render(helm_program, {"podAnnotations": {"example.com/a": "b"}, **given}), "Deployment")["spec"]
+        told: dict[str, str] = pod["template"]["metadata"]["annotations"]
+        assert told["example.com/a"] == "b"
+        return told["checksum/rights"]
+
+    assert (rights(**values) != rights()) is anew
+
+
 def test_the_api_is_that_of_the_repository_and_stays_at_an_uninstall(helm_program: Path) -> None:
     crd = one(render(helm_program), "CustomResourceDefinition", CRD)
     metadata = crd.pop("metadata")

@@ -1,4 +1,4 @@
-"""The operator's own key, which those of all gangs are derived from: read once at start.
+"""The operator's own key, which those of all gangs are derived from: read at the start of each term.
 
 From a file, or from a Secret that the operator makes in its own namespace and leaves for ever: a restart, an upgrade or a
 chart that is rendered anew changes nothing. Without the right to make Secrets gangs have no keys, and that is said.

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from oarlock_operator import metrics
-from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster
 from oarlock_operator.events import EventPoster
 from oarlock_operator.gang_systems import GangReader
@@ -65,10 +64,9 @@ class Term:
         """Work until `until` returns or raises; what it raises is raised, once all work has ended."""
         progress = ProgressReader(self.cluster, self.route, clock=time.monotonic, keys=self.known.keys)
         reconciler = self._reconciler(progress)
-        if self.known.rights.cordon:
-            with contextlib.suppress(ApiError):
-                await reconciler.pool.note_breaker()
         tasks = [asyncio.create_task(supervised(part, run), name=part) for part, run in self._parts(reconciler).items()]
+        if self.known.rights.cordon:
+            tasks.append(asyncio.create_task(reconciler.pool.note_breaker(), name="breaker"))
         try:
             await until()
         finally:

@@ -86,6 +86,7 @@ class Process:
         while True:
             if self._leader is not None:
                 await self._leader.acquire()
+                known = await self._start_up.anew(known)
             self._term = Term.begun(
                 self._settings, self._cluster, known=known, route=self._route, identity=self._identity
             )

@@ -18,6 +18,7 @@ from oarlock_operator.watches import collections
 
 log = structlog.get_logger(__name__)
 
+ANEW_SECONDS = 2.0
 OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -74,7 +75,7 @@ async def check_crd(cluster: Cluster, namespaces: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is read once, before any work."""
+    """What is read before any work, at the start of each term."""
 
     rights: NodeRights
     cluster_id: str
@@ -106,6 +107,18 @@ class StartUp:
             else:
                 self.obstacle = ""
                 return known
+
+    async def anew(self, before: Known) -> Known:
+        """What is known now; where that is not told at once, for the Lease waits, what was before. Raises UnusableKeyError.
+
+        A process may have waited for its term for weeks, and its rights may be others since.
+        """
+        try:
+            async with asyncio.timeout(ANEW_SECONDS):
+                return await self._read()
+        except (ApiError, TimeoutError) as error:
+            log.warning("the operator's rights could not be read anew, those of before count", error=str(error))
+            return before
 
     async def _read(self) -> Known:
         ours = self.settings
