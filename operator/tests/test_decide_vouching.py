@@ -35,6 +35,21 @@ LOADING = (
     *("NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_CONF_FILE", "NVML_LIBRARY", "CC", "TRITON_CACHE_DIR", "HOME"),
     *("AWS_CONFIG_FILE", "CUDA_INJECTION64_PATH", "PATH", "PYTHONPATH", "GCONV_PATH", "ANYTHING_ELSE"),
 )
+DEFAULTS = {
+    "terminationMessagePath": "/dev/termination-log",
+    "imagePullPolicy": "IfNotPresent",
+    "readinessProbe": {"httpGet": {"path": "/healthz", "port": "status", "scheme": "HTTP"}, "timeoutSeconds": 1},
+    "args": [],
+}
+AS_IN_THE_EXAMPLE = {
+    "image": "site/ml/x:1",
+    "env": [
+        {"name": "ACCELERATE_CONFIG_PATH", "value": "/run/oarlock/accelerate.yaml"},
+        {"name": "ACCELERATE_EXTRA_ARGS", "value": "--use_deepspeed"},
+        {"name": "HF_HOME", "value": "/output/huggingface"},
+        {"name": "HOME", "value": "/tmp"},
+    ],
+}
 PROBE = {"exec": {"command": ["sh"]}}
 POST_START = {"postStart": {"exec": {"command": ["sh"]}}}
 ANOTHER = {"name": "another", "image": "somebody/else:1"}
@@ -108,6 +123,7 @@ def patching(**fields: Any) -> dict[str, Any]:
         pytest.param({"pod": {"patch": {"containers": [ANOTHER]}}}, (), False, id="a program beside it"),
         pytest.param({**CUSTOM, "pod": {"image": "trainer:test"}}, (), False, id="the same in the trainer's image"),
         pytest.param({**CUSTOM, "pod": {"image": "site/ml/x:1"}}, ("site/ml/",), True, id="one in a vouched image"),
+        pytest.param({**CUSTOM, "pod": AS_IN_THE_EXAMPLE}, ("site/ml/",), True, id="one that is set up as the example"),
     ],
 )
 def test_a_report_is_only_a_claim_unless_the_site_vouches_for_the_program_that_wrote_it(
@@ -143,6 +159,8 @@ def made_otherwise(world: World, **changes: Any) -> None:
     ("changes", "believed"),
     [
         pytest.param({}, True, id="as the operator makes it"),
+        pytest.param({"container": DEFAULTS}, True, id="with what the API server adds"),
+        pytest.param({"env": [{"name": "AWS_ROLE_ARN", "value": "x"}]}, True, id="with a cloud's role"),
         pytest.param({"container": {"image": "somebody/else:1"}}, False, id="another image"),
         pytest.param({"container": {"command": ["sh", "-c", "lie"]}}, False, id="another command"),
         pytest.param({"container": {"args": ["--help"]}}, False, id="other arguments"),

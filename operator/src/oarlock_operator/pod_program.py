@@ -48,7 +48,7 @@ CUDA_DEVICE_MAX_CONNECTIONS CUDA_LAUNCH_BLOCKING CUDA_VISIBLE_DEVICES CUBLAS_WOR
 OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS NUMEXPR_NUM_THREADS TOKENIZERS_PARALLELISM
 PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF TORCH_LOGS TORCH_CPP_LOG_LEVEL TORCH_DISTRIBUTED_DEBUG
 TORCH_SHOW_CPP_STACKTRACES GLOO_SOCKET_IFNAME FI_PROVIDER FI_EFA_USE_DEVICE_RDMA FI_EFA_FORK_SAFE FI_LOG_LEVEL
-PYTHONUNBUFFERED PYTHONFAULTHANDLER PYTHONHASHSEED TZ LANG LANGUAGE
+PYTHONUNBUFFERED PYTHONFAULTHANDLER PYTHONHASHSEED TZ LANG LANGUAGE ACCELERATE_CONFIG_PATH ACCELERATE_EXTRA_ARGS
 HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy
 HF_HOME HF_TOKEN HF_ENDPOINT HF_DEBUG HF_XET_HIGH_PERFORMANCE TRANSFORMERS_VERBOSITY DIFFUSERS_VERBOSITY
 WANDB_API_KEY WANDB_BASE_URL WANDB_ENTITY WANDB_PROJECT WANDB_MODE WANDB_NAME WANDB_RUN_GROUP WANDB_RUN_ID WANDB_TAGS
@@ -62,6 +62,8 @@ S3_ENDPOINT S3_ENDPOINT_URL S3_REGION S3_USE_HTTPS S3_VERIFY_SSL
 """
 """What people set, and what loads no code. No files of settings: AWS_CONFIG_FILE may name a program to run."""
 _HARMLESS = frozenset(_EVERYDAY.split())
+_AT_HOME = {"name": "HOME", "value": "/tmp"}  # noqa: S108
+"""As the trainer's image has it; images of others have to be told."""
 _HARMLESS_BEGINNINGS = ("NCCL_", "TORCH_NCCL_", "HF_HUB_", "HF_DATASETS_", "LC_")
 _LOADING = ("PLUGIN", "CONF", "LIB", "MODULES", "PROFILER", "TRUST")
 """What a name with such a beginning must not hold: it names a library, a file of settings, or code of others."""
@@ -128,7 +130,7 @@ def _altered(container: dict[str, Any], commands: dict[str, Any]) -> str:
 def _loads_more(container: dict[str, Any]) -> str:
     """By which variable or mount its program may load other code."""
     for variable in container.get("env") or ():
-        if not _is_harmless(variable["name"]):
+        if variable != _AT_HOME and not _is_harmless(variable["name"]):
             return (
                 f"{variable['name']} is none of the variables that are known to load no code into the image's program"
             )
