@@ -36,7 +36,7 @@ class RestartCounts(StatusGroup):
     infrastructure: int = Field(default=0, description="After faults of GPUs, nodes and storage.")
     without_progress: int = Field(default=0, description="In a row, without a newer checkpoint.")
     voluntary: int = Field(default=0, description="Evictions, preemptions and requests; they cost no budget.")
-    evictions: int = Field(default=0, description="Of those, evictions in a row, without a newer checkpoint.")
+    evictions: int = Field(default=0, description="Of those, evictions since the newest checkpoint.")
     window_start_time: Time | None = Field(default=None, description="When counting began.")
 
 

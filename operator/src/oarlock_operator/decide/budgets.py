@@ -11,7 +11,7 @@ from oarlock_operator.decide import queue
 from oarlock_operator.faults.classify import Budget
 
 MOST_EVICTIONS = 30
-"""Evictions in a row, within the window and without a newer checkpoint, after which nobody believes any more that one will
+"""Evictions within the window and without a newer checkpoint, after which nobody believes any more that one will
 be made: each has held the GPUs of a whole gang for nothing."""
 UNTOLD_SECONDS = 1800
 """A trainer of the job's own that tells of no steps counts as training, and as having progressed, once it ran this long."""

@@ -78,7 +78,7 @@ def _counted_in_vain(o: Observation, draft: Draft, cause: Fault, counts: Restart
     Every ending that costs no budget is counted here, so that none can be repeated for ever.
     """
     if cause.failure_class is FailureClass.REQUESTED and _is_asked_to_go(o, draft):
-        count, most, words = counts.evictions, MOST_EVICTIONS, "evictions in a row, and no newer checkpoint"
+        count, most, words = counts.evictions, MOST_EVICTIONS, "evictions without a newer checkpoint"
         update = {"evictions": count + 1}
     elif cause.budget is Budget.VOLUNTARY or (cause.failure_class in _WORKED_IN_VAIN and _ranks_started(draft)):
         count, most = counts.without_progress, o.spec.recovery.max_restarts_without_progress
