@@ -29,6 +29,15 @@ CLOCK_SECONDS = 1.0
 """The API server's times are whole seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Cordon:
+    """One that counts within a window."""
+
+    time: datetime
+    node_uid: str
+    job: str
+
+
 @dataclass(slots=True)
 class Judge:
     """Takes in every event, and what it finds goes to `found`."""
@@ -42,7 +51,9 @@ class Judge:
     tell: Callable[[str], None] = lambda _: None
     """Who hears of each at once."""
     found: list[str] = field(default_factory=list)
-    _cordons: list[datetime] = field(default_factory=list)
+    _cordons: list[_Cordon] = field(default_factory=list)
+    _gone: set[str] = field(default_factory=set)
+    """Uids of nodes that are no more, and names of jobs that were deleted since their cordons."""
     _later: list[tuple[str, int, Callable[[], str]]] = field(default_factory=list)
     """Questions about another kind of object at a version that its watch has not reached yet."""
 
@@ -97,6 +108,8 @@ class Judge:
         return f"order: {new.namespace}/{new.name} was made while its job's status was at attempt {most}"
 
     def _job_changed(self, before: JobSeen | None, now: JobSeen) -> None:
+        if now.deleted:
+            self._gone.add(now.name)
         if before is not None and now.attempt < before.attempt:
             self.say(f"attempts: {now.name} fell from {before.attempt} to {now.attempt}")
         if now.phase in TERMINAL and (before is None or before.phase != now.phase) and not now.deleted:
@@ -112,6 +125,8 @@ class Judge:
         return f"ends: {job.name} is {job.phase}, and {', '.join(left)} lives" if left else ""
 
     def _node_changed(self, before: NodeSeen | None, now: NodeSeen) -> None:
+        if now.deleted:
+            self._gone.add(now.uid)
         if before is None or now.deleted:
             return
         if before.off and not now.off:
@@ -141,9 +156,17 @@ class Judge:
         self._count(now)
 
     def _count(self, cordoned: NodeSeen) -> None:
-        """By the arrival of the news, so that a window is a second shorter than the operator's."""
-        now = datetime.now(UTC)
+        """By the arrival of the news, so that a window is a second shorter than the operator's.
+
+        A cordon of which neither the node nor the job is left is remembered by the process alone, and here processes are
+        killed (docs/decisions/0016): it does not count.
+        """
+        now, job = datetime.now(UTC), str(cordoned.words().get("job"))
+        self._gone.discard(job)
         within = self.window - timedelta(seconds=CLOCK_SECONDS)
-        self._cordons = [*(each for each in self._cordons if now - each < within), now]
+        recent = [
+            each for each in self._cordons if now - each.time < within and not {each.node_uid, each.job} <= self._gone
+        ]
+        self._cordons = [*recent, _Cordon(now, cordoned.uid, job)]
         if len(self._cordons) > self.most:
             self.say(f"brakes: {cordoned.name} is number {len(self._cordons)} within {within}, {self.most} are allowed")
