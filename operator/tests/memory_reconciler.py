@@ -88,3 +88,19 @@ def reconciler(api: MemoryApi, *, clock: Callable[[], datetime] = lambda: START)
         events=EventPoster(cluster, instance="test"),
         clock=clock,
     )
+
+
+def pod_of(rank: int, status: Json) -> Json:
+    """The job's pod of a rank, of attempt 1, on a node of its own."""
+    labels = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "1"}
+    return {
+        "metadata": {
+            "name": f"flux-1-{rank}",
+            "namespace": "default",
+            "uid": f"pod-{rank}",
+            "labels": {**labels, "oarlock.dev/rank": str(rank)},
+            "ownerReferences": [{"kind": "TrainingJob", "name": "flux", "uid": "uid-1"}],
+        },
+        "spec": {"nodeName": f"node-{rank}"},
+        "status": status,
+    }

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
-from kubernetes.aio.client import Configuration
+from scripted_server import answering
 
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster
@@ -54,17 +54,9 @@ class Server:
 
 @asynccontextmanager
 async def served() -> AsyncIterator[tuple[Cluster, Server]]:
-    server, app = Server(), web.Application()
-    app.router.add_route("*", "/{path:.*}", server.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    configuration = Configuration()
-    configuration.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    cluster = Cluster(configuration)
-    yield cluster, server
-    await cluster.close()
-    await runner.cleanup()
+    server = Server()
+    async with answering(server.handle) as cluster:
+        yield cluster, server
 
 
 @asynccontextmanager

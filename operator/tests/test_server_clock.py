@@ -10,7 +10,7 @@ from typing import Self
 
 import pytest
 from jobs import START
-from memory_reconciler import KEY, PATH, PODS, JobApi, reconciler, with_job
+from memory_reconciler import KEY, PATH, PODS, JobApi, pod_of, reconciler, with_job
 from test_fence import AUDITED, served
 
 from oarlock_operator import server_clock
@@ -54,18 +54,7 @@ def coming_up() -> DatedApi:
     )
     api.__class__ = DatedApi
     for rank in (0, 1):
-        labels = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "1"}
-        api.objects[f"{PODS}/flux-1-{rank}"] = {
-            "metadata": {
-                "name": f"flux-1-{rank}",
-                "namespace": "default",
-                "uid": f"pod-{rank}",
-                "labels": {**labels, "oarlock.dev/rank": str(rank)},
-                "ownerReferences": [{"kind": "TrainingJob", "name": "flux", "uid": "uid-1"}],
-            },
-            "spec": {"nodeName": f"node-{rank}"},
-            "status": {"phase": "Pending"},
-        }
+        api.objects[f"{PODS}/flux-1-{rank}"] = pod_of(rank, {"phase": "Pending"})
     assert isinstance(api, DatedApi)
     return api
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from jobs import START
 from memory_api import Json
-from memory_reconciler import KEY, PATH, PODS, JobApi, reconciler, with_job
+from memory_reconciler import KEY, PATH, PODS, JobApi, pod_of, reconciler, with_job
 
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.reconcile import Reconciler
@@ -30,18 +30,8 @@ def training() -> JobApi:
 
 
 def running(rank: int) -> Json:
-    labels = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "1"}
-    return {
-        "metadata": {
-            "name": f"flux-1-{rank}",
-            "namespace": "default",
-            "uid": f"pod-{rank}",
-            "labels": {**labels, "oarlock.dev/rank": str(rank)},
-            "ownerReferences": [{"kind": "TrainingJob", "name": "flux", "uid": "uid-1"}],
-        },
-        "spec": {"nodeName": f"node-{rank}"},
-        "status": {"phase": "Running", "containerStatuses": [{"name": "trainer", "state": {"running": {}}}]},
-    }
+    containers = [{"name": "trainer", "state": {"running": {}}}]
+    return pod_of(rank, {"phase": "Running", "containerStatuses": containers})
 
 
 def take_labels_off(api: JobApi, operator: Reconciler | None, *names: str) -> None:

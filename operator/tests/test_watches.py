@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from aiohttp import web
-from kubernetes.aio.client import Configuration
+from scripted_server import answering
 from structlog.testing import capture_logs
 
 from oarlock_operator import collection_watch
-from oarlock_operator.cluster import PAGE_BYTES, Cluster
+from oarlock_operator.cluster import PAGE_BYTES
 from oarlock_operator.pod_facts import RawPod
 from oarlock_operator.watches import job_watch, pod_watch
 
@@ -74,21 +73,6 @@ class Script:
         return await self.answers.pop(0)(request)
 
 
-@asynccontextmanager
-async def served(script: Script) -> AsyncIterator[Cluster]:
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", script.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    configuration = Configuration()
-    configuration.host = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    cluster = Cluster(configuration)
-    yield cluster
-    await cluster.close()
-    await runner.cleanup()
-
-
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collection_watch, "FIRST_DELAY", 0.01)
@@ -97,7 +81,7 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 async def told(*answers: Answer) -> tuple[list[tuple[str, str]], Script]:
     """What the watch passed on until the server fell silent, and what it asked for."""
     script, seen = Script(*answers), []
-    async with served(script) as cluster:
+    async with answering(script.handle) as cluster:
         watching = asyncio.create_task(
             pod_watch(cluster, [], lambda kind, item: seen.append((kind, item.metadata.name))).run()
         )
@@ -159,7 +143,7 @@ async def test_streams_that_are_cut_go_on_from_the_last_event_and_each_at_once(m
         seen.append(item.metadata.name)
         waiting[len(seen) - 1].set()
 
-    async with served(script) as cluster:
+    async with answering(script.handle) as cluster:
         with capture_logs() as said:
             watching = asyncio.create_task(pod_watch(cluster, [], sink).run())
             await asyncio.wait_for(script.done.wait(), 60)
@@ -195,7 +179,7 @@ async def test_of_jobs_only_metadata_are_asked_for() -> None:
         return await streamed(("MODIFIED", named))(request)
 
     script, seen = Script(listed_jobs, changed), []
-    async with served(script) as cluster:
+    async with answering(script.handle) as cluster:
         watching = asyncio.create_task(job_watch(cluster, [], lambda kind, job: seen.append((kind, job.key))).run())
         await asyncio.wait_for(script.done.wait(), 60)
         watching.cancel()
@@ -250,7 +234,7 @@ async def test_a_server_that_fails_is_asked_again_without_forgetting_where_it_wa
 
 async def test_named_namespaces_are_watched_one_by_one() -> None:
     script = Script()
-    async with served(script) as cluster:
+    async with answering(script.handle) as cluster:
         watching = asyncio.create_task(pod_watch(cluster, ["one", "two"], lambda *_: None).run())
         await asyncio.wait_for(script.done.wait(), 60)
         await asyncio.wait_for(script.both.wait(), 60)
