@@ -49,6 +49,9 @@ class MemoryApi:
             raise Conflict(409, "AlreadyExists", f"{name} already exists")
         return self._store(name, {**body, "metadata": {**body["metadata"], "uid": f"uid-{self._version}"}})
 
+    async def make(self, path: str, body: Json) -> None:
+        await self.create(path, body)
+
     async def replace(self, path: str, body: Json) -> Json:
         await self._asked("PUT", path)
         if self._there(path)["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:

@@ -78,6 +78,22 @@ def test_the_worst_is_told_first() -> None:
     assert condition(world, "Degraded") == ("True", Reason.NON_FINITE_LOSS)
 
 
+def test_a_slow_network_is_told_once_and_the_gang_is_left_alone() -> None:
+    world = training()
+    assert tell(world, SlowNetwork="NCCL takes TCP") == [Reason.SLOW_NETWORK]
+    assert condition(world, "Degraded") == ("True", Reason.SLOW_NETWORK)
+    assert tell(world, SlowNetwork="NCCL takes TCP") == []
+    assert world.job.status.attempt == 1
+
+
+def test_a_slow_network_hides_nothing_else() -> None:
+    world = training()
+    tell(world, SlowNetwork="NCCL takes TCP")
+    world.warnings = {next(iter(world.pods.values())).uid: "GPU 5 is too hot"}
+    assert tell(world, SlowNetwork="NCCL takes TCP") == []
+    assert condition(world, "Degraded") == ("True", Reason.GPU_WARNING)
+
+
 def test_what_something_else_outranks_is_told_of_when_it_is_shown_and_not_at_each_look() -> None:
     world = training()
     silent = next(pod.uid for pod in world.pods.values() if pod.rank == 1)

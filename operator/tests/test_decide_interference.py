@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from jobs import job, spec
 from worlds import World, condition
 
@@ -66,6 +67,19 @@ def test_a_pod_that_is_not_there_yet_is_created_and_is_no_fault() -> None:
     world.settle()
     assert sorted(world.pods) == ["flux-1-0", "flux-1-1"]
     assert world.job.status.attempt == 1
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_pod_that_went_before_it_was_known_that_all_were_made_is_not_made_again_beside_one_that_has_ended(
+    code: int,
+) -> None:
+    world = World()
+    world.one_pass()
+    world.end(0, code)
+    del world.pods["flux-1-1"]
+    world.settle()
+    assert world.job.status.attempt == 2
+    assert sorted(world.pods) == ["flux-2-0", "flux-2-1"]
 
 
 def test_a_pod_that_never_stops_does_not_block_recovery_for_ever() -> None:

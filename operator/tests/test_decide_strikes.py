@@ -91,6 +91,18 @@ def test_what_the_gpu_did_to_another_job_counts_too(xid: int) -> None:
     assert cordoned(struck(one, xid=xid)) == ["node-1"]
 
 
+@pytest.mark.parametrize(("xid", "blamed"), [(13, []), (31, []), (94, ["node-1"])])
+def test_a_job_that_is_made_again_under_its_name_is_the_same_program_on_the_same_gpu(
+    xid: int, blamed: list[str]
+) -> None:
+    before = world()
+    noted = next(action for action in struck(before, xid=xid).actions if isinstance(action, NoteStrike))
+    one = World(job=replace(job(), uid="uid-of-the-next"), may_cordon=True, pool=POOL)
+    one.running()
+    one.nodes["node-1"] = Node(name="node-1", strikes=(noted.strike,))
+    assert cordoned(struck(one, xid=xid)) == blamed
+
+
 def test_what_it_did_yesterday_or_another_gpu_did_does_not() -> None:
     one = world()
     old = (NodeStrike("GPU-5", START - timedelta(hours=30), "x", 94), NodeStrike("GPU-6", START, "x", 94))

@@ -10,7 +10,7 @@ from worlds import World
 
 from oarlock_operator.observation import Ending, Pod
 from oarlock_operator.observed_nodes import Pool
-from oarlock_operator.plan import CordonNode
+from oarlock_operator.plan import CordonNode, DeletePods
 
 POOL = Pool(size=20, schedulable=20)
 
@@ -115,3 +115,91 @@ def test_one_ecc_fault_and_many_victims_cordon_one_node_and_name_its_gpu() -> No
     assert fault is not None
     assert fault.gpu is not None
     assert (fault.gpu.uuid, fault.xid, fault.victims, fault.verdict) == ("GPU-17", 48, 31, "ReplaceNode")
+
+
+def warns(*rules: dict[str, Any]) -> World:
+    """A gang that trains, and one GPU of it that is too hot; each rule is the job's own."""
+    named = [{"name": f"rule-{number}", **rule} for number, rule in enumerate(rules)]
+    world = World(job=job(spec=spec(recovery={"rules": named})), may_cordon=True, pool=POOL)
+    world.running()
+    uid = world.pods["flux-1-1"].uid
+    world.warnings = {uid: "GPU 5 was slowed down for heat"}
+    world.held = {uid: ("thermalSlowdown",)}
+    return world
+
+
+HOLD = {"verdict": "Hold", "probes": ["thermalSlowdown", "powerBrake"]}
+
+
+def test_a_rule_about_warnings_moves_the_gang_and_its_pods_save_first() -> None:
+    world = warns({"when": HOLD, "action": "AvoidNode"})
+    plan = world.one_pass()
+    assert (world.job.status.attempt, world.job.status.reason) == (2, "GPUWarning")
+    assert [(node.name, node.strict) for node in world.job.status.avoided_nodes] == [("node-1", True)]
+    assert not [action for action in plan.actions if isinstance(action, CordonNode)]
+    assert world.job.status.restarts.infrastructure == 1
+    fault = world.job.status.last_fault
+    assert fault
+    assert (fault.verdict, fault.node_name, fault.fault_class) == ("Hold", "node-1", "GPU")
+    deleted = [action for action in world.one_pass().actions if isinstance(action, DeletePods)]
+    assert {action.grace_seconds for action in (*plan.actions, *deleted) if isinstance(action, DeletePods)} == {None}
+
+
+def test_a_rule_about_warnings_ends_the_job_and_its_pods_save_first() -> None:
+    world = warns({"when": HOLD, "action": "Fail"})
+    plan = world.one_pass()
+    assert (world.job.status.recovery.stage, world.job.status.reason) == ("Stopping", "GPUWarning")
+    assert {action.grace_seconds for action in plan.actions if isinstance(action, DeletePods)} == {None}
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [],
+        [{"when": {"classes": ["GPU"]}, "action": "Fail"}],
+        [{"when": {"nodeNames": ["node-1"]}, "action": "Fail"}],
+        [{"when": {"probes": ["thermalSlowdown"]}, "action": "Fail"}],
+        [{"when": {"verdict": "ReplaceNode"}, "action": "Fail"}],
+        [{"when": {"verdict": "Hold", "probes": ["nvlinkErrors"]}, "action": "Fail"}],
+        [{"when": {"verdict": "Hold", "nodeNames": ["node-0"]}, "action": "Fail"}],
+        [{"when": HOLD, "action": "Ignore"}, {"when": {"verdict": "Hold"}, "action": "Fail"}],
+    ],
+    ids=str,
+)
+def test_a_gpu_that_warns_goes_on_unless_a_rule_asks_for_that_verdict(rules: list[dict[str, Any]]) -> None:
+    world = warns(*rules)
+    world.one_pass()
+    assert (world.job.status.attempt, world.job.status.recovery.stage) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("when", "fits"),
+    [
+        ({"verdict": "ReplaceNode"}, True),
+        ({"verdict": "RestartProcess"}, False),
+        ({"verdict": "Hold"}, False),
+        ({"probes": ["xid"]}, True),
+        ({"probes": ["ecc"]}, False),
+    ],
+    ids=str,
+)
+def test_a_rule_is_about_what_the_fault_calls_for_and_which_probe_told_it(when: dict[str, Any], fits: bool) -> None:  # noqa: FBT001
+    world = broken(80, {"when": when, "action": "Fail"}, xid=79)
+    world.one_pass()
+    assert (world.job.status.recovery.stage == "Stopping") == fits
+
+
+def test_a_rule_about_warnings_is_bounded_like_any_fault_of_a_node() -> None:
+    rules = [{"name": "strict", "when": {"verdict": "Hold"}, "action": "RestartProcess"}]
+    limits = {"rules": rules, "maxInfrastructureRestarts": 2, "maxRestartsWithoutProgress": 100}
+    world = World(job=job(spec=spec(recovery=limits)))
+    for _ in range(10):
+        if world.job.status.completion_time is not None:
+            break
+        world.running()
+        world.held = {pod.uid: ("powerBrake",) for pod in world.pods.values()}
+        world.one_pass()
+        world.held = {}
+        world.kubelets()
+        world.settle()
+    assert world.job.status.reason == "InfrastructureRestartsExhausted"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
@@ -21,12 +23,14 @@ from worlds import World
 from oarlock_api.contract import gang_key as signing
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster
+from oarlock_operator.decoding import decoded
 from oarlock_operator.execute import execute
 from oarlock_operator.keys import UnusableKeyError, gang_keys, parse_keys
 from oarlock_operator.manifests.gang_key import gang_key
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.observation import Defaults
 from oarlock_operator.plan import CreatePods
+from oarlock_operator.pod_facts import RawPod, read_pod
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Refusal, Route
 from oarlock_operator.server_clock import ANSWERS
@@ -35,6 +39,7 @@ from oarlock_operator.startup import StartUp
 from oarlock_operator.throttle import Throttle
 
 MASTER, OLDER = b"m" * 32, b"o" * 32
+KEYED = replace(POD, program=replace(POD.program, keyed=True))
 SECRETS = "/api/v1/namespaces/default/secrets"
 
 
@@ -260,16 +265,30 @@ async def test_a_pod_that_knows_another_key_answers_though_it_tells_nothing(
             await reader.read(running, [POD])
 
 
-async def test_a_pod_without_a_key_is_believed_until_it_has_signed_an_answer(
-    server: Server, reader: ProgressReader
+@pytest.mark.parametrize("known", [(MASTER, OLDER), ()], ids=["keys", "an operator without"])
+async def test_a_pod_that_mounts_a_key_is_believed_by_its_signature_alone_from_its_first_answer_on(
+    server: Server, reader: ProgressReader, known: tuple[bytes, ...]
 ) -> None:
-    assert await reader.ask(running_job(server), POD) == GOOD, "of an earlier release"
-    server.handler = agent_with(MASTER)
-    assert await reader.ask(running_job(server), POD) == GOOD
-    server.handler = server.tell(GOOD.to_json())
-    assert await reader.ask(running_job(server), POD) is None
+    reader.keys = known
+    assert await reader.ask(running_job(server), POD) == GOOD, "of an earlier release, without one"
+    assert await reader.ask(running_job(server), KEYED) is None
     server.handler = agent_with(MASTER, signs=False)
-    assert await reader.ask(running_job(server), POD) is None
+    assert await reader.ask(running_job(server), KEYED) is (None if known else Refusal.KEY)
+    server.handler = agent_with(MASTER)
+    assert await reader.ask(running_job(server), KEYED) == (GOOD if known else Refusal.KEY)
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {"running": {}}, {"terminated": {"exitCode": 1}}], ids=["starts", "runs", "ended"]
+)
+def test_that_a_pod_mounts_its_gang_s_key_is_read_from_the_pod_itself(state: dict[str, Any]) -> None:
+    status = {"containerStatuses": [{"name": "trainer", "state": state}]}
+    keyed, plain = (
+        pod(job(), spec(), attempt=1, rank=0, image="i", key_secret=secret) | {"status": status}
+        for secret in ("flux-key-1", "")
+    )
+    read = [read_pod(decoded(json.dumps(one).encode(), RawPod, "a pod")).program.keyed for one in (keyed, plain)]
+    assert read == [True, False]
 
 
 async def test_an_operator_without_keys_hears_that_it_is_refused(server: Server, reader: ProgressReader) -> None:

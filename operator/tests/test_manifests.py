@@ -12,7 +12,7 @@ from jobs import job, spec
 from made_pods import container, environment, made, told
 from pydantic import ValidationError
 
-from oarlock_api.contract.environment import RESERVED, Variable
+from oarlock_api.contract.environment import RESERVED, Variable, gang_environment, rendezvous_address
 from oarlock_operator.manifests.config import job_file, output_directory
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod
@@ -131,7 +131,8 @@ def test_the_job_s_own_security_context_outranks_ours_field_by_field() -> None:
 def test_a_reserved_variable_cannot_be_set_by_a_job(name: str) -> None:
     with pytest.raises(ValidationError, match="this variable is set by Oarlock"):
         spec(pod={"env": [{"name": name, "value": "x"}]})
-    assert name in {*environment(made()), Variable.CONFIG}, "what is reserved is set, or has its place"
+    of_agent = gang_environment(nodes=2, gpus_per_node=1, address="a", port=1)
+    assert name in {*environment(made()), *of_agent, Variable.CONFIG}, "what is reserved is set, or has its place"
 
 
 def test_a_job_s_own_variables_come_after_the_contract_s_and_envfrom_cannot_outrank_them() -> None:
@@ -236,11 +237,11 @@ def test_min_free_is_told_in_bytes(said: str, read: int) -> None:
     assert told(made(output={"nfs": {"server": "s", "path": "/e"}, "minFree": said})).min_free_bytes == read
 
 
-def test_a_job_of_one_node_meets_on_its_own_address_and_needs_no_name() -> None:
-    alone = made(nodes=1)
-    assert not {"hostname", "subdomain"} & alone["spec"].keys()
-    assert {environment(alone)[name] for name in ("MASTER_ADDR", "MAIN_PROCESS_IP")} == {"127.0.0.1"}
-    assert environment(made(nodes=2))["MASTER_ADDR"] == "flux-0.flux.default.svc"
+def test_a_job_of_one_node_needs_no_name_and_rank_0_of_a_gang_has_the_one_that_its_ranks_meet_at() -> None:
+    assert not {"hostname", "subdomain"} & made(nodes=1)["spec"].keys()
+    named = made(nodes=2)["spec"]
+    address = rendezvous_address(job="flux", namespace="default", nodes=2)
+    assert address == f"{named['hostname']}.{named['subdomain']}.default.svc"
 
 
 def test_a_pod_names_no_port_that_nobody_asks_for_by_its_name_but_holds_the_node_s_where_it_is_in_its_network() -> None:
@@ -249,17 +250,17 @@ def test_a_pod_names_no_port_that_nobody_asks_for_by_its_name_but_holds_the_node
     assert {port["name"]: port["hostPort"] for port in held} == {"rendezvous": 29500, "status": 9400, "link": 9401}
 
 
-def test_a_variable_that_job_json_has_as_well_is_in_a_pod_only_where_programs_ask_for_it() -> None:
-    ours = {name for name in environment(made()) if name.startswith("OARLOCK_")}
+def test_a_pod_says_who_it_is_and_where_its_output_lies_and_leaves_the_rest_to_job_json() -> None:
     asked = {"JOB", "ATTEMPT", "NODE", "POD_UID", "OUTPUT_DIR", "CLUSTER"}
-    assert ours == {f"OARLOCK_{name}" for name in asked}
+    assert environment(made()).keys() == {"MACHINE_RANK", *(f"OARLOCK_{name}" for name in asked)}
 
 
-def test_the_service_names_ranks_before_they_are_ready_and_of_one_attempt_only() -> None:
+def test_the_service_names_rank_0_alone_before_it_is_ready_and_of_one_attempt_only() -> None:
     built = service(job(), 5)
     assert built["spec"]["clusterIP"] == "None"
     assert built["spec"]["publishNotReadyAddresses"] is True
     labels = made(attempt=5)["metadata"]["labels"]
     assert built["spec"]["selector"].items() <= labels.items()
-    assert not built["spec"]["selector"].items() <= made(attempt=6)["metadata"]["labels"].items()
+    others = (made(attempt=6), made(rank=1, attempt=5))
+    assert not any(built["spec"]["selector"].items() <= other["metadata"]["labels"].items() for other in others)
     assert made(3)["spec"]["subdomain"] == built["metadata"]["name"]

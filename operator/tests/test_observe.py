@@ -63,6 +63,9 @@ class Silent:
     def warnings(self, _job: object) -> dict[str, str]:
         return {}
 
+    def held(self, _job: object) -> dict[str, tuple[str, ...]]:
+        return {}
+
     def refusing(self, _job: object) -> frozenset[str]:
         return frozenset()
 

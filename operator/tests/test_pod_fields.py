@@ -132,8 +132,7 @@ FIELDS: dict[str, Use] = {
     "ports.rendezvous": Use(
         {"ports": {"rendezvous": 30500}},
         {
-            f"{TRAINER}.env.MASTER_PORT.value": "30500",
-            f"{TRAINER}.env.MAIN_PROCESS_PORT.value": "30500",
+            "job.json.rendezvous_port": 30500,
             "service.spec.ports.rendezvous.port": 30500,
         },
     ),

@@ -183,10 +183,12 @@ async def test_a_gang_that_is_not_whole_and_running_is_not_asked(
 
 
 async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(reader: ProgressReader, server: Server) -> None:
-    health = Health(state=HealthState.HOLD, reason="GPU 1 is too hot")
+    health = Health(state=HealthState.HOLD, reason="GPU 1 is too hot", held=("thermalMargin",))
     server.handler = server.tell(replace(GOOD, health=health).to_json())
     await reader.read(running_job(server), [POD])
     assert reader.warnings(running_job(server)) == {"pod-uid": "GPU 1 is too hot"}
+    assert reader.held(running_job(server)) == {"pod-uid": ("thermalMargin",)}
     server.handler = server.tell(GOOD.to_json())
     await reader.read(running_job(server), [POD])
     assert reader.warnings(running_job(server)) == {}
+    assert reader.held(running_job(server)) == {}

@@ -34,6 +34,7 @@ class World(Objects):
     silent: dict[str, float] = field(default_factory=dict)
     refusing: frozenset[str] = frozenset()
     warnings: dict[str, str] = field(default_factory=dict)
+    held: dict[str, tuple[str, ...]] = field(default_factory=dict)
     may_cordon: bool = False
     defaults: Defaults = field(default_factory=lambda: Defaults(trainer_image="trainer:test", cluster_id="lab"))
     pool: Pool | None = None
@@ -66,6 +67,7 @@ class World(Objects):
             silent=self.silent,
             refusing=self.refusing,
             warnings=self.warnings,
+            held=self.held,
             ended_seconds=self.ended_seconds,
         )
 

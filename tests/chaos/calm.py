@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 
-from tests.chaos.client import Client, at
+from tests.chaos.client import Client, Json, at
 from tests.chaos.field import Field
 from tests.chaos.history import History, JobSeen
 from tests.chaos.on_nodes import bring_back, set_taint, uncordon
@@ -27,6 +27,48 @@ async def mend(field: Field) -> None:
         await uncordon(field, node.name)
     await field.client.call("DELETE", BREAKER)
     field.operators.calm()
+
+
+async def collected(field: Field, tend: Callable[[], None], *, seconds: float) -> None:
+    """Wait until nothing is left that a deleted job owned; what still is after so many seconds, a person deletes.
+
+    It is the work of the cluster's garbage collector. One whose API server is killed while it reads which kinds there are
+    forgets a kind for a moment, does not hear who is deleted then, and takes what these owned never. A job that is made
+    again waits for it, and says what somebody has to delete.
+    """
+    deadline = time.monotonic() + seconds
+    while left := left_behind(
+        [item async for item in _owned(field.client)], {job.uid for job in field.history.living()}
+    ):
+        if time.monotonic() > deadline:
+            for path in left:
+                field.history.note(f"STEP a person deletes what the garbage collector has missed: {path}")
+                await field.client.call("DELETE", path)
+            return
+        tend()
+        await asyncio.sleep(0.5)
+
+
+def left_behind(objects: Iterable[tuple[str, Json]], living: set[str]) -> list[str]:
+    """Paths of what is there, and is not even being deleted, though the TrainingJob that owns it is gone.
+
+    `objects`: each with the plural of its kind.
+    """
+    return [
+        at(item["metadata"], kind)
+        for kind, item in objects
+        if not item["metadata"].get("deletionTimestamp")
+        and any(
+            owner["kind"] == "TrainingJob" and owner["uid"] not in living
+            for owner in item["metadata"].get("ownerReferences") or ()
+        )
+    ]
+
+
+async def _owned(client: Client) -> AsyncIterator[tuple[str, Json]]:
+    for kind in ("pods", "services"):
+        for item in (await client.call("GET", f"/api/v1/{kind}") or {}).get("items", ()):
+            yield kind, item
 
 
 async def settled(history: History, tend: Callable[[], None], *, seconds: float) -> list[str]:

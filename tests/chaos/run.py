@@ -13,6 +13,8 @@ from tests.chaos.storm import Storm
 
 STORM_SECONDS = 60
 TOLD_SECONDS = 10
+COLLECTED_SECONDS = 90
+"""What Kubernetes' garbage collector gets, which asks a killed API server again after a minute at most."""
 KEPT_VERSIONS = 20_000
 """How far back lives that have ended are remembered."""
 
@@ -31,8 +33,9 @@ class Run:
         while self._goes_on(self._ends):
             await self._storm(min(time.monotonic() + STORM_SECONDS, self._ends))
             await calm.mend(self.field)
+            await calm.collected(self.field, self._tend, seconds=COLLECTED_SECONDS)
             for words in await calm.settled(self.field.history, self._tend, seconds=self._patience):
-                self.judge.say(f"stuck: {self._patience:g} s after calm {words}")
+                self.judge.say(f"stuck: {self._patience:g} s after all was calm {words}")
             await calm.clear(self.field.client, self.field.history)
             self.field.history.forget(self.field.history.reached.get("pods", 0) - KEPT_VERSIONS)
             self._tell()

@@ -16,15 +16,16 @@ from tests.images.conftest import Loaded
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1800)]
 OFFLOAD = """
 import torch
-from deepspeed.ops.adam import DeepSpeedCPUAdam
-weight = torch.nn.Parameter(torch.ones(1000))
-plain = torch.nn.Parameter(torch.ones(1000))
-for parameter, make in ((weight, DeepSpeedCPUAdam), (plain, torch.optim.AdamW)):
-    optimizer = make([parameter], lr=0.1, weight_decay=0.01)
-    for _ in range(3):
-        (parameter * torch.arange(1000.0)).sum().backward()
-        optimizer.step()
-torch.testing.assert_close(weight, plain)
+from oarlock_api.optimization import Optimizer
+from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
+for name in ("AdamW", "Lion"):
+    weight, plain = torch.nn.Parameter(torch.ones(1000)), torch.nn.Parameter(torch.ones(1000))
+    for parameter, make in ((weight, make_offloaded), (plain, make_optimizer)):
+        optimizer = make([parameter], Optimizer.model_validate({"name": name, "learningRate": 0.1}))
+        for _ in range(3):
+            (parameter * (1 + torch.arange(1000.0))).sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(weight, plain)
 print("the same")
 """
 
@@ -60,7 +61,7 @@ def test_a_program_of_somebody_elses_image_gets_its_agent_from_the_trainers(
     assert (jobs.output / "foreign/mark").read_text() == "was here"
 
 
-def test_the_cpu_optimizer_is_there_without_a_compiler_having_run(shell: Callable[..., str]) -> None:
+def test_the_cpu_optimizers_are_there_without_a_compiler_having_run(shell: Callable[..., str]) -> None:
     # As on a GPU node, for which it was made: the name decides whether DeepSpeed takes it.
     made = shell("env", "DS_ACCELERATOR=cuda", "CXX=/nowhere", "CC=/nowhere", "python", "-c", OFFLOAD)
     assert made.splitlines()[-1] == "the same"

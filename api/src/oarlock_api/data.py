@@ -9,7 +9,7 @@ from oarlock_api.dataset import Dataset
 from oarlock_api.group import Group
 from oarlock_api.location import Location
 from oarlock_api.primitives import Quantity
-from oarlock_api.rules import ListMap, Rule
+from oarlock_api.rules import ListMap, Rule, only_when
 
 
 class Compression(StrEnum):
@@ -18,6 +18,13 @@ class Compression(StrEnum):
     NONE = "None"
     GZIP = "Gzip"
     ZSTD = "Zstd"
+
+
+class TextEmbedsMode(StrEnum):
+    """When text embeddings are made and whether they are kept."""
+
+    CACHE = "Cache"
+    ON_THE_FLY = "OnTheFly"
 
 
 class OnMissingEmbeds(StrEnum):
@@ -65,12 +72,23 @@ class Data(Group):
             message="data.datasets holds regularization data only; add a data set with role: Train or Evaluation",
             holds=lambda data: any(dataset.role != "Regularization" for dataset in data.datasets),
         ),
+        only_when(
+            "text_embeds",
+            setting="text_embeds_mode",
+            allowed=("Cache",),
+            message="data.textEmbedsMode OnTheFly stores nothing: remove data.textEmbeds, or use Cache",
+        ),
     )
 
     text_embeds: Location | None = Field(
         default=None,
         description="Where text embeddings are cached; absent = the output directory. SimpleTuner: dataset_type "
         "text_embeds.",
+    )
+    text_embeds_mode: TextEmbedsMode = Field(
+        default=TextEmbedsMode.CACHE,
+        description="Cache = encode all captions before training, OnTheFly = each time that one is drawn; the text "
+        "encoders then stay with each GPU. SimpleTuner: text_cache_disable.",
     )
     image_embeds: Location | None = Field(
         default=None,

@@ -186,6 +186,11 @@ class SizeLimits(Group):
         ),
         ordered("downsample_to", "maximum", message="size.downsampleTo is above size.maximum; lower it"),
         ordered("minimum", "maximum", message="size.minimum is above size.maximum: no picture is left; lower it"),
+        ordered(
+            "minimum_aspect",
+            "maximum_aspect",
+            message="size.minimumAspect is above size.maximumAspect: no picture is left; lower it",
+        ),
     )
 
     minimum: Size | None = Field(
@@ -201,6 +206,14 @@ class SizeLimits(Group):
         default=None,
         description="Pictures that would have to grow by more percent than this are left out. SimpleTuner: "
         "max_upscale_threshold (a fraction).",
+    )
+    minimum_aspect: Aspect | None = Field(
+        default=None,
+        description="Pictures with a smaller width / height are left out. SimpleTuner: minimum_aspect_ratio.",
+    )
+    maximum_aspect: Aspect | None = Field(
+        default=None,
+        description="Pictures with a larger width / height are left out. SimpleTuner: maximum_aspect_ratio.",
     )
 
 
@@ -269,6 +282,6 @@ class Dataset(Group):
     )
     preserve_scan: StrictBool = Field(
         default=False,
-        description="Trust the metadata of an earlier run instead of scanning again. SimpleTuner: "
-        "preserve_data_backend_cache.",
+        description="Trust the scan of an earlier run, of this output or beside the same imageEmbeds, instead of looking "
+        "at the source again. SimpleTuner: preserve_data_backend_cache.",
     )

@@ -78,10 +78,12 @@ class Engine(Group):
 
     strategy: Strategy = Field(
         default=Strategy.AUTO,
-        description="Auto = DeepSpeed ZeRO stage 1 for method Full, DDP for LoRA. accelerate: distributed_type.",
+        description="Auto = DDP for LoRA, DeepSpeed for method Full: ZeRO stage 1, or 2 where the planner finds that faster "
+        "with gradientAccumulation or without overlap (status.resolved.plan). accelerate: distributed_type.",
     )
     zero_stage: Annotated[StrictInt, Field(ge=1, le=3)] | None = Field(
-        default=None, description="ZeRO stage, only with strategy DeepSpeed; absent = 1. DeepSpeed: zero_stage."
+        default=None,
+        description="ZeRO stage, only with strategy DeepSpeed, where absent is 1. DeepSpeed: zero_stage.",
     )
     offload_optimizer: OffloadOptimizer = Field(
         default=OffloadOptimizer.NONE,
@@ -103,8 +105,10 @@ class Compile(Group):
         default=CompileMode.NONE,
         description="None = eager, Default, or MaxAutotune (slow to start). accelerate: dynamo_config.",
     )
-    dynamic: StrictBool = Field(
-        default=False, description="One graph for all shapes instead of one per shape. accelerate: dynamo_use_dynamic."
+    dynamic: StrictBool | None = Field(
+        default=None,
+        description="One graph for all shapes instead of one per shape; absent = where batches have more than four shapes, "
+        "or texts of any length. accelerate: dynamo_use_dynamic.",
     )
     full_graph: StrictBool = Field(
         default=False,

@@ -9,6 +9,7 @@ from oarlock_api.group import Group
 from oarlock_api.primitives import Probability
 from oarlock_api.rules import Rule, only_when, ordered
 
+BetaParameter = Annotated[StrictFloat, Field(gt=0, le=100)]
 GuidanceScale = Annotated[StrictFloat, Field(ge=0, le=100)]
 
 
@@ -17,6 +18,7 @@ class Timesteps(StrEnum):
 
     SIGMOID = "Sigmoid"
     UNIFORM = "Uniform"
+    BETA = "Beta"
 
 
 class GuidanceMode(StrEnum):
@@ -32,6 +34,14 @@ class Loss(StrEnum):
     MSE = "MSE"
     HUBER = "Huber"
     SMOOTH_L1 = "SmoothL1"
+
+
+class Weighting(StrEnum):
+    """How much a noise level counts."""
+
+    NONE = "None"
+    SIGMA_SQRT = "SigmaSqrt"
+    COS_MAP = "CosMap"
 
 
 class Guidance(Group):
@@ -70,6 +80,26 @@ class Guidance(Group):
 class Objective(Group):
     """What is predicted, for which noise level, and how the error is measured."""
 
+    admission: ClassVar[tuple[Rule, ...]] = (
+        only_when(
+            "beta_alpha",
+            setting="timesteps",
+            allowed=("Beta",),
+            message="objective.betaAlpha belongs to timesteps: Beta; remove betaAlpha",
+        ),
+        only_when(
+            "beta_beta",
+            setting="timesteps",
+            allowed=("Beta",),
+            message="objective.betaBeta belongs to timesteps: Beta; remove betaBeta",
+        ),
+        Rule(
+            cel="self.minNoise < self.maxNoise",
+            message="objective.minNoise is not below maxNoise: no noise level would be left; lower minNoise",
+            holds=lambda objective: objective.min_noise < objective.max_noise,
+        ),
+    )
+
     timestep_shift: Annotated[StrictFloat, Field(gt=0, le=100)] = Field(
         default=3.0,
         description="Shift s of the noise level: sigma' = s * sigma / (1 + (s - 1) * sigma). Ignored with autoShift. "
@@ -81,11 +111,32 @@ class Objective(Group):
     )
     timesteps: Timesteps = Field(
         default=Timesteps.SIGMOID,
-        description="Distribution of the noise level before the shift. SimpleTuner: flow_use_uniform_schedule.",
+        description="Distribution of the noise level before the shift. SimpleTuner: flow_use_uniform_schedule, "
+        "flow_use_beta_schedule.",
     )
     sigmoid_scale: Annotated[StrictFloat, Field(gt=0, le=100)] = Field(
         default=1.0,
         description="With Sigmoid: sigma = sigmoid(scale * N(0, 1)). SimpleTuner: flow_sigmoid_scale.",
+    )
+    beta_alpha: BetaParameter | None = Field(
+        default=None,
+        description="Alpha of the Beta distribution; absent = 2. SimpleTuner: flow_beta_schedule_alpha.",
+    )
+    beta_beta: BetaParameter | None = Field(
+        default=None, description="Beta of the Beta distribution; absent = 2. SimpleTuner: flow_beta_schedule_beta."
+    )
+    min_noise: Annotated[StrictFloat, Field(ge=0, le=1)] = Field(
+        default=0.0,
+        description="Least noise level (sigma) that is trained: what is drawn is spread over [minNoise, maxNoise]. Timestep "
+        "200 of 1000 is 0.2.",
+    )
+    max_noise: Annotated[StrictFloat, Field(ge=0, le=1)] = Field(
+        default=1.0, description="Greatest noise level (sigma) that is trained."
+    )
+    weighting: Weighting = Field(
+        default=Weighting.NONE,
+        description="Weight of a sample's loss by its sigma: SigmaSqrt = sigma^-2, CosMap = "
+        "2 / (pi (1 - 2 sigma + 2 sigma^2)). diffusers: weighting_scheme.",
     )
     guidance: Guidance = Field(
         default=Guidance(), description="Guidance value during training; used only if the model has a guidance input."

@@ -21,6 +21,13 @@ class OptimizerName(StrEnum):
     LION = "Lion"
 
 
+class WeightDecayOn(StrEnum):
+    """What weight decay is applied to."""
+
+    ALL = "All"
+    MATRICES = "Matrices"
+
+
 class ScheduleName(StrEnum):
     """Shapes of the learning rate over time."""
 
@@ -102,6 +109,10 @@ class Optimizer(Group):
     weight_decay: Annotated[StrictFloat, Field(ge=0, le=1)] = Field(
         default=0.01, description="Decoupled weight decay. SimpleTuner: adam_weight_decay."
     )
+    weight_decay_on: WeightDecayOn = Field(
+        default=WeightDecayOn.ALL,
+        description="All = every trained parameter, Matrices = not biases and the scales of norms.",
+    )
     schedule: Schedule = Field(default=Schedule(), description="The learning rate over time.")
     options: Annotated[Unstructured, Field(max_length=32)] = Field(
         default={},
@@ -126,7 +137,11 @@ class Ema(Group):
     """An exponential moving average of the trained weights."""
 
     decay: Annotated[StrictFloat, Field(gt=0, lt=1)] = Field(description="Decay per update. SimpleTuner: ema_decay.")
-    device: EmaDevice = Field(default=EmaDevice.CPU, description="Where the average is kept. SimpleTuner: ema_device.")
+    device: EmaDevice = Field(
+        default=EmaDevice.GPU,
+        description="Where the average is kept: each rank keeps its share, 1.5 GB of FLUX.1's 47.6 on each of 32 GPUs. "
+        "CPU = where the GPUs have no room. SimpleTuner: ema_device.",
+    )
     every_steps: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = Field(
         default=1, description="Optimizer steps between updates. SimpleTuner: ema_update_interval."
     )

@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.contract.exit_codes import FailureClass
+from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.group import Group
-from oarlock_api.primitives import Label, ObjectName, Seconds
+from oarlock_api.primitives import Label, ObjectName, Seconds, Word
 from oarlock_api.rules import ListMap, ListSet, Rule, at_least_one, ordered
 
 RecoverableClass = Literal[
@@ -20,6 +21,9 @@ RecoverableClass = Literal[
     FailureClass.APPLICATION,
 ]
 """The classes that a rule may name: being fenced and leaving on request are no faults."""
+
+RuledVerdict = Literal[GpuVerdict.HOLD, GpuVerdict.RESTART_PROCESS, GpuVerdict.REPLACE_NODE]
+"""What a GPU's fault calls for; Hold is a warning of one that works."""
 
 Restarts = Annotated[StrictInt, Field(ge=0, le=1_000_000)]
 
@@ -55,7 +59,14 @@ class Preflight(Group):
     clock: StrictBool = Field(default=True, description="The nodes' clocks agree.")
     gpus: StrictBool = Field(default=True, description="The expected number of GPUs is there, healthy and idle.")
     collective: StrictBool = Field(
-        default=False, description="A short all-reduce over the whole gang; costs some seconds."
+        default=True,
+        description="Gangs of several nodes meet, and add up some numbers together: who is cut off is named, and so are the "
+        "network that NCCL takes and its speed; a second or two.",
+    )
+    min_bus_bandwidth: Annotated[StrictInt, Field(ge=0, le=100_000)] | None = Field(
+        default=None,
+        description="GB/s of the gang's all-reduce, counted as bus bandwidth (nccl-tests' busbw), below which the job says "
+        "SlowNetwork; it trains all the same. By default 10 where all pods have InfiniBand, else none; 0 = none.",
     )
     timeout_seconds: Annotated[StrictInt, Field(ge=1, le=86_400)] = Field(
         default=300, description="Seconds that the checks may take."
@@ -71,8 +82,10 @@ class RecoveryMatch(Group):
             "classes",
             "exit_codes",
             "node_names",
-            message="a recovery rule without condition would match every fault: set xids, classes, exitCodes or "
-            "nodeNames",
+            "verdict",
+            "probes",
+            message="a recovery rule without condition would match every fault: set xids, classes, exitCodes, nodeNames, "
+            "verdict or probes",
         ),
     )
 
@@ -92,6 +105,13 @@ class RecoveryMatch(Group):
     node_names: Annotated[tuple[ObjectName, ...], Field(min_length=1, max_length=64), ListSet()] | None = Field(
         default=None, description="Nodes on which the fault happened."
     )
+    verdict: RuledVerdict | None = Field(
+        default=None,
+        description="What the GPU's fault calls for. Hold = a GPU warns and works on: no rule without it is about warnings.",
+    )
+    probes: Annotated[tuple[Word, ...], Field(min_length=1, max_length=32), ListSet()] | None = Field(
+        default=None, description="Probes of GPUs that told of it, such as thermalSlowdown or powerBrake."
+    )
 
 
 class RecoveryRule(Group):
@@ -102,8 +122,8 @@ class RecoveryRule(Group):
         description="Which faults it is about: all conditions that are set must fit, any value of each."
     )
     action: RecoveryAction = Field(
-        description="Ignore = start again at no cost to any budget, RestartProcess = restart without blaming the "
-        "node, AvoidNode = restart elsewhere, Fail = end the job."
+        description="Ignore = start again at no cost to any budget, of a warning: go on; RestartProcess = restart without "
+        "blaming the node, AvoidNode = restart elsewhere, Fail = end the job."
     )
 
 

@@ -48,7 +48,8 @@ def _free(item: Any) -> bool:
 
 NO_RESERVED_ENV = Rule(
     cel=f"!(self.name in [{_NAMES}]) && (!self.name.startsWith('OARLOCK_') || self.name == '{SIMULATE_GPUS}')",
-    message="this variable is set by Oarlock (nodes, gpusPerNode, pod.ports and output say what is in it); remove it",
+    message="this variable is set by Oarlock (nodes, gpusPerNode, pod.ports and output say what is in it), or begins with "
+    "OARLOCK_, as only OARLOCK_SIMULATE_GPUS of a job may; remove it",
     holds=_free,
     name_cel="self.name",
     name=lambda item: item.name,

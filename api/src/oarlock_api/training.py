@@ -21,6 +21,7 @@ from oarlock_api.group import Group
 from oarlock_api.location import Location, S3Connection
 from oarlock_api.objective import Objective
 from oarlock_api.optimization import Ema, GradientClipping, Optimizer
+from oarlock_api.profiling import Profile
 from oarlock_api.publishing import Publication, Tracker
 from oarlock_api.rules import ListMap, Rule, only_when
 from oarlock_api.training_rules import s3_connections_exist
@@ -170,6 +171,9 @@ class Training(Group):
     )
     tracking: Annotated[tuple[Tracker, ...], Field(max_length=8), ListMap("name")] = Field(
         default=(), description="Where figures are reported. SimpleTuner: report_to."
+    )
+    profile: Profile | None = Field(
+        default=None, description="Chrome traces of some steps, below profile in the output; absent = none."
     )
     publish: Annotated[tuple[Publication, ...], Field(max_length=8), ListMap("name")] = Field(
         default=(), description="Where the finished model is published."

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_api.contract.environment import RESERVED, SIMULATE_GPUS, Variable, gang_environment, is_reserved
+from oarlock_api.contract.environment import (
+    RESERVED,
+    SIMULATE_GPUS,
+    Variable,
+    gang_environment,
+    is_reserved,
+    pod_environment,
+    rendezvous_address,
+)
 from oarlock_api.contract.layout import Owner, checkpoint_name, parse_checkpoint_name, parse_owner
 from oarlock_api.contract.names import MAX_NAME_LENGTH, Label, host_name, pod_name, service_name
 from oarlock_api.contract.wire import WireError
@@ -43,8 +51,7 @@ def test_no_name_longer_than_the_limit_leaves_room_for_the_numbers() -> None:
 
 
 def test_the_address_of_rank_0_is_a_dns_name_in_the_longest_namespace() -> None:
-    env = gang_environment(job=LONGEST, namespace="n" * 63, attempt=1, rank=3, nodes=4, gpus_per_node=8, port=29500)
-    address = env[Variable.MASTER_ADDR]
+    address = rendezvous_address(job=LONGEST, namespace="n" * 63, nodes=4)
     assert len(address) <= 253
     assert all(len(part) <= 63 for part in address.split("."))
     assert address.split(".")[0] == host_name(LONGEST, 0)
@@ -72,8 +79,13 @@ def test_labels_lie_in_oarlock_s_own_domain() -> None:
     }
 
 
-def test_every_variable_that_the_operator_sets_is_reserved_and_simulation_alone_is_free() -> None:
-    env = gang_environment(job="j", namespace="n", attempt=1, rank=0, nodes=2, gpus_per_node=0, port=1)
+def test_one_node_meets_on_its_own_address() -> None:
+    assert rendezvous_address(job="j", namespace="n", nodes=1) == "127.0.0.1"
+
+
+def test_every_variable_that_operator_and_agent_set_is_reserved_and_simulation_alone_is_free() -> None:
+    env = gang_environment(nodes=2, gpus_per_node=0, address="a", port=1)
+    env |= pod_environment(job="j", attempt=1, rank=0, output_directory="/o")
     assert env.keys() <= RESERVED
     assert all(is_reserved(name) for name in env)
     assert is_reserved("OARLOCK_ANYTHING")

@@ -33,7 +33,8 @@ JSON = "application/json"
 CHUNK = 500
 PAGE_BYTES = 8 * 2**20
 """A chunk that is longer is asked for again with fewer objects: whoever makes large ones must not fill our memory."""
-METADATA_ONLY = "application/json;as={kind};g=meta.k8s.io;v=v1"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PROXIED = "/proxy/"
 """In the path of what a pod answers, by way of the API server: its date is the pod's."""
 BY_API_SERVER = "Audit-Id"
@@ -112,7 +113,7 @@ class Cluster:
 
         Objects that cannot be read are told of and left out. `metadata_only`: the server leaves out everything else.
         """
-        accept = METADATA_ONLY.format(kind="PartialObjectMetadataList") if metadata_only else JSON
+        accept = METADATA_LIST if metadata_only else JSON
         async for page in self._pages(kind, path, unreadable=self.unreadable.note, query=query, accept=accept):
             yield page
 
@@ -143,7 +144,7 @@ class Cluster:
         self, path: str, *, timeout_seconds: int, metadata_only: bool = False, **query: str
     ) -> AsyncIterator[WatchEvent]:
         """Events of a collection, until the server ends the stream. Raises ApiError."""
-        accept = METADATA_ONLY.format(kind="PartialObjectMetadata") if metadata_only else JSON
+        accept = METADATA_ONLY if metadata_only else JSON
         asked = {**query, "watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(timeout_seconds)}
         target = f"{path}?{urlencode(asked)}"
         rest = b""
@@ -161,6 +162,11 @@ class Cluster:
                 raw.release()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ApiError(0, type(error).__name__, f"watching {path}: {error}") from error
+
+    async def make(self, path: str, body: Json) -> None:
+        """As create, for who needs no answer: the server then says little of what it made."""
+        target = f"{path}?{urlencode({'fieldValidation': 'Strict'})}"
+        await self._send("POST", target, body=body, accept=METADATA_ONLY)
 
     async def create(self, path: str, body: Json) -> Json:
         """Create in a collection; a field that the server does not know is refused. Raises Conflict for a taken name."""
@@ -180,7 +186,7 @@ class Cluster:
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         try:
-            await self._call("DELETE", path, body=body)
+            await self._send("DELETE", path, body=body, accept=METADATA_ONLY)
         except (NotFound, Conflict):
             return
 

@@ -130,7 +130,7 @@ async def _create(cluster: Cluster, path: str, manifest: Json) -> None:
 async def _create_unseen(cluster: Cluster, namespace: str, manifest: Json) -> None:
     """Create what may not be read: a name that is taken counts as done. Its name is of this job and of what is in it."""
     try:
-        await cluster.create(_collection(manifest["apiVersion"], manifest["kind"], namespace), manifest)
+        await cluster.make(_collection(manifest["apiVersion"], manifest["kind"], namespace), manifest)
     except Conflict:
         return
     except ApiError as error:
@@ -140,7 +140,7 @@ async def _create_unseen(cluster: Cluster, namespace: str, manifest: Json) -> No
 
 async def _make(cluster: Cluster, path: str, manifest: Json) -> None:
     try:
-        await cluster.create(path, manifest)
+        await cluster.make(path, manifest)
     except Conflict as taken:
         name, owner = manifest["metadata"]["name"], manifest["metadata"]["ownerReferences"][0]["uid"]
         try:

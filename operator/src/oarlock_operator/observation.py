@@ -42,12 +42,13 @@ class Program:
     """What runs in a pod. `images`: the trainer's container's, then that of the init container that brings the agent.
 
     `altered`: what in the pod could make its program another than its images', empty for nothing. `own`: job.json names a
-    program of the job's own. What was not read is not known.
+    program of the job's own. What was not read is not known. `keyed`: the pod mounts its gang's key.
     """
 
     images: tuple[str, ...] = ()
     altered: str = "it is not known what runs in the pod"
     own: bool = True
+    keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +214,8 @@ class Observation:
     """Uids of pods whose agents do not take this operator for theirs: they were given another key."""
     warnings: dict[str, str] = field(default_factory=dict)
     """What GPUs of pods, by uid, give to think of, though they still work."""
+    held: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The probes that told so."""
     nodes: dict[str, Node] = field(default_factory=dict)
     """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
     answering: frozenset[str] = frozenset()

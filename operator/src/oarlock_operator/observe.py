@@ -105,6 +105,7 @@ async def observe(
         silent=silent,
         refusing=progress.refusing(job),
         warnings=progress.warnings(job),
+        held=progress.held(job),
         nodes=nodes,
         answering=await progress.answering(job, doubtful),
         waited=waited,

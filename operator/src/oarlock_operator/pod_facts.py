@@ -20,7 +20,7 @@ from oarlock_operator.last_lines import last_lines
 from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.manifests.pod import CONTAINER
 from oarlock_operator.observation import Ending, Pod, Program
-from oarlock_operator.pod_program import Annotations, read_program
+from oarlock_operator.pod_program import Annotations, mounts_key, read_program
 from oarlock_operator.schedulers.kueue import MANAGED
 
 OBSTACLES = {"PodInitializing", "ContainerCreating", ""}
@@ -148,6 +148,9 @@ class PodSpec(Struct, frozen=True, rename="camel"):
     program: Program = Program()
 
 
+_KEYED = Program(keyed=True)
+
+
 class RawPod(Struct, frozen=True):
     """A pod."""
 
@@ -156,8 +159,13 @@ class RawPod(Struct, frozen=True):
     status: PodStatus = PodStatus()
 
     def __post_init__(self) -> None:
-        """Keep what runs in it in a few words, and only of one that ended: nobody asks what wrote a report before."""
+        """Keep what runs in it in a few words, and only of one that ended: nobody asks what wrote a report before.
+
+        Of one that runs, whether it mounts its gang's key: it is asked for its status, and believed accordingly.
+        """
         spec = self.spec
+        if spec.volumes is not None and self.state.terminated is None and mounts_key(spec.volumes):
+            msgspec.structs.force_setattr(spec, "program", _KEYED)
         if spec.containers is not None and self.state.terminated is not None:
             program = read_program(
                 (*spec.containers, *(spec.ephemeral_containers or ())),

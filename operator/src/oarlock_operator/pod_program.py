@@ -109,7 +109,12 @@ def read_program(
         "it shares its processes with others" if shared else "",
     ]
     images = tuple(str(one.get("image", ""))[:512] for one in (*containers, *before)[:2])
-    return Program(images=images, altered=next(filter(None, said), "")[:512])
+    return Program(images=images, altered=next(filter(None, said), "")[:512], keyed=mounts_key(volumes))
+
+
+def mounts_key(volumes: Sequence[dict[str, Any]]) -> bool:
+    """Whether a pod with these volumes has its gang's key."""
+    return any("secret" in source for one in volumes if one.get("name") == CONFIG for source in _sources(one))
 
 
 def _altered(container: dict[str, Any], commands: dict[str, Any]) -> str:
@@ -159,10 +164,14 @@ def _replaced(volume: dict[str, Any]) -> str:
     name = volume.get("name")
     if name in _EMPTY and "emptyDir" not in volume:
         return f"the volume {name} is not the empty one that Oarlock makes"
-    sources = (volume.get("projected") or {}).get("sources") or ()
+    sources = _sources(volume)
     if name == CONFIG and not (sources and all(_is_told(source) for source in sources)):
         return f"the volume {name} does not hold what Oarlock tells the pod"
     return ""
+
+
+def _sources(volume: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    return (volume.get("projected") or {}).get("sources") or ()
 
 
 def _is_told(source: dict[str, Any]) -> bool:

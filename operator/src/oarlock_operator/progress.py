@@ -49,6 +49,8 @@ class _Heard:
     asked: float = -math.inf
     silent_since: float | None = None
     warning: str = ""
+    held: tuple[str, ...] = ()
+    """The probes that warned."""
     not_finite: float = -math.inf
     """When its loss was last not finite."""
     refuses: bool = False
@@ -65,6 +67,13 @@ def _steady(status: PodStatus) -> PodStatus:
     """The status with what it said of a loss a while ago, unless it says so now."""
     words = f"a loss was not finite less than {NOT_FINITE_SECONDS / 60:.0f} minutes ago"
     return replace(status, degraded={Degradation.NON_FINITE_LOSS: words, **status.degraded})
+
+
+def _unsigned(pod: Pod, said: str) -> str:
+    """What a pod says without a signature. Raises WireError where it has a key: then it is another who says so."""
+    if pod.program.keyed:
+        raise WireError("the pod has its gang's key, and this answer is not signed with it")
+    return said
 
 
 _STATUS = "/status"
@@ -98,7 +107,7 @@ class ProgressReader:
         self._flights: dict[str, asyncio.Task[None]] = {}
         self.keys = keys
         self._proven: dict[str, bytes] = {}
-        """Which key a pod, by its uid, has signed with: it is not believed without any more."""
+        """Which of the keys a pod, by its uid, has signed with: no other is tried any more."""
         self._answers: dict[str, PodStatus] = {}
         """Rank 0's newest answers that no pass has seen yet, by the pod's uid."""
         self._session: aiohttp.ClientSession | None = None
@@ -163,6 +172,7 @@ class ProgressReader:
         held = status.health.state == HealthState.HOLD
         not_finite = now if Degradation.NON_FINITE_LOSS in status.degraded else heard[pod.uid].not_finite
         heard[pod.uid] = _Heard(asked=now, warning=status.health.reason if held else "", not_finite=not_finite)
+        heard[pod.uid] = replace(heard[pod.uid], held=status.health.held if held else ())
         if pod.rank == 0:
             self._answers[pod.uid] = _steady(status) if now - not_finite < NOT_FINITE_SECONDS else status
 
@@ -170,6 +180,11 @@ class ProgressReader:
         """What GPUs of the job's pods, by the pods' uids, last gave to think of."""
         heard = self._heard.get((job.namespace, job.name), {})
         return {uid: known.warning for uid, known in heard.items() if known.warning}
+
+    def held(self, job: Job) -> dict[str, tuple[str, ...]]:
+        """The probes behind `warnings`, by the pods' uids."""
+        heard = self._heard.get((job.namespace, job.name), {})
+        return {uid: known.held for uid, known in heard.items() if known.held}
 
     def refusing(self, job: Job) -> frozenset[str]:
         """Uids of the job's pods that were given another key than this operator's."""
@@ -183,7 +198,7 @@ class ProgressReader:
         async def ask(pod: Pod) -> bool:
             async with gate:
                 answer = await self.ask(job, pod)
-                # A refusal is nobody's in particular: of a pod that has signed before, only its own word counts.
+                # A refusal is nobody's in particular: of a pod that has signed with our key, only its own word counts.
                 return answer is not None and not (isinstance(answer, Refusal) and pod.uid in self._proven)
 
         answers = await asyncio.gather(*(ask(pod) for pod in pods))
@@ -192,8 +207,7 @@ class ProgressReader:
     async def ask(self, job: Job, pod: Pod) -> PodStatus | Refusal | None:
         """One pod's status, that it was given another key, or None where there is no news.
 
-        A pod without a key (of one node, or of an earlier release) answers unsigned, and is believed as long as it has never
-        signed an answer.
+        A pod that mounts no key (of one node, or of an earlier release) answers unsigned, and is believed.
         """
         if not pod.address or job.spec is None:
             return None
@@ -228,13 +242,11 @@ class ProgressReader:
             if (body := gang_key.answered(key, target, said)) is not None:
                 self._proven[pod.uid] = master
                 return body
-            if proven:
-                raise WireError("it has signed its answers so far, and this one is not")
-            return said
+            return _unsigned(pod, said)
         if masters:
             return None
         said = await self._fetch(job, pod, port, _STATUS)
-        return None if said == gang_key.REFUSED else said
+        return None if said == gang_key.REFUSED else _unsigned(pod, said)
 
     async def _fetch(self, job: Job, pod: Pod, port: int, target: str) -> str:
         if self._route is Route.PROXY:

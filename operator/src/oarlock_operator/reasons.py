@@ -126,8 +126,15 @@ class Reason(StrEnum):
         "CheckpointNotCopied",
         "the last copy to checkpoint.upload failed; the next one is tried anew",
     )
+    SLOW_NETWORK = (
+        "SlowNetwork",
+        "the network between the nodes is slower than preflight.minBusBandwidth, or NCCL takes TCP beside InfiniBand",
+    )
     NODE_NOT_READY = "NodeNotReady", "a node is not ready, but the pod there answers: the gang is left alone"
-    GPU_WARNING = "GPUWarning", "a GPU warns: the ranks have saved, and the next attempt rather avoids its node"
+    GPU_WARNING = (
+        "GPUWarning",
+        "a GPU warns: the ranks have saved, and the next attempt rather avoids its node, or a rule acts on it",
+    )
     POD_NOT_STOPPING = (
         "PodNotStopping",
         "a pod did not stop in time: a recovery goes on without it and avoids its node, an end or a suspension waits for it",

@@ -1,8 +1,10 @@
-"""The environment of a pod: every variable that the operator sets, and nobody else may."""
+"""The environment of a pod: every variable that the operator or the agent sets, and nobody else may."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+from oarlock_api.contract.names import host_name, service_name
 
 RENDEZVOUS_PORT = 29500
 STATUS_PORT = 9400
@@ -56,21 +58,33 @@ def processes_per_node(gpus_per_node: int) -> int:
     return max(gpus_per_node, 1)
 
 
-def gang_environment(
-    *, job: str, namespace: str, attempt: int, rank: int, nodes: int, gpus_per_node: int, port: int
-) -> dict[str, str]:
-    """The values known before the pod exists. POD_UID and NODE come from the downward API; more stands in job.json."""
-    # One node meets on its own address, and needs neither a name nor a Service.
-    master = f"{job}-0.{job}.{namespace}.svc" if nodes > 1 else LOCALHOST
+def rendezvous_address(*, job: str, namespace: str, nodes: int) -> str:
+    """Where the ranks meet: rank 0's name; one node meets on its own address, and needs neither a name nor a Service."""
+    return f"{host_name(job, 0)}.{service_name(job)}.{namespace}.svc" if nodes > 1 else LOCALHOST
+
+
+def pod_environment(*, job: str, attempt: int, rank: int, output_directory: str) -> dict[str, str]:
+    """Who a pod is, and where its output lies: so that a variable of the job's own may refer to it.
+
+    POD_UID and NODE come from the downward API. The rest stands in job.json, which each pod has anyway: the agent sets it
+    (gang_environment) for what it starts.
+    """
     return {
         Variable.MACHINE_RANK: str(rank),
+        Variable.JOB: job,
+        Variable.ATTEMPT: str(attempt),
+        Variable.OUTPUT_DIR: output_directory,
+    }
+
+
+def gang_environment(*, nodes: int, gpus_per_node: int, address: str, port: int) -> dict[str, str]:
+    """How large the gang is and where it meets, in the words of accelerate and of torch."""
+    return {
         Variable.NUM_MACHINES: str(nodes),
         Variable.NUM_PROCESSES: str(nodes * processes_per_node(gpus_per_node)),
         Variable.GPUS_PER_NODE: str(gpus_per_node),
-        Variable.MAIN_PROCESS_IP: master,
+        Variable.MAIN_PROCESS_IP: address,
         Variable.MAIN_PROCESS_PORT: str(port),
-        Variable.MASTER_ADDR: master,
+        Variable.MASTER_ADDR: address,
         Variable.MASTER_PORT: str(port),
-        Variable.JOB: job,
-        Variable.ATTEMPT: str(attempt),
     }

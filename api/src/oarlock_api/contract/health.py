@@ -55,6 +55,7 @@ class Health:
     """One pod's GPUs. `probes`: which of them this driver and container let us use.
 
     `reason`, `since` (RFC 3339) and `gpu` tell of the symptom behind Hold and Faulty, `reason` also why nothing is monitored.
+    `held`: the probes that have warned (Hold) since the pod began.
     """
 
     state: str = HealthState.UNKNOWN
@@ -64,10 +65,12 @@ class Health:
     reason: str = ""
     gpu: Gpu | None = None
     since: str = ""
+    held: tuple[str, ...] = ()
 
     def to_fields(self) -> dict[str, Any]:
         """As a part of /status."""
-        return {
+        held = {"held": [name[:32] for name in self.held[:MAX_PROBES]]} if self.held else {}
+        return held | {
             "state": self.state,
             "gpus": [one.to_fields() for one in self.gpus[:MAX_GPUS]],
             "probes": {name[:32]: known for name, known in list(self.probes.items())[:MAX_PROBES]},
@@ -86,6 +89,7 @@ def parse_health(raw: object) -> Health:
         return Health()
     gpus, probes, circuit = raw.get("gpus"), raw.get("probes"), raw.get("circuit")
     circuit = circuit if isinstance(circuit, dict) else {}
+    held = raw.get("held")
     found = [Gpu.of(one) for one in (gpus[:MAX_GPUS] if isinstance(gpus, list) else ())]
     told = list(probes.items())[:MAX_PROBES] if isinstance(probes, dict) else []
     return Health(
@@ -96,4 +100,7 @@ def parse_health(raw: object) -> Health:
         reason=text(circuit.get("reason"), _MAX_REASON),
         gpu=Gpu.of(circuit.get("gpu")),
         since=text(circuit.get("since"), 40),
+        held=tuple(text(name, 32) for name in held[:MAX_PROBES] if isinstance(name, str))
+        if isinstance(held, list)
+        else (),
     )

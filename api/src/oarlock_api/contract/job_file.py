@@ -85,7 +85,9 @@ class JobFile:
     made the pods has seen that nothing is left of an earlier job of this namespace and name, so its fence is a left-over.
     `hang_seconds` is spec.recovery.hangSeconds: 0 = the agent learns from the steps when they are overdue. The checks are
     those of spec.preflight; where one of the newer three is missing, the operator is older and does not ask for it.
-    `link_port` is where rank 0's agent listens for the others.
+    `min_bus_bandwidth`: in GB/s, 0 = none is too little, None = the trainer's own measure.
+    `link_port` is where rank 0's agent listens for the others, `rendezvous_port` where its rank 0 does: 0 where whoever
+    starts the ranks says so, as an older operator does in the pods' environment.
     """
 
     job: str
@@ -101,11 +103,13 @@ class JobFile:
     clock_check: bool = False
     gpu_check: bool = False
     collective_check: bool = False
+    min_bus_bandwidth: int | None = None
     preflight_timeout_seconds: int = 300
     status_port: int = STATUS_PORT
     previous_owner_is_gone: bool = False
     hang_seconds: int = 0
     link_port: int = LINK_PORT
+    rendezvous_port: int = 0
     webhooks: tuple[Webhook, ...] = ()
     custom: CustomProgram | None = None
 

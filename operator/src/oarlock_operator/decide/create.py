@@ -1,6 +1,7 @@
 """Create: the Service points at the current attempt, its group stands, and its missing pods are made.
 
-Until createdTime is written, a missing pod is one that is not made yet; from then on it is a fault.
+Until createdTime is written, a missing pod is one that is not made yet; from then on it is a fault. So it is
+beside a pod that has ended well: that one had met all others, and a new one would wait for it for ever.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def create(o: Observation, draft: Draft) -> bool:
     if record.created_time is not None:
         return False
     missing = absent(o.spec, o.pods, number)
-    if not missing:
+    if not missing or any(pod.succeeded for pod in o.pods if pod.attempt == number):
         draft.record(number, created_time=o.now, gpu_seconds=0)
         if words := queue.ignored(o, draft):
             draft.tell(Reason.GANG_IGNORED, words, warning=True)

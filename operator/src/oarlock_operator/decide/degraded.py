@@ -28,6 +28,7 @@ _TOLD = {
     Degradation.NON_FINITE_LOSS: Reason.NON_FINITE_LOSS,
     Degradation.CHECKPOINT_STORAGE_FULL: Reason.CHECKPOINT_STORAGE_FULL,
     Degradation.CHECKPOINT_NOT_COPIED: Reason.CHECKPOINT_NOT_COPIED,
+    Degradation.SLOW_NETWORK: Reason.SLOW_NETWORK,
 }
 
 
@@ -46,16 +47,19 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     doubtful = sorted({pod.node for pod in living if (n := o.nodes.get(pod.node)) and not n.ready})
     warned = _of_nodes(o.warned(draft.status.attempt))
     marked = _of_nodes({name: mark.words for name, mark in o.marks(draft.status.attempt).items()})
+    told = _told(o, draft)
     found = (
         (Reason.INVALID_SPEC, "" if o.job.spec else o.job.problem or "it cannot be read"),
         (Reason.GANG_IGNORED, queue.ignored(o, draft)),
         (Reason.STATUS_SILENT, _all(f"/status has not answered for more than {SILENT_SECONDS:.0f} s: ", mute[:8])),
         (Reason.KEY_REFUSED, _all(_REFUSED, [pod.name for pod in pods if pod.uid in o.refusing][:8])),
-        *_told(o, draft),
+        *(one for one in told if one[0] != Reason.SLOW_NETWORK),
         (Reason.CORDON_FAILED, cordon.undone(o, draft)),
         (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
         (Reason.GPU_WARNING, warned),
         (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
+        # Last: it holds for the whole attempt, and would hide all that comes up meanwhile.
+        *(one for one in told if one[0] == Reason.SLOW_NETWORK),
     )
     reason, words = next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
     before = _before(draft)

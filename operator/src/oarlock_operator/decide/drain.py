@@ -35,8 +35,8 @@ def drain(o: Observation, draft: Draft) -> bool:
     # Counted from the intent: a pod that was given up once does not hold the new gang's later stages either.
     since = draft.attempt(number).start_time or o.now
     recovery = o.spec.recovery
-    # Who leaves because somebody asked saves first, and takes the time that the job gives for it.
-    asked = draft.attempt(number).reason in VOLUNTARY
+    # Who leaves because somebody asked, or a GPU only warns, saves first, and takes the time that the job gives for it.
+    asked = draft.attempt(number).reason in VOLUNTARY | {Reason.GPU_WARNING}
     grace = None if asked else recovery.fault_grace_period_seconds
     seconds = o.spec.pod.termination_grace_period_seconds if grace is None else grace
     bound = timedelta(seconds=seconds + recovery.teardown_seconds)

@@ -41,8 +41,8 @@ def stop(o: Observation, draft: Draft) -> bool:
     running = [pod for pod in o.pods if not pod.stopped]
     if running:
         grace = o.job.spec.recovery.fault_grace_period_seconds if o.job.spec else None
-        # Of all failures, this is the one in which nothing is broken: the pods may still save.
-        saves = draft.status.reason == Reason.DEADLINE_EXCEEDED
+        # Of all failures, these are the ones in which nothing is broken: the pods may still save.
+        saves = draft.status.reason in {Reason.DEADLINE_EXCEEDED, Reason.GPU_WARNING}
         delete(draft, running, grace_seconds=None if saves else grace)
         draft.again(LOOK_AGAIN_SECONDS)
         return True

@@ -6,6 +6,7 @@ Intent first: this policy only writes the next attempt's number, its reason and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, timedelta
 
@@ -30,7 +31,7 @@ from oarlock_operator.decide.last_words import note_saved, note_steps
 from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
-from oarlock_operator.faults.rules import ruled
+from oarlock_operator.faults.rules import ruled, warning
 from oarlock_operator.observation import Observation, Pod
 from oarlock_operator.reasons import Reason
 
@@ -118,7 +119,16 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
             for rank in range(o.spec.nodes)
             if rank not in here
         ]
-    return [*faults, *silent_agents(o, draft)]
+    return [*faults, *silent_agents(o, draft), *_warnings(o, draft, pods)]
+
+
+def _warnings(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[Fault]:
+    """Faults that a rule of the job's own makes of GPUs that warn, while the gang trains."""
+    if draft.status.recovery.stage is not None or any(pod.stopped or pod.deleting for pod in pods):
+        return []
+    rules = o.spec.recovery.rules
+    found = (warning(pod, o.warnings.get(pod.uid, ""), o.held.get(pod.uid, ()), rules) for pod in pods)
+    return [fault for fault in found if fault and fault.held]
 
 
 def _preempted(pod: Pod, words: str) -> Pod:

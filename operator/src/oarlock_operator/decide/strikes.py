@@ -2,7 +2,8 @@
 
 Whether it is the GPU or the program shows in who else was struck. Two GPUs in one attempt, or one rank on one GPU after the
 other, are the program's: no node is avoided or cordoned for them, and nobody else hears of them. XIDs that programs mostly
-cause count against a node only where different jobs met them on one GPU; a contained memory error counts twice in one job.
+cause count against a node only where jobs of different names met them on one GPU; a contained memory error counts twice in
+one job.
 
 So strikes are judged once all pods of the attempt have had their say. A GPU is remembered by its UUID, in the job's status
 and, where nodes may be written, on the node. The two in a day are NVSentinel's rule for 13 and 31 on one GPU.
@@ -83,7 +84,7 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
         _note(o, draft, noted)
     others = _of_others(o, fault)
     if xid in MOSTLY_THE_PROGRAMS:
-        jobs = {strike.job for strike in others if strike.job}
+        jobs = {_program(strike.job) for strike in others if strike.job} - {_program(_mark(o.job))}
         if not jobs:
             # The next attempt looks whether it follows the rank.
             return replace(fault, avoid=Avoid.RATHER) if known.count >= TOO_MANY else fault
@@ -135,8 +136,13 @@ def _of_others(o: Observation, fault: Fault) -> list[NodeStrike]:
 
 
 def _mark(job: Job) -> str:
-    """What tells a job from others on a node, for everybody to read: not its uid, which is its own business."""
-    return hashlib.sha256(job.uid.encode()).hexdigest()[:16]
+    """What tells a job from others on a node, for everybody to read: neither its name nor its uid, which are its business."""
+    return "-".join(hashlib.sha256(word.encode()).hexdigest()[:12] for word in (f"{job.namespace}/{job.name}", job.uid))
+
+
+def _program(mark: str) -> str:
+    """Which program a job runs, as far as its name tells: one that is made again has another uid, and the same fault."""
+    return mark.partition("-")[0]
 
 
 def _uuid(fault: Fault) -> str:

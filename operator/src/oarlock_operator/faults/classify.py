@@ -43,6 +43,8 @@ class Fault:
     """Evidence against the node's hardware: it should be taken from everybody, not from this job alone."""
     rule: str = ""
     """The rule of the job's own (spec.recovery.rules) that made it what it is."""
+    held: tuple[str, ...] = ()
+    """Probes of a GPU that warned and works on; empty where something ended."""
 
     @property
     def report(self) -> Report | None:
@@ -54,6 +56,8 @@ class Fault:
         """What a GPU's fault calls for; None for all others."""
         if self.failure_class != FailureClass.GPU:
             return None
+        if self.held:
+            return GpuVerdict.HOLD
         return GpuVerdict.REPLACE_NODE if self.avoid is Avoid.STRICTLY else GpuVerdict.RESTART_PROCESS
 
     @property

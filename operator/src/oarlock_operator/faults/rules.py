@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.recovery import RecoveryAction, RecoveryMatch, RecoveryRule
 from oarlock_operator.faults.classify import Avoid, Budget, Fault
+from oarlock_operator.observation import Pod
+from oarlock_operator.reasons import Reason
 
 
 def ruled(fault: Fault, rules: Sequence[RecoveryRule]) -> Fault:
@@ -33,8 +36,22 @@ def ruled(fault: Fault, rules: Sequence[RecoveryRule]) -> Fault:
     return replace(fault, message=message, budget=budget, avoid=avoid, cordon=False, rule=rule.name)
 
 
+def warning(pod: Pod, words: str, probes: Sequence[str], rules: Sequence[RecoveryRule]) -> Fault | None:
+    """What a GPU that works on gives to think of as a fault, where the first rule that fits acts on it.
+
+    Nothing is evidence against the node's hardware here: the pods save and leave.
+    """
+    said = f"pod {pod.name} on {pod.node}: {words}"
+    fault = Fault(pod, FailureClass.GPU, Reason.GPU_WARNING, said, Budget.INFRASTRUCTURE, held=tuple(probes))
+    rule = next((rule for rule in rules if _fits(rule.when, fault)), None)
+    return fault if rule and rule.action is not RecoveryAction.IGNORE else None
+
+
 def _fits(when: RecoveryMatch, fault: Fault) -> bool:
-    """Whether all that the rule names fits: what is absent fits everything."""
+    """Whether all that the rule names fits: what is absent fits everything but warnings, which are asked for by name."""
+    probes = fault.held or tuple(one.probe for one in (fault.report.evidence if fault.report else ()))
+    if fault.held and when.verdict is None:
+        return False
     xid = fault.report.xid if fault.report else None
     code = fault.pod.ending.code if fault.pod.ending else None
     return (
@@ -42,4 +59,6 @@ def _fits(when: RecoveryMatch, fault: Fault) -> bool:
         and (when.classes is None or fault.failure_class in when.classes)
         and (when.exit_codes is None or code in when.exit_codes)
         and (when.node_names is None or fault.pod.node in when.node_names)
+        and (when.verdict is None or when.verdict == fault.verdict)
+        and (when.probes is None or not set(when.probes).isdisjoint(probes))
     )

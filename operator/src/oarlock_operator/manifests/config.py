@@ -43,11 +43,13 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         clock_check=spec.preflight.clock,
         gpu_check=spec.preflight.gpus,
         collective_check=spec.preflight.collective,
+        min_bus_bandwidth=spec.preflight.min_bus_bandwidth,
         preflight_timeout_seconds=spec.preflight.timeout_seconds,
         status_port=spec.pod.ports.status,
         previous_owner_is_gone=True,
         hang_seconds=spec.recovery.hang_seconds,
         link_port=spec.pod.ports.link,
+        rendezvous_port=spec.pod.ports.rendezvous,
         webhooks=_webhooks(spec),
         custom=_program(spec.custom) if spec.custom else None,
     )

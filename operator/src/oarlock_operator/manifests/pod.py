@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oarlock_api.contract.environment import POD_IP, Variable, gang_environment
+from oarlock_api.contract.environment import POD_IP, Variable, pod_environment
 from oarlock_api.contract.names import JOB_FILE_ANNOTATION, Label, host_name, pod_name, service_name
 from oarlock_api.history import AvoidedNode
 from oarlock_api.pod_patch import TRAINER_CONTAINER
@@ -184,16 +184,7 @@ def _container(
 
 
 def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, cluster_id: str) -> list[dict[str, Any]]:
-    known = gang_environment(
-        job=job.name,
-        namespace=job.namespace,
-        attempt=attempt,
-        rank=rank,
-        nodes=spec.nodes,
-        gpus_per_node=spec.gpus_per_node,
-        port=spec.pod.ports.rendezvous,
-    )
-    known[Variable.OUTPUT_DIR] = output_directory(job, spec)
+    known = pod_environment(job=job.name, attempt=attempt, rank=rank, output_directory=output_directory(job, spec))
     if cluster_id:
         known[Variable.CLUSTER] = cluster_id
     downward: dict[str, str] = {

@@ -1,4 +1,8 @@
-"""The headless Service of a job of several nodes: it gives ranks their names, before they are ready, of one attempt only."""
+"""The headless Service of a job of several nodes: it names rank 0 of one attempt, at which the ranks meet.
+
+Rank 0 alone: the others are asked for by nobody, and each address of a Service is written anew, for every node of the
+cluster to read, whenever one of its pods changes.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,12 @@ from oarlock_operator.observation import Job
 
 
 def selector(job: Job, attempt: int) -> dict[str, str]:
-    """Pods of one attempt: a name never has an old and a new address at once."""
-    return {Label.JOB_UID.value: job.uid, Label.ATTEMPT.value: str(attempt)}
+    """Rank 0 of one attempt: a name never has an old and a new address at once."""
+    return {Label.JOB_UID.value: job.uid, Label.ATTEMPT.value: str(attempt), Label.RANK.value: "0"}
 
 
 def needs_service(spec: TrainingJobSpec) -> bool:
-    """Whether the ranks of a job are on several nodes, and so need names. Those of one node meet on its own address."""
+    """Whether the ranks of a job are on several nodes, and so need a name to meet at; those of one do not."""
     return spec.nodes > 1
 
 
