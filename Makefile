@@ -114,6 +114,16 @@ release-images: ## Build both images from what never changes: BASE=IMAGE@sha256:
 images-test: setup ## Run the images that `make images` built, on a local node
 	@OARLOCK_IMAGES_BUILDER=$(BUILDER) $(RUN)/python -m pytest -v tests/images
 
+.PHONY: gpu-test
+gpu-test: setup ## Run the tests that need a GPU, on all GPUs of this machine; skipped with their reasons where there is none
+	@mkdir -p bench/results
+	@code=0; (cd trainer && ../$(RUN)/python -m pytest -m gpu --junitxml=../bench/results/gpu-tests.xml) || code=$$?; \
+	$(RUN)/python bench/gpu_report.py --page && exit $$code
+
+.PHONY: gpu-bench
+gpu-bench: setup ## Measure a training step and the exchange on this machine's GPUs, into a page: bench/results/gpu.md
+	@$(RUN)/python bench/gpu_report.py
+
 .PHONY: argo-test
 argo-test: setup ## Run the example's workflow by Argo's own controller, on local nodes (builds it first, for minutes)
 	@OARLOCK_ARGO=1 $(RUN)/python -m pytest -v tests/argo

@@ -31,6 +31,8 @@ from oarlock_operator.observation import Defaults, Job, Observation
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 CLAIM = "out"
+NFS = "192.0.2.10"
+"""Nobody mounts it: the kubelets are not there."""
 
 
 class Contender(Protocol):
@@ -57,14 +59,15 @@ class Operator:
 
     name = "operator"
 
-    def __init__(self, api: Connection, process: subprocess.Popen[Any], port: int) -> None:
+    def __init__(self, api: Connection, process: subprocess.Popen[Any], port: int, *, claim: bool = False) -> None:
         self.api = api
         self.process = process
+        self._claim = claim
         self._metrics = f"http://127.0.0.1:{port}/metrics"
 
     async def submit(self, job: str, nodes: int) -> None:
         """Create a TrainingJob."""
-        await self.api.call("POST", JOBS, training_job(job, nodes))
+        await self.api.call("POST", JOBS, training_job(job, nodes, claim=self._claim))
 
     async def delete(self, job: str) -> None:
         """Delete it; the garbage collector deletes the rest."""
@@ -117,8 +120,14 @@ class Floor:
         return Counter()
 
 
-def training_job(name: str, nodes: int) -> Json:
-    """A TrainingJob of `nodes` nodes with eight GPUs each."""
+def training_job(name: str, nodes: int, *, claim: bool = False) -> Json:
+    """A TrainingJob of `nodes` nodes with eight GPUs each, its output on an NFS export, or on a claim.
+
+    The scheduler, and the controllers that guard a claim, look at each pod that mounts one.
+    """
+    output: Json = (
+        {"persistentVolumeClaim": {"claimName": CLAIM}} if claim else {"nfs": {"server": NFS, "path": "/out"}}
+    )
     training = {
         "model": {"family": "Flux1", "path": "/output/models/tiny"},
         "steps": 1000,
@@ -131,21 +140,21 @@ def training_job(name: str, nodes: int) -> Json:
         "spec": {
             "nodes": nodes,
             "gpusPerNode": 8,
-            "output": {"persistentVolumeClaim": {"claimName": CLAIM}},
+            "output": output,
             "training": training,
         },
     }
 
 
-def _template_job() -> Job:
-    raw = training_job("template", 4)
+def _template_job(*, claim: bool = False) -> Job:
+    raw = training_job("template", 4, claim=claim)
     raw["metadata"] |= {"namespace": "default", "uid": "00000000-0000-0000-0000-000000000000"}
     return read_job(raw)
 
 
-def pod_template() -> Json:
+def pod_template(*, claim: bool = False) -> Json:
     """The operator's own pod without its owner: what the floor writes costs the API server the same."""
-    job = _template_job()
+    job = _template_job(claim=claim)
     assert job.spec is not None  # noqa: S101 - we wrote it
     manifest = pod(
         job, job.spec, attempt=1, rank=0, image="example.test/trainer", told=job_file(job, job.spec, 1).to_json()
@@ -155,11 +164,19 @@ def pod_template() -> Json:
     return manifest
 
 
-def minimal_template() -> Json:
-    """The least that is a pod of a gang: one plain container with a node's GPUs."""
-    container = {"name": "trainer", "image": "example.test/trainer", "resources": {"limits": {GPU_RESOURCE: "8"}}}
+def minimal_template(*, claim: bool = False) -> Json:
+    """The least that is a pod of a gang: one plain container with a node's GPUs, and the claim where all mount it."""
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {}}, "spec": minimal_spec(claim=claim)}
+
+
+def minimal_spec(*, claim: bool = False) -> Json:
+    """What is in such a pod."""
+    container: Json = {"name": "trainer", "image": "example.test/trainer", "resources": {"limits": {GPU_RESOURCE: "8"}}}
     spec = {"restartPolicy": "Never", "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {}}, "spec": spec}
+    if claim:
+        container["volumeMounts"] = [{"name": "output", "mountPath": "/output"}]
+        spec["volumes"] = [{"name": "output", "persistentVolumeClaim": {"claimName": CLAIM}}]
+    return spec
 
 
 def first_status() -> Json:
@@ -190,7 +207,9 @@ async def make_claim(api: Connection) -> None:
 
 
 @contextmanager
-def operator(api: Connection, kubeconfig: Path, log: Path, *, profile: Path | None) -> Iterator[Operator]:
+def operator(
+    api: Connection, kubeconfig: Path, log: Path, *, profile: Path | None, claim: bool = False
+) -> Iterator[Operator]:
     """Run the operator for the length of the block, under the profiler where `profile` names a file for it."""
     program = [str(HERE / "profiled.py"), str(profile)] if profile else ["-m", "oarlock_operator"]
     command = [sys.executable, *program, "--kubeconfig", str(kubeconfig), "--port", "0", "--host", "127.0.0.1"]
@@ -202,7 +221,7 @@ def operator(api: Connection, kubeconfig: Path, log: Path, *, profile: Path | No
                 raise SystemExit(f"the operator did not start:\n{text[-3000:].decode()}")
             time.sleep(0.1)
         port = next(json.loads(line)["port"] for line in text.splitlines() if b'"port"' in line)
-        yield Operator(api, process, port)
+        yield Operator(api, process, port, claim=claim)
 
 
 @contextmanager

@@ -19,11 +19,11 @@ from typing import Any
 import httpx
 import yaml
 from connection import Connection, Json
+from contenders import minimal_spec
 
 from oarlock_local.binaries import JOBSET
 from oarlock_local.build import built
 from oarlock_local.cluster import Cluster
-from oarlock_local.objects import GPU_RESOURCE
 from oarlock_local.ports import free_port
 from oarlock_local.processes import start_logged, stop
 from oarlock_local.sources import JOBSET as SOURCE
@@ -40,13 +40,14 @@ class JobSet:
 
     name = "jobset"
 
-    def __init__(self, api: Connection, process: subprocess.Popen[Any]) -> None:
+    def __init__(self, api: Connection, process: subprocess.Popen[Any], *, claim: bool) -> None:
         self.api = api
         self.process = process
+        self._claim = claim
 
     async def submit(self, job: str, nodes: int) -> None:
         """Create a JobSet."""
-        await self.api.call("POST", PATH, job_set(job, nodes))
+        await self.api.call("POST", PATH, job_set(job, nodes, claim=self._claim))
 
     async def delete(self, job: str) -> None:
         """Delete it; the garbage collector deletes the rest."""
@@ -61,19 +62,14 @@ class JobSet:
         return Counter()
 
 
-def job_set(name: str, nodes: int) -> Json:
+def job_set(name: str, nodes: int, *, claim: bool) -> Json:
     """A JobSet of `nodes` pods with eight GPUs each, restarted as a whole."""
-    container = {
-        "name": "trainer",
-        "image": "example.test/trainer",
-        "resources": {"limits": {GPU_RESOURCE: "8"}},
-    }
     job = {
         "completionMode": "Indexed",
         "completions": nodes,
         "parallelism": nodes,
         "backoffLimit": 0,
-        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        "template": {"spec": minimal_spec(claim=claim)},
     }
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -87,7 +83,7 @@ def job_set(name: str, nodes: int) -> Json:
 
 
 @contextmanager
-def jobset(api: Connection, cluster: Cluster, folder: Path) -> Iterator[JobSet]:
+def jobset(api: Connection, cluster: Cluster, folder: Path, *, claim: bool = False) -> Iterator[JobSet]:
     """Run JobSet's controller for the length of the block; `folder` takes its files."""
     port, probes = free_port(HOST), free_port(HOST)
     # The API server's own certificate is good for this address, and trusted by the cluster's authority.
@@ -105,7 +101,7 @@ def jobset(api: Connection, cluster: Cluster, folder: Path) -> Iterator[JobSet]:
     try:
         _await_ready(process, log, f"http://{HOST}:{probes}/readyz")
         _apply(cluster, _webhooks(f"https://{HOST}:{port}", theirs / "ca.crt"))
-        yield JobSet(api, process)
+        yield JobSet(api, process, claim=claim)
     finally:
         stop(process)
 

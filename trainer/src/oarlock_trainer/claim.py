@@ -117,7 +117,12 @@ def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
     if not resumed:
         check_initial(job)
     clock.lap(StartPart.FETCH)
-    batch = Batch(per_rank=training.batch_size, ranks=job.place.world_size, accumulation=training.gradient_accumulation)
+    batch = Batch(
+        per_rank=training.batch_size,
+        ranks=job.place.world_size,
+        accumulation=training.gradient_accumulation,
+        ranks_per_node=job.place.local_world_size,
+    )
 
     def cut(table: Table) -> list[Bucket]:
         """The buckets that are trained on, which are enough for a run; none where nothing is trained."""

@@ -35,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_preprocess(commands)
     _add_plan(commands)
+    _add_profile(commands)
     _add_check_storage(commands)
     _add_check_gpus(commands)
     checkpoints_arguments.add(commands)
@@ -82,7 +83,8 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "train",
         help="run a job's ranks on this machine, without an agent",
         description="For debugging: run max(gpusPerNode, 1) ranks of a job of one node here, in the foreground. The "
-        "exit code is the first rank's that is not 0.",
+        "exit code is the first rank's that is not 0. Under `accelerate launch ... -m oarlock_trainer train`, on every "
+        "machine of a job, it is one rank of them.",
     )
     job_arguments.add_job(parser)
     parser.add_argument("--program", help="MODULE:FUNCTION that each rank runs (default: the built-in trainer)")
@@ -90,9 +92,16 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _train(options: argparse.Namespace) -> int:
-    from oarlock_trainer import foreground, rank_host  # noqa: PLC0415
+    from oarlock_trainer import foreground, launched, rank_host  # noqa: PLC0415
 
-    return job_arguments.with_job(options, lambda job: foreground.run(job, options.program or rank_host.PROGRAM))
+    program = options.program or rank_host.PROGRAM
+    if not launched.is_launched(os.environ):
+        return job_arguments.with_job(options, lambda job: foreground.run(job, program))
+    code = job_arguments.with_job(options, lambda job: launched.run(job, program))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # As every rank ends: threads of gloo and NCCL must neither change the code nor keep the process.
+    os._exit(code)
 
 
 def _add_preprocess(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -136,6 +145,24 @@ def _plan(options: argparse.Namespace) -> int:
     from oarlock_trainer import plan_command  # noqa: PLC0415
 
     return plan_command.run(options)
+
+
+def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "profile",
+        help="join the traces of a job's ranks into one",
+        description="Join the Chrome traces that spec.training.profile left in a job's output into one, on the clock of "
+        "rank 0.",
+    )
+    parser.add_argument("output", type=Path, help="the job's output")
+    parser.add_argument("--attempt", type=int, help="of which attempt (default: the newest that has traces)")
+    parser.set_defaults(run=_run_profile)
+
+
+def _run_profile(options: argparse.Namespace) -> int:
+    from oarlock_trainer import profile_command  # noqa: PLC0415
+
+    return profile_command.run(options)
 
 
 def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -182,9 +209,10 @@ def _add_check_gpus(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _check_gpus(options: argparse.Namespace) -> int:
-    from oarlock_trainer.agent.preflight import gpus  # noqa: PLC0415
+    from oarlock_trainer.agent.preflight import driver, gpus  # noqa: PLC0415
 
-    finding = gpus.find(expected=options.expected, node=os.environ.get(Variable.NODE, ""))
+    node = os.environ.get(Variable.NODE, "")
+    finding = gpus.find(expected=options.expected, node=node, cuda=driver.torch_cuda())
     _say(finding.detail)
     return finding.code
 

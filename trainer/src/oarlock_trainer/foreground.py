@@ -13,7 +13,7 @@ from pathlib import Path
 from oarlock_api.contract.environment import Variable
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.training import Task
-from oarlock_trainer import rank_host
+from oarlock_trainer import launched, rank_host
 from oarlock_trainer.agent import accelerate_config, rank_environment
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment
 from oarlock_trainer.agent.verdict import exit_code
@@ -24,6 +24,11 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 def preprocess(job: Path) -> int:
     """Fill the caches of a job with all its ranks, whatever its task; returns an exit code as `run`."""
+    if launched.is_launched(os.environ):
+        sys.stderr.write(
+            "preprocess starts all ranks itself: run it without a launcher, or `train` with task: Preprocess under it\n"
+        )
+        return ExitCode.CONFIGURATION
     try:
         body = json.loads(job.read_text(encoding="utf-8"))
         body["training"]["task"] = Task.PREPROCESS
@@ -53,7 +58,10 @@ def run(job: Path, program: str) -> int:
         sys.stderr.write(f"{error}\n")
         return ExitCode.CONFIGURATION
     if assignment.job.nodes != 1:
-        sys.stderr.write(f"nodes is {assignment.job.nodes}, but here is one machine: set it to 1\n")
+        sys.stderr.write(
+            f"nodes is {assignment.job.nodes}, but here is one machine: set it to 1, or start each of them with `accelerate "
+            "launch ... -m oarlock_trainer train`\n"
+        )
         return ExitCode.CONFIGURATION
     os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
     if program == rank_host.PROGRAM:

@@ -51,7 +51,7 @@ class Job:
     """One attempt of one job, as this rank sees it.
 
     `node` is the machine's name where it is known, `rendezvous` where rank 0 listens (host and port). `collective_seconds`
-    is what is left for the collective check, None = it is not wanted. `cluster` tells the job's cluster from
+    is the time for the collective check, None = it is not wanted. `cluster` tells the job's cluster from
     others; empty where the operator does not know it. `key` is the attempt's, None where the gang has none.
     """
 

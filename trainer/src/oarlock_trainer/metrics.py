@@ -30,12 +30,16 @@ FILE = "metrics.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """One optimizer step. `loss` is the mean over all ranks and micro-batches; times and memory (bytes) are rank 0's."""
+    """One optimizer step. `loss` is the mean over all ranks and micro-batches; times and memory (bytes) are rank 0's.
+
+    `by_noise`: mean loss, without weights, of the samples within each bin of noise levels.
+    """
 
     step: int
     total: int
     epoch: int
     loss: float
+    by_noise: Mapping[str, float]
     learning_rate: float
     gradient_norm: float | None
     skipped: int
@@ -91,8 +95,10 @@ class Metrics:
         spent = {str(part): _rounded(value) for part, value in parts.items()}
         place = {"step": facts.step, "total": facts.total, "epoch": facts.epoch}
         channel.send(channel.Event.STEP, **place, **figures, **{f"{part}Seconds": spent[part] for part in spent})
-        self._write({"attempt": self._attempt, **place, **figures, "seconds": spent})
+        by_noise = {name: _rounded(loss) for name, loss in facts.by_noise.items()}
+        self._write({"attempt": self._attempt, **place, **figures, "lossByNoise": by_noise, "seconds": spent})
         named = {"epoch": facts.epoch, **figures} | {f"seconds/{part}": value for part, value in spent.items()}
+        named |= {f"lossByNoise/{name}": loss for name, loss in by_noise.items()}
         self._track(facts.step, named)
 
     def evaluation(self, step: int, losses: Mapping[str, float]) -> None:

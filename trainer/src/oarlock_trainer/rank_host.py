@@ -44,9 +44,12 @@ SAVE_SIGNAL = signal.SIGUSR1
 comes before waits, and a program that knows nothing of it is not disturbed."""
 STACKS_FD = "OARLOCK_STACKS_FD"
 COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
-"""Environment variable of ranks that are to begin with the collective check: what the checks before have left for it."""
+"""Environment variable of ranks that are to begin with the collective check: its time."""
 _SET_NAME = 15
 """PR_SET_NAME of prctl(2)."""
+
+_CUDA_DRIVER = "libcuda.so.1"
+_CUDA_SUCCESS = 0
 
 
 class HostEvent(StrEnum):
@@ -116,8 +119,16 @@ def load(name: str) -> Callable[[], Any]:
 
 
 def _refuse_initialized_cuda() -> None:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
+    """Raise RuntimeError where anything in this process, torch or another library, has initialized CUDA.
+
+    CUDA's driver is asked itself, and only where somebody has loaded it. Open /dev/nvidia* would say less: NVML, which may be
+    used before a fork, opens them too.
+    """
+    try:
+        driver = ctypes.CDLL(_CUDA_DRIVER, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return  # nobody has loaded it
+    if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == _CUDA_SUCCESS:  # before cuInit it is "not initialized"
         raise RuntimeError("an import initialized CUDA in the rank host: forked ranks could not use it")
 
 

@@ -73,7 +73,12 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
         except quarantine.TooManyRejectedError as error:
             raise error.unlisted() from error
         table = Table(table_folder(job.output), scanned.manifest)
-        batch = Batch(per_rank=training.batch_size, ranks=world_size, accumulation=training.gradient_accumulation)
+        batch = Batch(
+            per_rank=training.batch_size,
+            ranks=world_size,
+            accumulation=training.gradient_accumulation,
+            ranks_per_node=max(spec.gpus_per_node, 1),
+        )
         groups = group(table, training, tuple(Role))
         buckets, steps, epoch_steps = _cut(table, training, batch, groups)
         kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]
@@ -85,7 +90,8 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
             epoch_steps=epoch_steps,
-            encoded=read_encoded(model),
+            encoded=read_encoded(model, job.training.model.flavor),
+            text_mode=training.data.text_embeds_mode,
             notes=[*_left_out(job, table), *_model_left_out(model)],
         )
 

@@ -11,6 +11,7 @@ from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.reader import copies_of
 from oarlock_trainer.checkpoint.upload import Upload
 from oarlock_trainer.checkpoint.writer import NoRoom
+from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.errors import StorageError
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Saves:
         _tell_degraded(Degradation.CHECKPOINT_STORAGE_FULL, full)
         if isinstance(outcome, NoRoom):
             return
+        if self.newest is None and (others := own_gpu.others(self._session.ranks.device)):
+            channel.tell(_words_of_others(others))
         self.newest = outcome.path
         self._session.interval.saved(stall=outcome.stall_seconds, seconds=outcome.seconds)
         channel.send(
@@ -126,3 +129,11 @@ def _words(gone: NoRoom) -> str:
     freed = "the oldest checkpoint was deleted to make room" if gone.freed else "no older checkpoint could be deleted"
     remedy = "give the output more room, or set a lower checkpoint.keep"
     return f"no room for the checkpoint of step {gone.step}, {freed}: {remedy}"
+
+
+def _words_of_others(gpus: list[int]) -> str:
+    named = ", ".join(map(str, gpus))
+    return (
+        f"this rank has taken memory of GPU {named} beside its own, half a gigabyte on each: something in its process calls "
+        "CUDA in a thread that has not chosen a GPU"
+    )

@@ -20,13 +20,16 @@ from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.claim import adapters_of, model_folder, saved_adapters
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.grouping import make_timeline, steps_of, streams_of
-from oarlock_trainer.data.prefetch import Prefetcher
+from oarlock_trainer.data.prefetch import Prefetcher, patience
 from oarlock_trainer.data.sampler import Origin, carried_over
+from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.metrics import Metrics
 from oarlock_trainer.plan import bucket_report
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.flops import peak_flops
+from oarlock_trainer.plan.text_encoders import Home
 from oarlock_trainer.preprocess.live import LiveEncoding
+from oarlock_trainer.preprocess.live_text import LiveText
 from oarlock_trainer.start_clock import StartPart
 from oarlock_trainer.trained_model import make_engine, plan_of
 
@@ -112,7 +115,8 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
         channel.tell(resume_words(claim.resumed, job_uid=job.file.job_uid, total=total))
     plan = plan_of(claim)
     channel.send(channel.Event.PLAN, **plan.status())
-    engine = make_engine(claim, plan)
+    engine, plan = make_engine(claim, plan)
+    channel.send(channel.Event.PLAN, **plan.status())  # as it was measured
     clock.lap(StartPart.MODEL)
     loader = Loader(
         claim.prepared,
@@ -122,9 +126,15 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
         training=training,
         place=job.place,
         encoding=LiveEncoding(job, ranks),
+        text=None
+        if plan.work.text_home is Home.NONE
+        else LiveText(job, ranks, streamed=plan.work.text_home is Home.HOST),
         pin=ranks.device.type == "cuda",
     )
-    prefetch = Prefetcher(loader, claim.resumed.step if claim.resumed else 0, total)
+    first = claim.resumed.step if claim.resumed else 0
+    prefetch = Prefetcher(
+        loader, first, total, patience=patience(job.file.hang_seconds), begin=partial(own_gpu.choose, ranks.device)
+    )
     return Session(
         job=job,
         ranks=ranks,

@@ -2,8 +2,8 @@
 
 The seconds of a step are all laps since the last split by the host's clock. Its parts are the same laps by the device's own:
 a GPU's are CUDA events on the stream that computes, so no lap makes the host wait for it. A lap that the GPU has not
-reached when the step is split counts in the next one. (The loop reads the loss once a step, and so waits for the GPU: all
-but the lap of that exchange itself have been reached then.)
+reached when the step is split counts in the next one: the loop splits while a GPU updates, so with that the update of one
+step stands beside the gradients of the next.
 
     clock = StepClock(watch_of(device), around_update=StepPart.COMMUNICATION)
     batch = take(); clock.lap(StepPart.DATA)

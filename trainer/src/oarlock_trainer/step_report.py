@@ -12,12 +12,23 @@ from oarlock_trainer.metrics import StepFacts
 from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oarlock_trainer.data.batches import StepBatch
     from oarlock_trainer.session import Session
     from oarlock_trainer.step_clock import Split
 
 
-def report(session: Session, batch: StepBatch, split: Split, *, step: int, loss: float, rate: float) -> None:
+def report(
+    session: Session,
+    batch: StepBatch,
+    split: Split,
+    *,
+    step: int,
+    loss: float,
+    by_noise: Mapping[str, float],
+    rate: float,
+) -> None:
     """Tell of a step: rank 0 its figures, the others that it is done."""
     if session.metrics is None:
         channel.send(channel.Event.STEP, step=step, total=session.total)
@@ -28,6 +39,7 @@ def report(session: Session, batch: StepBatch, split: Split, *, step: int, loss:
             total=session.total,
             epoch=batch.epoch,
             loss=loss,
+            by_noise=by_noise,
             learning_rate=rate,
             gradient_norm=session.engine.gradient_norm(),
             skipped=session.engine.skipped,

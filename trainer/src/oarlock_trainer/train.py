@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import time
@@ -22,6 +21,7 @@ from oarlock_trainer.claim import Claim, claim
 from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.ema import judged
+from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.errors import (
@@ -34,13 +34,16 @@ from oarlock_trainer.errors import (
 )
 from oarlock_trainer.evaluation import evaluate
 from oarlock_trainer.job import read_job
+from oarlock_trainer.models.flux import noise_bins
 from oarlock_trainer.models.flux.lora import without_adapters
-from oarlock_trainer.models.flux.loss import flow_matching_loss
+from oarlock_trainer.models.flux.loss import sample_losses, weighted
+from oarlock_trainer.profiler import Profiler
 from oarlock_trainer.publish import publish
 from oarlock_trainer.saves import Saves
 from oarlock_trainer.session import Session, assemble
 from oarlock_trainer.start_clock import StartClock, StartPart
 from oarlock_trainer.step_clock import StepClock, watch_of
+from oarlock_trainer.step_guard import StepGuard
 from oarlock_trainer.step_report import report
 from oarlock_trainer.stop import StopRequest
 from oarlock_trainer.tracking.trackers import Trackers, runs_of
@@ -56,9 +59,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.batches import StepBatch
     from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.loss import MicroBatch
-
-_BAD_LOSSES = 10
-"""So many losses in a row that are not finite, and the weights are beyond recovery: DeepSpeed skips such updates."""
 
 
 def main() -> int:
@@ -115,32 +115,38 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
     """
     settings, ranks = session.job.training, session.ranks
     channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
-    bad_losses = 0
-    saves = Saves(session)
+    guard, saves, profiler = StepGuard(), Saves(session), Profiler(settings.profile, session)
     _validate(session, session.first, stop)  # what a fault kept from being made
     clock.skip()
+    all_have_data = True  # nobody is judged before the first step
     for step in range(session.first, session.total):
+        profiler.begin(step)
+        if not all_have_data:
+            ranks.shares(session.prefetch.wait, lambda: None)
         batch = session.prefetch.take()
         clock.lap(StepPart.DATA)
         rate = learning_rate(settings.optimizer, step, session.total)
         _seed(session, step)
-        loss = _optimizer_step(session, batch, rate, clock)
+        losses = _gradients(session, batch, rate, clock)
         done = step + 1
         due = stop.take_saving() or (ranks.place.is_leader and session.interval.is_due(done, time.monotonic()))
-        # One small exchange a step carries all that ranks must agree on: the mean loss, who was asked to leave, whether a
-        # checkpoint is due by rank 0's clock, or asked for by anybody, and who is done with the last one's next stage. It
-        # waits for the step, as DeepSpeed's overflow check did.
-        total_loss, leaving, saving, *ready = ranks.sum(
-            [float(loss), float(stop.requested), float(due), *saves.ready()]
+        # One small exchange a step carries all that ranks must agree on: losses, who was asked to leave, whether a
+        # checkpoint is due by rank 0's clock, or asked for by anybody, who has the next step's data, and who is done with the
+        # last checkpoint's next stage. It waits for the forward pass alone, while a GPU computes gradients: after the update
+        # the next step begins at once.
+        leaving, saving, having_data, total_loss, *rest = ranks.sum(
+            [float(stop.requested), float(due), float(session.prefetch.ready), *losses.read(), *saves.ready()]
         )
+        all_have_data = having_data == ranks.place.world_size
+        by_noise, ready = noise_bins.means(rest[: 2 * noise_bins.BINS]), rest[2 * noise_bins.BINS :]
         clock.lap(StepPart.COMMUNICATION)
+        session.engine.step(rate)
+        clock.updated()
         mean_loss = total_loss / ranks.place.world_size
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.hang_seconds))
-        report(session, batch, clock.split(), step=done, loss=mean_loss, rate=rate)
-        bad_losses = 0 if math.isfinite(mean_loss) else bad_losses + 1
-        if bad_losses >= _BAD_LOSSES:
-            raise RuntimeError(f"the loss was not finite for {bad_losses} steps: lower optimizer.learningRate")
+        report(session, batch, clock.split(), step=done, loss=mean_loss, by_noise=by_noise, rate=rate)
+        guard.check(loss=mean_loss, skipped=session.engine.skipped)
         clock.lap(StepPart.REST)
         saves.go_on(*ready)
         last = bool(leaving) or done == session.total
@@ -148,6 +154,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
             saves.begin(done)
             if last:
                 saves.finish(done)
+        profiler.end(done, last=last)  # what is asked to leave saves first: a trace takes minutes
         clock.lap(StepPart.CHECKPOINT)
         if not leaving:
             if saving or last:
@@ -170,28 +177,38 @@ def _seed(session: Session, step: int) -> None:
         torch.manual_seed(int(drawn.integers(2**63)))
 
 
-def _optimizer_step(session: Session, batch: StepBatch, rate: float, clock: StepClock) -> Tensor:
-    """Forward, backward, update; returns this rank's mean loss, still on its device."""
-    engine, losses = session.engine, []
+def _gradients(session: Session, batch: StepBatch, rate: float, clock: StepClock) -> HostCopy:
+    """Forward and backward passes of an optimizer step, all but its update.
+
+    Returns this rank's mean loss, and behind it its losses by noise level (see `noise_bins.sums`).
+    """
+    engine, objective = session.engine, session.job.training.objective
+    losses: list[Tensor] = []
+    by_noise: list[Tensor] = []
     for number, micro_batch in enumerate(batch.micro_batches, start=1):
-        loss = flow_matching_loss(
+        if losses:
+            engine.step(rate)  # counts the micro-batch before
+            clock.updated()
+        there = micro_batch.to(session.ranks.device)
+        each = sample_losses(
             engine.model,
-            micro_batch.to(session.ranks.device),
+            there,
             has_guidance=session.shape.has_guidance,
-            measure=session.job.training.objective.loss,
+            measure=objective.loss,
             base=without_adapters(engine.weights) if batch.regularizes else None,
         )
+        loss = weighted(each, there.sigmas, objective.weighting)
+        losses.append(loss.detach())
+        by_noise.append(noise_bins.sums(each, there.sigmas))
+        if number == len(batch.micro_batches):
+            told = HostCopy(torch.cat([torch.stack(losses).mean()[None], torch.stack(by_noise).sum(dim=0)]))
         clock.lap(StepPart.FORWARD)
         clock.backward_of(loss)
         engine.backward(loss)
         clock.lap(StepPart.COMMUNICATION)
-        if number == len(batch.micro_batches):
-            session.writer.before_update()
-        clock.lap(StepPart.CHECKPOINT)
-        engine.step(rate)
-        clock.updated()
-        losses.append(loss.detach())
-    return torch.stack(losses).mean()
+    session.writer.before_update()
+    clock.lap(StepPart.CHECKPOINT)
+    return told
 
 
 def _around_update(session: Session) -> StepPart:

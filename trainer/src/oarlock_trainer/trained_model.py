@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,24 +16,29 @@ from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.claim import adapters_of, initial_weights, model_folder, saved_adapters
 from oarlock_trainer.engine.initialize import initialize, sharder
-from oarlock_trainer.models.flux import kept_code, lora, transformer
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.models.flux import kept_code, lora, measured, transformer
 from oarlock_trainer.models.flux.frozen_weights import quantize
 from oarlock_trainer.models.flux.tuning import tune
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up
+from oarlock_trainer.plan import compiling, refusal
+from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.plan.planner import plan_for
 from oarlock_trainer.plan.work import picture_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
 
     from torch import nn
 
     from oarlock_api.engine import Attention
+    from oarlock_api.training import Training
     from oarlock_trainer.claim import Claim
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.plan.planner import Plan
-    from oarlock_trainer.preprocess.pipeline import Prepared
+
+ZERO_STAGE = "ACCELERATE_DEEPSPEED_ZERO_STAGE"
 
 
 def plan_of(claim: Claim) -> Plan:
@@ -51,15 +58,24 @@ def plan_of(claim: Claim) -> Plan:
         gpu_memory_bytes=memory,
         gpu_name=name,
         image_tokens=max(picture_tokens(bucket.size.width, bucket.size.height) for bucket in claim.prepared.buckets),
-        text_tokens=_text_tokens(claim.prepared),
+        text_tokens=text_tokens(claim),
     )
     if job.place.is_leader:
         sys.stderr.write(f"{plan.words()}\n")
     return plan
 
 
-def _text_tokens(prepared: Prepared) -> int:
-    """Tokens that a caption without a mask is padded to: all have one length."""
+def tell_accelerate(plan: Plan, environment: MutableMapping[str, str]) -> None:
+    """Set accelerate's variable for ZeRO's stage to the one that runs; there is none for DDP."""
+    if plan.zero_stage:
+        environment[ZERO_STAGE] = str(plan.zero_stage)
+
+
+def text_tokens(claim: Claim) -> int:
+    """Tokens of the longest text that a batch may have: all are padded to it, unless padding is masked."""
+    prepared, training = claim.prepared, claim.job.training
+    if prepared.texts is None or training.objective.attention_mask:  # with a mask the empty caption has one token
+        return read_encoded(model_folder(claim.job), training.model.flavor).tokens
     _, (tokens, *_) = prepared.texts.read(prepared.empty_text)
     return int(tokens)
 
@@ -90,30 +106,70 @@ def load_model(claim: Claim, shard: Callable[[nn.Parameter], None] | None = None
     return model.to(device)
 
 
-def make_engine(claim: Claim, plan: Plan) -> Engine:
-    """The model on its device, tuned and sharded, with the checkpoint's state where there is one."""
-    job, ranks, resumed, training = claim.job, claim.ranks, claim.resumed, claim.job.training
+def make_engine(claim: Claim, plan: Plan) -> tuple[Engine, Plan]:
+    """The model on its device, tuned and sharded, with the checkpoint's state where there is one; and the plan that it fits.
+
+    Raises ConfigurationError where a step does not fit into the GPUs.
+    """
+    job, ranks, resumed = claim.job, claim.ranks, claim.resumed
+    training = _with_graphs(claim)
     settled = plan.settled(training)
+    tell_accelerate(plan, os.environ)
     shard = sharder(settled, job.place)
     model = load_model(claim, shard)
     scratch = Path(tempfile.gettempdir())
-    kernel = tune(model, training, device=ranks.device, recomputed=plan.recomputed, scratch=scratch)
+    kernel = tune(
+        model,
+        training,
+        device=ranks.device,
+        recomputed=plan.recomputed,
+        scratch=scratch,
+        lean=plan.work.lean,
+        ranks_per_node=job.place.local_world_size,
+    )
     warms_up = ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE
-    if warms_up and not shard:
-        _warm_up(claim, model, kernel)
     engine = initialize(model, settled, job.place)
-    if warms_up and shard:
-        _warm_up(claim, model, kernel)  # the engine brings the weights together
+    if warms_up:
+        plan = _warm_up(claim, model, kernel, plan, whole=shard is None)
     if resumed:
         load(resumed, engine, adapters=saved_adapters(job))
         channel.send(channel.Event.RESUMED, step=resumed.step)
-    return engine
+    return engine, plan
 
 
-def _warm_up(claim: Claim, model: nn.Module, kernel: Attention) -> None:
-    """Steps on zeros: what is compiled is compiled before the first step."""
-    text_tokens = _text_tokens(claim.prepared)
-    shapes = {Shape.of(bucket.size, text_tokens=text_tokens) for bucket in claim.prepared.buckets}
+def _with_graphs(claim: Claim) -> Training:
+    """The job's training, where it compiles with `compile.dynamic` decided by the shapes of its batches."""
+    training = claim.job.training
+    if training.compile.mode is CompileMode.NONE:
+        return training
+    shapes = len({picture_tokens(bucket.size.width, bucket.size.height) for bucket in claim.prepared.buckets})
+    settled = compiling.settled(training.compile, shapes=shapes, masked=training.objective.attention_mask)
+    return training.model_copy(update={"compile": settled})
+
+
+def _warm_up(claim: Claim, model: Any, kernel: Attention, plan: Plan, *, whole: bool) -> Plan:
+    """Steps on zeros: what is compiled is compiled before the first step, and the plan is held against the GPUs' memory.
+
+    `whole`: the ranks' weights are not sharded.
+    """
+    longest = text_tokens(claim)
+    shapes = {Shape.of(bucket.size, text_tokens=longest) for bucket in claim.prepared.buckets}
+    plans = [plan]
+
+    def fit(step: Callable[[], None]) -> None:
+        fitted, peak = measured.fit(
+            plan,
+            claim.job.training,
+            step,
+            recompute=partial(setattr, model.forward, "recomputed"),
+            gauge=measured.GpuGauge(claim.ranks.device),
+            gather=claim.ranks.gather,
+        )
+        plans.append(fitted)
+        if claim.job.place.is_leader:
+            took = f"a step on zeros took {peak / 1e9:.1f} GB of a GPU at its peak (measured)"
+            more = "" if fitted is plan else f" with more blocks recomputed than were planned; {fitted.words()}"
+            channel.tell(f"{took}{more}")
 
     def told(done: int, shapes: int, seconds: float) -> None:
         channel.send(channel.Event.NOTE, message=f"step on zeros: shape {done} of {shapes}, {seconds:.1f} s")
@@ -123,6 +179,15 @@ def _warm_up(claim: Claim, model: nn.Module, kernel: Attention) -> None:
     compiles = job.training.compile.mode is not CompileMode.NONE
     if compiles:
         kept_code.bring(job.output, device)
-    warm_up(model, shapes, job.training, kernel=kernel, told=told)
+    measures = whole and device.type == "cuda"
+    try:
+        warm_up(model, shapes, job.training, kernel=kernel, told=told, fit=fit if measures else None)
+    except RuntimeError as error:
+        if not measured.out_of_memory(error):
+            raise
+        limit = plan.gpus.memory or 0
+        words = refusal.measured(plan.work, job.training, limit=limit, recomputed=plans[-1].recomputed, peak=None)
+        raise ConfigurationError(words) from error
     if compiles and job.place.rank == job.place.local_rank:
         kept_code.keep(job.output, device)
+    return plans[-1]

@@ -135,6 +135,9 @@ def settle_environment() -> None:
     # Arrow's allocator would start a thread at import, and a process with threads cannot be forked safely.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if "PYTORCH_CUDA_ALLOC_CONF" not in os.environ:  # its older name
+        # Batches of many shapes, and plans that fill a GPU: memory freed by one shape must serve the next.
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     if "HF_HUB_OFFLINE" not in os.environ:
         os.environ[OFFLINE_BY_DEFAULT] = "1"
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_TELEMETRY"):

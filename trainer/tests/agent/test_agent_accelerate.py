@@ -82,6 +82,26 @@ def test_ranks_get_the_environment_that_accelerates_own_launcher_would_give_them
     assert (options.nnodes, options.nproc_per_node, options.node_rank) == ("4", "8", 3)
 
 
+@pytest.mark.parametrize(
+    ("training", "is_open"),
+    [
+        ({}, False),
+        ({"gradientAccumulation": 4}, True),
+        ({"engine": {"overlapCommunication": False}}, True),
+        ({"gradientAccumulation": 4, "method": "LoRA"}, False),
+        ({"gradientAccumulation": 4, "engine": {"strategy": "DeepSpeed"}}, False),
+        ({"gradientAccumulation": 4, "engine": {"strategy": "DDP"}}, False),
+    ],
+)
+def test_a_stage_that_the_planner_may_choose_is_called_open_and_told_to_no_rank(
+    *, training: dict[str, Any], is_open: bool
+) -> None:
+    launch = accelerate_config.plan_launch(assignment(training))
+    assert ("the planner may take 2 instead" in accelerate_config.render(launch)) == is_open
+    told = "ACCELERATE_DEEPSPEED_ZERO_STAGE" in accelerate_config.environment(launch)
+    assert told == (launch.zero_stage is not None and not is_open)
+
+
 def test_the_contracts_fields_are_all_in_the_file() -> None:
     training = {"compile": {"mode": "Default"}}
     rendered = yaml.safe_load(accelerate_config.render(accelerate_config.plan_launch(assignment(training))))

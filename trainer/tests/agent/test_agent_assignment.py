@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.contract.gang_key import attempt_key
+from oarlock_trainer.agent import rank_environment
 from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ JOB: dict[str, Any] = {
     "training": {},
 }
 KEY = b"k" * 32
-ENVIRONMENT = {"MACHINE_RANK": "3", "MASTER_ADDR": "flux-0", "MASTER_PORT": "29500"}
+ENVIRONMENT = {"MACHINE_RANK": "3"}
 
 
 def told(tmp_path: Path, job: dict[str, Any] | str, **environment: str) -> dict[str, str]:
@@ -51,6 +52,34 @@ def test_pretended_gpus_keep_their_ranks_but_compute_on_the_cpu(tmp_path: Path) 
     assert (assignment.ranks_per_node, assignment.on_cpu) == (8, True)
 
 
+def test_where_the_ranks_meet_is_known_from_the_job_unless_whoever_starts_them_says_otherwise(tmp_path: Path) -> None:
+    assignment = read_assignment(told(tmp_path, JOB | {"rendezvous_port": 30500}))
+    assert (assignment.master_address, assignment.master_port) == ("flux-0.flux.default.svc", 30500)
+    assignment = read_assignment(told(tmp_path, JOB, MASTER_ADDR="127.0.0.1", MASTER_PORT="1234"))
+    assert (assignment.master_address, assignment.master_port) == ("127.0.0.1", 1234)
+
+
+def test_in_a_pod_no_variable_of_an_image_or_of_envfrom_says_where_the_ranks_meet(tmp_path: Path) -> None:
+    strange = {"MASTER_ADDR": "localhost", "MASTER_PORT": "tcp://10.0.0.1:6379"}
+    assignment = read_assignment(told(tmp_path, JOB | {"rendezvous_port": 29500}, **strange), in_pod=True)
+    assert (assignment.master_address, assignment.master_port) == ("flux-0.flux.default.svc", 29500)
+    older = told(tmp_path, JOB, MASTER_ADDR="flux-0.flux.default.svc", MASTER_PORT="30500")
+    assert read_assignment(older, in_pod=True).master_port == 30500, "an older operator's pod"
+
+
+def test_what_the_agent_starts_knows_the_size_of_its_gang_and_where_it_meets(tmp_path: Path) -> None:
+    environment = rank_environment.of_gang(read_assignment(told(tmp_path, JOB)))
+    assert environment == {
+        "NUM_MACHINES": "4",
+        "NUM_PROCESSES": "32",
+        "GPUS_PER_NODE": "8",
+        "MAIN_PROCESS_IP": "flux-0.flux.default.svc",
+        "MAIN_PROCESS_PORT": "29500",
+        "MASTER_ADDR": "flux-0.flux.default.svc",
+        "MASTER_PORT": "29500",
+    }
+
+
 @pytest.mark.parametrize(
     ("job", "environment", "words"),
     [
@@ -68,6 +97,7 @@ def test_pretended_gpus_keep_their_ranks_but_compute_on_the_cpu(tmp_path: Path) 
         pytest.param(JOB, {"MACHINE_RANK": "4"}, "has 0..3", id="rank beyond the gang"),
         pytest.param(JOB, {"MACHINE_RANK": ""}, "MACHINE_RANK is not set", id="no rank"),
         pytest.param(JOB, {"MASTER_PORT": "x"}, "not a port", id="no port"),
+        pytest.param(JOB | {"rendezvous_port": 65536}, {}, "not a port", id="port 65536"),
         pytest.param(JOB, {"OARLOCK_CONFIG": "/nonexistent/job.json"}, "job.json is not mounted", id="no file"),
     ],
 )

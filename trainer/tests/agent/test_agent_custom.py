@@ -42,7 +42,7 @@ def test_it_is_given_its_arguments_its_folder_and_the_contracts_environment(
     own: Callable[..., Agent], agent: Agent, python: Callable[[], Path], tmp_path: Path
 ) -> None:
     of_webhooks = "OARLOCK_SECRET_CHAT_URL_0011223344556677"
-    agent.environment |= {"MINE": "1", "OMP_NUM_THREADS": "3", of_webhooks: "hush", "NUM_PROCESSES": "4"}
+    agent.environment |= {"MINE": "1", "OMP_NUM_THREADS": "3", of_webhooks: "hush"}
     agent.job |= {"storage_check": True, "clock_check": True, "nodes": 1}
     (tmp_path / "here").mkdir()
     agent.job["custom"] = {"args": ["--rank=$(MACHINE_RANK)", "$$(MINE) $(NOBODYS)"], "working_dir": f"{tmp_path}/here"}
@@ -55,7 +55,7 @@ def test_it_is_given_its_arguments_its_folder_and_the_contracts_environment(
         "MINE": "1",
         "OMP_NUM_THREADS": "3",
         "MASTER_PORT": "29500",
-        "NUM_PROCESSES": "4",
+        "NUM_PROCESSES": "2",
     }
     assert environment["ACCELERATE_USE_CPU"] == "True"
     assert not {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OARLOCK_AGENT_FD", of_webhooks} & environment.keys()

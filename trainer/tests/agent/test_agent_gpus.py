@@ -11,12 +11,15 @@ import nvml_library
 import pytest
 
 from oarlock_api.contract.report import Gpu
+from oarlock_trainer.agent.preflight import driver
 from oarlock_trainer.agent.preflight.finding import Finding, parse_line
 
 _ASK = """
 import sys
 from oarlock_trainer.agent.preflight import gpus
-found = gpus.find(expected=int(sys.argv[1]), node="gpu-03", patience=3.0, pause=lambda seconds: None)
+found = gpus.find(
+    expected=int(sys.argv[1]), node="gpu-03", cuda=sys.argv[2], patience=3.0, pause=lambda seconds: None
+)
 sys.stdout.buffer.write(found.to_line())
 """
 
@@ -26,10 +29,10 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return nvml_library.build(tmp_path_factory.mktemp("nvml"))
 
 
-def find(library: Path, faults: str, *, expected: int = 2) -> Finding:
+def find(library: Path, faults: str, *, expected: int = 2, cuda: str = "") -> Finding:
     """What the check finds, in a process of its own as in a pod."""
     done = subprocess.run(
-        [sys.executable, "-c", _ASK, str(expected)],
+        [sys.executable, "-c", _ASK, str(expected), cuda],
         env={**os.environ, "NVML_LIBRARY": str(library), "FAKE_NVML": faults},
         capture_output=True,
         check=False,
@@ -50,6 +53,39 @@ def test_what_a_driver_does_not_know_is_told_and_is_no_fault(library: Path) -> N
     finding = find(library, "old")
     assert (finding.result, finding.code) == ("Passed", 0)
     assert "not known here: recovery action" in finding.detail
+
+
+def test_a_driver_that_is_too_old_for_the_images_cuda_is_told_with_the_one_it_needs(library: Path) -> None:
+    finding = find(library, "old", cuda="13.0")
+    assert (finding.result, finding.code, finding.gpu) == ("Failed", 87, None)
+    assert (
+        "on node gpu-03: the driver 550.90.07 is too old for this image's CUDA 13.0, which needs 580" in finding.detail
+    )
+
+
+@pytest.mark.parametrize(("faults", "cuda"), [("", "13.0"), ("old", "12.8"), ("old", "")])
+def test_a_driver_that_is_new_enough_or_cannot_be_held_against_anything_passes(
+    library: Path, faults: str, cuda: str
+) -> None:
+    assert find(library, faults, cuda=cuda).code == 0
+
+
+def test_a_compatibility_package_makes_an_older_driver_new_enough() -> None:
+    assert driver.too_old("550.90.07", "13.0", runs=13000) == ""
+    assert driver.too_old("550.90.07", "13.0", runs=12040) != ""
+
+
+@pytest.mark.parametrize("version", ["", "unknown"])
+def test_a_driver_without_a_version_that_can_be_read_is_not_blamed(version: str) -> None:
+    assert driver.too_old(version, "13.0", runs=None) == ""
+
+
+def test_the_cuda_of_torch_is_what_torch_says_itself() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.version.cuda or '')"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert driver.torch_cuda() == done.stdout.strip()
 
 
 @pytest.mark.parametrize(
@@ -139,7 +175,7 @@ def test_a_container_without_nvml_is_told_as_one_whose_gpus_are_not_checked(tmp_
     hidden = tmp_path / "libnvidia-ml.so.1"
     hidden.write_text("no library")
     asked = subprocess.run(
-        [sys.executable, "-c", _ASK, "2"],
+        [sys.executable, "-c", _ASK, "2", ""],
         env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path), "NVML_LIBRARY": str(hidden)},
         capture_output=True,
         check=True,

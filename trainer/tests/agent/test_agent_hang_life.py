@@ -92,7 +92,7 @@ def test_ranks_that_are_stopped_with_their_host_are_a_hang_too(impatient: Agent)
 def test_a_rank_that_blocks_in_native_code_still_says_where(impatient: Agent) -> None:
     impatient.start("blocks_in_native_code")
     assert impatient.wait() == 83
-    assert "rank 0 at step 5, in _wait_for (" in impatient.report()["summary"]
+    assert "rank 0 at step 5, in sleeps_without_the_lock (" in impatient.report()["summary"]
     assert "rank 1 at step 5, in sleeps_with_the_lock (" in impatient.report()["summary"]
     assert "waits_for_its_peer" in kept(impatient, "rank-0.txt"), "all threads are there"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_api.contract.health import CircuitState
+from oarlock_api.contract.health import CircuitState, Health, parse_health
 from oarlock_trainer.agent import children
 from oarlock_trainer.agent.gpu_guard import CORROBORATE_SECONDS, ECHO_SECONDS, GpuGuard
 from oarlock_trainer.agent.outcome import Outcome
@@ -55,6 +55,11 @@ class Guarded:
 
     def watched(self) -> None:
         self.until(lambda: self._board.status.health.state == "Healthy", "the GPUs are watched")
+
+    @property
+    def health(self) -> Health:
+        """As /status has it."""
+        return self._board.status.health
 
     @property
     def blamed(self) -> int | None:
@@ -129,3 +134,12 @@ def test_a_rank_that_blames_its_gpu_gives_the_driver_time_to_speak(guarded: Guar
     guarded.until(lambda: guarded.over, "the driver has the last word")
     assert guarded.outcome.verdict is not None
     assert (guarded.outcome.verdict.code, guarded.outcome.verdict.first_error_rank) == (80, 1)
+
+
+def test_which_probes_have_warned_is_told_in_status(guarded: Guarded) -> None:
+    guarded.watched()
+    assert guarded.health.held == ()
+    guarded.gpus.set("1:xid=63")
+    guarded.until(lambda: guarded.health.state == "Hold", "it warns")
+    assert guarded.health.held == ("xid",)
+    assert parse_health(guarded.health.to_fields()) == guarded.health

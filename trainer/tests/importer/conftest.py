@@ -16,6 +16,7 @@ from oarlock_trainer.importer.rows import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from oarlock_trainer.importer.report import Report
 
@@ -55,6 +56,13 @@ class Imported:
     def differing(self) -> dict[str, str]:
         """Option -> how the job differs, though it is mapped."""
         return {entry.key: entry.differs for entry in self.report.entries if entry.differs}
+
+
+@pytest.fixture(autouse=True)
+def no_default_file_of_accelerate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where accelerate looks in these tests, and finds nothing."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    return tmp_path / "hub/accelerate/default_config.yaml"
 
 
 @pytest.fixture

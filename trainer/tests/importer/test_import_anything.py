@@ -12,6 +12,7 @@ from oarlock_trainer.importer.importing import OPTIONS
 from oarlock_trainer.importer.rows import table
 from oarlock_trainer.importer.tables.dataset import DATASET, EMBEDS, PARQUET, WEBHOOK
 from oarlock_trainer.importer.tables.launch import ACCELERATE, DEEPSPEED, DYNAMO
+from oarlock_trainer.plan.support import refuse_unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,4 +72,5 @@ def test_anything_ends_with_a_job_or_with_reasons(
     said = Counter(entry.key for entry in job.report.entries if entry.source == "config.json")
     assert {name: said[name] for name in options if said[name] != 1} == {}
     if job.text:
-        assert job.job
+        assert job.job.spec.training
+        refuse_unsupported(job.job.spec.training)

@@ -105,7 +105,7 @@ def test_what_is_refused_ends_with_85_and_without_a_manifest(
     written = tmp_path / "job.yaml"
     assert main(["import-simpletuner", str(config), "-o", str(written)]) == 85
     said = capsys.readouterr().err
-    assert "config.json: unheard_of: not known; check the spelling, or remove it" in said
+    assert "config.json, line 1: unheard_of: not known; check the spelling, or remove it" in said
     assert "next: " not in said
     assert not written.exists()
 
@@ -119,7 +119,7 @@ def test_an_older_or_misspelled_option_is_refused_with_the_one_that_is_meant(
 ) -> None:
     config.write_text(json.dumps(json.loads(config.read_text()) | {key: 3}))
     assert main(["import-simpletuner", str(config)]) == 85
-    assert f"config.json: {key}: not known; did you mean {meant}?" in capsys.readouterr().err
+    assert f"config.json, line 1: {key}: not known; did you mean {meant}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("missing", ["multidatabackend.json", "accelerate.yaml", "webhooks.json"])

@@ -134,7 +134,6 @@ def test_roles(
         ({"image_embeds": "nowhere"}, "image_embeds"),
         ({"type": "aws"}, "aws_bucket_name"),
         ({"vae_cache_clear_each_epoch": True}, "vae_cache_clear_each_epoch"),
-        ({"minimum_aspect_ratio": 0.5}, "minimum_aspect_ratio"),
         ({"start_epoch": 3}, "start_epoch"),
         ({"conditioning_data": "masks"}, "conditioning_data"),
     ],
@@ -236,3 +235,23 @@ def test_an_entry_without_a_name_or_a_type_that_is_known_is_refused(
 ) -> None:
     assert imported(simple, folder, {"type": "local"}).refused == {"entry 2": "has no id"}
     assert "type" in imported(simple, folder | {"type": "webshart"}).refused
+
+
+CACHED, LIVE = {"textEmbeds": {"path": "/output/cache/text"}}, {"textEmbedsMode": "OnTheFly"}
+
+
+@pytest.mark.parametrize(
+    ("says", "data"),
+    [({}, CACHED), ({"all": True}, LIVE), ({"own": True}, LIVE), ({"all": True, "own": False}, CACHED)],
+)
+def test_captions_that_simpletuner_does_not_cache_are_encoded_on_the_fly(
+    says: dict[str, bool],
+    data: dict[str, Any],
+    imported: Callable[..., Imported],
+    simple: dict[str, Any],
+    folder: dict[str, Any],
+) -> None:
+    text = {"id": "text", "dataset_type": "text_embeds", "default": True, "type": "local", "cache_dir": "cache/text"}
+    of_all, own = ({"text_cache_disable": says[who]} if who in says else {} for who in ("all", "own"))
+    done = imported(simple | of_all, folder, text | own)
+    assert {key: value for key, value in done.spec["training"]["data"].items() if key.startswith("text")} == data

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 NO_NUMBERS = {
     "training.attention",  # which kernel computes the same
+    "training.data.text_embeds_mode",  # when captions are encoded
     "training.engine.overlap_communication",
     "training.task",
 }
@@ -77,6 +78,7 @@ def test_deepspeed_decides_as_it_does_in_simpletuner(job: Imported) -> None:
         "learningRate": 1e-5,
         "betas": [0.9, 0.999],
         "weightDecay": 0.01,
+        "weightDecayOn": "All",
         "schedule": {"name": "Constant", "warmupSteps": 100},
         "options": {"eps": 1e-8},
     }
@@ -92,6 +94,9 @@ def test_defaults_of_simpletuner_are_written_out(job: Imported) -> None:
         "autoShift": False,
         "timesteps": "Sigmoid",
         "sigmoidScale": 1,
+        "minNoise": 0,
+        "maxNoise": 1,
+        "weighting": "None",
         "guidance": {"mode": "Constant", "value": 1},
         "loss": "MSE",
         "captionDropout": 0.1,

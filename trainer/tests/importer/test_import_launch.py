@@ -121,6 +121,7 @@ def test_the_own_configuration_of_deepspeed_decides(
         "learningRate": 2e-5,
         "betas": [0.95, 0.98],
         "weightDecay": 0.3,
+        "weightDecayOn": "All",
         "schedule": {"name": "Linear", "warmupSteps": 20, "endLearningRate": 0},
     }
     assert "scheduler.params.warmup_num_steps" not in job.differing

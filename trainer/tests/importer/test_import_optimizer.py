@@ -45,11 +45,12 @@ def test_each_optimizer_brings_its_own_defaults(name: str, training: Callable[..
     assert OptimizerName(optimizer["name"])
     assert optimizer["betas"] == list(algorithm.betas)
     assert optimizer["weightDecay"] == algorithm.weight_decay
+    assert optimizer["weightDecayOn"] == "Matrices"
     assert optimizer.get("options", {}) == ({} if algorithm.eps is None else {"eps": algorithm.eps})
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("adamw_bf16", "bfloat16"), ("torch-adamw", "biases"), ("optimi-lion", None)]
+    ("name", "words"), [("adamw_bf16", "bfloat16"), ("torch-adamw", "embeddings"), ("optimi-lion", None)]
 )
 def test_how_an_optimizer_differs_is_told(
     name: str, words: str | None, imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]

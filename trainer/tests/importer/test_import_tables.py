@@ -76,6 +76,8 @@ WITH: dict[str, dict[str, Any]] = {
     "model_card_private": {"hub_model_id": "owner/model"},
     "push_to_hub": {"hub_model_id": "owner/model"},
     "dynamo_mode": {"dynamo_backend": "inductor"},
+    "flow_beta_schedule_alpha": {"flow_use_beta_schedule": True},
+    "flow_beta_schedule_beta": {"flow_use_beta_schedule": True},
 }
 """What a key needs beside itself."""
 

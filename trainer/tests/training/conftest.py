@@ -6,6 +6,7 @@ The rank host is the one that runs in pods, so imports are paid once, and what i
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import select
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -25,12 +27,14 @@ from oarlock_trainer.data import photographs
 from oarlock_trainer.rank_host import HostEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 DEADLINE = 120.0
 """Seconds that any wait here may take before it is a failure."""
+GPU_DEADLINE = 1700.0
+"""For runs on GPUs, of a thousand steps, or of all of FLUX.1."""
 
 
 @dataclass
@@ -55,18 +59,28 @@ class Run:
 class Gang:
     """Starts ranks in the warm process and listens to them."""
 
-    def __init__(self, model: Path, pictures: Path, cache: Path, home: Path) -> None:
+    def __init__(
+        self,
+        model: Path,
+        pictures: Path,
+        cache: Path,
+        home: Path,
+        *,
+        gpus: int = 0,
+        program: Sequence[str] = ("-m", "oarlock_trainer.rank_host"),
+    ) -> None:
         self.model, self.pictures, self.cache = model, pictures, cache
         self._home = home
+        self._patience = GPU_DEADLINE if gpus else DEADLINE
         control, self._orders = os.pipe()
         self._events, told = os.pipe()
         self._log = (home / "ranks.log").open("wb")
         environment = os.environ | {
-            "OARLOCK_AGENT_FD": str(told), "GPUS_PER_NODE": "0", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
+            "OARLOCK_AGENT_FD": str(told), "GPUS_PER_NODE": str(gpus), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
             "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1",
         }  # fmt: skip
         self._host = subprocess.Popen(
-            [sys.executable, "-m", "oarlock_trainer.rank_host", "--control", str(control), "--parent", str(os.getpid())],
+            [sys.executable, *program, "--control", str(control), "--parent", str(os.getpid())],
             pass_fds=(control, told), env=environment, stdout=self._log, stderr=self._log,
         )  # fmt: skip
         os.close(control)
@@ -166,10 +180,10 @@ class Gang:
         os.write(self._orders, json.dumps(order).encode() + b"\n")
 
     def _wait(self, done: Callable[[dict[str, Any]], bool], seen: list[dict[str, Any]]) -> None:
-        end = time.monotonic() + DEADLINE
+        end = time.monotonic() + self._patience
         while True:
             if not select.select([self._events], [], [], max(end - time.monotonic(), 0.0))[0]:
-                raise AssertionError(f"no end after {DEADLINE} s; the log's tail:\n{self.log()}")
+                raise AssertionError(f"no end after {self._patience:.0f} s; the log's tail:\n{self.log()}")
             received = os.read(self._events, 65536)
             if not received:
                 raise AssertionError(f"the rank host died; the log's tail:\n{self.log()}")
@@ -219,6 +233,16 @@ class Preprocess:
         return answer
 
 
+@pytest.fixture(autouse=True)
+def _gpus_are_given_back() -> Iterator[None]:
+    """What this process has of a GPU's memory is what ranks of later tests lack."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
 @pytest.fixture(scope="session")
 def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A FLUX.1 directory, written by the command for it: this process stays without torch. Nobody changes it.
@@ -250,6 +274,28 @@ def gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFacto
     found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"))
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session")
+def gpu_gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    """As `gang`, with a host that was told of GPUs before it imported anything: DeepSpeed is for them then."""
+    found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"), gpus=1)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def gang_of(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Gang]]:
+    """Makes gangs with hosts of their own, by Gang's keywords."""
+    with ExitStack() as made:
+
+        def make(**options: Any) -> Gang:
+            cache, home = tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang")
+            found = Gang(tiny_flux, pictures, cache, home, **options)
+            made.callback(found.close)
+            return found
+
+        yield make
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -167,3 +168,16 @@ def test_evaluation_leaves_out_what_cannot_be_used(tmp_path: Path) -> None:
     one = loader(data, settings, encoding=Making([ROWS, ROWS + 3]))
     judged = [int(bits(sample)[0]) for _, batch in one.evaluation() for sample in batch.latents]
     assert sorted(judged) == [row for row in range(ROWS, 2 * ROWS) if row not in {ROWS, ROWS + 3}]
+
+
+@pytest.mark.parametrize("captions", [1, 3])
+def test_captions_that_are_encoded_now_are_those_that_the_cache_would_give(tmp_path: Path, captions: int) -> None:
+    cached = prepared(tmp_path, captions=captions)
+    live = replace(cached, texts=None)
+    settings = training(batchSize=2)
+    for rank in range(2):
+        one, other = loader(cached, settings, rank=rank, ranks=2), loader(live, settings, rank=rank, ranks=2)
+        for step in range(20):
+            for expected, found in zip(one.step(step).micro_batches, other.step(step).micro_batches, strict=True):
+                assert bits(found.text).tolist() == bits(expected.text).tolist()
+                assert bits(found.pooled).tolist() == bits(expected.pooled).tolist()

@@ -17,11 +17,13 @@ from dealing import (
 )
 
 from oarlock_trainer.data.places import Places
-from oarlock_trainer.data.prefetch import Prefetcher
+from oarlock_trainer.data.prefetch import Prefetcher, patience
 from oarlock_trainer.errors import StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from oarlock_trainer.data.batches import StepBatch
 
 
 def take_all(prefetch: Prefetcher) -> None:
@@ -43,6 +45,58 @@ def test_a_storage_that_answers_no_more_is_the_cause_before_anybody_calls_it_a_h
         take_all(prefetch)
     stuck.set()
     prefetch.close()
+
+
+def test_the_thread_that_pins_batches_begins_by_choosing_its_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, str]] = []
+    ahead = loader(prepared(tmp_path), training(batchSize=EFFECTIVE))
+
+    def told(what: str) -> None:
+        done.append((what, threading.current_thread().name))
+
+    make = ahead.step
+
+    def step(number: int) -> StepBatch:
+        told("made")
+        return make(number)
+
+    monkeypatch.setattr(ahead, "step", step)
+    prefetch = Prefetcher(ahead, 0, 1, begin=lambda: told("chosen"))
+    prefetch.take()
+    prefetch.close()
+    assert done == [("chosen", "batches_0"), ("made", "batches_0")]
+
+
+def test_a_storage_that_pauses_for_minutes_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, paused, read = prepared(tmp_path), threading.Event(), Places.read
+    ahead = loader(data, training(batchSize=EFFECTIVE))
+    began, looks = time.monotonic(), itertools.count()
+
+    def clock() -> float:
+        """Every look at it is fifty seconds later; after some of them the storage is back."""
+        look = next(looks)
+        if look == back:
+            paused.set()
+        return began + 50.0 * look
+
+    back = -1
+    prefetch = Prefetcher(ahead, 0, 20, clock=clock)
+    prefetch.take()
+    back = next(looks) + 4
+    monkeypatch.setattr(Places, "read", lambda places, index: (paused.wait(), read(places, index))[1])
+    try:
+        for _ in range(8):
+            prefetch.take()
+        assert paused.is_set()
+    finally:
+        paused.set()
+        prefetch.close()
+
+
+def test_a_job_that_is_patient_with_its_steps_is_with_its_storage() -> None:
+    assert [patience(hang_seconds) for hang_seconds in (0, 60, 600)] == [180.0, 180.0, 600.0]
 
 
 def test_steps_are_handed_out_in_order_and_only_to_the_last(tmp_path: Path) -> None:

@@ -176,10 +176,14 @@ def test_too_many_bad_pictures_end_all_ranks(photos: Path) -> None:
 def test_what_a_limit_leaves_out_is_counted_by_its_field(photos: Path) -> None:
     save(photos / "photos" / "small.png", (20, 20))
     save(photos / "photos" / "blurred.png", (50, 50))
-    found = scanned(photos, {"size": {"minimum": 30, "maximumUpscalePercent": 10}})
+    save(photos / "photos" / "tower.png", (40, 200))
+    save(photos / "photos" / "panorama.png", (210, 60))
+    limits = {"minimum": 30, "maximumUpscalePercent": 10, "minimumAspect": 0.25, "maximumAspect": 3}
+    found = scanned(photos, {"size": limits})
     counts = counts_of(table_folder(photos / "output"), found.manifest)[0]
-    assert (counts.found, counts.rows, counts.bad) == (11, 9, {})
-    assert counts.left_out == {"size.minimum": 1, "size.maximumUpscalePercent": 1}
+    assert (counts.found, counts.rows, counts.bad) == (13, 9, {})
+    by_aspect = {"size.minimumAspect": 1, "size.maximumAspect": 1}
+    assert counts.left_out == {"size.minimum": 1, "size.maximumUpscalePercent": 1} | by_aspect
     assert not found.rejected
 
 

@@ -28,8 +28,10 @@ def run() -> Iterator[Callable[..., Answer]]:
     assert process.stdin
     assert process.stdout
 
-    def ask(*, nodes: int = 3, ranks: int = 1, seconds: float = 30.0, **troubles: str) -> Answer:
-        order = {"nodes": nodes, "ranks": ranks, "seconds": seconds}
+    def ask(
+        *, nodes: int = 3, ranks: int = 1, seconds: float = 30.0, floor: int | None = None, **troubles: str
+    ) -> Answer:
+        order = {"nodes": nodes, "ranks": ranks, "seconds": seconds, "floor": floor}
         order["troubles"] = {name.removeprefix("node_"): trouble for name, trouble in troubles.items()}
         process.stdin.write(json.dumps(order) + "\n")
         process.stdin.flush()
@@ -54,6 +56,8 @@ def test_two_nodes_that_reach_each_other_pass_and_train_with_the_group_that_was_
         assert (check["name"], check["result"]) == ("collective", "Passed")
         assert check["milliseconds"] > 0
         assert "16 MiB were added up over 2 ranks of 2 nodes in" in check["detail"]
+        assert "GB/s of bus bandwidth)" in check["detail"]
+        assert [event["message"] for event in one["degraded"]] == [""]
         assert "node 0 (gpu-00) " in check["detail"]
         assert "node 1 (gpu-01) " in check["detail"]
 
@@ -73,24 +77,39 @@ def test_a_slow_node_is_named_with_its_milliseconds_and_trains_all_the_same(run:
     assert "node before: node 1 (gpu-01) 50" in check["detail"]  # 5000 and a few: the slowest stands first
 
 
+def test_a_network_below_the_floor_is_told_as_degraded_and_trains_all_the_same(run: Callable[..., Answer]) -> None:
+    answer = run(nodes=2, floor=100_000)
+    assert codes(answer) == {0: 0, 1: 0}
+    for one in answer.values():
+        (check,), (degraded,) = one["checks"], one["degraded"]
+        assert (check["result"], degraded["reason"]) == ("Warning", "SlowNetwork")
+        assert "GB/s is below 100000 (spec.preflight.minBusBandwidth)" in degraded["message"]
+        assert degraded["message"] in check["detail"]
+
+
+def test_a_floor_of_zero_is_none(run: Callable[..., Answer]) -> None:
+    answer = run(nodes=2, floor=0)
+    assert [one["checks"][0]["result"] for one in answer.values()] == ["Passed", "Passed"]
+
+
 def test_a_node_that_does_not_come_is_named_by_those_that_did_and_nobody_is_blamed(run: Callable[..., Answer]) -> None:
-    answer = run(seconds=3.0, node_1="absent")
+    answer = run(seconds=1.0, node_1="absent")
     assert codes(answer) == {0: 82, 2: 82}
     assert "node 1 did not come to the collective check within 3 s, 2 of 3 nodes did" in answer[0]["said"]
     assert answer[0]["checks"][0]["result"] == "Failed"
 
 
 def test_a_node_that_cannot_reach_rank_0_while_another_can_is_cut_off(run: Callable[..., Answer]) -> None:
-    answer = run(seconds=8.0, node_2="cannot connect")
+    answer = run(seconds=4.0, node_2="cannot connect")
     assert codes(answer) == {0: 82, 1: 82, 2: 87}
     assert "node 2 (gpu-02) cannot reach rank 0 at 127.0.0.1:1, and node 1 can: it is cut off" in answer[2]["said"]
-    assert answer[2]["checks"][0]["milliseconds"] < 8000  # before the others leave, or nobody would hear of it
+    assert answer[2]["checks"][0]["milliseconds"] < 12000  # before the others leave, or nobody would hear of it
 
 
 def test_of_two_nodes_that_do_not_meet_none_can_be_told_to_be_cut_off(run: Callable[..., Answer]) -> None:
-    answer = run(nodes=2, seconds=1.0, node_1="cannot connect")
+    answer = run(nodes=2, seconds=0.5, node_1="cannot connect")
     assert codes(answer) == {0: 82, 1: 82}
-    assert "node 1 (gpu-01) could not reach rank 0 at 127.0.0.1:1 within 1 s" in answer[1]["said"]
+    assert "node 1 (gpu-01) could not reach rank 0 at 127.0.0.1:1 within 2 s" in answer[1]["said"]
 
 
 def test_a_node_that_no_other_node_reaches_is_cut_off(run: Callable[..., Answer]) -> None:
@@ -110,6 +129,14 @@ def test_an_all_reduce_that_hangs_ends_in_time_and_names_who_is_not_done(run: Ca
     answer = run(seconds=6.0, node_1="hangs")
     assert codes(answer) == {0: 82, 1: 82, 2: 82}
     assert "all 3 nodes came, and their all-reduce did not end within 6 s" in answer[1]["said"]
+
+
+def test_an_nccl_that_cannot_lock_memory_ends_with_what_to_set_on_the_node(run: Callable[..., Answer]) -> None:
+    trouble = {"node_0": "cannot lock memory", "node_1": "cannot lock memory"}
+    answer = run(nodes=2, **trouble)
+    assert codes(answer) == {0: 82, 1: 82}
+    assert "Call to ibv_reg_mr failed" in answer[1]["said"]
+    assert "set LimitMEMLOCK=infinity for containerd" in answer[1]["said"]
 
 
 def test_a_sum_that_is_wrong_ends_the_gang(run: Callable[..., Answer]) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,7 @@ from oarlock_api.optimization import Optimizer
 from oarlock_api.training import Training
 from oarlock_trainer.engine import deepspeed
 from oarlock_trainer.engine.deepspeed import configuration
+from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.job import Place
@@ -65,6 +67,40 @@ def test_no_value_is_left_to_deepspeed_and_no_type_takes_the_path_with_float32_g
     assert not {"data_types", "communication_data_type", "fp16", "optimizer", "scheduler"} & found.keys()
 
 
+@pytest.mark.parametrize(("stage", "types"), [(1, None), (2, {"grad_accum_dtype": "fp32"}), (3, None)])
+def test_micro_batches_are_added_up_in_float32_where_that_is_kept_for_a_rank_s_share_alone(
+    stage: int, types: dict[str, str] | None
+) -> None:
+    engine = {"strategy": "DeepSpeed", "zeroStage": stage}
+    assert configuration(training(engine=engine), world_size=8).get("data_types") == types
+
+
+def test_the_norm_is_on_its_way_to_the_host_before_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Copied(HostCopy):
+        def __init__(self, value: torch.Tensor) -> None:
+            asked.append("norm sent")
+            super().__init__(value)
+
+    monkeypatch.setattr(deepspeed, "HostCopy", Copied)
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    optimizer, norm = torch.optim.SGD([weight], lr=0.1), torch.tensor(3.0)
+    zero = SimpleNamespace(optimizer=optimizer, param_groups=optimizer.param_groups, _global_grad_norm=norm)
+    optimizer.register_step_post_hook(lambda *_: asked.append("updated"))
+
+    def step() -> None:
+        optimizer.step()
+        optimizer.step()  # a sub-group of stage 3 each
+
+    theirs = SimpleNamespace(optimizer=zero, step=step, get_global_grad_norm=lambda: norm)
+    engine = deepspeed.Engine(theirs, Place(rank=0, local_rank=0, world_size=1, local_world_size=1))
+    engine.step(0.1)
+    assert asked == ["norm sent", "updated", "updated"]
+    assert engine.gradient_norm() == 3.0
+
+
 def test_gathered_buckets_are_even_as_deepspeed_insists() -> None:
     engine = {"strategy": "DeepSpeed", "bucketElements": 60_000_001}
     zero = configuration(training(engine=engine), world_size=8)["zero_optimization"]
@@ -92,20 +128,30 @@ except ConfigurationError as error:
 """
 
 
-@pytest.mark.parametrize("offload", ["CPU", "None"])
-def test_offloading_without_a_compiler_ends_before_weights_are_read_and_says_what_helps(
-    offload: str, tmp_path: Path
+_OPERATORS: list[tuple[dict[str, Any], str]] = [
+    ({}, ""),
+    ({"optimizer": {"name": "Lion"}}, ""),
+    ({"engine": {"offloadOptimizer": "CPU"}}, "cpu_adam"),
+    ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": {"name": "Lion"}}, "cpu_lion"),
+    ({"optimizer": {"name": "Lion", "options": {"fused": True}}}, "fused_lion"),
+]
+"""Fields of a job, and the operator of DeepSpeed's that it needs."""
+
+
+@pytest.mark.parametrize(("fields", "operator"), _OPERATORS)
+def test_an_operator_without_a_compiler_for_it_ends_before_weights_are_read_and_says_what_helps(
+    fields: dict[str, Any], operator: str, tmp_path: Path
 ) -> None:
-    wanted = training(engine={"offloadOptimizer": offload}).model_dump_json(by_alias=True, exclude_none=True)
+    wanted = training(**fields).model_dump_json(by_alias=True, exclude_none=True)
     done = subprocess.run(
         [sys.executable, "-c", _CHECK, wanted], capture_output=True, text=True, check=False,
         env=os.environ | {"PATH": str(tmp_path), "TORCH_EXTENSIONS_DIR": str(tmp_path)},
     )  # fmt: skip
-    if offload == "None":
+    if not operator:
         assert done.returncode == 0, done.stderr
     else:
-        assert "training.engine.offloadOptimizer: CPU needs DeepSpeed's optimizer" in done.stderr
-        assert "g++ and ninja" in done.stderr
+        assert f"needs DeepSpeed's operator {operator}, which this image does not hold" in done.stderr
+        assert f"built with DS_BUILD_{operator.upper()}=1" in done.stderr
 
 
 SCHEDULE = {"name": "Polynomial", "power": 2.0, "warmupSteps": 2, "endLearningRate": 1e-5}
@@ -135,7 +181,9 @@ def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_hav
         if event["event"] == "step" and event["step"] == 2:
             gang.ask_to_leave()
 
-    training = gang.training(checkpoint={}, optimizer={"name": name, "learningRate": 1e-3})
+    optimizer = {"name": name, "learningRate": 1e-3, "weightDecayOn": "Matrices"}
+    objective = {"timesteps": "Beta", "betaAlpha": 3.0, "minNoise": 0.1, "maxNoise": 0.9, "weighting": "CosMap"}
+    training = gang.training(checkpoint={}, optimizer=optimizer, objective=objective)
     whole = gang.run(tmp_path / "whole", training)
     gang.run(tmp_path / "left", training, on_event=leave)
     resumed = gang.run(tmp_path / "left", training, attempt=2)
@@ -146,11 +194,13 @@ def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_hav
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("name", ["AdamW", "Lion"])
 @pytest.mark.parametrize("fields", [{}, {"zeroStage": 2}, {"zeroStage": 3}, {"offloadOptimizer": "CPU"}])
 def test_on_a_gpu_a_run_trains_with_every_stage_and_with_offloading(
-    gang: Gang, tmp_path: Path, fields: dict[str, Any]
+    gpu_gang: Gang, tmp_path: Path, fields: dict[str, Any], name: str
 ) -> None:
-    engine = {"strategy": "DeepSpeed"} | fields
-    run = gang.run(tmp_path, gang.training(steps=4, checkpoint={}, engine=engine), ranks=1, gpus_per_node=1)
-    assert run.codes == {0: 0}, gang.log()
+    engine, optimizer = {"strategy": "DeepSpeed"} | fields, {"name": name, "learningRate": 1e-4}
+    settings = gpu_gang.training(steps=4, checkpoint={}, engine=engine, optimizer=optimizer)
+    run = gpu_gang.run(tmp_path, settings, ranks=1, gpus_per_node=1)
+    assert run.codes == {0: 0}, gpu_gang.log()
     assert len(run.losses) == 4

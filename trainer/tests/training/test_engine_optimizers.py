@@ -78,6 +78,28 @@ def test_adamw_is_torchs_with_the_jobs_numbers() -> None:
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit"])
+def test_weight_decay_of_matrices_leaves_biases_and_norms_alone(name: str) -> None:
+    def after(on: str) -> list[Tensor]:
+        parameters = [start(600).view(20, 30).clone(), start(20)]
+        return trained(parameters, settings(name=name, weightDecay=0.9, weightDecayOn=on))
+
+    (decayed, kept), (all_decayed, both) = after("Matrices"), after("All")
+    (free,) = trained([start(600).view(20, 30).clone()], settings(name=name, weightDecay=0.0))[:1]
+    assert torch.equal(decayed, all_decayed)
+    assert not torch.equal(decayed, free)
+    plain = trained([start(600).view(20, 30).clone(), start(20)], settings(name=name, weightDecay=0.0))[1]
+    assert torch.equal(kept, plain)
+    assert not torch.equal(both, plain)
+
+
+def test_where_all_are_matrices_or_none_is_there_is_no_empty_group() -> None:
+    made = settings(weightDecayOn="Matrices")
+    for one in (start(600).view(20, 30), start(20)):
+        (group,) = make_optimizer([one], made).param_groups
+        assert len(group["params"]) == 1
+
+
 def test_betas_that_are_not_given_are_the_algorithms_own() -> None:
     found = {name: make_optimizer([start(2)], settings(name=name)).defaults["betas"] for name in ("AdamW", "Lion")}
     assert found == {"AdamW": (0.9, 0.999), "Lion": (0.9, 0.99)}

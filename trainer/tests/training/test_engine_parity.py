@@ -92,6 +92,12 @@ def test_overlap_changes_nothing_where_micro_batches_are_accumulated(ways: dict[
     assert ways[1, False, 4]["losses"] == ways[1, True, 4]["losses"]
 
 
+def test_stage_2_loses_nothing_of_small_micro_batches_beside_a_large_one(tmp_path: Path) -> None:
+    wanted = case(2, accumulation=4, gradientClipping={"method": "None"})
+    (found,) = trained(2, [wanted | {"gradients": [256, 1, 1, 1], "steps": 2}], tmp_path / "store")
+    assert found["largest"] == [64.75, 64.75]  # in bfloat16 each sum would be rounded back to 64
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_making_an_engine_moves_no_weight_and_counts_no_update(ways: dict[Any, Any], stage: int) -> None:
     found = ways[stage, True, 1]
@@ -133,6 +139,11 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
         for name, fields in OPTIMIZERS.items()
     }
     asked |= {(one["method"], stage): case(stage, gradientClipping=one) for stage in STAGES for one in CLIPPINGS}
+    asked |= {
+        (on, stage): case(stage, optimizer={"learningRate": 1e-1, "weightDecay": 1.0, "weightDecayOn": on})
+        for stage in STAGES
+        for on in ("All", "Matrices")
+    }
     asked |= {("poison", stage): case(stage, poison=3) for stage in STAGES}
     return dict(zip(asked, trained(2, list(asked.values()), tmp_path_factory.mktemp("others") / "store"), strict=True))
 
@@ -142,6 +153,15 @@ def test_lion_trains_alike_in_every_stage(others: dict[Any, Any], stage: int) ->
     losses = others["Lion", stage]["losses"]
     assert losses == pytest.approx(others["Lion", 0]["losses"], rel=BFLOAT16)
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_weight_decay_of_matrices_alone_trains_alike_in_every_stage_and_differs_from_that_of_all(
+    others: dict[Any, Any], stage: int
+) -> None:
+    losses = others["Matrices", stage]["losses"]
+    assert losses == pytest.approx(others["Matrices", 0]["losses"], rel=BFLOAT16)
+    assert losses[-1] != pytest.approx(others["All", stage]["losses"][-1], rel=BFLOAT16)
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def facts(step: int, loss: float = 0.5) -> StepFacts:
     parts = dict.fromkeys(StepPart, 0.0) | {StepPart.DATA: 0.5, StepPart.FORWARD: 1.5}
     return StepFacts(
-        step=step, total=9, epoch=0, loss=loss, learning_rate=1e-5, gradient_norm=1.0, skipped=1,
+        step=step, total=9, epoch=0, loss=loss, by_noise={"0.2-0.4": 0.5}, learning_rate=1e-5, gradient_norm=1.0, skipped=1,
         split=Split(2.0, parts), images=8, mfu=None, memory=2**30,
     )  # fmt: skip
 
@@ -68,6 +68,7 @@ def test_trackers_get_every_figure_that_is_known_by_one_name_each(tmp_path: Path
     metrics.close()
     (_, figures), evaluated = told
     assert figures["seconds/forward"] == 1.5
+    assert figures["lossByNoise/0.2-0.4"] == 0.5
     assert {"loss", "mfu"}.isdisjoint(figures)
     assert evaluated == (1, {"evaluationLoss/unseen": 0.25})
 

@@ -9,12 +9,13 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oarlock_api.training import Training
 from oarlock_trainer import warm
+from oarlock_trainer.agent import cgroup
 from oarlock_trainer.errors import ConfigurationError
 
 warm.settle_environment()
@@ -25,6 +26,10 @@ from oarlock_trainer.models.flux import kept_code  # noqa: E402
 from oarlock_trainer.models.flux.compiled import compile_blocks  # noqa: E402
 from oarlock_trainer.models.flux.tuning import tune  # noqa: E402
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
+from oarlock_trainer.plan import compiling  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _PROGRAM = Path(__file__).parent / "support" / "flux_compiled.py"
 FLOAT32 = 1e-5
@@ -108,25 +113,85 @@ def test_a_later_pod_takes_compiled_code_from_the_output(first: dict[str, Any], 
     assert kept.stat().st_mtime_ns == before  # there was nothing to add
 
 
-def test_each_number_of_tokens_has_a_graph_of_its_own_for_each_kind_of_block(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """As torch's compiler traces them: no code is made of the graphs. Upright or lying, a picture has as many tokens."""
-    from torch._dynamo import config, reset, utils  # noqa: PLC0415 - seconds that other tests need not pay
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[], int]]:
+    """How many graphs torch's compiler traced so far: no code is made of them."""
+    import torch._functorch.config as functorch  # noqa: PLC0415 - seconds that other tests need not pay
+    import torch._inductor.config as inductor  # noqa: PLC0415
+    from torch._dynamo import config, reset, utils  # noqa: PLC0415
 
-    for name in ("disable", "recompile_limit"):  # both are set by what is tested
-        monkeypatch.setattr(config, name, getattr(config, name))
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     reset()
     utils.counters.clear()
+    with (
+        config.patch(disable=True, recompile_limit=8),
+        inductor.patch(compile_threads=1),
+        functorch.patch(activation_memory_budget=1.0),
+    ):
+        yield lambda: int(utils.counters["stats"]["unique_graphs"])
+    reset()
+
+
+def test_each_number_of_tokens_has_a_graph_of_its_own_for_each_kind_of_block(
+    traced: Callable[[], int], tmp_path: Path
+) -> None:
+    """Upright or lying, a picture has as many tokens."""
     _, mine = pair(double=2, single=2)
     job = training(compile={"mode": "Default", "fullGraph": True}, batchSize=2)
     kernel = tune(mine, job, device=CPU, recomputed=0, scratch=tmp_path)
     for shapes, graphs in (([Shape(8, 12, 9)], 2), ([Shape(8, 12, 9), Shape(12, 8, 9), Shape(8, 8, 9)], 4)):
         warm_up(mine, shapes, job, kernel=kernel)
-        assert utils.counters["stats"]["unique_graphs"] == graphs
+        assert traced() == graphs == compiling.graphs(job.compile, shapes=graphs // 2)
+
+
+def test_many_numbers_of_tokens_share_graphs_whose_sizes_are_open(traced: Callable[[], int], tmp_path: Path) -> None:
+    """Each further bucket would be half a minute in which all GPUs wait."""
+    _, mine = pair(double=2, single=2)
+    shapes = [Shape(8, 2 * columns, 9) for columns in range(2, 9)]
+    settings = training(compile={"mode": "Default", "fullGraph": True}).compile
+    settled = compiling.settled(settings, shapes=len(shapes), masked=False)
+    job = training(compile=settled.to_manifest())
+    kernel = tune(mine, job, device=CPU, recomputed=0, scratch=tmp_path)
+    warm_up(mine, shapes, job, kernel=kernel)
+    assert traced() == compiling.graphs(settled, shapes=len(shapes)) == 5
+
+
+@pytest.mark.parametrize(
+    ("asked", "shapes", "masked", "dynamic"),
+    [
+        (None, 4, False, False),
+        (None, 5, False, True),
+        (None, 1, True, True),
+        (False, 40, False, False),
+        (True, 1, False, True),
+    ],
+)
+def test_sizes_are_open_where_there_are_many_and_as_the_job_says(
+    *, asked: bool | None, shapes: int, masked: bool, dynamic: bool
+) -> None:
+    settings = training(compile={"mode": "Default"} | ({} if asked is None else {"dynamic": asked})).compile
+    assert compiling.settled(settings, shapes=shapes, masked=masked).dynamic is dynamic
+
+
+def test_a_nodes_ranks_compile_with_no_more_processes_than_it_has_cores(
+    traced: Callable[[], int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from torch._inductor import config  # noqa: PLC0415
+
+    del traced
+    # The rank itself is bound to the cores near its GPU.
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(96 if pid == os.getppid() else 48))
+    monkeypatch.setattr(cgroup, "cpu_limit", lambda: 64.0)
+    settings = training(compile={"mode": "Default"}).compile
+    _, mine = pair(double=1, single=1)
+    for ranks, wanted in ((8, 8), (1, 32), (128, 1)):
+        compile_blocks(mine, settings, device=CPU, scratch=tmp_path, ranks_per_node=ranks)
+        assert config.compile_threads == wanted
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "3")
+    compile_blocks(mine, settings, device=CPU, scratch=tmp_path, ranks_per_node=8)
+    assert config.compile_threads == 1  # what torch read of the environment at its import stays
 
 
 def test_an_image_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -138,8 +203,8 @@ def test_an_image_without_a_compiler_is_told_so(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_texts_of_any_length_are_not_compiled_one_by_one(tmp_path: Path) -> None:
-    job = training(compile={"mode": "Default"}, objective={"attentionMask": True})
-    with pytest.raises(ConfigurationError, match=r"compile\.dynamic to true"):
+    job = training(compile={"mode": "Default", "dynamic": False}, objective={"attentionMask": True})
+    with pytest.raises(ConfigurationError, match=r"remove training\.compile\.dynamic"):
         tune(torch.nn.Module(), job, device=CPU, recomputed=0, scratch=tmp_path)
 
 

@@ -19,6 +19,7 @@ warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from lycoris import LycorisNetwork, create_lycoris, create_lycoris_from_weights  # noqa: E402
 from lycoris.functional.general import factorization  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402
 
 from oarlock_trainer.models.flux import lokr, lora, transformer  # noqa: E402
 from oarlock_trainer.models.flux.frozen_weights import quantize  # noqa: E402
@@ -158,6 +159,38 @@ def test_what_is_saved_is_loaded_by_lycoris_and_predicts_the_same_there(
     network.merge_to()
     torch.testing.assert_close(prediction(theirs), prediction(model), rtol=1e-4, atol=1e-4)
     assert not torch.allclose(prediction(theirs), base, atol=1e-3)
+
+
+def test_what_is_saved_is_as_strong_in_comfyui(tiny_flux: Path, tmp_path: Path, settings: Lora) -> None:
+    model = adapted(tiny_flux, settings)
+    move(model)
+    lora.save(trained(model), settings, tmp_path)
+    content = load_file(tmp_path / lora.FILE)
+    for name, layer in model.named_modules():
+        if isinstance(layer, lokr.KroneckerLinear):
+            first, second = _whole(layer, "lokr_w1"), _whole(layer, "lokr_w2")
+            theirs = in_comfyui(content, f"lycoris_{name.replace('.', '_')}")
+            torch.testing.assert_close(theirs, layer.scale * torch.kron(first, second))
+
+
+def _whole(layer: Any, name: str) -> torch.Tensor:
+    whole: torch.Tensor | None = getattr(layer, name)
+    return getattr(layer, f"{name}_a") @ getattr(layer, f"{name}_b") if whole is None else whole
+
+
+def in_comfyui(content: dict[str, torch.Tensor], layer: str) -> torch.Tensor:
+    """What ComfyUI adds to a layer's weight at strength 1: calculate_weight of comfy/weight_adapter/lokr.py (commit 179c2d3).
+
+    One rank, that of the last factor which is a product; alpha counts only where there is one."""
+    rank, factors = None, []
+    for name in ("lokr_w1", "lokr_w2"):
+        factor = content.get(f"{layer}.{name}")
+        if factor is None:
+            rank = content[f"{layer}.{name}_b"].shape[0]
+            factor = content[f"{layer}.{name}_a"] @ content[f"{layer}.{name}_b"]
+        factors.append(factor)
+    scale = 1.0 if rank is None else content[f"{layer}.alpha"].item() / rank
+    return scale * torch.kron(*factors)
 
 
 @pytest.mark.parametrize("alpha", [3, 2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
 
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
+from safetensors.torch import load_file, save_file  # noqa: E402
 
-from oarlock_trainer.models.flux import forward, lora, transformer  # noqa: E402
+from oarlock_trainer.models.flux import forward, lora, low_rank, transformer  # noqa: E402
 from oarlock_trainer.models.flux.attention import attend_with  # noqa: E402
 from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss  # noqa: E402
 
@@ -149,11 +151,80 @@ def test_adapters_that_were_saved_predict_the_same_when_they_are_loaded(tiny_flu
     assert torch.equal(loss(again), loss(model))
 
 
+@pytest.mark.parametrize("alpha", [4, 8, 6, 1])
+def test_a_file_is_as_strong_in_diffusers_and_comfyui_as_in_training_whatever_alpha(
+    tiny_flux: Path, tmp_path: Path, alpha: float
+) -> None:
+    """diffusers' own loader, with the metadata and without; ComfyUI's rule written out."""
+    settings = Lora(rank=4, alpha=alpha)
+    model = adapted(tiny_flux, settings)
+    move(model)
+    updates = {
+        name: layer.get_delta_weight("default")
+        for name, layer in model.named_modules()
+        if hasattr(layer, "get_delta_weight")
+    }
+    lora.save(trained(model), settings, tmp_path)
+    content = load_file(tmp_path / lora.FILE)
+    save_file(content, tmp_path / "without-metadata.safetensors")
+    for name in (lora.FILE, "without-metadata.safetensors"):
+        theirs = transformer.load(tiny_flux).float()
+        theirs.load_lora_adapter(tmp_path, weight_name=name, prefix="transformer", adapter_name="loaded")
+        for layer, update in updates.items():
+            torch.testing.assert_close(theirs.get_submodule(layer).get_delta_weight("loaded"), update)
+    for layer, update in updates.items():
+        torch.testing.assert_close(in_comfyui(content, f"transformer.{layer}"), update)
+
+
+def in_comfyui(content: dict[str, torch.Tensor], layer: str) -> torch.Tensor:
+    """What ComfyUI adds to a layer's weight at strength 1: load_lora of comfy/lora.py, and calculate_weight of
+    comfy/weight_adapter/lora.py (commit 0323d87). No metadata is read; an alpha is `.alpha`, else the scale is 1."""
+    up, down = content[f"{layer}.lora_B.weight"], content[f"{layer}.lora_A.weight"]
+    alpha = content.get(f"{layer}.alpha")
+    return (alpha.item() / down.shape[0] if alpha is not None else 1.0) * torch.mm(up, down)
+
+
+@pytest.mark.parametrize(("trained_with", "goes_on_with"), [(8, 4), (8, 8), (3, 5)])
+def test_adapters_are_gone_on_from_with_any_alpha_as_strong_as_they_were(
+    tiny_flux: Path, tmp_path: Path, trained_with: float, goes_on_with: float
+) -> None:
+    settings = Lora(rank=4, alpha=trained_with)
+    model = adapted(tiny_flux, settings)
+    move(model)
+    lora.save(trained(model), settings, tmp_path)
+    other = Lora(rank=4, alpha=goes_on_with)
+    again = adapted(tiny_flux, other)
+    lora.load(again, other, tmp_path)
+    torch.testing.assert_close(loss(again), loss(model), rtol=1e-3, atol=1e-4)
+
+
+def test_a_file_whose_metadata_has_another_alpha_than_its_rank_is_loaded_at_that_strength(
+    tiny_flux: Path, tmp_path: Path
+) -> None:
+    """As SimpleTuner and earlier releases write it: the factors as they are, alpha beside them."""
+    model = adapted(tiny_flux)
+    move(model)
+    factors = {low_rank.file_name(name): value.detach().clone() for name, value in trained(model).items()}
+    said = {"transformer.r": 4, "transformer.lora_alpha": 8}
+    save_file(factors, tmp_path / lora.FILE, metadata={"lora_adapter_metadata": json.dumps(said)})
+    again = adapted(tiny_flux, seed=2)
+    lora.load(again, SETTINGS, tmp_path)
+    assert torch.equal(loss(again), loss(model))
+
+
+def test_a_file_that_scales_in_a_way_of_its_own_is_refused(tiny_flux: Path, tmp_path: Path) -> None:
+    model = adapted(tiny_flux)
+    factors = {low_rank.file_name(name): value.detach().clone() for name, value in trained(model).items()}
+    said = {"transformer.r": 4, "transformer.lora_alpha": 8, "transformer.use_rslora": True}
+    save_file(factors, tmp_path / lora.FILE, metadata={"lora_adapter_metadata": json.dumps(said)})
+    with pytest.raises(ConfigurationError, match="scales its adapters by use_rslora"):
+        lora.load(model, SETTINGS, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (Lora(rank=8, alpha=8), "of rank 4 and alpha 8.0, lora asks for rank 8 and alpha 8"),
-        (Lora(rank=4, alpha=4), "alpha 8.0"),
+        (Lora(rank=8, alpha=8), "of rank 4, lora asks for rank 8"),
         (Lora(rank=4, alpha=8, targets=("all",)), "other modules than lora.targets"),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.plan.batches import Batch, BucketSize, fit, least_repeats
+from oarlock_trainer.plan.batches import Batch, BucketSize, fit, layout, least_repeats
 
 BATCH = Batch(per_rank=8, ranks=32, accumulation=1)
 
@@ -46,20 +46,45 @@ def test_the_error_names_count_need_repeats_and_remedies() -> None:
     assert ["1.78", "31", "1", "31", "225", "8"] in lines
     message = str(raised.value)
     assert message.endswith(
-        "Any of these mends it: at most 3 GPUs; repeats: 8; data.smallBuckets: Repeat (1.78 is then seen 9 times an "
-        "epoch); more pictures."
+        "Any of these mends it: at most 3 GPUs (nodes: 1 with gpusPerNode: 3); repeats: 8; data.smallBuckets: Repeat (1.78 "
+        "is then seen 9 times an epoch); more pictures."
     )
 
 
 def test_remedies_change_no_more_than_they_must_and_ask_for_nothing_that_is_so_already() -> None:
     with pytest.raises(ConfigurationError) as raised:
         fit([bucket(0.75, 96)], Batch(per_rank=8, ranks=2, accumulation=8), repeat_small=False)
-    assert "batchSize 6; gradientAccumulation 6; at most 1 GPU; repeats: 1;" in str(raised.value)
+    assert "batchSize 6; gradientAccumulation 6; at most 1 GPU (nodes: 1 with gpusPerNode: 1); repeats: 1;" in str(
+        raised.value
+    )
     with pytest.raises(ConfigurationError) as raised:
         fit([bucket(0.75, 3)], Batch(per_rank=8, ranks=1, accumulation=1), repeat_small=False)
     assert "Any of these mends it: batchSize 3; repeats: 2;" in str(raised.value)
     assert "GPU;" not in str(raised.value)
     assert "nodes" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "said"),
+    [
+        (12 * 8, "at most 12 GPUs (nodes: 2 with gpusPerNode: 6)"),
+        (13 * 8, "at most 12 GPUs (nodes: 2 with gpusPerNode: 6)"),  # 13 nodes, or a node of 13, is not what there is
+        (31 * 8, "at most 28 GPUs (nodes: 4 with gpusPerNode: 7)"),
+        (16 * 8, "at most 16 GPUs (nodes: 2 with gpusPerNode: 8)"),
+    ],
+)
+def test_fewer_gpus_are_as_many_as_nodes_and_gpus_per_node_can_say(pictures: int, said: str) -> None:
+    assert said in refused([bucket(1.0, pictures)], BATCH)
+
+
+@given(most=st.integers(1, 64), nodes=st.integers(1, 8), gpus=st.integers(1, 8))
+def test_a_layout_has_no_more_nodes_gpus_and_ranks_than_there_may_be(most: int, nodes: int, gpus: int) -> None:
+    batch = Batch(per_rank=1, ranks=nodes * gpus, accumulation=1, ranks_per_node=gpus)
+    found = layout(most, batch)
+    assert 1 <= found[0] <= nodes
+    assert 1 <= found[1] <= gpus
+    assert found[0] * found[1] <= most
+    assert found[0] * found[1] == most or most % gpus or most > nodes * gpus
 
 
 def test_fewer_aspects_are_proposed_where_the_pictures_are_enough_together() -> None:
@@ -93,8 +118,16 @@ def test_whatever_is_proposed_fits_when_it_is_done_and_no_larger_number_does(
             others = [bucket(1.0, sum(pictures), repeats)]
         assert refused(others, changed, repeat_small=repeat_small or "Repeat" in words) == "", words
         for name, number in numbers:
-            more = replace(changed, **{fields[name]: int(number) + 1})
+            larger = _next_layout(int(number), batch) if name == "at most" else int(number) + 1
+            more = replace(changed, **{fields[name]: larger})
             assert refused(buckets, more), words
+
+
+def _next_layout(ranks: int, batch: Batch) -> int:
+    """The fewest GPUs that are more, on nodes as the batch has them."""
+    nodes = -(-batch.ranks // batch.ranks_per_node)
+    sizes = {number * gpus for number in range(1, nodes + 1) for gpus in range(1, batch.ranks_per_node + 1)}
+    return min((size for size in sizes if size > ranks), default=ranks + 1)
 
 
 def test_repeat_gives_each_small_bucket_the_least_passes_and_leaves_large_ones_alone() -> None:

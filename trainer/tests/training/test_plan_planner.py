@@ -50,22 +50,23 @@ def refused(**fields: Any) -> str:
     return str(caught.value)
 
 
-def test_the_default_job_on_four_nodes_recomputes_43_of_57_blocks_when_compiled() -> None:
+def test_the_default_job_on_four_nodes_recomputes_47_of_57_blocks_when_compiled() -> None:
     plan = on_h100(**COMPILED)
-    assert (plan.zero_stage, plan.recomputed, plan.bucket_elements) == (1, 43, 500_000_000)
+    assert (plan.zero_stage, plan.recomputed, plan.bucket_elements) == (1, 47, 500_000_000)
+    assert plan.work.lean
     assert plan.speed is not None
-    assert plan.speed.seconds == pytest.approx(4.3, abs=0.05)
+    assert plan.speed.seconds == pytest.approx(4.9, abs=0.05)
     assert plan.proposal is not None
-    assert (plan.proposal.work.batch.per_rank, plan.proposal.work.batch.accumulation) == (2, 4)
+    assert (plan.proposal.work.batch.per_rank, plan.proposal.work.batch.accumulation) == (1, 8)
     assert (plan.proposal.zero_stage, plan.proposal.recomputed) == (2, 0)
     assert plan.proposal.work.batch.effective == plan.work.batch.effective == 256
 
 
 def test_what_is_not_compiled_keeps_more_and_recomputes_more() -> None:
-    assert on_h100().recomputed == 52
+    assert on_h100().recomputed == 53
 
 
-@pytest.mark.parametrize(("samples", "pixels", "free"), [(4, 1024, 35), (2, 1024, 57), (4, 512, 57), (8, 512, 56)])
+@pytest.mark.parametrize(("samples", "pixels", "free"), [(4, 1024, 27), (2, 1024, 57), (4, 512, 57), (8, 512, 43)])
 def test_smaller_batches_and_pictures_leave_more_blocks_alone(samples: int, pixels: int, free: int) -> None:
     plan = on_h100(batchSize=samples, resolution=pixels, **COMPILED)
     assert 57 - plan.recomputed == pytest.approx(free, abs=1)
@@ -111,6 +112,17 @@ def test_pictures_that_are_encoded_while_training_are_planned_for(
     assert plan.recomputed >= on_h100().recomputed
 
 
+def test_blocks_are_lean_only_where_that_recomputes_less_than_without_and_the_job_leaves_it_open() -> None:
+    assert not on_h100(**COMPILED, batchSize=1, gradientAccumulation=8).work.lean
+    room = on_h100(**COMPILED, batchSize=2, gradientAccumulation=4)
+    assert (room.work.lean, room.recomputed) == (True, 0)
+    assert not on_h100().work.lean
+    asked = on_h100(**COMPILED, activationCheckpointing={"mode": "Full"})
+    assert not asked.work.lean
+    assert need(room.work, recomputed=0).total < need(replace(room.work, lean=False), recomputed=0).total - 10e9
+    assert "recomputed, of others what is pointwise" in room.words().replace("0 of 57 blocks ", "")
+
+
 def test_nobodys_batch_is_changed() -> None:
     plan = on_h100(**COMPILED)
     assert (plan.work.samples, plan.work.accumulation) == (8, 1)
@@ -118,7 +130,7 @@ def test_nobodys_batch_is_changed() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "blocks"),
-    [({"mode": "Full"}, 57), ({"mode": "Partial", "percent": 90}, 52), ({"mode": "Partial", "percent": 99}, 57)],
+    [({"mode": "Full"}, 57), ({"mode": "Partial", "percent": 93}, 54), ({"mode": "Partial", "percent": 99}, 57)],
 )
 def test_a_number_of_blocks_that_was_asked_for_is_kept(mode: dict[str, Any], blocks: int) -> None:
     assert on_h100(activationCheckpointing=mode).recomputed == blocks
@@ -143,8 +155,8 @@ def test_a_plan_fits_recomputes_no_block_in_vain_and_proposes_only_what_is_faste
     except ConfigurationError as refusal:
         assert "does not fit" in str(refusal)  # noqa: PT017 - either is right, which one depends on the job
         return
-    assert plan.memory.total <= 80.1e9
-    assert plan.recomputed == 0 or need(plan.work, recomputed=plan.recomputed - 1).total > 80e9
+    assert plan.memory.total <= 77e9
+    assert plan.recomputed == 0 or need(plan.work, recomputed=plan.recomputed - 1).total > 76.9e9
     assert plan.speed is not None
     if plan.proposal:
         assert plan.proposal.speed is not None
@@ -154,16 +166,16 @@ def test_a_plan_fits_recomputes_no_block_in_vain_and_proposes_only_what_is_faste
 
 def test_what_cannot_fit_is_refused_with_its_arithmetic_and_what_would_fit() -> None:
     words = refused(nodes=1, gpus=4)
-    assert "98.0 GB are needed on each, 80.0 GB can be used (a model" in words
+    assert "99.0 GB are needed on each, 77.0 GB can be used (a model" in words
     assert "  optimizer       35.7   12 bytes of master weight and AdamW moments x 11.9 B / 4 GPUs" in words
-    assert "  2 nodes (effective batch 64): 76.5 GB with 56 of 57 blocks recomputed" in words
+    assert "  2 nodes (effective batch 64): 72.3 GB with 57 of 57 blocks recomputed" in words
     assert "  GPUs with more memory: H200, B200" in words
 
 
 def test_no_recomputation_is_refused_where_it_does_not_fit_and_auto_is_named() -> None:
     words = refused(activationCheckpointing={"mode": "None"})
-    assert "348.1 GB are needed" in words
-    assert "  activationCheckpointing.mode Auto: 77.2 GB with 52 of 57 blocks recomputed" in words
+    assert "349.1 GB are needed" in words
+    assert "  activationCheckpointing.mode Auto: 73.0 GB with 53 of 57 blocks recomputed" in words
 
 
 @pytest.mark.parametrize(
@@ -207,7 +219,7 @@ def test_every_named_remedy_does_fit(batch: int) -> None:
     offers = [line for line in words.splitlines() if " GB with " in line]
     assert offers
     for offer in offers:
-        assert float(offer.split(": ")[1].split(" GB")[0]) <= 80.0
+        assert float(offer.split(": ")[1].split(" GB")[0]) <= 77.0
 
 
 ZERO_3 = "engine.strategy DeepSpeed and engine.zeroStage 3"
@@ -222,7 +234,7 @@ PICTURES = {"everySteps": 9, "prompts": [{"name": "boat", "prompt": "a boat"}]}
         pytest.param(4, COMPILED, {ZERO_3}, id="no compiled code in stage 3"),
         pytest.param(4, {"validation": PICTURES}, {ZERO_3}, id="no pictures in stage 3"),
         pytest.param(4, {"optimizer": {"options": {"eps": 1e-6}}}, {LION}, id="an option that Lion has not"),
-        pytest.param(2, {"optimizer": {"name": "Lion"}}, {OFFLOAD, ZERO_3, LION}, id="no Lion on the CPU"),
+        pytest.param(2, {"optimizer": {"name": "AdamW8Bit"}}, {OFFLOAD, LION}, id="no AdamW8Bit on the CPU"),
         pytest.param(4, {"engine": {"strategy": "DeepSpeed"}}, {"method LoRA"}, id="no LoRA on DeepSpeed"),
     ],
 )
@@ -237,7 +249,7 @@ def test_no_change_is_offered_that_does_not_go_with_the_rest_of_the_job(
 
 
 def test_a_remedy_of_two_settings_names_both() -> None:
-    words = refused(nodes=1, gpus=4, batchSize=1, engine={"strategy": "DeepSpeed", "zeroStage": 2})
+    words = refused(nodes=1, gpus=2, batchSize=1, engine={"strategy": "DeepSpeed", "zeroStage": 2})
     assert "  method LoRA, without engine.strategy and engine.zeroStage: " in words
 
 
@@ -302,4 +314,4 @@ def test_the_largest_bucket_decides_about_memory() -> None:
 def test_the_status_takes_a_plan_as_it_is() -> None:
     found = ResolvedPlan.model_validate(on_h100(**COMPILED).status())
     assert (found.effective_batch, found.zero_stage) == (256, 1)
-    assert 79e9 < (found.memory_bytes or 0) <= 80e9
+    assert 76e9 < (found.memory_bytes or 0) <= 77e9

@@ -10,6 +10,8 @@ from oarlock_api.training import Training
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.support import refuse_unsupported
 
+FUSED = {"name": "Lion", "options": {"fused": True}}
+
 
 def training(**fields: Any) -> Training:
     body: dict[str, Any] = {
@@ -30,7 +32,11 @@ def test_the_plain_job_is_accepted() -> None:
         ({"optimizer": {"options": {"fused": True}}}, "training.optimizer.options.fused .AdamW has no"),
         ({"optimizer": {"name": "Lion", "options": {"eps": 1e-6}}}, "training.optimizer.options.eps .Lion has no"),
         ({"optimizer": {"options": {"eps": "small"}}}, "training.optimizer.options.eps: small"),
-        ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": {"name": "Lion"}}, "offloadOptimizer: CPU with optimizer.name"),
+        ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": {"name": "AdamW8Bit"}}, "CPU with optimizer.name: AdamW8Bit"),
+        ({"optimizer": {"name": "Lion", "options": {"fused": 1}}}, "options.fused: 1 .true or false"),
+        ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": FUSED}, "options.fused: true .*not with offloadOptimizer"),
+        ({"engine": {"strategy": "DDP"}, "optimizer": FUSED}, "options.fused: true .*not with .*DDP"),
+        ({"method": "LoRA", "optimizer": FUSED}, "options.fused: true .*not with .*LoRA"),
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[str, Any], named: str) -> None:
@@ -45,6 +51,8 @@ def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[s
         {"optimizer": {"name": "AdamW8Bit", "options": {"eps": 1e-6}}},
         {"gradientClipping": {"method": "Value"}},
         {"engine": {"offloadOptimizer": "CPU"}},
+        {"engine": {"offloadOptimizer": "CPU"}, "optimizer": {"name": "Lion"}},
+        {"optimizer": FUSED},
         {"compile": {"mode": "Default"}},
         {"precision": "FP8"},
         {"attention": "CuDNN"},
@@ -56,7 +64,6 @@ def test_what_can_be_done_is_accepted(fields: dict[str, Any]) -> None:
 
 
 def test_all_refused_settings_are_named_at_once() -> None:
-    with pytest.raises(ConfigurationError, match=r"eps .Lion has no.*offloadOptimizer"):
-        refuse_unsupported(
-            training(optimizer={"name": "Lion", "options": {"eps": 1e-6}}, engine={"offloadOptimizer": "CPU"})
-        )
+    eight_bits = {"name": "AdamW8Bit", "options": {"fused": True}}
+    with pytest.raises(ConfigurationError, match=r"fused .AdamW8Bit has no.*offloadOptimizer"):
+        refuse_unsupported(training(optimizer=eight_bits, engine={"offloadOptimizer": "CPU"}))

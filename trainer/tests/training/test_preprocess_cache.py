@@ -40,7 +40,7 @@ def job(endpoint: str, keys: Keys, **tuning: Any) -> Job:
 
 def through(given: Job) -> tuple[Files, Files]:
     stores = open_stores(given)
-    latents, texts = read_through(given, [*stores.latents, stores.texts])
+    latents, texts = read_through(given, stores.all)
     return latents, texts
 
 

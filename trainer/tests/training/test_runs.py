@@ -23,8 +23,9 @@ def names(output: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def undisturbed(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Run]:
-    """A run from the first step to the exported model; also fills the session's cache of embeddings."""
+    """A run from the first step to the exported model, which fills an empty cache of embeddings for those that follow."""
     output = tmp_path_factory.mktemp("undisturbed")
+    gang.cache = tmp_path_factory.mktemp("cache")  # another file's run may have filled the gang's
     return output, gang.run(output, gang.training())
 
 

@@ -51,6 +51,24 @@ def test_latents_that_are_never_stored_give_the_losses_of_those_that_are(
     assert shards(tmp_path / "latents") == set()
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_captions_that_are_never_stored_train_what_those_that_are_do(
+    gang: Gang, tmp_path: Path, *, masked: bool
+) -> None:
+    facts = {"objective": {"attentionMask": masked, "captionDropout": 0.25}, "steps": 6}
+    stored, live = (
+        gang.run(tmp_path / name, gang.training(**facts, data=data(gang, tmp_path / name, {}) | texts))
+        for name, texts in (("stored", {}), ("live", {"textEmbeds": None, "textEmbedsMode": "OnTheFly"}))
+    )
+    assert set(stored.codes.values()) == set(live.codes.values()) == {0}, gang.log()
+    assert len(stored.losses) == 6
+    assert live.losses == pytest.approx(stored.losses, rel=1e-6)
+    assert not (tmp_path / "live" / "embeds").exists()
+    assert json.loads((tmp_path / "live" / "reports" / "data.json").read_text())["textEmbeds"] == {
+        "shards": 0, "records": 0, "bytes": 0, "where": None,
+    }  # fmt: skip
+
+
 def test_latents_on_demand_are_made_once_and_found_by_the_next_run(
     gang: Gang, tmp_path: Path, cached: dict[int, float]
 ) -> None:

@@ -52,7 +52,7 @@ def test_adapters_are_trained_on_both_kinds_of_data_and_exported_alone(
     assert [path.name for path in (output / "model").iterdir()] == ["pytorch_lora_weights.safetensors"]
 
 
-def test_diffusers_own_loader_takes_the_export_and_predicts_what_the_trained_model_does(
+def test_diffusers_own_loader_and_comfyuis_sums_take_the_export_and_predict_what_the_trained_model_does(
     undisturbed: tuple[Path, Run], gang: Gang
 ) -> None:
     output, _ = undisturbed
@@ -60,6 +60,7 @@ def test_diffusers_own_loader_takes_the_export_and_predicts_what_the_trained_mod
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert found["moved"] > 0.0
     assert found["apart"] == 0.0
+    assert found["comfyui"] < 0.001
 
 
 def test_a_run_that_is_killed_repeats_the_undisturbed_losses_exactly(

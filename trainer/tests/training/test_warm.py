@@ -8,6 +8,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
+from oarlock_trainer import warm
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -70,3 +74,20 @@ def test_for_a_job_with_adapters_it_has_what_makes_them_and_can_be_forked_safely
     assert isinstance(modules, list)
     assert "peft" in modules
     assert not {"bitsandbytes", "torchao"} & set(modules)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, "expandable_segments:True"),
+        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:512"}, "max_split_size_mb:512"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:512"}, None),
+    ],
+)
+def test_a_gpus_memory_is_in_segments_that_grow_unless_the_job_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], found: str | None
+) -> None:
+    environment = dict(given)
+    monkeypatch.setattr(os, "environ", environment)
+    warm.settle_environment()
+    assert environment.get("PYTORCH_ALLOC_CONF") == found

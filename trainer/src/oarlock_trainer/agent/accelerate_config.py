@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_OPEN_STAGE = "# zero_stage: the planner may take 2 instead; status.resolved.plan.zeroStage has the stage that runs\n"
 FILE_NAME = "accelerate.yaml"
 _PRECISION = {"BF16": "bf16", "FP8": "fp8"}
 _DYNAMO_MODE = {"Default": "default", "MaxAutotune": "max-autotune"}
@@ -35,6 +36,8 @@ class Launch:
     assignment: Assignment
     mixed_precision: str
     zero_stage: int | None
+    is_stage_open: bool
+    """Whether the ranks' planner may still take stage 2 instead: they say so themselves once it is known."""
     offload_optimizer: str
     gradient_accumulation: int
     gradient_clipping: float | None
@@ -64,6 +67,7 @@ def plan_launch(assignment: Assignment) -> Launch:
         assignment=assignment,
         mixed_precision=_PRECISION.get(setting(training, "precision") or "BF16", "no"),
         zero_stage=_zero_stage(training),
+        is_stage_open=_is_stage_open(training),
         offload_optimizer="cpu" if setting(training, "engine", "offloadOptimizer") == "CPU" else "none",
         gradient_accumulation=setting(training, "gradientAccumulation") or 1,
         gradient_clipping=_gradient_clipping(training),
@@ -78,6 +82,7 @@ def _plain(assignment: Assignment) -> Launch:
         assignment=assignment,
         mixed_precision="no",
         zero_stage=None,
+        is_stage_open=False,
         offload_optimizer="none",
         gradient_accumulation=1,
         gradient_clipping=None,
@@ -92,6 +97,14 @@ def _zero_stage(training: dict[str, Any]) -> int | None:
     if strategy == "Auto":
         strategy = "DDP" if setting(training, "method") == "LoRA" else "DeepSpeed"
     return (setting(training, "engine", "zeroStage") or 1) if strategy == "DeepSpeed" else None
+
+
+def _is_stage_open(training: dict[str, Any]) -> bool:
+    """The planner's own condition: only then is there a choice."""
+    overlaps = setting(training, "engine", "overlapCommunication") is not False
+    accumulates = (setting(training, "gradientAccumulation") or 1) > 1
+    auto = (setting(training, "engine", "strategy") or "Auto") == "Auto"
+    return auto and _zero_stage(training) is not None and (accumulates or not overlaps)
 
 
 def _gradient_clipping(training: dict[str, Any]) -> float | None:
@@ -121,7 +134,7 @@ def render(launch: Launch) -> str:
         fields["deepspeed_config"] = _deepspeed(launch) | {"deepspeed_multinode_launcher": "standard"}
     if launch.dynamo_mode is not None:
         fields["dynamo_config"] = {f"dynamo_{name}": value for name, value in _dynamo(launch).items()}
-    return "".join(_yaml(fields))
+    return (_OPEN_STAGE if launch.is_stage_open else "") + "".join(_yaml(fields))
 
 
 def _yaml(fields: Mapping[str, Any], indent: str = "") -> Iterator[str]:
@@ -159,6 +172,8 @@ def environment(launch: Launch) -> dict[str, str]:
         variables["ACCELERATE_USE_DEEPSPEED"] = "true"
         variables["ACCELERATE_CONFIG_DS_FIELDS"] = str([*deepspeed, "mixed_precision"]).lower()
         variables |= {_deepspeed_variable(name): str(value).lower() for name, value in deepspeed.items()}
+        if launch.is_stage_open:
+            del variables[_deepspeed_variable("zero_stage")]
     return variables
 
 

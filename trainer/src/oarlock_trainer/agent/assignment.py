@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable, processes_per_node
+from oarlock_api.contract.environment import (
+    CONFIG_PATH,
+    RENDEZVOUS_PORT,
+    SIMULATE_GPUS,
+    Variable,
+    processes_per_node,
+    rendezvous_address,
+)
 from oarlock_api.contract.gang_key import KEY_FIELD, attempt_key
 from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.wire import WireError
@@ -83,27 +90,33 @@ def read_pod(environment: Mapping[str, str]) -> Pod:
     )
 
 
-def read_assignment(environment: Mapping[str, str]) -> Assignment:
+def read_assignment(environment: Mapping[str, str], *, in_pod: bool = False) -> Assignment:
     """Read the environment and the job file that it names.
+
+    `in_pod`: where the ranks meet is what job.json says, whatever an image or spec.pod.envFrom has put into the environment.
 
     Raises ConfigurationError with one sentence that says what is wrong and where.
     """
     path = Path(environment.get(Variable.CONFIG) or CONFIG_PATH)
     job = _read_job(path)
-    missing = [name for name in (Variable.MACHINE_RANK, Variable.MASTER_ADDR) if not environment.get(name)]
-    if missing:
-        raise ConfigurationError(f"{', '.join(missing)} is not set: the operator sets it in every pod of a job")
+    if not environment.get(Variable.MACHINE_RANK):
+        raise ConfigurationError("MACHINE_RANK is not set: the operator sets it in every pod of a job")
     rank, port = (_whole(environment.get(name)) for name in (Variable.MACHINE_RANK, Variable.MASTER_PORT))
     if rank is None or rank >= job.nodes:
         raise ConfigurationError(
             f"MACHINE_RANK is {environment[Variable.MACHINE_RANK]!r}, a job of {job.nodes} nodes has 0..{job.nodes - 1}"
         )
+    told = in_pod and job.rendezvous_port > 0
+    if told or Variable.MASTER_PORT not in environment:
+        port = job.rendezvous_port or RENDEZVOUS_PORT
     if port is None or not 0 < port < 65536:
-        raise ConfigurationError(f"MASTER_PORT is {environment.get(Variable.MASTER_PORT)!r}, not a port")
+        raise ConfigurationError(f"MASTER_PORT is {environment.get(Variable.MASTER_PORT, port)!r}, not a port")
+    address = rendezvous_address(job=job.job, namespace=job.namespace, nodes=job.nodes)
     return Assignment(
         pod=read_pod(environment),
         job=job,
-        master_address=environment[Variable.MASTER_ADDR],
+        # Outside of pods whoever starts the ranks says where they meet.
+        master_address=address if told else environment.get(Variable.MASTER_ADDR) or address,
         master_port=port,
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
         key=_read_key(path.with_name(KEY_FIELD), job),
@@ -154,6 +167,7 @@ def _check(path: Path, job: JobFile) -> None:
         "status_port",
         "hang_seconds",
         "link_port",
+        "rendezvous_port",
     )
     wrong = [name for name in whole if type(getattr(job, name)) is not int or getattr(job, name) < 0]
     wrong += [name for name in ("job", "job_uid", "namespace") if not isinstance(getattr(job, name), str)]

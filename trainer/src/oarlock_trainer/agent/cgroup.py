@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -14,6 +15,15 @@ def cpu_limit(root: Path = _ROOT) -> float | None:
         return None if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError):
         return None
+
+
+def cores_of_the_ranks() -> int:
+    """Processors that all ranks of this pod have together. To be asked by a rank.
+
+    As the process has them that forked the ranks: a rank itself may be bound to the cores near its GPU (engine/numa.py).
+    """
+    there = len(os.sched_getaffinity(os.getppid()))
+    return int(min(there, cpu_limit() or there))
 
 
 def out_of_memory_kills(root: Path = _ROOT) -> int | None:

@@ -108,6 +108,8 @@ class GpuHealth:
             self._new.append(line.symptom)
             if line.symptom.verdict is GpuVerdict.HOLD:
                 self._hold = line.symptom
+                held = dict.fromkeys((*self.health.held, line.symptom.probe))
+                self.health = replace(self.health, held=tuple(held))
                 if self.health.state is not HealthState.FAULTY:
                     self._show(line.symptom, HealthState.HOLD, CircuitState.CLOSED)
 

@@ -81,8 +81,9 @@ def start(
 
     To be called from the main thread; raises PortTakenError before any process runs.
     """
-    environment = rank_environment.without_secrets(given)
     assignment = launch.assignment
+    # An image, or spec.pod.envFrom, may have variables of these names.
+    environment = rank_environment.without_secrets(given) | rank_environment.of_gang(assignment)
     board = StatusBoard(
         assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
     )

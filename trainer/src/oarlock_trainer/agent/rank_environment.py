@@ -2,7 +2,7 @@
 
 `shared` must stand before the heavy imports (thread pools and DeepSpeed read it while they load), so the rank host
 gets it; `of_rank` is what differs from rank to rank. A command of the job's own numbers its ranks by itself: it gets what
-the contract sets in the pod, and a few defaults (`of_command`). The webhooks' secrets are the agent's: no process that it
+the contract sets, and a few defaults (`of_command`). The webhooks' secrets are the agent's: no process that it
 starts gets them (`without_secrets`). The keys of S3 connections and trackers and the tokens of hubs are the ranks' alone
 (`credentials`).
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.environment import POD_IP, Variable
+from oarlock_api.contract.environment import POD_IP, Variable, gang_environment
 from oarlock_api.contract.secrets import (
     hub_variables,
     is_secret_variable,
@@ -37,6 +37,17 @@ _MOST_THREADS = 8
 def without_secrets(inherited: Mapping[str, str]) -> dict[str, str]:
     """The container's environment as far as it is anybody's but the agent's own."""
     return {name: value for name, value in inherited.items() if not is_secret_variable(name)}
+
+
+def of_gang(assignment: Assignment) -> dict[str, str]:
+    """What the contract sets of the gang in every process: its size, and where it meets."""
+    job = assignment.job
+    return gang_environment(
+        nodes=job.nodes,
+        gpus_per_node=job.gpus_per_node,
+        address=assignment.master_address,
+        port=assignment.master_port,
+    )
 
 
 def credentials(assignment: Assignment, given: Mapping[str, str]) -> dict[str, str]:
@@ -70,9 +81,7 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
         "WORLD_SIZE": str(assignment.world_size),
         "LOCAL_WORLD_SIZE": str(assignment.ranks_per_node),
         "GROUP_RANK": str(assignment.pod.rank),
-        "MASTER_ADDR": assignment.master_address,
-        "MASTER_PORT": str(assignment.master_port),
-        Variable.GPUS_PER_NODE: str(assignment.job.gpus_per_node),
+        **of_gang(assignment),
         Variable.OUTPUT_DIR: assignment.job.output_directory,
         circuit.PORT: str(assignment.job.status_port),
     }

@@ -66,7 +66,7 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
     pod = read_pod(environment)
     logs.set_up(pod)
     try:
-        launch = accelerate_config.plan_launch(read_assignment(environment))
+        launch = accelerate_config.plan_launch(read_assignment(environment, in_pod=True))
         return _Supervisor(launch, options, environment).run()
     except ConfigurationError as error:
         verdict = Verdict(code=ExitCode.CONFIGURATION, summary=str(error))
@@ -212,8 +212,8 @@ class _Supervisor:
         if self._host_ready and self._preflight.over and not self._ranks_started and not self._over:
             self._ranks_started = True
             self._board.enter(PodPhase.STARTING)
-            left = self._preflight.rank_seconds(time.monotonic())
-            check = {} if left is None else {rank_host.COLLECTIVE_SECONDS: f"{left:.3f}"}
+            seconds = self._preflight.rank_seconds
+            check = {} if seconds is None else {rank_host.COLLECTIVE_SECONDS: f"{seconds:.3f}"}
             environments = [
                 rank_environment.of_rank(self._assignment, local) | self._guard.rank_environment(local) | check
                 for local in range(len(self._assignment.started_ranks))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.engine.background import Background
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Snapshot:
         if self._stream is None:
             self._copy_all(parts)
             return
+        own_gpu.choose(self._device)
         with torch.cuda.stream(self._stream):
             self._stream.wait_event(updated)
             self._copy_all(parts)
@@ -71,7 +73,10 @@ class Snapshot:
         address = self._bytes.data_ptr()
         ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(len(self._map)), _POPULATE_WRITE)
         if self._stream is not None:
-            torch.cuda.set_device(self._device)
+            own_gpu.choose(self._device)
             cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-            if code := cudart.cudaHostRegister(address, len(self._map), 0):
-                sys.stderr.write(f"the memory of checkpoints could not be pinned ({code}): copies into it are slower\n")
+            # int: what it returns is an enumeration, of which every member is true, success among them.
+            if code := int(cudart.cudaHostRegister(address, len(self._map), 0)):
+                sys.stderr.write(
+                    f"the memory of checkpoints could not be pinned (CUDA error {code}): copies into it are slower\n"
+                )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Picture
+    from oarlock_trainer.data.places import Places
     from oarlock_trainer.data.timeline import Timeline
     from oarlock_trainer.job import Place
     from oarlock_trainer.preprocess.pipeline import Prepared
@@ -47,6 +49,14 @@ class Encoding(Protocol):
 
     def close(self) -> None:
         """Publish what is to be kept."""
+        ...
+
+
+class TextEncoding(Protocol):
+    """Makes the embeddings of captions that have none in the cache."""
+
+    def encode(self, captions: Sequence[str]) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
+        """(CLIP vector, T5 sequence) of each caption."""
         ...
 
 
@@ -76,8 +86,12 @@ class Loader:
         place: Place,
         encoding: Encoding,
         pin: bool,
+        text: TextEncoding | None = None,
     ) -> None:
-        """`encoding` is for datasets that are not encoded beforehand; `pin` puts batches where GPUs copy from."""
+        """`encoding` is for datasets that are not encoded beforehand; `pin` puts batches where GPUs copy from.
+
+        `text` is for captions where `prepared` has no embeddings of them.
+        """
         self._prepared = prepared
         self._buckets = buckets
         self._order = order
@@ -85,6 +99,7 @@ class Loader:
         self._place = place
         self._encoding = encoding
         self._pin = pin
+        self._text_encoding = text
         self._modes = [dataset.image_embeds.mode for dataset in training.data.datasets]
         # Most tables have one caption a picture: the caption's number is then the row's.
         many = prepared.empty_text > len(prepared.table)
@@ -165,7 +180,7 @@ class Loader:
         draws = list(self._pool.map(lambda index: sample_draws(self._training.seed, index, shape, purpose), indices))
         dropout = objective.caption_dropout if purpose is Purpose.SAMPLE else 0.0
         captions = [self._caption(int(row), draw, dropout) for row, draw in zip(rows, draws, strict=True)]
-        texts = list(self._pool.map(self._text, captions))
+        texts = self._texts(rows, captions)
         tokens = shape[-1] * shape[-2] // 4
         batch = MicroBatch(
             latents=torch.stack(list(latents)),
@@ -196,12 +211,32 @@ class Loader:
         read = self._pool.map(lambda row: made[row] if row in made else places.read(row), rows.tolist())
         return [None if record is None else _bfloat16(record[0]).reshape(record[1]) for record in read]
 
-    def _text(self, caption: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """(CLIP vector, T5 sequence) of a caption by its place."""
-        values, (tokens, width, pooled_width) = self._prepared.texts.read(caption)
+    def _texts(self, rows: np.ndarray, captions: Sequence[int]) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
+        """(CLIP vector, T5 sequence) of the caption of each row, by its place: from the cache, or encoded now."""
+        places = self._prepared.texts
+        if places is not None:
+            return list(self._pool.map(partial(self._text, places), captions))
+        if self._text_encoding is None:
+            raise RuntimeError("captions have no embeddings, and nobody to encode them")
+        encoded = self._text_encoding.encode(list(map(self._words, rows.tolist(), captions)))
+        self.moved = time.monotonic()
+        return encoded
+
+    def _text(self, places: Places, caption: int) -> tuple[torch.Tensor, torch.Tensor]:
+        values, (tokens, width, pooled_width) = places.read(caption)
         self.moved = time.monotonic()
         record = _bfloat16(values)
         return record[:pooled_width], record[pooled_width:].reshape(tokens, width)
+
+    def _words(self, row: int, caption: int) -> str:
+        """A caption of a row by its place."""
+        if caption == self._prepared.empty_text:
+            return ""
+        return self._prepared.table.picture(row).captions[caption - self._first(row)]
+
+    def _first(self, row: int) -> int:
+        """Place of a row's first caption."""
+        return row if self._ends is None else int(self._ends[row - 1]) if row else 0
 
     def _caption(self, row: int, draws: SampleDraws, dropout: float) -> int:
         """Place of the caption that a sample gets: one of the picture's, or the empty one where it is left out."""
@@ -209,7 +244,7 @@ class Loader:
             return self._prepared.empty_text
         if self._ends is None:
             return row
-        first, end = int(self._ends[row - 1]) if row else 0, int(self._ends[row])
+        first, end = self._first(row), int(self._ends[row])
         return first + int(draws.caption * (end - first))
 
 

@@ -38,7 +38,7 @@ class SampleDraws:
 
     `normal` ~ N(0, 1) and `uniform` ~ U(0, 1) choose the noise level, `guidance` ~ U(0, 1) the guidance value,
     `dropout` ~ U(0, 1) whether the caption is left out, `caption` ~ U(0, 1) which of several it is; `noise` (channels,
-    height, width) float32 ~ N(0, 1).
+    height, width) float32 ~ N(0, 1). `more` is the key of what only some jobs draw.
     """
 
     normal: float
@@ -47,6 +47,11 @@ class SampleDraws:
     dropout: float
     caption: float
     noise: np.ndarray
+    more: int = 0
+
+    def beta(self, alpha: float, beta: float) -> float:
+        """~ Beta(alpha, beta): the same number each time."""
+        return float(np.random.Generator(np.random.Philox(key=self.more)).beta(alpha, beta))
 
 
 def sample_draws(seed: int, index: int, shape: tuple[int, ...], purpose: Purpose = Purpose.SAMPLE) -> SampleDraws:
@@ -55,4 +60,5 @@ def sample_draws(seed: int, index: int, shape: tuple[int, ...], purpose: Purpose
     normal = float(source.standard_normal())
     uniform, guidance, dropout = (float(value) for value in source.random(3))
     noise = source.standard_normal(shape, dtype=np.float32)
-    return SampleDraws(normal, uniform, guidance, dropout, float(source.random()), noise)
+    caption = float(source.random())
+    return SampleDraws(normal, uniform, guidance, dropout, caption, noise, more=int(source.integers(2**63)))

@@ -1,7 +1,7 @@
 """Batches made ahead of the step that needs them, so that a slow read is waited for by nobody.
 
-A storage that answers no more would look like a hang of all ranks, who wait for this one in a collective. So a batch in
-which nothing moves is given up before anybody calls that a hang, with the storage as the cause.
+A rank whose next batch is not there says so, and the others wait for it where their agents do not take that for a hang (see
+train.loop). So a storage may pause for minutes. One that answers no more ends the rank, with the storage as the cause.
 """
 
 from __future__ import annotations
@@ -23,36 +23,64 @@ if TYPE_CHECKING:
 
 _AHEAD = 3
 """Steps that are ready or being read: with steps of seconds, longer than storage stalls for."""
-_STUCK_SECONDS = 45.0
-"""The agents take a minute of silence for a hang (agent/hang.py)."""
+_STUCK_SECONDS = 180.0
+"""NFS servers that fail over are back within two minutes and their grace time."""
 _LOADING_SECONDS = 600.0
 """Before the first batch: indices are read, and an encoder may have to be loaded."""
+
+
+def patience(hang_seconds: float) -> float:
+    """Seconds in which nothing is read before the storage is given up; longer where the job is patient with its steps."""
+    return max(_STUCK_SECONDS, hang_seconds)
 
 
 class Prefetcher:
     """Hands out steps in order. One step is made at a time, by many threads; see data.batches."""
 
-    def __init__(self, loader: Loader, first: int, last: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Steps first .. last - 1. Threads start here: after any fork."""
+    def __init__(
+        self,
+        loader: Loader,
+        first: int,
+        last: int,
+        *,
+        patience: float = _STUCK_SECONDS,
+        begin: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Steps first .. last - 1. Threads start here: after any fork. `patience` in seconds, from the second step on.
+
+        `begin` is what the thread that makes batches, and pins them, does first.
+        """
         self._loader = loader
         self._last = last
         self._step = first
         self._asked = first
         self._clock = clock
         self._patience = _LOADING_SECONDS
+        self._later_patience = patience
         self._waiting = clock()
         self._beat = Beat(clock)
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="batches")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="batches", initializer=begin)
         self._coming: deque[Future[StepBatch]] = deque()
         self._ask()
 
-    def take(self) -> StepBatch:
-        """The next step's batch; raises what reading it raised, and StorageError where nothing is read any more."""
+    @property
+    def ready(self) -> bool:
+        """Whether nobody would wait for the next batch; there may be none."""
+        return not self._coming or self._coming[0].done()
+
+    def wait(self) -> None:
+        """Until the next batch can be taken; raises what `take` raises."""
         if not self._coming:
             raise IndexError(f"step {self._step} is beyond the last one, {self._last - 1}")
         self._waiting = self._clock()
-        batch = wait_for(self._coming.popleft(), self._still_comes)
-        self._patience = _STUCK_SECONDS
+        wait_for(self._coming[0], self._still_comes)
+
+    def take(self) -> StepBatch:
+        """The next step's batch; raises what reading it raised, and StorageError where nothing is read any more."""
+        self.wait()
+        batch = self._coming.popleft().result()
+        self._patience = self._later_patience
         self._step += 1
         self._ask()
         return batch

@@ -8,13 +8,11 @@ without a word where the length is no multiple of its block.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from torch import Tensor
     from torch.optim import Optimizer
 
@@ -24,13 +22,13 @@ _CHUNK = BLOCK << 16
 
 
 def make_adamw_8bit(
-    parameters: Iterable[Tensor], *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
+    groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], eps: float, weight_decay: float
 ) -> Optimizer:
     """Bitsandbytes' optimizer, with a table of codes that is its own mirror image."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it offers kernels from the internet
     from bitsandbytes.optim import AdamW8bit  # noqa: PLC0415 - takes seconds that others need not pay
 
-    optimizer = AdamW8bit(parameters, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+    optimizer = AdamW8bit(groups, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
     # Its table has 1 and not -1: a block whose largest magnitude is a negative number would shrink by 0.7 % whenever it is
     # quantized. With -1 what was read from a block and is written back into it is the same block, bit by bit.
     optimizer.name2qmap["dynamic"][0] = -1.0

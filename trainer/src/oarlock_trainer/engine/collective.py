@@ -3,33 +3,39 @@
     connect    every rank waits for rank 0's store              who can't, while other nodes can, is cut off
     meet       one rank of each node says that it is here       who did not come is named by all that did
     reach      each node connects to each other node            who reaches none, while they reach one another, is cut off
-    exercise   the ranks form their group and reduce            who is slow is told in milliseconds
+    exercise   the ranks form their group and reduce            who is slow is told in milliseconds, the network by name
 
-All of it within the time that the agent's checks have left. A node that is told to be cut off ends with 87, and is
-avoided; where nobody can be told to be, all end with 82, and nobody is blamed. What can't be interrupted (torch joining,
-NCCL) runs in a thread that is left behind when the time is up: a rank ends without waiting for its threads.
+Pods come up apart, so the first two may take a multiple of spec.preflight.timeoutSeconds; the others no more
+than that. A network that is slower than it should be trains, and the job is called degraded. A node that is told to be cut
+off ends with 87, and is avoided; where nobody can be told to be, all end with 82, and nobody is blamed. What can't be
+interrupted (torch joining, NCCL) runs in a thread that is left behind when the time is up: a rank ends without waiting for
+its threads.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import torch
+import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from oarlock_api.contract.layout import PRIVATE
-from oarlock_api.contract.status import CheckResult
+from oarlock_api.contract.status import CheckResult, Degradation
 from oarlock_trainer import channel
 from oarlock_trainer.beat import Beat
 from oarlock_trainer.engine import exercise, process_group, reach
 from oarlock_trainer.engine.background import Background
 from oarlock_trainer.engine.meeting import Meeting
 from oarlock_trainer.engine.node_names import NodeNames
+from oarlock_trainer.engine.slow_network import hindrance, slow_network
 from oarlock_trainer.errors import LeftOnRequest, PeerLostError, UnfitError, lost_a_peer
+from oarlock_trainer.health.fabric import NcclLog
 from oarlock_trainer.notes import Notes
 
 if TYPE_CHECKING:
@@ -43,6 +49,9 @@ _NOTES = f"{PRIVATE}/meeting"
 """Below the output: which nodes have reached rank 0, for those that can't and so can't ask there."""
 _TURN_SECONDS = 0.05
 _LOOK_SECONDS = 2.0
+_APART = 3
+"""Nodes may come up apart by this many times the check's seconds: images of 20 GB are pulled in minutes. By default that is
+as long as ranks wait for one another without the check."""
 _CUT_OFF_SECONDS = 20.0
 """How long others must have been able to do what this node can't: far longer than any order of starting explains."""
 _PROBE_SECONDS = 5.0
@@ -67,10 +76,14 @@ def join(job: Job, *, go_on: Callable[[], None]) -> Ranks:
         raise
     except Exception as error:
         check.tell(CheckResult.FAILED, str(error))
-        if not isinstance(error, PeerLostError) and lost_a_peer(error):
-            raise PeerLostError(f"the collective check lost a peer: {error}") from error
+        why = hindrance()
+        if not isinstance(error, PeerLostError) and (lost_a_peer(error) or (why and isinstance(error, dist.DistError))):
+            raise PeerLostError(f"the collective check lost a peer: {error}{why}") from error
         raise
-    check.tell(CheckResult.WARNING if times.slow() else CheckResult.PASSED, check.describe(times))
+    slow = slow_network(times, check.names, floor=job.file.min_bus_bandwidth)
+    said = check.describe(times) + (f". {slow}" if slow else "")
+    check.tell(CheckResult.WARNING if times.slow() or slow else CheckResult.PASSED, said)
+    channel.send(channel.Event.DEGRADED, reason=Degradation.SLOW_NETWORK, message=slow)
     return ranks
 
 
@@ -85,9 +98,11 @@ class _Check:
         self._nodes = place.world_size // place.local_world_size
         self._speaks = place.local_rank == 0
         self._began = time.monotonic()
-        self._seconds = seconds
-        self._deadline = self._began + seconds + (0.0 if self._speaks else _LAST_WORDS_SECONDS)
-        self._names = NodeNames({self._node: job.node})
+        self._seconds, self._apart = seconds, _APART * seconds
+        # Who does not speak for his node waits for all of it in one go.
+        rest = 0.0 if self._speaks else seconds + _LAST_WORDS_SECONDS
+        self._deadline = self._began + self._apart + rest
+        self.names = NodeNames({self._node: job.node})
         gang = f"{job.file.job_uid}/{job.file.attempt}"
         self._notes = Notes(job.output / _NOTES, gang=gang, own=self._node, nodes=self._nodes)
 
@@ -113,13 +128,15 @@ class _Check:
     def describe(self, times: exercise.Times) -> str:
         """Say it with the milliseconds of each node, the slowest first."""
         slowest = sorted(times.ring, key=lambda node: -times.ring[node])
-        each = ", ".join(f"{self._names.one(node)} {times.ring[node]:.0f}" for node in slowest)
+        each = ", ".join(f"{self.names.one(node)} {times.ring[node]:.0f}" for node in slowest)
+        over = f", over {', '.join(sorted(set(times.networks.values())))}" if times.networks else ""
         said = (
-            f"collective: {exercise.MEBIBYTES} MiB were added up over {self._job.place.world_size} ranks of "
-            f"{self._nodes} nodes in {times.all_reduce:.0f} ms; milliseconds to take them from the node before: {each}"
+            f"collective: {times.mebibytes} MiB were added up over {self._job.place.world_size} ranks of "
+            f"{self._nodes} nodes in {times.all_reduce:.0f} ms ({times.bus_bandwidth:.2g} GB/s of bus bandwidth{over}); "
+            f"milliseconds to take them from the node before: {each}"
         )
         if slow := times.slow():
-            said += f". Slow: {self._names.many(slow)}; look at the network of it and of the node before it"
+            said += f". Slow: {self.names.many(slow)}; look at the network of it and of the node before it"
         return said
 
     # The four parts
@@ -143,13 +160,13 @@ class _Check:
             patience = min(_CUT_OFF_SECONDS, self._seconds / 4)
             if others and (self._late() or time.monotonic() - seen_at > patience):
                 raise UnfitError(
-                    f"{self._names.one(self._node)} cannot reach rank 0 at {self._where()}, and "
-                    f"{self._names.many(others)} can: it is cut off. Look at its network, and at the firewalls and "
+                    f"{self.names.one(self._node)} cannot reach rank 0 at {self._where()}, and "
+                    f"{self.names.many(others)} can: it is cut off. Look at its network, and at the firewalls and "
                     "network policies that it is under"
                 )
             if self._late():
                 raise PeerLostError(
-                    f"{self._names.one(self._node)} could not reach rank 0 at {self._where()} within {self._seconds:.0f} s, "
+                    f"{self.names.one(self._node)} could not reach rank 0 at {self._where()} within {self._apart:.0f} s, "
                     "and no third node is known to have reached it: rank 0's pod has not started yet, or the network "
                     f"between the two is broken. {_LONGER}"
                 )
@@ -159,21 +176,22 @@ class _Check:
         meeting.tell("here", [self._job.node, *address])
         met = self._await(lambda: meeting.is_told("here"))
         here = meeting.told("here")
-        self._names.learn({node: str(name) for node, (name, *_) in here.items()})
+        self.names.learn({node: str(name) for node, (name, *_) in here.items()})
         if not met:
             raise PeerLostError(
-                f"{self._names.many(meeting.silent('here'))} did not come to the collective check within "
-                f"{self._seconds:.0f} s, {len(here)} of {self._nodes} nodes did: the others' pods have not "
+                f"{self.names.many(meeting.silent('here'))} did not come to the collective check within "
+                f"{self._apart:.0f} s, {len(here)} of {self._nodes} nodes did: the others' pods have not "
                 f"started yet, or cannot reach rank 0 at {self._where()}. {_LONGER}"
             )
 
     def _reach(self, meeting: Meeting) -> None:
+        self._deadline = time.monotonic() + self._seconds
         addresses = {node: (str(host), int(port)) for node, (_, host, port) in meeting.told("here").items()}
         del addresses[self._node]
         meeting.tell("reach", reach.probe(addresses, seconds=min(_PROBE_SECONDS, max(self._left(), _TURN_SECONDS))))
         if not self._await(lambda: meeting.is_told("reach")):
             raise PeerLostError(
-                f"{self._names.many(meeting.silent('reach'))} came to the collective check and then fell silent"
+                f"{self.names.many(meeting.silent('reach'))} came to the collective check and then fell silent"
             )
         rows = {
             node: {int(peer): milliseconds for peer, milliseconds in row.items()}
@@ -188,28 +206,30 @@ class _Check:
         raise self._unreached(reach.cut_off(rows), pairs)
 
     def _unreached(self, blamed: list[int], pairs: list[tuple[int, int]]) -> UnfitError | PeerLostError:
-        words = f"no TCP connection between {self._names.pairs(pairs)}"
+        words = f"no TCP connection between {self.names.pairs(pairs)}"
         mend = "Look at firewalls, network policies and interfaces (GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME)"
         if self._node in blamed:
-            return UnfitError(f"{self._names.one(self._node)} is cut off from the other nodes: {words}. {mend}")
-        who = f"{self._names.many(blamed)} cut off" if blamed else "it can't be told whose fault that is"
+            return UnfitError(f"{self.names.one(self._node)} is cut off from the other nodes: {words}. {mend}")
+        who = f"{self.names.many(blamed)} cut off" if blamed else "it can't be told whose fault that is"
         return PeerLostError(f"nodes of this gang do not reach one another: {words}; {who}. {mend}")
 
     def _exercise(self, meeting: Meeting, store: TCPStore) -> tuple[Ranks, exercise.Times]:
+        log = NcclLog(os.environ) if self._speaks else None
+
         def work() -> tuple[Ranks, exercise.Times]:
             ranks = process_group.join(self._job, store=store)
-            return ranks, exercise.run(ranks)
+            return ranks, exercise.run(ranks, log.network if log else str)
 
         background = Background(work)
         if not self._await(lambda: background.ended):
             silent: list[int] = []
             with contextlib.suppress(RuntimeError):  # the store may be what is gone
                 silent = meeting.silent("done")
-            missing = f"; not done yet: {self._names.many(silent)}" if 0 < len(silent) < self._nodes else ""
+            missing = f"; not done yet: {self.names.many(silent)}" if 0 < len(silent) < self._nodes else ""
             raise PeerLostError(
                 f"all {self._nodes} nodes came, and their all-reduce did not end within {self._seconds:.0f} s{missing}. "
                 "Nodes reach one another over TCP, so look at what NCCL uses beside it: run with NCCL_DEBUG=INFO in "
-                "spec.pod.env"
+                f"spec.pod.env{hindrance()}"
             )
         ranks, times = background.result()
         if self._speaks:

@@ -8,6 +8,7 @@ files and the same seed made their models: nothing is broadcast.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -51,7 +52,7 @@ class DdpEngine:
         self._weights = model
         self._ddp = _distributed(model, training, self._trained) if place.world_size > 1 else None
         self._micro_batches = 0
-        self._norm: Tensor | None = None
+        self._norm: float | None = None
         self.skipped = 0
         """Updates that were left out, because a gradient was not finite."""
         self._announce()
@@ -79,7 +80,7 @@ class DdpEngine:
 
     def gradient_norm(self) -> float | None:
         """Global norm of the last update before clipping; None before the first."""
-        return None if self._norm is None else float(self._norm)
+        return self._norm
 
     def parts(self) -> Sequence[Part]:
         """This rank's state: of each tensor the range that falls to it when all ranks share it evenly."""
@@ -125,8 +126,10 @@ class DdpEngine:
         for parameter, master in zip(self._trained.values(), masters, strict=True):
             if master is not parameter and parameter.grad is not None:
                 master.grad, parameter.grad = parameter.grad.float(), None
-        self._norm = self._clip(masters)
-        if bool(torch.isfinite(self._norm)):
+        self._norm = float(
+            self._clip(masters)
+        )  # read here, before a GPU is given the update that reading would wait for
+        if math.isfinite(self._norm):
             for group in self._optimizer.param_groups:
                 group["lr"] = learning_rate
             self._optimizer.step()

@@ -1,10 +1,11 @@
-"""DeepSpeed ZeRO over all ranks, configured by a dict of our own: no "auto", nothing from accelerate's YAML.
+"""DeepSpeed ZeRO over all ranks, configured by a dict of our own: no "auto", and not prepared by accelerate (decision 0032).
 
 The choices and their reasons: gradients are exchanged while the backward pass runs (overlap_comm, off by default in
 stages 1 and 2); buckets must hold the largest tensor (56.6 M elements) several times; the norm is clipped by DeepSpeed
-alone, elements by clipping.py; no communication or accumulation type is set, which keeps the bf16 path that has been
-measured, where another one keeps float32 gradients of the whole model on every rank. What DeepSpeed made of the dict is
-looked at once more: it has changed its mind between versions.
+alone, elements by clipping.py. Gradients are exchanged as bfloat16. Stage 2 adds micro-batches up in float32, in a rank's
+share, which then is the update's gradient: 4 bytes of an element, where bfloat16 takes 2 and 4 more for the update. Stage 1
+adds up in bfloat16, because its other path keeps float32 gradients of the whole model on every rank. What DeepSpeed made
+of the dict is looked at once more: it has changed its mind between versions.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_api.engine import OffloadOptimizer
-from oarlock_api.optimization import ClippingMethod
+from oarlock_api.optimization import ClippingMethod, OptimizerName
 from oarlock_trainer.engine import zero_state
 from oarlock_trainer.engine.clipping import clip_values
+from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
 from oarlock_trainer.engine.whole_weights import elements
 from oarlock_trainer.errors import ConfigurationError
@@ -33,11 +35,17 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.engine import Part
     from oarlock_trainer.job import Place
 
+GRADIENTS_SHARDED = 2
+"""The stage in which every rank has the whole weights, and its share of the gradients."""
 WEIGHTS_SHARDED = 3
 """The stage in which no rank has the whole weights."""
 _BUCKET_ELEMENTS = 500_000_000
 _MAXIMUM_NORM_OFF = 0.0
-_CLASSES = {1: "DeepSpeedZeroOptimizer", 2: "DeepSpeedZeroOptimizer", WEIGHTS_SHARDED: "DeepSpeedZeroOptimizer_Stage3"}
+_CLASSES = {
+    1: "DeepSpeedZeroOptimizer",
+    GRADIENTS_SHARDED: "DeepSpeedZeroOptimizer",
+    WEIGHTS_SHARDED: "DeepSpeedZeroOptimizer_Stage3",
+}
 
 
 def stage_of(training: Training) -> int:
@@ -60,7 +68,7 @@ def configuration(training: Training, *, world_size: int) -> dict[str, Any]:
     }
     if _offloads(training):
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
-    return {
+    return _accumulation_type(training) | {
         "train_micro_batch_size_per_gpu": training.batch_size,
         "gradient_accumulation_steps": training.gradient_accumulation,
         "train_batch_size": training.batch_size * training.gradient_accumulation * world_size,
@@ -72,6 +80,15 @@ def configuration(training: Training, *, world_size: int) -> dict[str, Any]:
     }
 
 
+def _accumulation_type(training: Training) -> dict[str, Any]:
+    return {"data_types": {"grad_accum_dtype": "fp32"}} if _accumulates_in_float32(training) else {}
+
+
+def _accumulates_in_float32(training: Training) -> bool:
+    """Offloaded gradients are rounded to bfloat16 after each micro-batch, whatever is set."""
+    return stage_of(training) == GRADIENTS_SHARDED and not _offloads(training)
+
+
 class Engine:
     """The model on all ranks."""
 
@@ -79,6 +96,8 @@ class Engine:
         """`engine` is DeepSpeed's."""
         self._engine = engine
         self._rank = place.rank
+        self._norm: tuple[torch.Tensor, HostCopy] | None = None
+        engine.optimizer.optimizer.register_step_pre_hook(self._send_norm)
 
     @property
     def model(self) -> nn.Module:
@@ -105,7 +124,15 @@ class Engine:
     def gradient_norm(self) -> float | None:
         """Global norm of the last update before clipping."""
         norm = self._engine.get_global_grad_norm()
+        if self._norm is not None and self._norm[0] is norm:
+            return self._norm[1].read()[0]
         return None if norm is None else float(norm)
+
+    def _send_norm(self, *_: object) -> None:
+        """Before an update: read behind it, the norm would wait for it, and for the weights' exchange."""
+        norm = self._engine.optimizer._global_grad_norm  # noqa: SLF001 - told by its engine only after the update
+        if torch.is_tensor(norm) and (self._norm is None or self._norm[0] is not norm):
+            self._norm = norm, HostCopy(norm.reshape(1))
 
     @property
     def skipped(self) -> int:
@@ -175,20 +202,30 @@ def make_sharder(training: Training, place: Place) -> Callable[[nn.Parameter], N
 def check(training: Training) -> None:
     """Raise ConfigurationError where this image cannot give what the job asks of DeepSpeed.
 
-    For before weights are read. It may compile for minutes, where the image was made without DeepSpeed's CPU optimizer;
-    ranks of a node wait for the first of them.
+    For before weights are read. It may compile for minutes, where the image was made without the operator of DeepSpeed's
+    that the job needs; ranks of a node wait for the first of them.
     """
-    if not _offloads(training):
+    lion = training.optimizer.name is OptimizerName.LION
+    if _offloads(training):
+        asked, operator, compiler = "engine.offloadOptimizer: CPU", "CPU_LION" if lion else "CPU_ADAM", "g++"
+    elif lion and training.optimizer.options.get("fused"):
+        asked, operator, compiler = "optimizer.options.fused: true", "FUSED_LION", "nvcc"
+    else:
         return
-    from deepspeed.ops.op_builder import CPUAdamBuilder  # noqa: PLC0415
+    from deepspeed.ops import op_builder  # noqa: PLC0415
 
+    builder = {
+        "CPU_ADAM": op_builder.CPUAdamBuilder,
+        "CPU_LION": op_builder.CPULionBuilder,
+        "FUSED_LION": op_builder.FusedLionBuilder,
+    }[operator]
     try:
-        CPUAdamBuilder().load(verbose=False)
+        builder().load(verbose=False)
     except Exception as error:
         raise ConfigurationError(
-            "training.engine.offloadOptimizer: CPU needs DeepSpeed's optimizer for the CPU, which this image does not hold "
-            f"and cannot compile ({error}): use an image with g++ and ninja, or built with DS_BUILD_CPU_ADAM=1, or remove "
-            "offloadOptimizer"
+            f"training.{asked} needs DeepSpeed's operator {operator.lower()}, which this image does not hold and cannot "
+            f"compile ({error}): use an image with {compiler} and ninja, or built with DS_BUILD_{operator}=1, or remove "
+            f"{asked.partition(':')[0]}"
         ) from error
 
 
@@ -234,12 +271,14 @@ def _assert_as_configured(engine: Any, training: Training) -> None:
         "overlap_comm": training.engine.overlap_communication,
         "communication": torch.bfloat16,
         "accumulation": training.gradient_accumulation,
+        "accumulation type": torch.float32 if _accumulates_in_float32(training) else torch.bfloat16,
     }
     found = {
         "optimizer": type(engine.optimizer).__name__,
         "overlap_comm": engine.zero_overlap_comm(),
         "communication": engine.communication_data_type,
         "accumulation": engine.gradient_accumulation_steps(),
+        "accumulation type": engine.get_data_types()[1],
     }
     if found != wanted:
         raise RuntimeError(f"DeepSpeed made {found} of its configuration, which says {wanted}: it is another version")

@@ -2,6 +2,9 @@
 
 It keeps one float32 moment where Adam keeps two. The update works on pieces of bounded size: on a flat shard of billions
 of elements a temporary as large as the shard would cost what the second moment saves.
+
+DeepSpeed's kernels, for the CPU and (`options.fused`) for GPUs, differ in one thing: where the direction is exactly 0, as of
+an element that never had a gradient, they take it for negative and add the learning rate. Here its sign is 0.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import Optimizer
 
+from oarlock_trainer.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -19,20 +24,28 @@ if TYPE_CHECKING:
 _PIECE = 64 << 20
 """Elements of a temporary, 256 MiB: large enough for any GPU's full bandwidth."""
 
+_FUSED_ELEMENTS = 2**31 - 1
+"""What DeepSpeed's kernel counts elements of a tensor in: an int of 32 bits."""
+
 Triple = tuple["Tensor", "Tensor", "Tensor"]
 """A parameter, its gradient and its moment, or the same run of elements of each."""
+
+
+def one_moment(parameter: Tensor, step: Any) -> dict[str, Any]:
+    """The state of a parameter before its first update: what each of the three Lions reads and writes."""
+    return {"step": step, "exp_avg": torch.zeros_like(parameter)}
 
 
 class Lion(Optimizer):
     """Sign of the interpolated moment, with decoupled weight decay."""
 
-    def __init__(self, params: Iterable[Tensor], *, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
+    def __init__(self, params: Iterable[Any], *, lr: float, betas: tuple[float, float], weight_decay: float) -> None:
         """`betas`: shares of the moment in the update, and in the next moment."""
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
 
     def init_state(self, parameter: Tensor) -> None:
         """Make the state of a parameter that has not been updated yet."""
-        self.state[parameter] = {"step": torch.tensor(0.0), "exp_avg": torch.zeros_like(parameter)}
+        self.state[parameter] = one_moment(parameter, torch.tensor(0.0))
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # the closure is torch's, for line searches
@@ -51,6 +64,47 @@ class Lion(Optimizer):
                 triples.append((parameter, parameter.grad, state["exp_avg"]))
             for batch in _batches(triples):
                 _update(batch, rate=group["lr"], betas=group["betas"], weight_decay=group["weight_decay"])
+
+
+def make_offloaded_lion(
+    groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], weight_decay: float
+) -> Optimizer:
+    """DeepSpeed's Lion for the node's processors; its operator must be there.
+
+    By itself it would keep a second moment that nothing reads, as large as the first: the state is made before it can.
+    """
+    from deepspeed.ops.lion import DeepSpeedCPULion  # noqa: PLC0415 - its import reads the environment
+
+    optimizer: Optimizer = DeepSpeedCPULion(groups, lr=lr, betas=betas, weight_decay=weight_decay)
+
+    def make_states(one: Optimizer, _args: Any, _kwargs: Any) -> None:
+        for group in one.param_groups:
+            for parameter in group["params"]:
+                if not one.state[parameter]:
+                    one.state[parameter] = one_moment(parameter, 0)
+
+    optimizer.register_step_pre_hook(make_states)
+    return optimizer
+
+
+def make_fused_lion(
+    groups: list[dict[str, Any]], *, lr: float, betas: tuple[float, float], weight_decay: float
+) -> Optimizer:
+    """DeepSpeed's Lion in one kernel, for shards on a GPU; its operator must be there."""
+    from deepspeed.ops.lion import FusedLion  # noqa: PLC0415 - its import reads the environment
+
+    optimizer: Optimizer = FusedLion(groups, lr=lr, betas=betas, weight_decay=weight_decay)
+
+    def check_sizes(one: Optimizer, _args: Any, _kwargs: Any) -> None:
+        largest = max((parameter.numel() for group in one.param_groups for parameter in group["params"]), default=0)
+        if largest > _FUSED_ELEMENTS:
+            raise ConfigurationError(
+                f"training.optimizer.options.fused: a GPU's share has {largest} elements, and the kernel counts to "
+                f"{_FUSED_ELEMENTS}: use more GPUs, or remove options.fused"
+            )
+
+    optimizer.register_step_pre_hook(check_sizes)
+    return optimizer
 
 
 def _update(triples: Sequence[Triple], *, rate: float, betas: tuple[float, float], weight_decay: float) -> None:

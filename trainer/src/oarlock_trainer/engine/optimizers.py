@@ -5,13 +5,14 @@ Master weights are the engine's and float32; so are all moments but those of Ada
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.optim import AdamW, Optimizer
 
-from oarlock_api.optimization import OptimizerName
+from oarlock_api.optimization import OptimizerName, WeightDecayOn
 from oarlock_trainer.engine.adamw_8bit import make_adamw_8bit
-from oarlock_trainer.engine.lion import Lion
+from oarlock_trainer.engine.lion import Lion, make_fused_lion, make_offloaded_lion
+from oarlock_trainer.engine.whole_weights import dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,28 +28,43 @@ _EPS = 1e-8
 
 def make_optimizer(parameters: Iterable[Tensor], settings: Settings) -> Optimizer:
     """An optimizer of these parameters, all on one device, at the schedule's peak until the engine sets the rate."""
-    parameters = list(parameters)
-    first, second = settings.betas or (_LION_BETAS if settings.name is OptimizerName.LION else _ADAM_BETAS)
-    betas, rate, decay = (first, second), settings.learning_rate, settings.weight_decay
+    groups = _groups(parameters, settings)
+    betas, rate, decay = _betas(settings), settings.learning_rate, settings.weight_decay
     if settings.name is OptimizerName.LION:
-        return Lion(parameters, lr=rate, betas=betas, weight_decay=decay)
+        if settings.options.get("fused"):
+            return make_fused_lion(groups, lr=rate, betas=betas, weight_decay=decay)
+        return Lion(groups, lr=rate, betas=betas, weight_decay=decay)
     eps = float(settings.options.get("eps", _EPS))
     if settings.name is OptimizerName.ADAMW_8BIT:
-        return make_adamw_8bit(parameters, lr=rate, betas=betas, eps=eps, weight_decay=decay)
-    fused = parameters[0].device.type == "cuda"  # one kernel, and no temporaries as large as the shard
-    return AdamW(parameters, lr=rate, betas=betas, eps=eps, weight_decay=decay, fused=fused, foreach=not fused)
+        return make_adamw_8bit(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
+    fused = groups[0]["params"][0].device.type == "cuda"  # one kernel, and no temporaries as large as the shard
+    return AdamW(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, fused=fused, foreach=not fused)
 
 
 def make_offloaded(parameters: Iterable[Tensor], settings: Settings) -> Optimizer:
-    """AdamW for a shard in the node's memory: DeepSpeed's, whose operator must be there. Others are refused before."""
+    """AdamW or Lion for a shard in the node's memory: DeepSpeed's, whose operator must be there. Others were refused."""
+    groups = _groups(parameters, settings)
+    betas, rate, decay = _betas(settings), settings.learning_rate, settings.weight_decay
+    if settings.name is OptimizerName.LION:
+        return make_offloaded_lion(groups, lr=rate, betas=betas, weight_decay=decay)
     from deepspeed.ops.adam import DeepSpeedCPUAdam  # noqa: PLC0415 - its import reads the environment
 
-    first, second = settings.betas or _ADAM_BETAS
-    optimizer: Optimizer = DeepSpeedCPUAdam(
-        list(parameters),
-        lr=settings.learning_rate,
-        betas=(first, second),
-        eps=float(settings.options.get("eps", _EPS)),
-        weight_decay=settings.weight_decay,
-    )
+    eps = float(settings.options.get("eps", _EPS))
+    optimizer: Optimizer = DeepSpeedCPUAdam(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
     return optimizer
+
+
+def _groups(parameters: Iterable[Tensor], settings: Settings) -> list[dict[str, Any]]:
+    """The parameters as torch's groups: all in one, or those of one dimension apart, which weight decay leaves alone."""
+    parameters = list(parameters)
+    if settings.weight_decay_on is WeightDecayOn.ALL:
+        return [{"params": parameters}]
+    matrices = [one for one in parameters if dimensions(one) > 1]
+    vectors = [one for one in parameters if dimensions(one) <= 1]
+    groups = ({"params": matrices}, {"params": vectors, "weight_decay": 0.0})
+    return [group for group in groups if group["params"]]
+
+
+def _betas(settings: Settings) -> tuple[float, float]:
+    first, second = settings.betas or (_LION_BETAS if settings.name is OptimizerName.LION else _ADAM_BETAS)
+    return first, second

@@ -8,6 +8,7 @@ later, so the default of every new group is set as well.
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +17,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from oarlock_trainer import channel
+from oarlock_trainer.engine import numa
 from oarlock_trainer.engine.background import Background
 from oarlock_trainer.engine.sealed import Exchange
 from oarlock_trainer.errors import ConfigurationError, TrainingEnd
@@ -150,6 +152,7 @@ def join(job: Job, *, store: Store | None = None) -> Ranks:
     rank, world_size = job.place.rank, job.place.world_size
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        numa.pin(device, os.environ)
         dist.init_process_group(
             "nccl", timeout=timeout, device_id=device, store=store, rank=rank, world_size=world_size
         )

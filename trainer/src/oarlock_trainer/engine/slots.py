@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch.optim import Adam
 
-from oarlock_trainer.engine.lion import Lion
+from oarlock_trainer.engine.lion import Lion, one_moment
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 _OF_8_BITS = {"exp_avg": "1", "exp_avg_sq": "2"}
 """Logical name -> what bitsandbytes ends its names of the parts with."""
+
+
+_ONE_MOMENT = ("Lion", "DeepSpeedCPULion", "FusedLion")
+"""Classes that keep one moment. DeepSpeed's by their names: its import would cost runs that do not use it."""
 
 
 class Slot(Protocol):
@@ -59,7 +63,7 @@ def slots(optimizer: Optimizer, parameter: Tensor) -> dict[str, Slot]:
     State that the first update would make is made here, so that it can be overwritten before.
     """
     state = _state(optimizer, parameter)
-    if isinstance(optimizer, Lion):
+    if type(optimizer).__name__ in _ONE_MOMENT:
         return {"exp_avg": FloatSlot(state["exp_avg"])}
     if "state1" not in state:
         return {name: FloatSlot(state[name]) for name in _OF_8_BITS}
@@ -94,6 +98,8 @@ def _state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
         return cast("dict[str, Any]", optimizer.state[parameter])
     if isinstance(optimizer, Lion):
         optimizer.init_state(parameter)
+    elif type(optimizer).__name__ in _ONE_MOMENT:
+        optimizer.state[parameter] = one_moment(parameter, 0)
     elif isinstance(optimizer, Adam):
         # torch makes it in its first update only. A test compares the two.
         place = parameter.device if optimizer.defaults["fused"] else torch.device("cpu")

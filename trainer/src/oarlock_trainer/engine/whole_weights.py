@@ -21,6 +21,11 @@ def elements(weight: Tensor) -> int:
     return int(getattr(weight, "ds_numel", weight.numel()))
 
 
+def dimensions(weight: Tensor) -> int:
+    """Of the whole tensor, also where this rank has only a share of it."""
+    return len(getattr(weight, "ds_shape", weight.shape))
+
+
 def whole_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Each parameter by its name, whole, one at a time: a sharded one is gone when the next is asked for.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +66,7 @@ def _inputs(arguments: argparse.Namespace) -> Inputs:
 
     def companion(given: Path | None, key: str) -> Found | None:
         try:
-            return _companion(given, options.get(key), beside=config)
+            return _companion(given, options.content.get(key), beside=config)
         except ValueError as error:
             # Never the value itself: it may hold keys of a bucket.
             raise ConfigurationError(f"{config}: {key} {error}; correct it, or name a file") from error
@@ -76,9 +78,10 @@ def _inputs(arguments: argparse.Namespace) -> Inputs:
         return read.text(path)
 
     return Inputs(
-        options=Found(config.name, options),
+        options=options,
         datasets=companion(arguments.datasets, "data_backend_config"),
-        accelerate=companion(arguments.accelerate, "accelerate_config"),
+        accelerate=companion(arguments.accelerate, "accelerate_config") or _default_accelerate(options),
+        accelerate_place=str(read.accelerate_place(os.environ)),
         webhooks=companion(arguments.webhooks, "webhook_config"),
         name=arguments.name,
         claim=arguments.claim,
@@ -99,4 +102,12 @@ def _companion(given: Path | None, named: Any, *, beside: Path) -> Found | None:
         given = read.find(named, beside=beside)
     elif given is None and isinstance(named, dict | list):
         return Found("inline", named)
-    return Found(given.name, read.structured(given)) if given is not None else None
+    return read.structured(given) if given is not None else None
+
+
+def _default_accelerate(options: Found) -> Found | None:
+    """The file that accelerate itself would find, called by its whole path; None where an option names one."""
+    place = read.accelerate_place(os.environ)
+    if options.content.get("accelerate_config") or not place.is_file():
+        return None
+    return replace(read.structured(place), name=str(place))

@@ -38,7 +38,8 @@ def place(
     latents = {entry.name: entry for entry in found if entry.kind == "image_embeds"}
     sets = [entry for entry in found if entry.kind in _ROLES]
     _defaults(options, draft)
-    home, filters = _text_embeds(texts, draft, places, find)
+    cached = _caches_text(texts, options, draft)
+    home, filters = _text_embeds(texts, draft if cached else Draft(), places, find)
     drafts = [_dataset(entry, options, places=places, home=home, latents=latents, filters=filters) for entry in sets]
     _weights([entry.options for entry in sets], drafts, options)
     _evaluation(sets, options)
@@ -48,6 +49,7 @@ def place(
     for entry in latents.values():
         for key in ("aws_data_prefix", "cache_dir"):
             entry.options.ignored(key, "cache_dir_vae of the data set says where its latents lie")
+        entry.options.ignored("text_cache_disable", "the entry of dataset_type text_embeds says whether text is cached")
         entry.options.mapped("id", words="-> imageEmbeds.location of the data sets that name it")
         _settle(entry, Draft())
 
@@ -104,18 +106,45 @@ def _defaults(options: Options, draft: Draft) -> None:
             options.mapped(key, words="to the data sets that do not say it themselves")
 
 
+def _caches_text(texts: list[Entry], options: Options, draft: Draft) -> bool:
+    """Whether captions are encoded before training, by the entry for text embeddings or by the option for all."""
+    own = _home(texts).options if texts else options
+    if not own_or_global(own, options, "text_cache_disable"):
+        words = "-> text embeddings are cached"
+    else:
+        draft.put("training.data.textEmbedsMode", "OnTheFly")
+        words = "-> training.data.textEmbedsMode: OnTheFly"
+        for key in ("cache_dir", "aws_data_prefix") if texts else ():
+            own.ignored(key, "text embeddings are not kept")
+    for given in dict.fromkeys((own, options)):
+        if "text_cache_disable" in given:
+            given.mapped("text_cache_disable", words=words)
+    return "training.data.textEmbedsMode" not in words
+
+
+def _home(texts: list[Entry]) -> Entry:
+    """The one entry that counts."""
+    return next((entry for entry in texts if entry.options.value("default")), texts[0])
+
+
 def _text_embeds(texts: list[Entry], draft: Draft, places: Places, find: Callable[[str], str]) -> tuple[str, list[str]]:
     """Name of the one place for text embeddings, and the filters that are kept with it."""
     if not texts:
         return "", []
-    home = next((entry for entry in texts if entry.options.value("default")), texts[0])
+    home = _home(texts)
     filters = captions.read_filters(home.options, find)
     for entry in texts:
         if entry is not home:
             entry.options.refused("id", f"all text embeddings lie in one place, {home.name}; remove this entry")
             for key in ("cache_dir", "aws_data_prefix", "aws_bucket_name", "aws_endpoint_url", "caption_filter_list"):
                 entry.options.ignored(key, "the entry is refused")
-            for key in ("aws_region_name", "aws_access_key_id", "aws_secret_access_key", "aws_session_token"):
+            for key in (
+                "text_cache_disable",
+                "aws_region_name",
+                "aws_access_key_id",
+                "aws_secret_access_key",
+                "aws_session_token",
+            ):
                 entry.options.ignored(key, "the entry is refused")
             _settle(entry, Draft())
     options, folder = home.options, home.options.value("cache_dir")

@@ -102,6 +102,7 @@ def _optimizer(deepspeed: Options, options: Options, draft: Draft) -> None:
         return
     ours = "Lion" if name == "lion" else "AdamW"
     draft.put("training.optimizer.name", ours)
+    draft.put("training.optimizer.weightDecayOn", "All")
     deepspeed.mapped("optimizer.type", words=f"-> training.optimizer.name: {ours}")
     options.ignored("optimizer", f"{_OUTRANKED}: it runs {ours}")
     for key in ("optimizer_config", "optimizer_beta1", "optimizer_beta2"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.errors import ConfigurationError
@@ -27,38 +28,66 @@ NAMES = {
     "USE_XFORMERS": "enable_xformers_memory_efficient_attention",
     "USE_GRADIENT_CHECKPOINTING": "gradient_checkpointing",
     "LR_SCHEDULE": "lr_scheduler",
+    "MIN_SNR_GAMMA": "snr_gamma",
+    "DELETE_ERRORED_IMAGES": "delete_problematic_images",
+    "DELETE_SMALL_IMAGES": "delete_unwanted_images",
     "TRAINING_NUM_PROCESSES": "num_processes",
     "TRAINING_NUM_MACHINES": "num_machines",
     "TRAINING_DYNAMO_BACKEND": "dynamo_backend",
     "TRAINER_DYNAMO_BACKEND": "dynamo_backend",
 }
 """Variables whose option is not their own name in small letters."""
-_EXTRA = "TRAINER_EXTRA_ARGS"
+_EXTRA = ("TRAINER_EXTRA_ARGS", "DEBUG_EXTRA_ARGS")
+"""Variables with options of a command line."""
+_FLUX = "FLUX"
+"""Older than model_family: each family had a switch of its own."""
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 
 
-def parse(content: str, *, file: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by name; a variable that is no option (`names` has them all) keeps its own spelling.
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    value: str
+    line: int
 
-    Raises ConfigurationError where a line is not understood.
+
+def parse(content: str, *, file: str, names: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """Options by name, and the line of each; a variable that is no option (`names` has them all) keeps its own spelling.
+
+    Variables of earlier lines are put in where $NAME or ${NAME} stands for them; others are left, for the reading of
+    values to refuse. Raises ConfigurationError where a line is not understood.
     """
-    variables: dict[str, str] = {}
+    variables: dict[str, _Variable] = {}
     for number, line in enumerate(content.splitlines(), start=1):
-        name, value, appended = _line(line, file=file, number=number)
+        name, value, appended = _line(line, variables, file=file, number=number)
         if name:
-            variables[name] = f"{variables[name]} {value}" if appended and name in variables else value
+            before = f"{variables[name].value} " if appended and name in variables else ""
+            variables[name] = _Variable(before + value, number)
     found: dict[str, Any] = {}
-    for name, value in variables.items():
-        if name == _EXTRA:
-            found |= _arguments(value, file)
-        elif name == "USE_BITFIT":
-            found["layer_freeze_strategy"] = "bitfit" if value.lower() in ("true", "1") else "none"
-        else:
-            option = NAMES.get(name, name.lower())
-            found[option if option in names else name] = value
-    return found
+    lines: dict[str, int] = {}
+    for name, variable in variables.items():
+        given = _options(name, variable, file=file, names=names)
+        found |= given
+        lines |= dict.fromkeys(given, variable.line)
+    return found, lines
 
 
-def _line(line: str, *, file: str, number: int) -> tuple[str, str, bool]:
+def _options(name: str, variable: _Variable, *, file: str, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that one variable sets."""
+    is_on = variable.value.lower() in ("true", "1")
+    if name in _EXTRA:
+        try:
+            return arguments(variable.value)
+        except ValueError as error:
+            raise ConfigurationError(f"{file}, line {variable.line}: {name}: {error}") from error
+    if name == "USE_BITFIT":
+        return {"layer_freeze_strategy": "bitfit" if is_on else "none"}
+    if name == _FLUX and is_on:
+        return {"model_family": "flux"}
+    option = NAMES.get(name, name.lower())
+    return {option if option in names else name: variable.value}
+
+
+def _line(line: str, variables: Mapping[str, _Variable], *, file: str, number: int) -> tuple[str, str, bool]:
     """Name, value and whether it is appended; an empty name for a line without any."""
     line = line.strip().removeprefix("export ").strip()
     if not line or line.startswith("#"):
@@ -69,14 +98,13 @@ def _line(line: str, *, file: str, number: int) -> tuple[str, str, bool]:
     except ValueError as error:
         raise ConfigurationError(f"{file}, line {number}: {error}") from error
     if not equals or " " in name.strip():
-        raise ConfigurationError(f"{file}, line {number}: this is no NAME=value")
-    # Other variables of the shell are not known here; ${NAME} is what the reading of values refuses.
-    joined = re.sub(r"\$(?=[A-Za-z_])(\w+)", r"${\1}", " ".join(words))
-    return name.strip().removesuffix("+"), joined, name.strip().endswith("+")
+        raise ConfigurationError(f"{file}, line {number}: this is no NAME=value; options stand one in a line")
 
+    def known(match: re.Match[str]) -> str:
+        variable = match[1] or match[2]
+        return variables[variable].value if variable in variables else f"${{{variable}}}"
 
-def _arguments(text: str, file: str) -> dict[str, Any]:
-    try:
-        return arguments(text)
-    except ValueError as error:
-        raise ConfigurationError(f"{file}: {_EXTRA}: {error}") from error
+    joined = " ".join(words)
+    # A shell puts nothing in between single quotes.
+    value = joined if value.lstrip().startswith("'") else _VARIABLE.sub(known, joined)
+    return name.strip().removesuffix("+"), value, name.strip().endswith("+")

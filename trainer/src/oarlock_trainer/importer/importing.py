@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from oarlock_api.contract.names import MAX_NAME_LENGTH
 from oarlock_api.trainingjob import TrainingJob
+from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.importer import datasets, deepspeed, fit, launch, model, optimizer, reporting, run, webhooks
 from oarlock_trainer.importer.draft import Draft
 from oarlock_trainer.importer.options import Options
@@ -22,6 +23,7 @@ from oarlock_trainer.importer.tables.model import MODEL
 from oarlock_trainer.importer.tables.optimization import OPTIMIZATION
 from oarlock_trainer.importer.tables.reporting import REPORTING
 from oarlock_trainer.importer.tables.training import TRAINING
+from oarlock_trainer.plan.support import refuse_unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +41,8 @@ class Inputs:
     options: Found
     datasets: Found | None
     accelerate: Found | None = None
+    accelerate_place: str = ""
+    """Where accelerate looks for its file itself; told where there is none."""
     webhooks: Found | None = None
     name: str | None = None
     claim: str = "training-output"
@@ -51,6 +55,9 @@ class Inputs:
 def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
     """The job, or None if anything was refused, and what became of every option."""
     report, draft = Report(), Draft()
+    for file in (inputs.options, inputs.datasets, inputs.accelerate, inputs.webhooks):
+        if file is not None:
+            report.knows(file.name, file.lines)
     options = Options(inputs.options.name, inputs.options.content, rows=OPTIONS, report=report)
     name = inputs.name or _name(options)
     places = Places(job=name, working_directory=inputs.working_directory, output=inputs.mount_path, report=report)
@@ -69,13 +76,11 @@ def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
         optimizer.place(options, draft)
     else:
         deepspeed.place(launched.deepspeed, options, draft)
+        launch.refuse_sharded_and_compiled(launched, draft)
     reporting.place(options, draft, places=places)
     _data(inputs, options, draft, places)
     _webhooks(inputs, options, draft, name)
-    if "accelerate_config" in options and inputs.accelerate:
-        options.mapped("accelerate_config", words=f"{inputs.accelerate.name}, see there")
-    elif "accelerate_config" in options:
-        options.refused("accelerate_config", "is not found here: pass the file with --accelerate")
+    _accelerate(inputs, options, draft)
     launched.accelerate.settle(draft)
     options.settle(draft)
     return _checked(name, draft, report), report
@@ -102,6 +107,20 @@ def _data(inputs: Inputs, options: Options, draft: Draft, places: Places) -> Non
     options.mapped("data_backend_config", words=f"{source}, see there")
 
 
+def _accelerate(inputs: Inputs, options: Options, draft: Draft) -> None:
+    """Say which of accelerate's files counted, and what it means that there is none."""
+    if "accelerate_config" in options and inputs.accelerate:
+        options.mapped("accelerate_config", words=f"{inputs.accelerate.name}, see there")
+    elif "accelerate_config" in options:
+        options.refused("accelerate_config", "is not found here: pass the file with --accelerate")
+    elif inputs.accelerate is None:
+        size = f"{draft.get('nodes')} x {draft.get('gpusPerNode')} GPUs (nodes x gpusPerNode)"
+        where = f" and none is at {inputs.accelerate_place}, where accelerate looks" if inputs.accelerate_place else ""
+        options.report.task(
+            f"see that the job's size is meant, {size}: no file of accelerate is named{where}; pass it with --accelerate"
+        )
+
+
 def _webhooks(inputs: Inputs, options: Options, draft: Draft, job: str) -> None:
     if inputs.webhooks is None:
         if "webhook_config" in options:
@@ -109,6 +128,8 @@ def _webhooks(inputs: Inputs, options: Options, draft: Draft, job: str) -> None:
         return
     found = webhooks.read(inputs.webhooks.content, job=job, source=inputs.webhooks.name, report=options.report)
     draft.put("webhooks", found)
+    if rules := webhooks.rules(found, source=inputs.webhooks.name, report=options.report):
+        draft.put("recovery.rules", rules)
     command = webhooks.task(found)
     if command:
         options.report.task(command)
@@ -117,7 +138,7 @@ def _webhooks(inputs: Inputs, options: Options, draft: Draft, job: str) -> None:
 
 
 def _checked(name: str, draft: Draft, report: Report) -> TrainingJob | None:
-    """The job as the API server would take it; what it would refuse is refused here, in its words."""
+    """The job as the API server and the trainer would take it; what they would refuse is refused here, in their words."""
     document: dict[str, Any] = {"metadata": {"name": name}, "spec": draft.spec}
     if report.has_refused:
         return None
@@ -126,6 +147,12 @@ def _checked(name: str, draft: Draft, report: Report) -> TrainingJob | None:
     except ValidationError as error:
         for problem in error.errors(include_url=False, include_input=False):
             report.refused("the job", ".".join(str(step) for step in problem["loc"]), problem["msg"])
+        return None
+    try:
+        if job.spec.training:
+            refuse_unsupported(job.spec.training)
+    except ConfigurationError as error:
+        report.refused("the job", "training", f"{error}: change the options that became these settings")
         return None
     if memory := fit.task(job.spec):
         report.task(memory)

@@ -27,6 +27,8 @@ _OF_DEEPSPEED = {"zero_stage", "offload_optimizer_device", "offload_param_device
     row.key for row in DEEPSPEED if row.key.startswith(("zero3_", "deepspeed_", "offload_"))
 }
 _SAME = {"dynamo_fullgraph": "dynamo_use_fullgraph", "dynamo_dynamic": "dynamo_use_dynamic"}
+_WEIGHTS_SHARDED = 3
+"""ZeRO's stage in which no rank has the whole weights."""
 _HANDED_ON = ("num_processes", "num_machines", "main_process_port")
 
 
@@ -87,6 +89,13 @@ def place(launch: Launch, options: Options, draft: Draft) -> None:
     _strategy(launch, options, draft)
     _precision(launch.accelerate, options, draft)
     _compilation(launch.accelerate, draft)
+
+
+def refuse_sharded_and_compiled(launch: Launch, draft: Draft) -> None:
+    """Refuse torch.compile together with ZeRO stage 3, in whose words both were asked for."""
+    if draft.get("training.engine.zeroStage") == _WEIGHTS_SHARDED and draft.get("training.compile.mode") != "None":
+        why = "nothing is compiled with zero_stage 3, which gathers weights by hooks: write NO, or zero_stage 1 or 2"
+        launch.accelerate.report.refused(f"{launch.accelerate.source}[dynamo_config]", "dynamo_backend", why)
 
 
 def _group(value: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _OF_LORA = (*_STANDARD, *_LYCORIS, "lora_type", "init_lora", "disable_assistant_
 def place(options: Options, draft: Draft, *, places: Places, find: Callable[[str], str]) -> None:
     """Write model, method and adapters; `find` gives the text of a file."""
     if "model_family" not in options:
-        options.refused("model_family", "is missing")
+        options.refused("model_family", "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux)")
     options.carry(draft, "model_family")
     flavor = _base(options, draft, places)
     if options.value("model_type") == "lora":

@@ -44,7 +44,7 @@ ALGORITHMS = {
     "bnb-lion": Algorithm("Lion", (0.9, 0.99), 0.0),
     "bnb-lion-paged": Algorithm("Lion", (0.9, 0.99), 0.0),
 }
-_DECAY = "SimpleTuner leaves biases, norms and embeddings out of weight decay, the job decays all parameters"
+_DECAY = "SimpleTuner leaves embeddings out of weight decay as well, the job biases and norms alone"
 _SETTINGS = {"weight_decay": "weightDecay", "eps": "options.eps"}
 _WITHOUT_EFFECT = ("kahan_sum", "foreach", "fused", "min_8bit_size", "percentile_clipping")
 _WAVES = ("cosine", "cosine_with_restarts", "sine")
@@ -73,6 +73,7 @@ def _algorithm(options: Options, draft: Draft) -> None:
     for key, value in settings.items():
         if value is not None:
             draft.put(f"{FIELD}.{_SETTINGS[key]}", value)
+    draft.put(f"{FIELD}.weightDecayOn", "Matrices")
     betas = list(algorithm.betas)
     both = "optimizer_beta1" in options and "optimizer_beta2" in options
     for index, key in enumerate(("optimizer_beta1", "optimizer_beta2")):

@@ -41,8 +41,9 @@ $ kubectl apply -f job.yaml
 ```
 It reads config.json, config.toml or config.env, and the files that these name: multidatabackend.json, accelerate's
 YAML, DeepSpeed's JSON, lycoris_config.json, webhooks.json, lists of caption filters. A file that lies elsewhere is
-passed with `--datasets`, `--accelerate` or `--webhooks`. The manifest goes to standard output or `-o`, the report to standard
-error:
+passed with `--datasets`, `--accelerate` or `--webhooks`. accelerate's file is also found where accelerate itself looks,
+`$HF_HOME/accelerate/default_config.yaml` (`~/.cache/huggingface/...`); where there is none, the report says so, and
+what size the job has. The manifest goes to standard output or `-o`, the report to standard error:
 
 | list | holds |
 | --- | --- |
@@ -51,8 +52,8 @@ error:
 | refused | why the job would not do what an option asks for, and what to do instead |
 | to do | what the cluster needs first: claim, mounts, Secrets; and, by the [planner](planner.md), the memory of a GPU |
 
-If anything is refused, no manifest is written and the exit code is 85. An option that is not known is refused by its
-name, so nothing is lost by a slip of the pen.
+If anything is refused, no manifest is written and the exit code is 85. Each refusal has its file and its line, and what
+to write instead. An option that is not known is refused by its name, so nothing is lost by a slip of the pen.
 
 ## What to know
 - **Defaults are SimpleTuner's.** Where an option is absent, SimpleTuner's default is written into the job if it
@@ -75,10 +76,16 @@ name, so nothing is lost by a slip of the pen.
   with the same service and keys share one connection.
 - **Caches and checkpoints** of SimpleTuner are not read: latents and text are encoded again, and a run begins at step
   0. To go on from a full-rank checkpoint, make it a diffusers directory and name that as the model.
+- **The GPU circuit breaker.** SimpleTuner ends training for heat, throttling and power as for a broken GPU. A job
+  saves at once, tells it (condition Degraded, a webhook of level Warning) and goes on; only what the driver calls
+  broken ends the gang ([why](decisions/0010-what-speaks-against-a-gpu.md)). One [rule](gpu-faults.md#rules-of-your-own)
+  has SimpleTuner's strictness: `{name: gpu-circuit-breaker, when: {verdict: Hold, probes: [thermalMargin,
+  thermalSlowdown, powerBrake]}, action: AvoidNode}`, or `action: Fail` where the job is to end. It is written where
+  the `log_level` of a webhook is `error` or `critical`, which would not hear of a warning.
 - **Small buckets.** SimpleTuner drops buckets below one batch, and stops at those below one optimizer step; a job
   stops at both and lists them, or repeats samples with `allow_dataset_oversubscription`.
-- **Weight decay.** Without DeepSpeed SimpleTuner leaves biases, norms and embeddings out; a job decays all
-  parameters.
+- **Weight decay.** Without DeepSpeed SimpleTuner leaves biases, norms and embeddings out. Such a job gets
+  `weightDecayOn: Matrices`, which leaves out the first two.
 """
 
 

@@ -1,62 +1,83 @@
 """Reading SimpleTuner's files: JSON, TOML, config.env and accelerate's YAML.
 
-Every failure is a ConfigurationError that names the file.
+Every failure is a ConfigurationError that names the file, and the line.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from oarlock_api import manifest
 from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.importer import env_file
+from oarlock_trainer.importer import env_file, lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+
+    from oarlock_trainer.importer.lines import Lines
+
+_GAP = re.compile(r"^\s*\.\.\.,?$", re.MULTILINE)
+"""As documentation shows a part of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file that one option names, and what it is called in the report."""
+    """A file that one option names, what it is called in the report, and the lines of its keys."""
 
     name: str
     content: Any
+    lines: Lines = field(default_factory=dict)
 
 
-def options_file(path: Path, names: Mapping[str, Any]) -> dict[str, Any]:
+def options_file(path: Path, names: Mapping[str, Any]) -> Found:
     """Options of config.json, config.toml or config.env by their names, dashes and case aside; `names` are the known ones."""
     if path.suffix == ".env" or path.name.startswith("config.env"):
-        return env_file.parse(text(path), file=str(path), names=names)
-    content = structured(path)
+        found, stand = env_file.parse(text(path), file=str(path), names=names)
+        return Found(path.name, found, {("", key): line for key, line in stand.items()})
+    file = structured(path)
+    content = file.content
     if not isinstance(content, dict):
         raise ConfigurationError(f"{path}: this is no object of options; name config.json, config.toml or config.env")
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for key, value in content.items():
         name = key.lstrip("-").replace("-", "_")
-        if name in found and found[name] != value:
+        if name in options and options[name] != value:
             raise ConfigurationError(f"{path}: {name} stands twice with different values; remove one")
-        found[name] = value
-    return found
+        options[name] = value
+    return Found(path.name, options, {(group, key.replace("-", "_")): n for (group, key), n in file.lines.items()})
 
 
-def structured(path: Path) -> Any:
-    """Content of a JSON, TOML or YAML file, by its suffix."""
+def structured(path: Path) -> Found:
+    """Content of a JSON, TOML or YAML file, by its suffix; what has none of these is JSON."""
     content = text(path)
+    suffix = path.suffix if path.suffix in (".toml", ".yaml", ".yml") else ".json"
     try:
-        if path.suffix == ".toml":
-            return tomllib.loads(content)
-        if path.suffix in (".yaml", ".yml"):
-            return manifest.load(content)
-        return json.loads(content, object_pairs_hook=_distinct)
+        if suffix == ".toml":
+            found = tomllib.loads(content)
+        elif suffix == ".json":
+            found = json.loads(content, object_pairs_hook=_distinct)
+        else:
+            found = manifest.load(content)
     except (ValueError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{path}: {error}") from error
+        gap = _GAP.search(content)
+        line = content.count("\n", 0, gap.end()) + 1 if gap else 0
+        why = f"line {line}: ... stands for lines that were left out: write them, or remove it" if gap else error
+        raise ConfigurationError(f"{path}: {why}") from error
+    return Found(path.name, found, lines.of_text(content, suffix))
+
+
+def accelerate_place(environ: Mapping[str, str]) -> Path:
+    """Where `accelerate config` writes, and `accelerate launch` looks, where nobody names a file."""
+    cache = environ.get("HF_HOME") or f"{environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
+    return Path(cache).expanduser() / "accelerate/default_config.yaml"
 
 
 def text(path: Path) -> str:

@@ -6,10 +6,13 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from oarlock_trainer.importer.lines import line_of
 from oarlock_trainer.importer.rows import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from oarlock_trainer.importer.lines import Lines
 
 _HEADINGS = {
     Fate.MAPPED: "mapped",
@@ -28,9 +31,12 @@ class Entry:
     words: str
     differs: str = ""
     """How the job differs from SimpleTuner here, though the option is mapped."""
+    line: int | None = None
+    """Of its file, where something has to be changed there."""
 
     def __str__(self) -> str:
-        line = f"  {self.source}: {self.key}: {self.words}" if self.words else f"  {self.source}: {self.key}"
+        place = f"{self.source}, line {self.line}" if self.line else self.source
+        line = f"  {place}: {self.key}: {self.words}" if self.words else f"  {place}: {self.key}"
         return f"{line}\n      differs: {self.differs}" if self.differs else line
 
 
@@ -40,6 +46,11 @@ class Report:
 
     entries: list[Entry] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
+    _places: Lines = field(default_factory=dict)
+
+    def knows(self, source: str, lines: Lines) -> None:
+        """Take over where the keys of a file stand."""
+        self._places |= {(f"{source}{group}", key): line for (group, key), line in lines.items()}
 
     def mapped(self, source: str, key: str, *, words: str, differs: str = "") -> None:
         """Say that an option has its place in the job."""
@@ -51,7 +62,7 @@ class Report:
 
     def refused(self, source: str, key: str, why: str) -> None:
         """Say that the job can't do what an option asks for, why, and what to do instead."""
-        self.entries.append(Entry(source, key, Fate.REFUSED, why))
+        self.entries.append(Entry(source, key, Fate.REFUSED, why, line=line_of(self._places, source, key)))
 
     def task(self, words: str) -> None:
         """Say what a person has to do before the job can run, once."""

@@ -78,7 +78,7 @@ def _trackers(options: Options, draft: Draft, places: Places) -> None:
 
 def _hub(options: Options, draft: Draft, places: Places) -> None:
     if not options.value("push_to_hub"):
-        for key in ("push_to_hub", "hub_model_id", "model_card_private"):
+        for key in ("push_to_hub", "hub_model_id", "push_checkpoints_to_hub", "model_card_private"):
             options.ignored(key, "push_to_hub is not set")
         return
     repository = options.value("hub_model_id")
@@ -94,5 +94,9 @@ def _hub(options: Options, draft: Draft, places: Places) -> None:
     options.carry(draft, "push_to_hub", value=[{"name": "hub", "hub": hub}])
     owner = "" if "/" in repository else ", without an owner: of the account that the token belongs to"
     options.mapped("hub_model_id", words=f"-> training.publish.hub.repo{owner}")
+    if options.value("push_checkpoints_to_hub"):
+        differs = "the finished model alone is pushed; training.checkpoint.upload sends checkpoints to a bucket"
+        options.mapped("push_checkpoints_to_hub", words="-> training.publish", differs=differs)
+    options.ignored("push_checkpoints_to_hub", "false")
     options.mapped("model_card_private", words=f"-> training.publish.hub.private: {str(hub['private']).lower()}")
     places.report.task(f"kubectl create secret generic {secret} --from-literal=token=...   # may write to {repository}")

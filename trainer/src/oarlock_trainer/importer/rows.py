@@ -25,6 +25,7 @@ class Kind(StrEnum):
     NUMBER = "number"
     SWITCH = "true or false"
     TEXT = "text"
+    WORD = "a word that YAML may have taken for true or false, such as NO"
     ANY = "anything"
 
 

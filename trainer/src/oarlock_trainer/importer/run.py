@@ -130,11 +130,27 @@ def _checkpoints(options: Options, draft: Draft) -> None:
         )
 
 
+def _noise_levels(options: Options, draft: Draft) -> None:
+    """Which distribution; of both switches SimpleTuner looks at the uniform one first."""
+    uniform, beta = options.value("flow_use_uniform_schedule"), options.value("flow_use_beta_schedule")
+    parameters = ("flow_beta_schedule_alpha", "flow_beta_schedule_beta")
+    if beta and not uniform:
+        options.carry(draft, "flow_use_beta_schedule", value="Beta")
+        options.ignored("flow_use_uniform_schedule", "flow_use_beta_schedule decides")
+        for key in parameters:
+            options.carry(draft, key)
+    else:
+        options.carry(draft, "flow_use_uniform_schedule", value="Uniform" if uniform else "Sigmoid")
+        for key in ("flow_use_beta_schedule", *parameters):
+            options.ignored(key, "the noise level is not drawn by Beta")
+    for field, value in (("minNoise", 0.0), ("maxNoise", 1.0), ("weighting", "None")):
+        draft.put(f"training.objective.{field}", value)
+
+
 def _objective(options: Options, draft: Draft) -> None:
     shift = options.value("flow_schedule_shift")
     options.carry(draft, "flow_schedule_shift", value=shift or 1.0)
-    uniform = options.value("flow_use_uniform_schedule")
-    options.carry(draft, "flow_use_uniform_schedule", value="Uniform" if uniform else "Sigmoid")
+    _noise_levels(options, draft)
     constant, random = ("flux_guidance_value",), ("flux_guidance_min", "flux_guidance_max")
     is_random = options.value("flux_guidance_mode") == "random-range"
     for key in random if is_random else constant:

@@ -31,15 +31,17 @@ def read(kind: Kind, value: Any) -> Any:
         return value
     if kind is Kind.SWITCH:
         return _switch(value)
-    if kind is Kind.TEXT:
+    if kind is Kind.WORD and isinstance(value, bool):
+        return "yes" if value else "no"
+    if kind in (Kind.TEXT, Kind.WORD):
         if isinstance(value, bool | dict | list):
-            raise ValueError("is no text")
+            raise ValueError("is no text: write a word, in quotes")
         return str(value)
-    number = _number(value)
+    number = _number(value, such_as="8" if kind is Kind.WHOLE else "0.1")
     if kind is Kind.NUMBER:
         return number
     if not number.is_integer():
-        raise ValueError("is no whole number")
+        raise ValueError("is no whole number: write one such as 8")
     return int(number)
 
 
@@ -77,19 +79,19 @@ def arguments(text: str) -> dict[str, Any]:
 def _switch(value: Any) -> bool:
     found = _SWITCHES.get(str(value).strip().lower())
     if found is None:
-        raise ValueError("is neither true nor false")
+        raise ValueError("is neither true nor false: write one of them")
     return found
 
 
-def _number(value: Any) -> float:
+def _number(value: Any, *, such_as: str) -> float:
     if isinstance(value, bool):
-        raise ValueError("is no number")  # noqa: TRY004 - told to a person like any other wrong value
+        raise ValueError(f"is no number: write one such as {such_as}")  # noqa: TRY004 - told to a person
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ValueError("is no number") from None
+        raise ValueError(f"is no number: write one such as {such_as}") from None
     if not math.isfinite(number):
-        raise ValueError("is no finite number")
+        raise ValueError(f"is no finite number: write one such as {such_as}")
     return number
 
 

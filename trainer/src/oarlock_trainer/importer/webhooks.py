@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from oarlock_trainer.importer.report import Report
 
 _ROWS = table(*WEBHOOK)
+_LOUD = ("Error", "Critical")
+"""Levels that do not hear of a GPU that only warns."""
+STRICT = {
+    "name": "gpu-circuit-breaker",
+    "when": {"verdict": "Hold", "probes": ["thermalMargin", "thermalSlowdown", "powerBrake"]},
+    "action": "AvoidNode",
+}
+"""What SimpleTuner's circuit breaker opens for, and a job only saves at: heat and power."""
 
 
 def read(given: Any, *, job: str, source: str, report: Report) -> list[dict[str, Any]]:
@@ -46,6 +54,19 @@ def _webhook(options: Options, name: str, secret: str) -> dict[str, Any]:
         options.mapped(key, words=f"by the Secret {secret}, key {name}-{what}, not written down")
     options.settle(draft)
     return draft.spec
+
+
+def rules(webhooks: list[dict[str, Any]], *, source: str, report: Report) -> list[dict[str, Any]]:
+    """spec.recovery.rules for those who hear of faults alone: what SimpleTuner takes for one is one then, and is heard."""
+    loud = [webhook["name"] for webhook in webhooks if webhook.get("minLevel") in _LOUD]
+    if not loud:
+        return []
+    words = (
+        f"log_level of {', '.join(loud)} hears of faults alone, and heat and power are warnings here -> recovery.rules: "
+        f"{STRICT['name']} ({STRICT['action']}; write Fail where the job is to end instead)"
+    )
+    report.mapped(source, "log_level", words=words)
+    return [STRICT]
 
 
 def task(webhooks: list[dict[str, Any]]) -> str:

@@ -22,6 +22,8 @@ class Batch:
     per_rank: int
     ranks: int
     accumulation: int
+    ranks_per_node: int = 8
+    """The most that a node has."""
 
     @property
     def effective(self) -> int:
@@ -127,4 +129,13 @@ def _smaller_steps(samples: int, batch: Batch) -> Iterator[str]:
     if both and not size and not times:
         yield f"batchSize {both} with gradientAccumulation 1"
     if ranks := samples // (batch.per_rank * batch.accumulation):
-        yield f"at most {ranks} GPU{'s' if ranks > 1 else ''}"
+        nodes, gpus = layout(ranks, batch)
+        many = f"{nodes * gpus} GPU{'s' if nodes * gpus > 1 else ''}"
+        yield f"at most {many} (nodes: {nodes} with gpusPerNode: {gpus})"
+
+
+def layout(most: int, batch: Batch) -> tuple[int, int]:
+    """(nodes, GPUs of each): the most ranks up to `most` on nodes as the batch has them, on the fewest of equals."""
+    nodes = -(-batch.ranks // batch.ranks_per_node)
+    found = ((number, min(most // number, batch.ranks_per_node)) for number in range(1, min(nodes, most) + 1))
+    return max(found, key=lambda one: one[0] * one[1])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from oarlock_api.weights import ModelFlavor
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.buckets import Size
 
 _BFLOAT16 = 2
+TEXT_TOKENS = {ModelFlavor.DEV: 512, ModelFlavor.KREA: 512, ModelFlavor.SCHNELL: 256}
+"""That T5 sequences are padded to."""
 _Side = TypeVar("_Side", int, np.ndarray)
 
 
@@ -39,7 +43,7 @@ class Encoded:
         return (self.tokens * self.width + self.pooled) * _BFLOAT16
 
 
-def read_encoded(model: Path) -> Encoded:
+def read_encoded(model: Path, flavor: ModelFlavor) -> Encoded:
     """What a model's own encoders make; FLUX.1's where its directory is not here."""
     published = Encoded()
     vae = _config(model / "vae")
@@ -48,7 +52,8 @@ def read_encoded(model: Path) -> Encoded:
         channels=vae.get("latent_channels", published.channels),
         factor=2 ** (len(blocks) - 1) if blocks else published.factor,
         tokens=min(
-            published.tokens, _config(model / "tokenizer_2", "tokenizer_config.json").get("model_max_length", 512)
+            TEXT_TOKENS[flavor],
+            _config(model / "tokenizer_2", "tokenizer_config.json").get("model_max_length", published.tokens),
         ),
         width=_config(model / "text_encoder_2").get("d_model", published.width),
         pooled=_config(model / "text_encoder").get("hidden_size", published.pooled),

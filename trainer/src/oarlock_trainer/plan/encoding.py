@@ -2,8 +2,8 @@
 
 It takes its 84 million parameters in bfloat16, and at the peak of a call five tensors of 128 bfloat16 channels in the
 pictures' full size: so many are alive at once in diffusers' AutoencoderKL without gradients. It is taken for granted that
-attention, at an eighth of the size, keeps no matrix. What cuDNN takes beside that is not counted. The text encoders are
-gone from the GPU by then: captions are always encoded before.
+attention, at an eighth of the size, keeps no matrix. What cuDNN takes beside that is not counted. What the text
+encoders take, where captions are encoded while training: text_encoders.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Sizes in bytes; GB in words are 1e9 bytes. N = trained parameters, W = ranks. Pe
 and 2 of gradient; float32 master weight and moments, which ZeRO spreads over the ranks (Rajbhandari et al. 2020). What
 DeepSpeed 0.19 really keeps was read in its stage_1_and_2.py: without overlap, or with several micro-batches a step,
 stage 1 keeps all gradients; with overlap and one micro-batch they pass through two buckets and only the rank's own part
-stays, as in stage 2. The update copies that part to float32. All components are added, though some never meet.
+stays, as in stage 2. Stage 2 keeps that part as float32, in which micro-batches are added up; otherwise the update
+copies it to float32. All components are added, though some never meet.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oarlock_api.optimization import EmaDevice, OptimizerName
-from oarlock_trainer.plan.activations import kept_bytes, working_bytes
+from oarlock_trainer.plan import text_encoders
+from oarlock_trainer.plan.activations import kept_bytes, width_bytes, widths, working_bytes
 from oarlock_trainer.plan.encoding import vae_bytes
+from oarlock_trainer.plan.text_encoders import Home
 from oarlock_trainer.plan.work import DDP, PIXELS_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -73,7 +76,10 @@ def host_bytes(work: Work) -> int:
     count, share = work.parameters.trained, _share(work)
     copied = count * _FLOAT32 * (1 + _SLOTS[work.optimizer] + (work.ema is not None)) // work.ranks
     offloaded = count * (_state_bytes(work) + _FLOAT32) // share if work.offload else 0
-    return copied + offloaded + (count * _FLOAT32 // share if work.ema is EmaDevice.CPU else 0)
+    average = (
+        2 * count * _FLOAT32 // share if work.ema is EmaDevice.CPU else 0
+    )  # and the masters that it is renewed from
+    return copied + offloaded + average + text_encoders.host_bytes(work.text_home)
 
 
 def _states(work: Work) -> Iterator[Component]:
@@ -88,7 +94,7 @@ def _states(work: Work) -> Iterator[Component]:
             bytes=count * _state_bytes(work) // share,
             arithmetic=f"{_state_bytes(work)} bytes of master weight and {work.optimizer} moments x {_over(work)}",
         )
-    if not work.adapters and not work.offload:  # adapters are float32 already
+    if not work.adapters and not work.offload and not _adds_in_float32(work):  # adapters are float32 already
         yield Component(
             name="update",
             bytes=count * _FLOAT32 // share,
@@ -129,41 +135,49 @@ def _gradients(work: Work) -> Component:
     if work.adapters:
         return Component(name="gradients", bytes=_FLOAT32 * count, arithmetic=f"4 bytes x {_many(count)}")
     if work.stage >= 2 or (work.stage == 1 and work.overlap and work.accumulation == 1):
-        offloaded = 0 if work.offload else _BFLOAT16 * -(-count // work.ranks)
-        return Component(name="gradients", bytes=offloaded, arithmetic=f"2 bytes x {_over(work)}")
+        size = _FLOAT32 if _adds_in_float32(work) else _BFLOAT16
+        own = 0 if work.offload else size * -(-count // work.ranks)
+        return Component(name="gradients", bytes=own, arithmetic=f"{size} bytes x {_over(work)}")
     why = "" if work.stage == DDP else ", all kept: " + ("accumulated" if work.overlap else "no overlap")
     return Component(name="gradients", bytes=_BFLOAT16 * count, arithmetic=f"2 bytes x {_many(count)}{why}")
+
+
+def _adds_in_float32(work: Work) -> bool:
+    """Whether the gradients of a rank's own part are float32 already, as engine/deepspeed.py configures it."""
+    return work.stage == 2 and not work.offload
 
 
 def _buckets(work: Work) -> Component:
     number = (
         0 if work.stage == DDP else 2 if work.overlap or work.stage >= 2 else 1
     )  # DDP sends the gradients themselves
+    # DeepSpeed copies a bucket that holds gradients of several ranks' parts before it is sent, and one on the way is enough.
+    copied = work.stage in {1, 2} and work.ranks > 1
     return Component(
         name="buckets",
-        bytes=_BFLOAT16 * number * work.bucket_elements,
-        arithmetic=f"2 bytes x {_many(work.bucket_elements)} x {number}",
+        bytes=_BFLOAT16 * (number + copied) * work.bucket_elements,
+        arithmetic=f"2 bytes x {_many(work.bucket_elements)} x {number + copied}{', a copy among them' * copied}",
     )
 
 
 def _batch(work: Work, recomputed: int) -> Iterator[Component]:
     """What grows with the pictures."""
     shape = work.shape
-    kept = kept_bytes(
-        blocks=shape.blocks,
-        recomputed=recomputed,
-        tokens=work.tokens,
-        samples=work.samples,
-        width=shape.width,
-        compiled=work.compiled,
-    )
-    live = working_bytes(tokens=work.tokens, samples=work.samples, width=shape.width, compiled=work.compiled)
+    one = width_bytes(tokens=work.tokens, samples=work.samples, width=shape.width)
     many = f"{work.samples} x {work.tokens} tokens x width {shape.width}"
+    lean = ", of others what is pointwise" if work.lean else ""
     yield Component(
         name="activations",
-        bytes=kept,
-        arithmetic=f"{many}, {recomputed} of {shape.blocks} blocks recomputed",
+        bytes=kept_bytes(
+            double=shape.double_blocks,
+            single=shape.single_blocks,
+            recomputed=recomputed,
+            token_bytes=one,
+            kept=widths(compiled=work.compiled, lean=work.lean),
+        ),
+        arithmetic=f"{many}, {recomputed} of {shape.blocks} blocks recomputed{lean}",
     )
+    live = working_bytes(token_bytes=one, compiled=work.compiled)
     yield Component(name="block", bytes=live, arithmetic=f"{many}, the block at work")
     text = work.text_tokens * shape.text_width + shape.pooled_width
     latents = work.image_tokens * shape.packed_channels
@@ -178,6 +192,14 @@ def _batch(work: Work, recomputed: int) -> Iterator[Component]:
             name="encoder",
             bytes=vae_bytes(pictures=pictures, pixels=pixels),
             arithmetic=f"the VAE, and {pictures} x {pixels / 1e6:.2f} megapixels that it encodes while training",
+        )
+    if work.text_home is not Home.NONE:
+        captions = min(work.captions, work.samples)
+        where = "T5 and CLIP" if work.text_home is Home.GPU else "T5, a layer at a time, and CLIP"
+        yield Component(
+            name="captions",
+            bytes=text_encoders.gpu_bytes(work.text_home, captions=captions, tokens=work.text_tokens),
+            arithmetic=f"{where}, and {captions} captions that they encode while training",
         )
 
 

@@ -1,9 +1,9 @@
 """Chooses how a job is fitted into its GPUs, before any weights are read, and refuses what cannot fit.
 
-Chosen is what the job leaves open: ZeRO's stage with strategy Auto, the number of recomputed blocks with activation
-checkpointing Auto, the size of an exchange. batchSize and gradientAccumulation are the user's: another pair with the
-same effective batch is proposed where the model says that it is faster, and never taken. Nor is stage 3, which costs a
-job its validation pictures.
+Chosen is what the job leaves open: ZeRO's stage with strategy Auto; with activation checkpointing Auto the number of
+recomputed blocks, and whether the others, compiled, are lean; the size of an exchange. batchSize and
+gradientAccumulation are the user's: another pair with the same effective batch is proposed where the model says that it
+is faster, and never taken. Nor is stage 3, which costs a job its validation pictures.
 
 The same job on the same GPUs always gets the same plan, on every rank: nothing is measured or drawn here.
 """
@@ -11,6 +11,7 @@ The same job on the same GPUs always gets the same plan, on every rank: nothing 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.errors import ConfigurationError
@@ -18,9 +19,9 @@ from oarlock_trainer.plan import refusal
 from oarlock_trainer.plan.communication import assumed_fabric
 from oarlock_trainer.plan.gpus import gpu_of_device, usable_bytes
 from oarlock_trainer.plan.memory import need
-from oarlock_trainer.plan.recomputation import allowed, fewest
+from oarlock_trainer.plan.recomputation import allowed, fewest, variants
 from oarlock_trainer.plan.speed import expect
-from oarlock_trainer.plan.work import TEXT_TOKENS, same_effective_batch, stages, work_of
+from oarlock_trainer.plan.work import TEXT_TOKENS, same_effective_batch, stages, text_homes, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -82,10 +83,11 @@ class Plan:
     def words(self) -> str:
         """The plan in a line, for the log."""
         spread = f"ZeRO stage {self.zero_stage}" if self.zero_stage else "DDP"
+        lean = ", of others what is pointwise" if self.work.lean else ""
         memory = f", {self.memory.total / 1e9:.1f} GB a GPU by the model" if self.gpus.memory else ""
         return (
             f"plan: {spread} on {self.work.ranks} ranks, effective batch {self.work.batch.effective}, "
-            f"{self.recomputed} of {self.work.shape.blocks} blocks recomputed{memory}"
+            f"{self.recomputed} of {self.work.shape.blocks} blocks recomputed{lean}{memory}"
         )
 
     def status(self) -> dict[str, int]:
@@ -144,26 +146,33 @@ def choose(work: Work, training: Training, gpus: Gpus) -> Plan:
     return plan
 
 
+def with_recomputed(plan: Plan, number: int) -> Plan:
+    """The same plan with another number of recomputed blocks, and without a proposal."""
+    return _plan(plan.work, plan.gpus, number)
+
+
 def _fitted(work: Work, training: Training, gpus: Gpus) -> Iterator[Plan]:
-    """A plan for each stage that fits, with the fewest recomputed blocks."""
+    """A plan for each stage that fits, as the compiler would and lean, each with the fewest recomputed blocks."""
     choices = allowed(training.activation_checkpointing, blocks=work.shape.blocks)
-    for stage in stages(work, training):
-        staged = replace(work, stage=stage)
+    open_to = [one for variant in variants(work, training.activation_checkpointing) for one in text_homes(variant)]
+    for stage, variant in product(stages(work, training), open_to):
+        staged = replace(variant, stage=stage)
         recomputed = fewest(staged, choices, limit=gpus.memory)
-        if recomputed is None:
-            continue
-        speed = (
-            expect(staged, recomputed=recomputed, gpu=gpus.kind, fabric=gpus.fabric)
-            if gpus.kind and gpus.fabric
-            else None
-        )
-        yield Plan(
-            work=staged,
-            gpus=gpus,
-            recomputed=recomputed,
-            memory=need(staged, recomputed=recomputed),
-            speed=speed,
-        )
+        if recomputed is not None:
+            yield _plan(staged, gpus, recomputed)
+
+
+def _plan(work: Work, gpus: Gpus, recomputed: int) -> Plan:
+    speed = (
+        expect(work, recomputed=recomputed, gpu=gpus.kind, fabric=gpus.fabric) if gpus.kind and gpus.fabric else None
+    )
+    return Plan(
+        work=work,
+        gpus=gpus,
+        recomputed=recomputed,
+        memory=need(work, recomputed=recomputed),
+        speed=speed,
+    )
 
 
 def _fastest(plans: Iterable[Plan]) -> Plan | None:

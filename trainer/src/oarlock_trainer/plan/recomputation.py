@@ -1,7 +1,8 @@
-"""How many blocks are recomputed in the backward pass: what the job allows, and the fewest of those that fit."""
+"""What is recomputed in the backward pass: what the job allows, and the fewest blocks that fit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.engine import ActivationCheckpointingMode
@@ -26,6 +27,13 @@ def allowed(checkpointing: ActivationCheckpointing, *, blocks: int) -> range:
         percent = checkpointing.percent or 0
     number = -(-blocks * percent // 100)  # rounded up: a share that was asked for to save memory saves it
     return range(number, number + 1)
+
+
+def variants(work: Work, checkpointing: ActivationCheckpointing) -> tuple[Work, ...]:
+    """`work` as it is, and lean where the job leaves that open: it is the compiler that recomputes a part of a block."""
+    if work.compiled and checkpointing.mode is ActivationCheckpointingMode.AUTO:
+        return (work, replace(work, lean=True))
+    return (work,)
 
 
 def fewest(work: Work, choices: Iterable[int], *, limit: int | None) -> int | None:

@@ -3,8 +3,8 @@
 Work per picture, as in flops.py, at the rates that the parts reach on an H100: matrices 620 TFLOP/s in long runs, the
 attention of cuDNN and FlashAttention 3 540 at FLUX.1's shapes and FlashAttention 2 360 (Shah et al. 2024, figures 5 and
 6); other GPUs in proportion to their peak. Pointwise chains go by the memory's bandwidth, and take 3.5 times as long
-where the compiler does not fuse them. A block that is recomputed does its forward pass twice. Gradients travel while
-the backward pass runs.
+where the compiler does not fuse them. A block that is recomputed does its forward pass twice, a lean one its pointwise
+part. Gradients travel while the backward pass runs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oarlock_api.engine import Attention
+from oarlock_trainer.plan import text_encoders
+from oarlock_trainer.plan.activations import again as again_widths
 from oarlock_trainer.plan.communication import traffic
 from oarlock_trainer.plan.flops import (
     attention_flops,
@@ -34,11 +36,14 @@ _OLDER_ATTENTION = 360 / 989
 """Shares of the dense bf16 peak."""
 _FP8_GAIN = 1.5
 """Of matrices, conversions included."""
-_OLDER = (Attention.FLASH2, Attention.SDPA)
+_NEWER = (Attention.CUDNN, Attention.FLASH3)
+"""Auto is none of them (models/flux/attention.py)."""
 _ATTENTION_BACKWARD, _POINTWISE_BACKWARD = 2.5, 2.0
 """In forward passes."""
 _FUSED_BYTES, _EAGER_BYTES = 48.0, 167.0
 """Moved in a forward pass for each block, token and width."""
+_AGAIN_BYTES = 4.0
+"""Moved for each width that a lean block computes once more: read and written."""
 _STEP_SECONDS = 0.02
 """Launches and waits of the update, whatever is updated."""
 _GRADIENT_BYTES, _STATE_BYTES = 8.0, 28.0
@@ -46,7 +51,8 @@ _GRADIENT_BYTES, _STATE_BYTES = 8.0, 28.0
 _HOST_BANDWIDTH, _PCIE_BANDWIDTH = 200e9, 25e9
 """Bytes/s of a node's own memory, and of a GPU's way to it."""
 _SLOWEST = 1.3
-"""The best published recipe for such a model on H100s reaches 33 % (Wan 2.1 14B in NeMo) where this model says 42."""
+"""The best published recipe for such a model on H100s reaches 33 % (Wan 2.1 14B in NeMo) where this model says 42 with
+cuDNN's attention."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +88,11 @@ def expect(work: Work, *, recomputed: int, gpu: Gpu, fabric: Fabric) -> Speed:
     """What a step of `work` should take with `recomputed` of its blocks recomputed."""
     forward, backward = _passes(work, recomputed=recomputed, gpu=gpu)
     useful = training_flops(blocks=work.shape.blocks, width=work.shape.width, tokens=work.tokens, frozen=work.adapters)
+    captions = text_encoders.seconds(
+        work.text_home, captions=work.samples, tokens=work.text_tokens, rate=_peak(gpu) * _MATRICES
+    )
     return Speed(
-        compute=(forward + backward) * work.accumulation,
+        compute=(forward + backward + captions) * work.accumulation,
         exposed=_exposed_seconds(work, fabric, forward=forward, backward=backward),
         update=_update_seconds(work, gpu),
         flops=work.batch.effective * useful,
@@ -99,11 +108,14 @@ def _passes(work: Work, *, recomputed: int, gpu: Gpu) -> tuple[float, float]:
     matrices = matrix_flops(blocks=blocks, width=width, tokens=tokens)
     attention = attention_flops(blocks=blocks, width=width, tokens=tokens)
     matrix_rate = peak * _MATRICES * (_FP8_GAIN if work.fp8 and gpu.has_fp8 else 1.0)
-    attention_rate = peak * (_OLDER_ATTENTION if work.attention in _OLDER else _ATTENTION)
+    attention_rate = peak * (_ATTENTION if work.attention in _NEWER else _OLDER_ATTENTION)
     moved = (_FUSED_BYTES if work.compiled else _EAGER_BYTES) * blocks * tokens * width
     parts = (matrices / matrix_rate, attention / attention_rate, moved / gpu.memory_bandwidth)
     factors = (_backward_work(work), _ATTENTION_BACKWARD, _POINTWISE_BACKWARD)
     backward = sum(part * (factor + again) for part, factor in zip(parts, factors, strict=True))
+    if work.lean:
+        widths = again_widths(double=work.shape.double_blocks, single=work.shape.single_blocks)
+        backward += widths * _AGAIN_BYTES * tokens * width / gpu.memory_bandwidth
     read = _modulation_bytes(work) / gpu.memory_bandwidth
     return work.samples * sum(parts) + read, work.samples * backward + read * (_POINTWISE_BACKWARD + again)
 

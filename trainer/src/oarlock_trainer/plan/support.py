@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_api.engine import CompileMode, OffloadOptimizer
+from oarlock_api.engine import CompileMode, OffloadOptimizer, Strategy
 from oarlock_api.optimization import OptimizerName
+from oarlock_api.weights import Method
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 _OPTIONS = {
     OptimizerName.ADAMW: frozenset({"eps"}),
     OptimizerName.ADAMW_8BIT: frozenset({"eps"}),
-    OptimizerName.LION: frozenset[str](),
+    OptimizerName.LION: frozenset({"fused"}),
 }
+_ON_CPU = (OptimizerName.ADAMW, OptimizerName.LION)
+"""What DeepSpeed updates in the node's memory."""
 _WEIGHTS_SHARDED = 3
 """ZeRO's stage in which no rank has the whole weights."""
 
@@ -36,12 +39,21 @@ def _options(training: Training) -> Iterator[str]:
     eps = options.get("eps", 1e-8)
     if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < 1:
         yield f"{field}.eps: {eps} (a number between 0 and 1 is meant)"
+    fused = options.get("fused", False)
+    if not isinstance(fused, bool):
+        yield f"{field}.fused: {fused} (true or false is meant)"
+    elif fused and (training.engine.offload_optimizer is OffloadOptimizer.CPU or _adapters_or_ddp(training)):
+        yield f"{field}.fused: true (DeepSpeed's kernel for shards on GPUs: not with offloadOptimizer, LoRA or DDP)"
 
 
 def _offloading(training: Training) -> Iterator[str]:
     name = training.optimizer.name
-    if training.engine.offload_optimizer is OffloadOptimizer.CPU and name is not OptimizerName.ADAMW:
-        yield f"spec.training.engine.offloadOptimizer: CPU with optimizer.name: {name} (DeepSpeed has AdamW for the CPU)"
+    if training.engine.offload_optimizer is OffloadOptimizer.CPU and name not in _ON_CPU:
+        yield f"spec.training.engine.offloadOptimizer: CPU with optimizer.name: {name} (the CPU has {' and '.join(_ON_CPU)})"
+
+
+def _adapters_or_ddp(training: Training) -> bool:
+    return training.method is Method.LORA or training.engine.strategy is Strategy.DDP
 
 
 def _compiling(training: Training) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
 from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.plan import communication, gpus
+from oarlock_trainer.plan import communication, compiling, gpus
 from oarlock_trainer.plan.memory import GB, host_bytes
 from oarlock_trainer.plan.parameters import Architecture, read_architecture
 from oarlock_trainer.plan.planner import Gpus, Plan, choose
@@ -48,6 +48,7 @@ def forecast(
     if training.task is not Task.TRAIN or not spec.gpus_per_node:
         return ""
     kind, ties = named(gpu=gpu, fabric=fabric)
+    tokens = {picture_tokens(size.width, size.height) for size in sizes}
     if ties is None:
         ties = communication.assumed_fabric(nodes=spec.nodes, gpus_per_node=spec.gpus_per_node, gpu=kind)
     model = Path(training.model.path or "")
@@ -56,7 +57,7 @@ def forecast(
         read_architecture(model) if model.is_dir() else Architecture(),
         ranks=spec.nodes * spec.gpus_per_node,
         ranks_per_node=spec.gpus_per_node,
-        image_tokens=max(picture_tokens(size.width, size.height) for size in sizes),
+        image_tokens=max(tokens),
         text_tokens=text_tokens,
     )
     assumed = " and ".join(name for name, value in (("--gpu", gpu), ("--fabric", fabric)) if value is None)
@@ -68,7 +69,9 @@ def forecast(
         if gpu:
             raise
         return f"{where}{refused}\n"
-    return where + "".join(f"{line}\n" for line in describe(plan))
+    settings = compiling.settled(training.compile, shapes=len(tokens), masked=training.objective.attention_mask)
+    compiles = [f"compile       {words}"] if (words := compiling.words(settings, shapes=len(tokens))) else []
+    return where + "".join(f"{line}\n" for line in [*describe(plan), *compiles])
 
 
 def describe(plan: Plan) -> Iterator[str]:
@@ -98,7 +101,8 @@ def _choices(plan: Plan) -> str:
     stage = "DDP" if plan.zero_stage == DDP else f"ZeRO stage {plan.zero_stage}"
     recomputed = f"{plan.recomputed} of {blocks} blocks recomputed" if plan.recomputed else "no block recomputed"
     exchange = "" if plan.zero_stage == DDP else f", exchanges of {plan.bucket_elements / 1e6:.0f} M elements"
-    return f"{stage}, {recomputed}{exchange}"
+    lean = ", of others what is pointwise" if plan.work.lean else ""
+    return f"{stage}, {recomputed}{lean}{exchange}"
 
 
 def _step(plan: Plan) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oarlock_api.data import TextEmbedsMode
 from oarlock_trainer.plan import embeds
+from oarlock_trainer.plan.text_encoders import costs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +49,7 @@ class Plan:
     steps: int
     epoch_steps: int | None
     encoded: Encoded
+    text_mode: TextEmbedsMode = TextEmbedsMode.CACHE
     notes: Sequence[str] = ()
 
 
@@ -66,7 +69,8 @@ def describe(plan: Plan) -> str:
         )
         for bucket in plan.buckets
     ]
-    latents, text = embeds.total(plan.stored, plan.captions, plan.encoded)
+    kept = plan.captions if plan.text_mode is TextEmbedsMode.CACHE else 0
+    latents, text = embeds.total(plan.stored, kept, plan.encoded)
     epochs = (
         f"{plan.epoch_steps} steps an epoch, {plan.steps / plan.epoch_steps:.1f} epochs" if plan.epoch_steps else ""
     )
@@ -79,9 +83,20 @@ def describe(plan: Plan) -> str:
         else "steps         none: task: Preprocess",
         f"pictures      {plan.pictures}, captions {plan.captions}",
         f"embeddings    latents {bytes_of(latents)}, text {bytes_of(text)} with padding (estimated: plan encodes nothing)",
+        *([f"text          {_text(plan)}"] if plan.steps else []),
         *(f"note          {note}" for note in plan.notes),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _text(plan: Plan) -> str:
+    """What each way to encode the captions would cost, the job's own first."""
+    ways = costs(distinct=plan.captions, drawn=plan.steps * plan.batch.effective, encoded=plan.encoded)
+    words = [
+        f"{mode} {cost.flops / 1e15:.3g} PFLOP of T5, {bytes_of(cost.stored) if cost.stored else 'nothing'} stored"
+        for mode, cost in sorted(ways.items(), key=lambda way: way[0] is not plan.text_mode)
+    ]
+    return f"{words[0]}; {words[1]} (a model)"
 
 
 def bytes_of(size: int) -> str:

@@ -12,6 +12,7 @@ from oarlock_trainer.data.buckets import target_sizes
 from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.encoding import live_batch
 from oarlock_trainer.plan.parameters import Architecture, Parameters, adapters, whole
+from oarlock_trainer.plan.text_encoders import LIVE_BATCH, Home, home, live_captions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +57,13 @@ class Work:
     ema: EmaDevice | None = None
     encoded: int = 0
     """Pictures that the VAE takes at once while training; 0: all are encoded before."""
+    text_home: Home = Home.NONE
+    """Where the text encoders are while training."""
+    captions: int = LIVE_BATCH
+    """That they take at once."""
     compiled: bool = False
+    lean: bool = False
+    """Compiled blocks compute once more what is pointwise, instead of keeping it."""
     attention: Attention = Attention.AUTO
     fp8: bool = False
 
@@ -68,7 +75,12 @@ class Work:
     @property
     def batch(self) -> Batch:
         """What one optimizer step takes."""
-        return Batch(per_rank=self.samples, ranks=self.ranks, accumulation=self.accumulation)
+        return Batch(
+            per_rank=self.samples,
+            ranks=self.ranks,
+            accumulation=self.accumulation,
+            ranks_per_node=self.ranks_per_node,
+        )
 
     @property
     def nodes(self) -> int:
@@ -110,6 +122,8 @@ def work_of(
         bucket_elements=training.engine.bucket_elements or _bucket(parameters),
         ema=training.ema.device if training.ema else None,
         encoded=live_batch(training),
+        text_home=home(training),
+        captions=live_captions(training),
         compiled=training.compile.mode is not CompileMode.NONE,
         attention=training.attention,
         fp8=training.precision is Precision.FP8,
@@ -121,6 +135,13 @@ def stages(work: Work, training: Training) -> tuple[int, ...]:
     if training.engine.strategy is Strategy.AUTO and work.stage != DDP and (work.accumulation > 1 or not work.overlap):
         return (1, 2)
     return (work.stage,)
+
+
+def text_homes(work: Work) -> Iterator[Work]:
+    """The same work, with its text encoders where they may be, if it has any."""
+    yield work
+    if work.text_home is Home.GPU:
+        yield replace(work, text_home=Home.HOST)
 
 
 def same_effective_batch(work: Work) -> Iterator[Work]:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 def write(
-    job: Job, table: Table, stores: Stores, *, latents: Places, texts: Places, encoders: Encoders
+    job: Job, table: Table, stores: Stores, *, latents: Places, texts: Places | None, encoders: Encoders
 ) -> dict[str, Any]:
     """Write it, unless it says the same already; returns it. Rank 0 only."""
     path = job.output / DATA_MANIFEST
-    answers = [latents.digest, texts.digest, table.manifest.fingerprint, len(table.manifest.left_out)]
+    answers = [latents.digest, texts.digest if texts else "", table.manifest.fingerprint, len(table.manifest.left_out)]
     written = _read(path)
     if written.get("answers") == answers:
         return written
@@ -53,15 +53,15 @@ def write(
             for number, dataset in enumerate(job.training.data.datasets)
         ],
         "latents": _extent(latents, table.kept & stored[datasets]),
-        "textEmbeds": _extent(texts, captions) | {"where": stores.texts.where},
+        "textEmbeds": _extent(texts, captions) | {"where": stores.texts.where if stores.texts else None},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, body)
     return body
 
 
-def _extent(places: Places, rows: np.ndarray) -> dict[str, Any]:
-    shards, records, size = places.extent(rows)
+def _extent(places: Places | None, rows: np.ndarray) -> dict[str, Any]:
+    shards, records, size = places.extent(rows) if places else (0, 0, 0)
     return {"shards": shards, "records": records, "bytes": size}
 
 

@@ -19,6 +19,7 @@ from oarlock_trainer.data.metadata.table import open_table
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
+from oarlock_trainer.models.flux.own_stream import OwnStream
 from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.kept import Kept
 from oarlock_trainer.preprocess.shares import threads_of
@@ -50,6 +51,7 @@ class LiveEncoding:
         self._stores = {one.name: latents_at(job, one) for one in live if one.image_embeds.mode is EmbedMode.ON_DEMAND}
         self._kept: dict[str, Kept] = {}
         self._encoder: PictureEncoder | None = None
+        self._stream = OwnStream(ranks.device)
         self._quarantine: SharedQuarantine | None = None
         self._opening, self._encoding, self._listing = Lock(), Lock(), Lock()
         self._pool = ThreadPoolExecutor(threads_of(job), thread_name_prefix="decode")
@@ -102,7 +104,7 @@ class LiveEncoding:
 
         if not pictures:
             return []
-        with self._encoding:
+        with self._encoding, self._stream.entered():
             if self._encoder is None:
                 self._encoder = PictureEncoder(Path(self._job.training.model.path or ""), self._device)
             return list(encode([one for one, _ in pictures], [pixels for _, pixels in pictures], self._encoder))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,12 @@ from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.matching import SortedKeys
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.recipe import table_fingerprint
-from oarlock_trainer.data.metadata.scan import scan, table_folder
+from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import MANIFEST, Manifest, Table, open_table, publish
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
 from oarlock_trainer.data.places import Places, forget
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.errors import ConfigurationError, storage
+from oarlock_trainer.errors import ConfigurationError, StorageError, storage
 from oarlock_trainer.preprocess import data_report
 from oarlock_trainer.preprocess.keys import fingerprints
 from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
@@ -38,12 +39,14 @@ from oarlock_trainer.preprocess.stores import (
     beforehand,
     empty_text_key,
     find,
+    latents_at,
     missing_latents,
     missing_texts,
     open_stores,
     places_folder,
     read_through,
     remove_unfinished,
+    text_places,
 )
 from oarlock_trainer.preprocess.summary import Work, summary
 from oarlock_trainer.preprocess.units import latent_work, text_work
@@ -51,10 +54,13 @@ from oarlock_trainer.preprocess.units import latent_work, text_work
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from oarlock_api.dataset import Dataset
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
+    from oarlock_trainer.preprocess.keys import Encoders
+    from oarlock_trainer.storage.files import Files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +68,13 @@ class Prepared:
     """Everything that training reads: the table in buckets, where its embeddings are, and what all was made from.
 
     `latents` has an entry for each row of the table, `texts` for each caption in the order of Table.text_keys, and last
-    the empty caption's, whose number is `empty_text`.
+    the empty caption's, whose number is `empty_text`. `texts` is None where captions are encoded while training.
     """
 
     table: Table
     buckets: Sequence[Bucket]
     latents: Places
-    texts: Places
+    texts: Places | None
     empty_text: int
     fingerprint: str
 
@@ -98,7 +104,8 @@ def prepare(
     stores = ranks.all_or_none(lambda: open_stores(job))
     ranks.decide(lambda: remove_unfinished(stores))
     published = ranks.decide(lambda: _published(job, folder, fingerprint))
-    manifest = published or scan(job, ranks, encoders, fingerprint=fingerprint, go_on=go_on).manifest
+    caches = partial(latents_at, job)
+    manifest = published or scan(job, ranks, encoders, fingerprint=fingerprint, go_on=go_on, caches=caches).manifest
     table = Table(folder, manifest)
     buckets = cut(table)
     ranks.decide(lambda: forget(places_folder(job)))
@@ -111,10 +118,12 @@ def prepare(
         found = ranks.decide(lambda: _find(job, table, stores, empty_key))
         if not found.complete:
             raise RuntimeError("embeddings that were just written cannot be found: do all nodes mount one storage?")
-    *latent_stores, text_store = read_through(job, [*stores.latents, stores.texts])
-    latents, texts = Places(found.latents, latent_stores), Places(found.texts, [text_store])
+    stores_read = read_through(job, stores.all)
+    latents = Places(found.latents, stores_read[: len(stores.latents)])
+    texts = Places(found.texts, stores_read[len(stores.latents) :]) if found.texts else None
     if table.manifest != published:
         ranks.decide(lambda: _publish(folder, table.manifest))
+        ranks.decide(lambda: _hand_on(job, encoders, table.manifest, caches))
     if ranks.place.is_leader:
         with storage("writing the data manifest"):
             report = data_report.write(job, table, stores, latents=latents, texts=texts, encoders=encoders)
@@ -125,7 +134,7 @@ def prepare(
         buckets=buckets,
         latents=latents,
         texts=texts,
-        empty_text=len(texts) - 1,
+        empty_text=len(table.text_keys()),
         fingerprint=fingerprint,
     )
 
@@ -144,6 +153,14 @@ def _published(job: Job, folder: Path, fingerprint: str) -> Manifest | None:
 def _find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
     with storage("finding the embeddings"):
         return find(job, table, stores, empty_key)
+
+
+def _hand_on(job: Job, encoders: Encoders, manifest: Manifest, caches: Callable[[Dataset], Files]) -> None:
+    """Lay the scan beside the caches; where those cannot be written to, a later job scans anew."""
+    try:
+        hand_on_scans(job, encoders, manifest, caches)
+    except (ConfigurationError, StorageError) as error:
+        channel.send(channel.Event.NOTE, message=f"the scan is not handed on to other jobs: {error}")
 
 
 def _publish(folder: Path, manifest: Manifest) -> None:
@@ -201,7 +218,7 @@ def _encode(
 
 
 def _work(job: Job, table: Table, stores: Stores, found: Found) -> dict[str, Path]:
-    latents, texts = Places(found.latents, stores.latents), Places(found.texts, [stores.texts])
+    latents, texts = Places(found.latents, stores.latents), text_places(found.texts, stores)
     with storage("sharing out the work"):
         return publish_work(
             job,

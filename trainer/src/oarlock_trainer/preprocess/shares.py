@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.agent.cgroup import cpu_limit
+from oarlock_trainer.agent.cgroup import cores_of_the_ranks
 from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.plan.encoding import vae_batch
@@ -46,8 +45,7 @@ def publish_work(job: Job, **work: np.ndarray) -> dict[str, Path]:
 
 def threads_of(job: Job) -> int:
     """Threads of one rank that decode: its share of data.tuning.workers, or of the processors that the pod may use."""
-    there = len(os.sched_getaffinity(0))
-    node = job.training.data.tuning.workers or int(min(there, cpu_limit() or there))
+    node = job.training.data.tuning.workers or cores_of_the_ranks()
     return min(max(node // job.place.local_world_size, 1), _MOST_THREADS)
 
 
@@ -57,7 +55,7 @@ def encode_own_captions(
     """Encode and publish this rank's share of the captions."""
     work = np.load(file, mmap_mode="r")
     units = _own(ranks, work)
-    if not units:
+    if not units or stores.texts is None:
         return
     from oarlock_trainer.models.flux.encode import CaptionEncoder  # noqa: PLC0415 - only where something is missing
     from oarlock_trainer.preprocess.storing import Storing  # noqa: PLC0415

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from oarlock_api.data import TextEmbedsMode
 from oarlock_api.dataset import EmbedMode
 from oarlock_api.quantity import whole_bytes
 from oarlock_trainer.data.metadata import keys
@@ -32,11 +33,19 @@ _PLACES = "places"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """The places of a job's embeddings: of each data set that keeps its latents, all of these once, and of captions."""
+    """The places of a job's embeddings: of each data set that keeps its latents, all of these once, and of captions.
+
+    `texts` is None where captions are encoded while training.
+    """
 
     of_dataset: dict[str, Files]
     latents: tuple[Files, ...]
-    texts: Files
+    texts: Files | None
+
+    @property
+    def all(self) -> list[Files]:
+        """All of them once, captions last."""
+        return [*self.latents, *([self.texts] if self.texts else [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +53,7 @@ class Found:
     """Where rank 0 has resolved the rows to, and how many that are needed have no embedding."""
 
     latents: Path
-    texts: Path
+    texts: Path | None
     missing_latents: int
     missing_texts: int
 
@@ -63,8 +72,10 @@ def latents_at(job: Job, dataset: Dataset) -> Files:
     return LocalFiles(job.output / "embeds" / "latents", field="output.directory", owner=job.file.job_uid)
 
 
-def texts_at(job: Job) -> Files:
-    """Where text embeddings are cached."""
+def texts_at(job: Job) -> Files | None:
+    """Where text embeddings are cached, if they are."""
+    if job.training.data.text_embeds_mode is TextEmbedsMode.ON_THE_FLY:
+        return None
     if job.training.data.text_embeds:
         return job.files_at(job.training.data.text_embeds, "training.data.textEmbeds")
     return LocalFiles(job.output / "embeds" / "text", field="output.directory", owner=job.file.job_uid)
@@ -86,7 +97,7 @@ def remove_unfinished(stores: Stores) -> None:
 
     Whoever holds the output's fence may: an earlier attempt that still writes is one that was given up.
     """
-    for store in (*stores.latents, stores.texts):
+    for store in stores.all:
         if isinstance(store, LocalFiles):
             store.remove_unfinished()
 
@@ -127,14 +138,21 @@ def find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
         return np.concatenate([table.text_keys(), np.frombuffer(empty_key, dtype="<u8").reshape(1, 2)])
 
     latents = resolve(folder, "latents", asked=",".join(parts), keys=table.image_keys, stores=stores.latents)
-    asked = ",".join([*parts, empty_key.hex()])
-    texts = resolve(folder, "texts", asked=asked, keys=text_keys, stores=[stores.texts])
+    texts = None
+    if stores.texts:
+        asked = ",".join([*parts, empty_key.hex()])
+        texts = resolve(folder, "texts", asked=asked, keys=text_keys, stores=[stores.texts])
     return Found(
         latents=latents,
         texts=texts,
         missing_latents=int(missing_latents(job, table, Places(latents, stores.latents)).sum()),
-        missing_texts=int(missing_texts(table, Places(texts, [stores.texts])).sum()),
+        missing_texts=int(missing_texts(table, text_places(texts, stores)).sum()),
     )
+
+
+def text_places(found: Path | None, stores: Stores) -> Places | None:
+    """Where the captions' embeddings are; None where they are stored nowhere."""
+    return Places(found, [stores.texts]) if found and stores.texts else None
 
 
 def places_folder(job: Job) -> Path:
@@ -147,7 +165,9 @@ def missing_latents(job: Job, table: Table, latents: Places) -> np.ndarray:
     return np.asarray((latents.records < 0) & table.kept & beforehand(job)[table.datasets()])
 
 
-def missing_texts(table: Table, texts: Places) -> np.ndarray:
-    """(captions + 1,) bool: which captions have no embedding, with the empty one as the last."""
+def missing_texts(table: Table, texts: Places | None) -> np.ndarray:
+    """(captions + 1,) bool: which captions need an embedding and have none, with the empty one as the last."""
+    if texts is None:
+        return np.zeros(len(table.text_keys()) + 1, dtype=bool)
     kept = np.repeat(table.kept, table.caption_counts())
     return np.asarray((texts.records < 0) & np.append(kept, True))

@@ -26,10 +26,13 @@ def summary(report: Mapping[str, Any], work: Work) -> str:
     """`report` is that of data_report."""
     latents, texts = report["latents"], report["textEmbeds"]
     places = ", ".join(sorted({one["where"] for one in report["datasets"] if one["where"]}))
+    said = (
+        f"{_extent(texts, 'text embeddings')} in {texts['where']}" if texts["where"] else "captions encoded in training"
+    )
     there = latents["records"] + texts["records"] - work.made
     return (
         f"preprocessed: {_extent(latents, 'latents')}{f' in {places}' if places else ''}, "
-        f"{_extent(texts, 'text embeddings')} in {texts['where']}; {work.made:,} of them made now, {max(there, 0):,} were "
+        f"{said}; {work.made:,} of them made now, {max(there, 0):,} were "
         f"there; {work.quarantined:,} of {work.found:,} pictures quarantined; {timedelta(seconds=round(work.seconds))}"
     )
 

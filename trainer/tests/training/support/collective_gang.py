@@ -26,8 +26,9 @@ import_torch()
 import torch.distributed as dist  # noqa: E402
 
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
-from oarlock_trainer.engine import collective, exercise, process_group, reach  # noqa: E402
+from oarlock_trainer.engine import collective, exercise, process_group, reach, slow_network  # noqa: E402
 from oarlock_trainer.errors import TrainingEnd  # noqa: E402
+from oarlock_trainer.health.fabric import Fabric  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
 from oarlock_trainer.stop import StopRequest  # noqa: E402
 
@@ -39,6 +40,13 @@ class Deaf(socket.socket):
         return ("127.0.0.1", 1)
 
 
+def cannot_register(*_: object) -> None:
+    """What torch raises where InfiniBand's library can't lock a buffer."""
+    raise dist.DistBackendError(
+        "NCCL error: ncclSystemError. Last error: Call to ibv_reg_mr failed: Cannot allocate memory"
+    )
+
+
 def in_trouble(job: Job, trouble: str) -> Job:
     """The job of a rank to which this happens; what is patched here lives in this rank's process alone."""
     if trouble == "cannot connect":
@@ -46,10 +54,13 @@ def in_trouble(job: Job, trouble: str) -> Job:
     if trouble == "cannot be reached":
         reach.listen = lambda *_args, **_kinds: Deaf()
     elif trouble == "hangs":
-        exercise.run = lambda _ranks: threading.Event().wait()
+        exercise.run = lambda *_: threading.Event().wait()
+    elif trouble == "cannot lock memory":
+        slow_network.read_fabric = lambda: Fabric(devices=("uverbs0",), lockable=8 << 20)
+        exercise.run = cannot_register
     elif trouble == "is slow":
         fastest = exercise._fastest
-        exercise._fastest = lambda work, device: fastest(work, device) + 5000.0
+        exercise._fastest = lambda work, device, before: fastest(work, device, before=before) + 5000.0
     elif trouble == "corrupts":
         reduce = dist.all_reduce
         dist.all_reduce = lambda tensor: reduce(tensor.mul_(3.0))
@@ -77,7 +88,7 @@ def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
     nodes, local = order["nodes"], order["ranks"]
     file = JobFile(
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=nodes, gpus_per_node=0,
-        output_directory=str(scratch / "output"), training={},
+        output_directory=str(scratch / "output"), training={}, min_bus_bandwidth=order.get("floor"),
     )  # fmt: skip
     pids = {}
     for rank in range(nodes * local):
@@ -101,7 +112,8 @@ def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
         os.waitpid(pid, 0)
         told = [json.loads(line) for line in (scratch / f"told-{rank}").read_text().splitlines()]
         result = json.loads((scratch / f"result-{rank}").read_text())
-        answer.append({"rank": rank, **result, "checks": [event for event in told if event["event"] == "check"]})
+        checks, degraded = ([event for event in told if event["event"] == kind] for kind in ("check", "degraded"))
+        answer.append({"rank": rank, **result, "checks": checks, "degraded": degraded})
     return answer
 
 

@@ -132,6 +132,20 @@ def text(word: int) -> Any:
     return pack(word.to_bytes(16, "big"), values, (1, 3, 2), Compression.NONE)
 
 
+class Speaking:
+    """Encodes a caption, which is a number, to what `prepared` has stored for it."""
+
+    def encode(self, captions: Sequence[str]) -> list[Any]:
+        import torch  # noqa: PLC0415
+
+        made = []
+        for caption in captions:
+            word = int(caption) if caption else 2**31
+            values = torch.full((5,), word % 2**15, dtype=torch.int16).view(torch.bfloat16)
+            made.append((values[:2], values[2:].reshape(1, 3)))
+        return made
+
+
 def loader(
     data: Prepared, settings: Training, *, rank: int = 0, ranks: int = 1, encoding: Encoding | None = None
 ) -> Loader:
@@ -139,7 +153,10 @@ def loader(
     buckets = make_buckets(data.table, settings, batch)
     order = make_timeline(buckets, settings, effective=batch.effective)
     place = Place(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
-    return Loader(data, buckets, order, training=settings, place=place, encoding=encoding or NeverEncoding(), pin=False)
+    return Loader(
+        data, buckets, order, training=settings, place=place, encoding=encoding or NeverEncoding(), pin=False,
+        text=Speaking() if data.texts is None else None,
+    )  # fmt: skip
 
 
 def numbers(batch: StepBatch) -> list[Numbers]:

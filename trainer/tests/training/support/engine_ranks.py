@@ -2,9 +2,9 @@
 
     python engine_ranks.py STORE RANKS < cases.json
 
-A case is {"training": fields of spec.training, "steps": n, "poison": step}; rank 0 answers each with a line of JSON: losses
-and norms of the steps, rates and largest gradients of the updates as the optimizer saw them, checksums of the weights before
-and after the engine was made and at the end, counted and skipped updates.
+A case is {"training": fields of spec.training, "steps": n, "poison": step, "gradients": of every element, by micro-batch};
+rank 0 answers each with a line of JSON: losses and norms of the steps, rates and largest gradients of the updates as the
+optimizer saw them, checksums of the weights before and after the engine was made and at the end, counted and skipped updates.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ def run(case: dict[str, Any], ranks: Ranks) -> dict[str, Any]:
     counts = []
 
     def note(optimizer: torch.optim.Optimizer, _args: object, _kwargs: object) -> None:
-        (group,) = optimizer.param_groups
-        told["rates"].append(group["lr"])
-        told["largest"].append(max(float(one.grad.abs().max()) for one in group["params"]))
-        counts[:] = [int(optimizer.state[one]["step"]) for one in group["params"]]
+        updated = [(one, group["lr"]) for group in optimizer.param_groups for one in group["params"]]
+        told["rates"].append(updated[0][1])
+        told["largest"].append(max(float(one.grad.abs().max()) for one, _ in updated))
+        counts[:] = [int(optimizer.state[one]["step"]) for one, _ in updated]
 
     watching = register_optimizer_step_post_hook(note)
     engine = initialize(model, settings, place)
@@ -86,9 +86,11 @@ def run(case: dict[str, Any], ranks: Ranks) -> dict[str, Any]:
         inputs = torch.randn(GLOBAL_BATCH, WIDTH, generator=generator)
         mine = inputs.split(GLOBAL_BATCH // place.world_size)[place.rank]
         losses = []
-        for micro in mine.chunk(settings.gradient_accumulation):
+        for number, micro in enumerate(mine.chunk(settings.gradient_accumulation)):
             outputs = engine.model(micro.to(torch.bfloat16)).float()
             loss = ((outputs - micro.roll(1, dims=1) * target) ** 2).mean()
+            if gradients := case.get("gradients"):  # every element's, before it is divided by the accumulation
+                loss = 0.0 * loss + gradients[number] * sum(one.float().sum() for one in engine.weights.parameters())
             if step == case.get("poison") and place.rank == place.world_size - 1:
                 loss = loss * float("nan")
             engine.backward(loss)

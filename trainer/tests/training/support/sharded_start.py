@@ -112,7 +112,7 @@ def start(place: Place, model: Path) -> dict[str, Any]:
     claim = claim_of(place, model)
     training = claim.job.training
     plan = plan_for(training, read_architecture(model), world_size=RANKS, local_world_size=RANKS, gpu_memory_bytes=None)
-    loaded = make_engine(claim, plan).weights
+    loaded = make_engine(claim, plan)[0].weights
     read = Counted.bytes
     whole = {name: weight.clone() for name, weight in whole_weights(loaded)}
     return {

@@ -2,7 +2,7 @@
 
 They run at once, beside the rank host's imports, and share one bound in time. What touches the output shares a process,
 since what hangs the one hangs the other, and a start pays for one interpreter less; NVML has a process of its own. The
-collective check is no process here: the ranks do it, with what is left of the time; those of another trainer can't.
+collective check is no process here: the ranks do it, in as much time again; those of another trainer can't.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from oarlock_api.contract.wire import integer, text
 from oarlock_trainer.agent.assignment import setting
 from oarlock_trainer.agent.preflight import room
 from oarlock_trainer.agent.preflight.check_process import CheckProcess
+from oarlock_trainer.agent.preflight.driver import torch_cuda
 from oarlock_trainer.agent.preflight.finding import Check, Finding
 
 if TYPE_CHECKING:
@@ -33,10 +34,11 @@ class Preflight:
         self._bound = float(assignment.job.preflight_timeout_seconds)
         self._deadline = now + self._bound
         self._first_rank = assignment.first_rank
-        asked = assignment.job.collective_check and assignment.world_size > 1
+        asked = assignment.job.collective_check and assignment.job.nodes > 1
         self._collective = asked and not assignment.job.custom
         self.unsupported = [str(Check.COLLECTIVE)] if asked and assignment.job.custom else []
-        orders = [order for order in (_output_orders(assignment), _gpu_orders(assignment)) if order]
+        there = (_output_orders(assignment), [*_network_orders(assignment), *_gpu_orders(assignment)])
+        orders = [order for order in there if order]
         self._processes = [CheckProcess(order, environment=environment, now=now) for order in orders]
         self.expected = [str(order["check"]) for process in orders for order in process]
         if self._collective:
@@ -51,9 +53,13 @@ class Preflight:
         """Time until what is not over counts as silent."""
         return max(self._deadline - now, 0.0)
 
-    def rank_seconds(self, now: float) -> float | None:
-        """What is left for the ranks' own, collective check; None where there is none."""
-        return self.seconds_left(now) if self._collective else None
+    @property
+    def rank_seconds(self) -> float | None:
+        """For the ranks' own, collective check; None where there is none.
+
+        All of the time once more: what imports and the checks before have taken says nothing of the network.
+        """
+        return self._bound if self._collective else None
 
     def rank_finding(self, message: Message) -> Finding | None:
         """What a rank tells of its own check; one rank of the node speaks for all. How it ends is its last words' affair."""
@@ -109,11 +115,19 @@ def _saves_all_of_it(assignment: Assignment) -> bool:
     return setting(training, "task") in (None, "Train") and setting(training, "method") in (None, "Full")
 
 
+def _network_orders(assignment: Assignment) -> list[dict[str, Any]]:
+    job = assignment.job
+    between_gpus = job.collective_check and job.nodes > 1 and job.gpus_per_node > 0
+    return [{"check": Check.NETWORK, "node": assignment.pod.node}] if between_gpus else []
+
+
 def _gpu_orders(assignment: Assignment) -> list[dict[str, Any]]:
     job = assignment.job
     if not job.gpu_check or not job.gpus_per_node:
         return []
-    expected = {"expected": job.gpus_per_node, "node": assignment.pod.node}
+    # A trainer of another kind has its own torch, or none.
+    cuda = "" if job.custom else torch_cuda()
+    expected = {"expected": job.gpus_per_node, "node": assignment.pod.node, "cuda": cuda}
     return [{"check": Check.GPUS, **expected, "patience": _patience(assignment)}]
 
 

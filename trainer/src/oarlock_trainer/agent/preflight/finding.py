@@ -20,6 +20,7 @@ class Check(StrEnum):
     STORAGE = "storage"
     CLOCK = "clock"
     GPUS = "gpus"
+    NETWORK = "network"
     COLLECTIVE = "collective"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult
+from oarlock_trainer.agent.preflight import driver, nvml
 from oarlock_trainer.agent.preflight.finding import Check, Finding
 from oarlock_trainer.agent.preflight.nvml import opened
 from oarlock_trainer.health.nvml import NoLibraryError, SilentError
@@ -34,12 +35,16 @@ _CONFIRM_SECONDS = 1.0
 
 
 def find(
-    *, expected: int, node: str = "", patience: float = 0.0, pause: Callable[[float], None] = time.sleep
+    *, expected: int, node: str = "", cuda: str = "", patience: float = 0.0, pause: Callable[[float], None] = time.sleep
 ) -> Finding:
-    """The check as preflight orders it. `patience`: seconds that it may wait for GPUs that somebody still uses."""
+    """The check as preflight orders it. `patience`: seconds that it may wait for GPUs that somebody still uses.
+
+    `cuda`: what the driver must be new enough for, empty = not known.
+    """
     where = f" on node {node}" if node else ""
     try:
         with opened() as read:
+            version, runs = nvml.driver()
             readings = _confirmed(read, pause)
             waited = 0.0
             while _busy(readings) and not _broken(readings) and waited < min(patience, _IDLE_SECONDS):
@@ -54,7 +59,10 @@ def find(
             f"GPUs: NVML does not answer{where}: {error}. If nvidia-smi works on the node, the container had lost its "
             "devices (a restart of systemd or containerd does that); if not, its driver needs care"
         )
-    return judge(readings, expected=expected, where=where)
+    found = judge(readings, expected=expected, where=where)
+    if not found.code and (words := driver.too_old(version, cuda, runs=runs)):
+        return _unfit(f"GPUs{where}: {words}")
+    return found
 
 
 def _confirmed(read: Callable[[], list[Reading]], pause: Callable[[float], None]) -> list[Reading]:

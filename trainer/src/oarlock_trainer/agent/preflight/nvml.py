@@ -47,6 +47,16 @@ def opened() -> Iterator[Callable[[], list[Reading]]]:
         yield _read
 
 
+def driver() -> tuple[str, int | None]:
+    """The driver's version, and the CUDA that its library runs (13000 = 13.0); empty and None where NVML can't tell."""
+    version, runs = "", None
+    with contextlib.suppress(pynvml.NVMLError, UnicodeDecodeError):
+        version = str(pynvml.nvmlSystemGetDriverVersion())
+    with contextlib.suppress(pynvml.NVMLError):
+        runs = int(pynvml.nvmlSystemGetCudaDriverVersion())
+    return version, runs
+
+
 def _read() -> list[Reading]:
     with nvml.silence_told():
         count = pynvml.nvmlDeviceGetCount()

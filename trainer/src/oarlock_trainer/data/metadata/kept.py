@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.data.metadata.recipe import Recipe
+    from oarlock_trainer.data.metadata.table import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +36,21 @@ def kept_parts(folder: Path, recipes: Sequence[Recipe]) -> dict[int, Kept]:
         return {}
     manifest = table.manifest
     kept: dict[int, Kept] = {}
+    for own in by_dataset(manifest):
+        number = wanted.get(facts_of(folder, own.files[0][0]).recipe) if own.files else None
+        if number is not None:
+            kept[number] = own
+    return kept
+
+
+def by_dataset(manifest: Manifest) -> list[Kept]:
+    """A table's parts by data set, in the table's order."""
+    found = []
     first = 0
     for dataset in range(len(manifest.datasets)):
-        parts = [part for part in manifest.parts if part.dataset == dataset]
-        rows = sum(part.rows for part in parts)
-        number = wanted.get(facts_of(folder, parts[0].file).recipe) if parts else None
-        if number is not None:
-            left_out = tuple(row - first for row in manifest.left_out if first <= row < first + rows)
-            kept[number] = Kept(files=tuple((part.file, part.rows) for part in parts), left_out=left_out)
+        files = tuple((part.file, part.rows) for part in manifest.parts if part.dataset == dataset)
+        rows = sum(rows for _, rows in files)
+        left_out = tuple(row - first for row in manifest.left_out if first <= row < first + rows)
+        found.append(Kept(files=files, left_out=left_out))
         first += rows
-    return kept
+    return found

@@ -63,6 +63,14 @@ def make_rows(found: Found, recipe: Recipe) -> tuple[dict[str, Any], Facts]:
         small = buckets.is_below(fine.width, fine.height, minimum=limits.minimum, kind=recipe.kind)
         left_out["size.minimum"] = int(small.sum())
         fine = fine.taken(~small)
+    if limits.minimum_aspect is not None:
+        narrow = fine.width < limits.minimum_aspect * fine.height
+        left_out["size.minimumAspect"] = int(narrow.sum())
+        fine = fine.taken(~narrow)
+    if limits.maximum_aspect is not None:
+        wide = fine.width > limits.maximum_aspect * fine.height
+        left_out["size.maximumAspect"] = int(wide.sum())
+        fine = fine.taken(~wide)
     cut = cuts(recipe.training, recipe.dataset, fine.names, (fine.width, fine.height))
     if limits.maximum_upscale_percent is not None:
         growth = buckets.upscale_percent((fine.width, fine.height), (cut.target_width, cut.target_height))

@@ -17,7 +17,8 @@ from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.metadata import limit
 from oarlock_trainer.data.metadata.facts import total
-from oarlock_trainer.data.metadata.kept import kept_parts
+from oarlock_trainer.data.metadata.handed_on import hand_on, taken_over
+from oarlock_trainer.data.metadata.kept import Kept, by_dataset, kept_parts
 from oarlock_trainer.data.metadata.listing import remove_listing
 from oarlock_trainer.data.metadata.making import Made, make_parts
 from oarlock_trainer.data.metadata.opened import source_of
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.preprocess.keys import Encoders
+    from oarlock_trainer.storage.files import Files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +52,24 @@ class Scanned:
     rejected: tuple[Rejected, ...]
 
 
-def scan(job: Job, ranks: Ranks, encoders: Encoders, *, fingerprint: str, go_on: Callable[[], None]) -> Scanned:
+def scan(
+    job: Job,
+    ranks: Ranks,
+    encoders: Encoders,
+    *,
+    fingerprint: str,
+    go_on: Callable[[], None],
+    caches: Callable[[Dataset], Files] | None = None,
+) -> Scanned:
     """Make the parts of all data sets below the job's output; all ranks return the same. `go_on` may raise to stop.
 
+    What another job has handed on beside its `caches` is taken over for data sets with preserveScan.
     Raises ConfigurationError where a data set is empty, may not be read, or has too many bad pictures.
     """
     ranks.bound_waiting(PREPROCESS_TIMEOUT)
     folder = table_folder(job.output)
     recipes = ranks.all_or_none(lambda: _recipes(job, encoders))
-    kept = ranks.decide(lambda: kept_parts(folder, recipes))
+    kept = ranks.decide(lambda: _kept(folder, recipes, caches))
     parts: list[Part] = []
     left_out: list[int] = []
     for number, recipe in enumerate(recipes):
@@ -89,6 +100,24 @@ def picture_cut(training: Training, dataset: Dataset, name: str, size: Size) -> 
     """Scale and crop of one picture, as the scan took it to be."""
     sides = (np.array([size.width]), np.array([size.height]))
     return cuts(training, dataset, pa.array([name]), sides).one(0)
+
+
+def hand_on_scans(job: Job, encoders: Encoders, manifest: Manifest, caches: Callable[[Dataset], Files]) -> None:
+    """Lay each data set's part of the table beside its caches. Rank 0 only."""
+    folder = table_folder(job.output)
+    of_datasets = by_dataset(manifest)
+    for number, recipe in enumerate(_recipes(job, encoders)):
+        hand_on(caches(recipe.dataset), recipe.fingerprint(), folder, of_datasets[number])
+
+
+def _kept(folder: Path, recipes: Sequence[Recipe], caches: Callable[[Dataset], Files] | None) -> dict[int, Kept]:
+    """What needs no scan: of this job's own table, or else of what lies beside the caches."""
+    kept = kept_parts(folder, recipes)
+    for number, recipe in enumerate(recipes):
+        if caches and recipe.dataset.preserve_scan and number not in kept:
+            found = taken_over(caches(recipe.dataset), recipe.fingerprint(), folder)
+            kept |= {number: found} if found else {}
+    return kept
 
 
 def _recipes(job: Job, encoders: Encoders) -> list[Recipe]:
@@ -148,6 +177,6 @@ def _judged(job: Job, manifest: Manifest, recipes: Sequence[Recipe]) -> tuple[Re
             left = ", ".join(f"{count} by {field}" for field, count in one.left_out.items() if count) or "none"
             raise ConfigurationError(
                 f'dataset "{one.dataset}": no picture is left of {one.found} below {recipe.source} ({left} left out): '
-                "correct source.path, or loosen size.minimum and size.maximumUpscalePercent"
+                "correct source.path, or loosen the limits of size"
             )
     return rejected

@@ -12,8 +12,8 @@ ACCELERATE: tuple[Row, ...] = (
     mapped("num_machines", "nodes", Kind.WHOLE, default=1),
     judged("num_processes", "gpusPerNode", Kind.WHOLE, default=1),
     judged("use_cpu", "gpusPerNode", Kind.SWITCH, default=False),
-    judged("distributed_type", "training.engine.strategy", Kind.TEXT),
-    judged("mixed_precision", "training.precision", Kind.TEXT),
+    judged("distributed_type", "training.engine.strategy", Kind.WORD),
+    judged("mixed_precision", "training.precision", Kind.WORD),
     judged("gradient_accumulation_steps", "training.gradientAccumulation", Kind.WHOLE),
     mapped("main_process_port", "pod.ports.rendezvous", Kind.WHOLE),
     judged("deepspeed_config", "training.engine", Kind.ANY),
@@ -34,8 +34,8 @@ ACCELERATE: tuple[Row, ...] = (
 )
 
 DYNAMO: tuple[Row, ...] = (
-    judged("dynamo_backend", "training.compile.mode", Kind.TEXT, default="no"),
-    judged("dynamo_mode", "training.compile.mode", Kind.TEXT, default="default"),
+    judged("dynamo_backend", "training.compile.mode", Kind.WORD, default="no"),
+    judged("dynamo_mode", "training.compile.mode", Kind.WORD, default="default"),
     judged("dynamo_use_dynamic", "training.compile.dynamic", Kind.SWITCH, default=False),
     judged("dynamo_use_fullgraph", "training.compile.fullGraph", Kind.SWITCH, default=False),
     *ignored("blocks are always compiled one by one", "dynamo_use_regional_compilation"),

@@ -6,6 +6,11 @@ from oarlock_trainer.importer.rows import Kind, Row, ignored, judged, refused
 
 LAUNCH = "accelerate's own words for it"
 """Where an option goes that only hands a setting to accelerate."""
+FAMILIES = (
+    "refiner_training stable_diffusion_3 pixart_sigma stable_diffusion_legacy kolors hunyuan_dit deepfloyd smoldit sana"
+    " flux"
+)
+"""Switches of other families in an older config.env, and FLUX=false, which asks for none of them."""
 _POD = "the operator makes the pods of a gang and tells each its rank and the address of rank 0"
 _OTHER_MODELS = "belongs to another model family"
 
@@ -14,8 +19,8 @@ MACHINE: tuple[Row, ...] = (
     judged("accelerate_extra_args", LAUNCH, Kind.TEXT),
     judged("num_processes", "nodes * gpusPerNode", Kind.WHOLE),
     judged("num_machines", "nodes", Kind.WHOLE),
-    judged("dynamo_backend", "training.compile.mode", Kind.TEXT),
-    judged("dynamo_mode", "training.compile.mode", Kind.TEXT),
+    judged("dynamo_backend", "training.compile.mode", Kind.WORD),
+    judged("dynamo_mode", "training.compile.mode", Kind.WORD),
     judged("dynamo_fullgraph", "training.compile.fullGraph", Kind.SWITCH),
     judged("dynamo_dynamic", "training.compile.dynamic", Kind.SWITCH),
     judged("dynamo_use_regional_compilation", "nothing: blocks are always compiled one by one", Kind.SWITCH),
@@ -55,5 +60,5 @@ MACHINE: tuple[Row, ...] = (
         " crepa_adjacent_distance crepa_adjacent_tau crepa_encoder crepa_encoder_image_size"
         " crepa_drop_vae_encoder crepa_normalize_by_frames crepa_spatial_align",
     ),
-    *refused("only FLUX.1 is trained here", "refiner_training"),
+    *refused("only FLUX.1 is trained here: remove it, and write model_family flux (FLUX=true in config.env)", FAMILIES),
 )

@@ -10,6 +10,9 @@ OPTIMIZATION: tuple[Row, ...] = (
     judged("flow_schedule_shift", "training.objective.timestepShift", Kind.NUMBER, default=3.0),
     mapped("flow_schedule_auto_shift", "training.objective.autoShift", Kind.SWITCH, default=False),
     judged("flow_use_uniform_schedule", "training.objective.timesteps", Kind.SWITCH, default=False),
+    judged("flow_use_beta_schedule", "training.objective.timesteps", Kind.SWITCH, default=False),
+    judged("flow_beta_schedule_alpha", "training.objective.betaAlpha", Kind.NUMBER, default=2.0),
+    judged("flow_beta_schedule_beta", "training.objective.betaBeta", Kind.NUMBER, default=2.0),
     mapped("flow_sigmoid_scale", "training.objective.sigmoidScale", Kind.NUMBER, default=1.0),
     mapped(
         "flux_guidance_mode",
@@ -48,20 +51,21 @@ OPTIMIZATION: tuple[Row, ...] = (
     judged("max_grad_norm", "training.gradientClipping.max", Kind.NUMBER, default=2.0),
     judged("grad_clip_method", "training.gradientClipping.method", Kind.TEXT, default="value"),
     *refused(
-        "the noise level is drawn by Sigmoid or Uniform",
-        "flow_use_beta_schedule flux_fast_schedule flow_custom_timesteps flow_timesteps",
+        "the noise level is drawn by Sigmoid, Uniform or Beta, within objective.minNoise and maxNoise",
+        "flux_fast_schedule flow_custom_timesteps flow_timesteps",
     ),
     *refused("multiply learning_rate yourself", "lr_scale"),
     *refused("noise is plain Gaussian", "offset_noise"),
     *refused("noise is plain Gaussian", "input_perturbation", unless=(0,)),
     *refused("no part of a picture is masked", "masked_loss_probability", unless=(0, 1)),
-    *refused("all noise levels weigh the same", "timestep_bias_strategy", unless=("none",)),
-    *refused(_DIFFUSION, "snr_gamma", unless=(0,)),
+    *refused(
+        "set objective.minNoise, maxNoise or weighting of the job later", "timestep_bias_strategy", unless=("none",)
+    ),
+    *ignored("SimpleTuner itself leaves it out with flow matching", "snr_gamma"),
     *refused(_DIFFUSION, "use_soft_min_snr rescale_betas_zero_snr"),
     *refused("frames are not aligned, these are pictures", "crepa_enabled"),
     *ignored("belongs to lr_scale", "lr_scale_sqrt"),
     *ignored("belongs to lr_scheduler cosine_with_restarts, which is refused", "lr_num_cycles"),
-    *ignored("belongs to flow_use_beta_schedule", "flow_beta_schedule_alpha flow_beta_schedule_beta"),
     *ignored("belongs to offset_noise", "noise_offset noise_offset_probability"),
     *ignored("belongs to input_perturbation", "input_perturbation_steps"),
     *ignored(

@@ -26,6 +26,7 @@ REPORTING: tuple[Row, ...] = (
     judged("tracker_run_name", "training.tracking.run", Kind.TEXT, default="simpletuner-testing"),
     judged("push_to_hub", "training.publish", Kind.SWITCH, default=False),
     judged("hub_model_id", "training.publish.hub.repo", Kind.TEXT),
+    judged("push_checkpoints_to_hub", "training.publish", Kind.SWITCH, default=False),
     judged("model_card_private", "training.publish.hub.private", Kind.SWITCH, default=False),
     judged("webhook_config", "webhooks", Kind.ANY),
     *refused("pictures come by steps; set validation_step_interval", "validation_epoch_interval"),
@@ -49,7 +50,6 @@ REPORTING: tuple[Row, ...] = (
     *refused("layers are not skipped", "validation_guidance_skip_layers"),
     *refused("previews are not streamed", "validation_preview"),
     *refused("pictures are not marked", "enable_watermark"),
-    *refused("only the finished model is published", "push_checkpoints_to_hub"),
     *refused("set training.publish to an S3 prefix, or training.checkpoint.upload, in the job", "publishing_config"),
     *ignored(
         "FLUX.1 uses it only with validation_guidance_real above 1",

@@ -13,7 +13,7 @@ TRAINING: tuple[Row, ...] = (
     mapped("train_batch_size", "training.batchSize", Kind.WHOLE, default=4),
     judged("gradient_accumulation_steps", "training.gradientAccumulation", Kind.WHOLE, default=1),
     judged("seed", "training.seed", Kind.WHOLE),
-    judged("mixed_precision", "training.precision", Kind.TEXT, default="bf16"),
+    judged("mixed_precision", "training.precision", Kind.WORD, default="bf16"),
     judged(
         "attention_mechanism",
         "training.attention",
@@ -60,6 +60,7 @@ TRAINING: tuple[Row, ...] = (
     ),
     *refused("what is computed in float32 uses TF32 where the GPU has it", "disable_tf32"),
     *refused("the attention kernel is attention_mechanism", "enable_xformers_memory_efficient_attention"),
+    *ignored("training is in bfloat16", "pure_bf16"),
     *ignored("TF32 is used where the GPU has it", "allow_tf32"),
     *ignored("belongs to rolling checkpoints", "checkpoints_rolling_total_limit"),
     *ignored("a checkpoint is always written aside and then made valid at once", "checkpointing_use_tempdir"),

@@ -1,7 +1,10 @@
 """Which kernel computes attention: chosen once for a job, and looked at when it ran.
 
-A kernel that cannot take a call is not replaced in silence: torch is allowed the chosen one alone. Auto is cuDNN's on
-Hopper and newer GPUs, FlashAttention 2 on older ones; with a text mask, and on the CPU, it is torch's own choice.
+A kernel that cannot take a call is not replaced in silence: its operator is called itself. torch's switches for kernels
+are left alone, for they are the whole process's, and the thread that makes batches runs networks of its own meanwhile.
+
+Auto is FlashAttention 2. Where text is masked a GPU always runs the memory-efficient kernel: the gradients of cuDNN's may
+be NaN with a mask and some lengths (pytorch#196678), and torch's own choice on Hopper would be cuDNN's.
 """
 
 from __future__ import annotations
@@ -9,8 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oarlock_api.engine import Attention
@@ -21,12 +23,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_HOPPER = (9, 0)
-_BACKENDS = {
-    Attention.CUDNN: SDPBackend.CUDNN_ATTENTION,
-    Attention.FLASH2: SDPBackend.FLASH_ATTENTION,
-    Attention.FLASH3: SDPBackend.FLASH_ATTENTION,
-}
+_AMPERE, _HOPPER = (8, 0), (9, 0)
+_MASKED = frozenset({"cuda"})
+"""Devices with a memory-efficient kernel. It reads its bias in pieces of so many values:"""
+_ALIGNMENT = 16
 _OPERATORS = {
     Attention.CUDNN: "aten::_scaled_dot_product_cudnn_attention",
     Attention.FLASH2: "aten::_scaled_dot_product_flash_attention",
@@ -54,9 +54,9 @@ def choose(setting: Attention, *, device: torch.device, masked: bool) -> Attenti
         return setting
     if device.type != "cuda":
         raise ConfigurationError(f"training.attention: {setting} needs a GPU: set training.attention to Auto")
-    if masked and setting is not Attention.CUDNN:
+    if masked:
         raise ConfigurationError(
-            f"training.attention: {setting} takes no mask, which objective.attentionMask asks for: set "
+            f"training.attention: {setting} is not for masks, which objective.attentionMask asks for: set "
             "training.attention to Auto, or objective.attentionMask to false"
         )
     capability = torch.cuda.get_device_capability(device)
@@ -66,14 +66,26 @@ def choose(setting: Attention, *, device: torch.device, masked: bool) -> Attenti
 
 
 def attend_with(kernel: Attention) -> Attend:
-    """What the blocks call. SDPA is torch's own choice."""
-    return _only(_BACKENDS[kernel]) if kernel in _BACKENDS else _any
+    """What the blocks call. SDPA is torch's own choice; so is what is masked, but on GPUs."""
+    chosen = _KERNELS.get(kernel, _any)
+
+    def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        heads = (query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
+        if mask is None:
+            seen = chosen(*heads)
+        elif query.device.type in _MASKED:
+            seen = _efficient(*heads, bias=_bias(mask, heads[0]))
+        else:
+            seen = scaled_dot_product_attention(*heads, attn_mask=mask)
+        return seen.transpose(1, 2).flatten(2)
+
+    return attend
 
 
 def _automatic(device: torch.device, *, masked: bool) -> Attention:
     if device.type != "cuda" or masked:
         return Attention.SDPA
-    return Attention.CUDNN if torch.cuda.get_device_capability(device) >= _HOPPER else Attention.FLASH2
+    return Attention.FLASH2 if torch.cuda.get_device_capability(device) >= _AMPERE else Attention.SDPA
 
 
 def _activate_flash3(capability: tuple[int, int]) -> None:
@@ -94,35 +106,67 @@ def _activate_flash3(capability: tuple[int, int]) -> None:
         ) from error
 
 
-def _any(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    seen = scaled_dot_product_attention(
-        query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attn_mask=mask
-    )
-    return seen.transpose(1, 2).flatten(2)
+def _any(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    return scaled_dot_product_attention(query, key, value)
 
 
-def _only(backend: SDPBackend) -> Attend:
-    def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        with sdpa_kernel(backend):  # here, not around the model: recomputed blocks come back in the backward pass
-            return _any(query, key, value, mask)
+# Called as torch's scaled_dot_product_attention calls them; the second argument after the bias keeps what the backward
+# pass needs.
 
-    return attend
+
+def _cudnn(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    seen: Tensor = _aten._scaled_dot_product_cudnn_attention(query, key, value, None, True)[0]  # noqa: SLF001, FBT003
+    return seen
+
+
+def _flash(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    seen: Tensor = _aten._scaled_dot_product_flash_attention(query, key, value)[0]  # noqa: SLF001
+    return seen
+
+
+def _efficient(query: Tensor, key: Tensor, value: Tensor, *, bias: Tensor) -> Tensor:
+    seen: Tensor = _aten._scaled_dot_product_efficient_attention(query, key, value, bias, True)[0]  # noqa: SLF001, FBT003
+    return seen
+
+
+_aten = torch.ops.aten
+_KERNELS = {Attention.CUDNN: _cudnn, Attention.FLASH2: _flash, Attention.FLASH3: _flash}
+
+
+def _bias(mask: Tensor, query: Tensor) -> Tensor:
+    """(B, 1, 1, S) bool -> what is added to the scores of (B, H, S, D) queries: (B, H, S, S), in the memory of (B, S)."""
+    tokens = mask.shape[-1]
+    hidden = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
+    aligned = pad(hidden, (0, _ALIGNMENT - tokens % _ALIGNMENT))[..., :tokens]
+    return aligned.expand(-1, query.shape[1], tokens, -1)
 
 
 class _Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Collects the names of fused attention operators that torch dispatches to."""
+    """Collects the names of fused attention operators that torch dispatches to, and tells where one refuses."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernel: Attention) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.names: set[str] = set()
+        self._kernel = kernel
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = func.name()
-        if name.startswith(_PREFIX) and not name.endswith("_backward"):
+        if not name.startswith(_PREFIX):
+            return func(*args, **kwargs or {})
+        if not name.endswith("_backward"):
             self.names.add(name)
-        return func(*args, **kwargs or {})
+        try:
+            return func(*args, **kwargs or {})
+        except (torch.OutOfMemoryError, torch.AcceleratorError):  # the GPU's, or an earlier call's
+            raise
+        except RuntimeError as error:
+            why = str(error).partition("\n")[0]
+            raise ConfigurationError(
+                f"training.attention: {self._kernel} does not take this model's queries on this GPU ({why}): set "
+                "training.attention to Auto or SDPA"
+            ) from error
 
 
 def assert_ran(kernel: Attention, run: Callable[[], None]) -> str:
@@ -130,17 +174,8 @@ def assert_ran(kernel: Attention, run: Callable[[], None]) -> str:
 
     Raises ConfigurationError where that is not the chosen kernel, or where that cannot take the step.
     """
-    seen = _Seen()
-    try:
-        with seen:
-            run()
-    except RuntimeError as error:
-        if "No available kernel" not in str(error):
-            raise
-        raise ConfigurationError(
-            f"training.attention: {kernel} does not take this model's queries on this GPU ({error}): set "
-            "training.attention to Auto or SDPA"
-        ) from error
+    with _Seen(kernel) as seen:
+        run()
     wanted = _OPERATORS.get(kernel)
     if not seen.names or (wanted and {wanted} != seen.names):
         raise ConfigurationError(

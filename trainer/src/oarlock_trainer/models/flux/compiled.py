@@ -1,7 +1,7 @@
 """torch.compile of each block, and a folder for what was compiled.
 
 Never the whole model: then no gradient would be ready before the end of the backward pass, and nothing could be exchanged
-meanwhile. All blocks of a kind share one compiled graph per shape.
+meanwhile. All blocks of a kind share one compiled graph per shape, or one for all shapes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_api.engine import CompileMode
+from oarlock_trainer.agent.cgroup import cores_of_the_ranks
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.forward import blocks_of
 from oarlock_trainer.models.flux.kept_code import kind
+from oarlock_trainer.plan.activations import BUDGET
 from oarlock_trainer.uncompiled import bring_back
 
 if TYPE_CHECKING:
@@ -27,13 +29,24 @@ if TYPE_CHECKING:
 _GRAPHS = 256
 """Bound of compiled graphs per kind of block, one for each shape; torch's own is 8."""
 _CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+_THREADS_VARIABLE = "TORCHINDUCTOR_COMPILE_THREADS"
+_MOST_THREADS = 32
+"""Processes that torch compiles with, of each rank, however many cores there are: its own bound."""
 
 
-def compile_blocks(transformer: Any, settings: Compile, *, device: torch.device, scratch: Path) -> None:
+def compile_blocks(
+    transformer: Any,
+    settings: Compile,
+    *,
+    device: torch.device,
+    scratch: Path,
+    lean: bool = False,
+    ranks_per_node: int = 1,
+) -> None:
     """Have each block of a transformer with our forward pass compiled at its first call. Mode None changes nothing.
 
-    `scratch` is a folder that outlives the process. Raises ConfigurationError where the image has no compiler for the
-    compiled code.
+    `scratch` is a folder that outlives the process. `lean`: what is pointwise is computed once more in the backward pass
+    (plan/activations.py). Raises ConfigurationError where the image has no compiler for the compiled code.
     """
     if settings.mode is CompileMode.NONE:
         return
@@ -41,16 +54,33 @@ def compile_blocks(transformer: Any, settings: Compile, *, device: torch.device,
     bring_back()
     os.environ["TORCHDYNAMO_DISABLE"] = "0"  # the warm process set it, before it knew the job
     import torch._dynamo  # noqa: PLC0415 - a second of imports, for jobs that compile
+    import torch._functorch.config  # noqa: PLC0415
 
+    _share_cores(ranks_per_node)
     _keep_compiled_code(scratch)
+    torch._functorch.config.activation_memory_budget = BUDGET if lean else 1.0  # noqa: SLF001
     torch._dynamo.config.disable = False  # noqa: SLF001
     torch._dynamo.config.recompile_limit = _GRAPHS  # noqa: SLF001
     # CUDA graphs of single blocks and the engines' hooks on gradients do not go together.
     mode = "max-autotune-no-cudagraphs" if settings.mode is CompileMode.MAX_AUTOTUNE else None
+    # None, not True: the first shape has a graph of its own, and in the next one only what differs from it is open.
+    dynamic = None if settings.dynamic else False
     for block in blocks_of(transformer):
         # Not the block itself: what engines hook to its call stays outside of the graph.
-        compiled = torch.compile(block.forward, mode=mode, dynamic=settings.dynamic, fullgraph=settings.full_graph)
+        compiled = torch.compile(block.forward, mode=mode, dynamic=dynamic, fullgraph=settings.full_graph)
         vars(block)["forward"] = _WithGradients(eager=block.forward, compiled=compiled)
+
+
+def _share_cores(ranks_per_node: int) -> None:
+    """Have a node's ranks compile with no more processes than it has cores: torch's own number is up to 32 for each rank.
+
+    A number that the job's environment names is left as it is.
+    """
+    import torch._inductor.config  # noqa: PLC0415
+
+    if not os.environ.get(_THREADS_VARIABLE):
+        share = cores_of_the_ranks() // ranks_per_node
+        torch._inductor.config.compile_threads = max(1, min(_MOST_THREADS, share))  # noqa: SLF001
 
 
 def _keep_compiled_code(scratch: Path) -> None:

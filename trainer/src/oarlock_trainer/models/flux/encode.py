@@ -6,14 +6,15 @@ padding positions carry values of their own. They are loaded only when something
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.models.flux.classes import vae_class
 from oarlock_trainer.models.flux.folder import loading
+from oarlock_trainer.plan.embeds import TEXT_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_TEXT_TOKENS = {ModelFlavor.DEV: 512, ModelFlavor.KREA: 512, ModelFlavor.SCHNELL: 256}
+    from oarlock_api.weights import ModelFlavor
 
 
 class PictureEncoder:
@@ -39,8 +40,8 @@ class PictureEncoder:
 
         One fixed sample of the latent distribution per picture, drawn from its own seed.
         """
-        pixels = torch.from_numpy(pictures).permute(0, 3, 1, 2).to(self._device, self._dtype) / 127.5 - 1.0
-        distribution = self._vae.encode(pixels).latent_dist
+        pixels = normalized(torch.from_numpy(pictures).to(self._device), self._dtype)
+        distribution = self._vae.encode(pixels.permute(0, 3, 1, 2)).latent_dist
         noise = torch.stack(
             [torch.randn(distribution.mean.shape[1:], generator=torch.Generator().manual_seed(seed)) for seed in seeds]
         ).to(self._device)
@@ -50,11 +51,19 @@ class PictureEncoder:
         return shifted.to(torch.bfloat16).cpu()
 
 
+def normalized(pictures: Tensor, dtype: torch.dtype) -> Tensor:
+    """0..255 -> -1..1, rounded once: in bfloat16 by a quarter of a grey level at most, where two roundings are a half."""
+    return (pictures.float() / 127.5 - 1.0).to(dtype)
+
+
 class CaptionEncoder:
     """T5 and CLIP with their tokenizers."""
 
-    def __init__(self, model: Path, flavor: ModelFlavor, device: torch.device) -> None:
-        """bfloat16 on a GPU, float32 on the CPU."""
+    def __init__(self, model: Path, flavor: ModelFlavor, device: torch.device, *, streamed: bool = False) -> None:
+        """bfloat16 on a GPU, float32 on the CPU.
+
+        With `streamed` the weights stay in the node's memory, and each layer's come to the device while it works.
+        """
         from transformers import CLIPTextModel, CLIPTokenizer, T5EncoderModel, T5TokenizerFast  # noqa: PLC0415
         from transformers.utils.logging import disable_progress_bar  # noqa: PLC0415
 
@@ -62,18 +71,21 @@ class CaptionEncoder:
         disable_progress_bar()  # a bar per rank and encoder makes a log unreadable
         self._device = device
         self._clip = load_frozen(CLIPTextModel, model / "text_encoder", device, dtype=dtype)
-        self._t5 = load_frozen(T5EncoderModel, model / "text_encoder_2", device, dtype=dtype)
+        self._t5 = load_frozen(T5EncoderModel, model / "text_encoder_2", "cpu" if streamed else device, dtype=dtype)
+        if streamed:
+            _stream(self._t5, device)
         with loading(model / "tokenizer"):
             self._clip_tokenizer = CLIPTokenizer.from_pretrained(model / "tokenizer", local_files_only=True)
         with loading(model / "tokenizer_2"):
             self._t5_tokenizer = T5TokenizerFast.from_pretrained(model / "tokenizer_2", local_files_only=True)
-        self._tokens = min(_TEXT_TOKENS[flavor], self._t5_tokenizer.model_max_length)
+        self.tokens: int = min(TEXT_TOKENS[flavor], self._t5_tokenizer.model_max_length)
+        """Of a T5 sequence, padding included."""
 
     @torch.no_grad()
     def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor, list[int]]:
         """Captions -> T5 sequence (B, T, d), CLIP vector (B, p), both bfloat16, and how many of T are no padding."""
         long = self._t5_tokenizer(
-            list(captions), padding="max_length", max_length=self._tokens, truncation=True, return_tensors="pt"
+            list(captions), padding="max_length", max_length=self.tokens, truncation=True, return_tensors="pt"
         )
         short = self._clip_tokenizer(
             list(captions),
@@ -86,6 +98,17 @@ class CaptionEncoder:
         pooled = self._clip(short.input_ids.to(self._device)).pooler_output
         lengths = [int(length) for length in long.attention_mask.sum(dim=1)]
         return sequence.to(torch.bfloat16).cpu(), pooled.to(torch.bfloat16).cpu(), lengths
+
+
+def _stream(network: Any, device: torch.device) -> None:
+    """Keep a network's weights in the node's memory; each layer's come to the device while it works."""
+    from accelerate import cpu_offload, hooks  # noqa: PLC0415 - seldom needed
+    from accelerate.utils import set_module_tensor_to_device  # noqa: PLC0415
+
+    # Else it empties the allocator's cache after each tensor, and so takes from training what that is about to use again,
+    # and has the GPU wait each time.
+    vars(hooks)["set_module_tensor_to_device"] = partial(set_module_tensor_to_device, clear_cache=False)
+    cpu_offload(network, execution_device=device)
 
 
 def load_frozen(kind: Any, folder: Path, device: torch.device | str, **options: Any) -> Any:

@@ -65,6 +65,8 @@ def trained_shapes(transformer: nn.Module) -> dict[str, tuple[int, ...]]:
 def save(factors: Mapping[str, Tensor], settings: Lora | Adapters, folder: Path) -> None:
     """Write the adapters as float32, as diffusers' load_lora_weights or LyCORIS' create_lycoris_from_weights read them.
 
+    Their strength stands in the factors, so that they are as strong where nobody reads an alpha.
+
     `factors`: each by its parameter's name.
     """
     from safetensors.torch import save_file  # noqa: PLC0415
@@ -74,8 +76,8 @@ def save(factors: Mapping[str, Tensor], settings: Lora | Adapters, folder: Path)
     if settings.algorithm is AdapterAlgorithm.LOKR:
         content = lokr.in_file(whole, rank=settings.rank, alpha=settings.alpha)
     else:
-        content = {low_rank.file_name(name): weight for name, weight in whole.items()}
-        said |= low_rank.metadata(whole, rank=settings.rank, alpha=settings.alpha)
+        content, about = low_rank.in_file(whole, rank=settings.rank, alpha=settings.alpha)
+        said |= about
     folder.mkdir(parents=True, exist_ok=True)
     save_file(content, folder / FILE, metadata=said)
 
@@ -98,7 +100,7 @@ def check_algorithm(settings: Lora, folder: Path) -> None:
 def load(transformer: nn.Module, settings: Lora, folder: Path) -> None:
     """Overwrite the adapters with those that `save`, diffusers, SimpleTuner or LyCORIS wrote below a folder.
 
-    Raises ConfigurationError where they are of another kind, of other modules, of another shape or of another scale.
+    Raises ConfigurationError where they are of another kind, of other modules or of another shape.
     """
     from safetensors import safe_open  # noqa: PLC0415
 
@@ -113,7 +115,7 @@ def load(transformer: nn.Module, settings: Lora, folder: Path) -> None:
     if settings.algorithm is AdapterAlgorithm.LOKR:
         saved = lokr.from_file(saved, factors, settings, path)
     else:
-        low_rank.check_file(saved, said, factors, settings, path)
+        saved = low_rank.from_file(saved, said, factors, settings, path)
     with torch.no_grad():
         for name, factor in factors.items():
             factor.copy_(saved[name])

@@ -6,6 +6,7 @@ diffusers' FLUX scripts and SimpleTuner compute. The model is told sigma itself 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn import functional
 
-from oarlock_api.objective import Loss
+from oarlock_api.objective import Loss, Weighting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,19 @@ def flow_matching_loss(
     measure: Loss,
     base: AbstractContextManager[nn.Module] | None = None,
 ) -> Tensor:
-    """Mean loss of a micro-batch, a float32 scalar. `model` is diffusers' FluxTransformer2DModel, bare or wrapped.
+    """Mean loss of a micro-batch, a float32 scalar, in which all noise levels count the same; see `sample_losses`."""
+    return sample_losses(model, batch, has_guidance=has_guidance, measure=measure, base=base).mean()
+
+
+def sample_losses(
+    model: nn.Module,
+    batch: MicroBatch,
+    *,
+    has_guidance: bool,
+    measure: Loss,
+    base: AbstractContextManager[nn.Module] | None = None,
+) -> Tensor:
+    """(B,) float32: the loss of each sample. `model` is diffusers' FluxTransformer2DModel, bare or wrapped.
 
     With `base`, within which the model is one without its adapters, the target is what that predicts for the same noisy
     latents: nothing is learnt but to stay as it was (SimpleTuner's is_regularisation_data).
@@ -95,6 +108,18 @@ def flow_matching_loss(
         with torch.no_grad(), base as untrained:
             target = predict(untrained, batch, has_guidance=has_guidance).float()
     return error(predict(model, batch, has_guidance=has_guidance).float(), target, measure)
+
+
+def weighted(losses: Tensor, sigmas: Tensor, weighting: Weighting) -> Tensor:
+    """Mean of the losses (B,), each with the weight of its noise level (B,): a float32 scalar.
+
+    The weights are those of diffusers' compute_loss_weighting_for_sd3 (Esser et al. 2024, section 3.1).
+    """
+    if weighting is Weighting.SIGMA_SQRT:
+        losses = losses * sigmas**-2.0
+    elif weighting is Weighting.COS_MAP:
+        losses = losses * 2.0 / (math.pi * (1.0 - 2.0 * sigmas + 2.0 * sigmas**2))
+    return losses.mean()
 
 
 def predict(model: nn.Module, batch: MicroBatch, *, has_guidance: bool) -> Tensor:
@@ -124,11 +149,11 @@ def predict(model: nn.Module, batch: MicroBatch, *, has_guidance: bool) -> Tenso
 
 
 def error(prediction: Tensor, target: Tensor, measure: Loss) -> Tensor:
-    """Mean error over all elements of each sample, then over the samples. Both (B, tokens, channels) float32."""
+    """(B,): mean error over all elements of each sample. Both (B, tokens, channels) float32."""
     if measure is Loss.MSE:
         each = functional.mse_loss(prediction, target, reduction="none")
     elif measure is Loss.HUBER:
         each = functional.huber_loss(prediction, target, reduction="none", delta=_THRESHOLD)
     else:
         each = functional.smooth_l1_loss(prediction, target, reduction="none", beta=_THRESHOLD)
-    return each.flatten(1).mean(dim=1).mean()
+    return each.flatten(1).mean(dim=1)

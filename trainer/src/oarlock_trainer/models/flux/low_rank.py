@@ -18,7 +18,7 @@ from torch.nn import functional
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 
 _ADAPTER = "default"
 _A = ".lora_A."
+_B = ".lora_B."
 _PREFIX = "transformer."
 _METADATA = "lora_adapter_metadata"
+_ALPHA = "lora_alpha"
+_OWN_SCALES = ("use_rslora", "alpha_pattern", "use_dora")
+"""Of PEFT's configuration: what gives layers another scale than alpha / rank."""
 _SHOWN = 3
 
 
@@ -88,36 +92,45 @@ def file_name(name: str) -> str:
     return f"{_PREFIX}{name.replace(f'.{_ADAPTER}.', '.')}"
 
 
-def metadata(factors: Iterable[str], *, rank: int, alpha: float) -> dict[str, str]:
-    """What a file says beside the factors, which are given by their parameters' names."""
-    modules = sorted(name.partition(_A)[0] for name in factors if _A in name)
-    facts = {"r": rank, "lora_alpha": alpha, "target_modules": modules}
-    return {_METADATA: json.dumps({f"{_PREFIX}{key}": value for key, value in facts.items()}, sort_keys=True)}
+def in_file(factors: Mapping[str, Tensor], *, rank: int, alpha: float) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What a file holds, and its metadata: factors of this rank, given by their parameters' names.
 
-
-def check_file(
-    saved: Mapping[str, Tensor], said: Mapping[str, str], factors: Mapping[str, Tensor], settings: Lora, path: Path
-) -> None:
-    """Raise ConfigurationError where a file's adapters are of other modules, of another rank or of another scale.
-
-    `said`: the file's metadata; `factors`: those of the model, by their names in files.
+    B takes alpha / rank into itself, and the alpha written is the rank: metadata is read by diffusers alone, and whoever
+    does not read it, as ComfyUI, multiplies by 1.
     """
-    told = json.loads(said.get(_METADATA, "{}"))
+    content = {file_name(name): weight * (alpha / rank) if _B in name else weight for name, weight in factors.items()}
+    modules = sorted(name.partition(_A)[0] for name in factors if _A in name)
+    facts = {"r": rank, _ALPHA: rank, "target_modules": modules}
+    return content, {_METADATA: json.dumps({f"{_PREFIX}{key}": value for key, value in facts.items()}, sort_keys=True)}
+
+
+def from_file(
+    saved: Mapping[str, Tensor], said: Mapping[str, str], factors: Mapping[str, Tensor], settings: Lora, path: Path
+) -> dict[str, Tensor]:
+    """The factors of a file, by their names there, for adapters with the alpha of `settings`, whichever the file has.
+
+    `said`: the file's metadata; without an alpha there it is the rank, as loaders take it. `factors`: those of the model.
+    Raises ConfigurationError where the file's are of other modules, of another rank, or scaled in a way of their own.
+    """
+    told = {key.removeprefix(_PREFIX): value for key, value in json.loads(said.get(_METADATA, "{}")).items()}
     if different := sorted(saved.keys() ^ factors.keys()):
         raise ConfigurationError(
             f"training.initFrom: {path} has adapters for other modules than lora.targets, such as "
             f"{', '.join(different[:_SHOWN])}: set lora.targets to those that it was trained with"
         )
-    found = (told.get(f"{_PREFIX}r"), told.get(f"{_PREFIX}lora_alpha"))
-    rank = next(iter(saved.values())).shape[0]
-    if any(saved[name].shape != factor.shape for name, factor in factors.items()) or found not in {
-        (None, None),
-        (settings.rank, settings.alpha),
-    }:
+    if any(saved[name].shape != factor.shape for name, factor in factors.items()):
+        rank = next(value.shape[0] for name, value in saved.items() if _A in name)
         raise ConfigurationError(
-            f"training.initFrom: {path} has adapters of rank {found[0] or rank} and alpha {found[1] or 'unknown'}, lora asks "
-            f"for rank {settings.rank} and alpha {settings.alpha:g}: set lora.rank and lora.alpha to those of the file"
+            f"training.initFrom: {path} has adapters of rank {rank}, lora asks for rank {settings.rank}: set lora.rank to "
+            "that of the file"
         )
+    if odd := [name for name in _OWN_SCALES if told.get(name)]:
+        raise ConfigurationError(
+            f"training.initFrom: {path} scales its adapters by {' and '.join(odd)}, lora by alpha / rank: merge that file "
+            "into the model, and begin from the model"
+        )
+    by = float(told.get(_ALPHA) or settings.rank) / settings.alpha
+    return {name: value.float() * by if _B in name else value.float() for name, value in saved.items()}
 
 
 def _float32(factor: nn.Linear) -> _Factor:

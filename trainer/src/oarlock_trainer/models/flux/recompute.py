@@ -6,11 +6,14 @@ kept before the first of these is computed again: the peak is k block inputs, on
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import nn
 
 
@@ -22,3 +25,17 @@ def call(block: nn.Module, *arguments: Any, recomputed: bool) -> Any:
 
     # Reentrant checkpoints and compiled blocks do not go together.
     return checkpoint(block, *arguments, use_reentrant=False)
+
+
+@contextmanager
+def of_all_blocks(transformer: Any) -> Iterator[None]:
+    """Within it each block of a transformer with our forward pass is recomputed: the least memory that a step can take."""
+    forward = transformer.forward
+    before, forward.recomputed = (
+        forward.recomputed,
+        transformer.config.num_layers + transformer.config.num_single_layers,
+    )
+    try:
+        yield
+    finally:
+        forward.recomputed = before

@@ -1,8 +1,8 @@
 """Which noise level a sample is trained at.
 
-sigma = sigmoid(scale x N(0, 1)) or uniform, then shifted: sigma' = s sigma / (1 + (s - 1) sigma). s is a constant, or
+sigma = sigmoid(scale x N(0, 1)), uniform or Beta, then shifted: sigma' = s sigma / (1 + (s - 1) sigma). s is a constant, or
 with autoShift exp(mu), mu linear in the number of image tokens as in diffusers' FluxPipeline (0.5 at 256, 1.15 at
-4096).
+4096). The shifted level is spread over [minNoise, maxNoise] along a line.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.draws import SampleDraws
 
 _FEW_TOKENS, _MANY_TOKENS = 256, 4096
+_BETA = 2.0
+"""Both parameters of the Beta distribution, as SimpleTuner has them."""
 _LOW_SHIFT, _HIGH_SHIFT = 0.5, 1.15
 
 
@@ -23,10 +25,13 @@ def noise_level(objective: Objective, draws: SampleDraws, *, image_tokens: int) 
     """Sigma of a sample: 0 = the picture, 1 = pure noise."""
     if objective.timesteps is Timesteps.SIGMOID:
         sigma = 1.0 / (1.0 + math.exp(-objective.sigmoid_scale * draws.normal))
+    elif objective.timesteps is Timesteps.BETA:
+        sigma = draws.beta(objective.beta_alpha or _BETA, objective.beta_beta or _BETA)
     else:
         sigma = draws.uniform
     shift = automatic_shift(image_tokens) if objective.auto_shift else objective.timestep_shift
-    return shift * sigma / (1.0 + (shift - 1.0) * sigma)
+    shifted = shift * sigma / (1.0 + (shift - 1.0) * sigma)
+    return objective.min_noise + (objective.max_noise - objective.min_noise) * shifted
 
 
 def automatic_shift(image_tokens: int) -> float:

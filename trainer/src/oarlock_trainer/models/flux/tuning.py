@@ -16,24 +16,35 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
 
 
-def tune(transformer: Any, training: Training, *, device: torch.device, recomputed: int, scratch: Path) -> Attention:
+def tune(
+    transformer: Any,
+    training: Training,
+    *,
+    device: torch.device,
+    recomputed: int,
+    scratch: Path,
+    lean: bool = False,
+    ranks_per_node: int = 1,
+) -> Attention:
     """Tune a transformer of diffusers in place, after adapters were added and before an engine takes it.
 
-    Its first `recomputed` blocks keep no activations. What is compiled is kept below `scratch`. Returns the attention
-    kernel that was chosen; whether it runs, `warm_up.warm_up` tells.
+    Its first `recomputed` blocks keep no activations, and `lean` ones nothing that is pointwise. What is compiled is kept
+    below `scratch`. Returns the attention kernel that was chosen; whether it runs, `warm_up.warm_up` tells.
 
     Raises ConfigurationError where the device or the image lacks what the job asks for.
     """
     masked = training.objective.attention_mask
-    if masked and training.compile.mode is not CompileMode.NONE and not training.compile.dynamic:
+    if masked and training.compile.mode is not CompileMode.NONE and training.compile.dynamic is False:
         raise ConfigurationError(
             "training.compile: with objective.attentionMask batches have texts of any length, and each length would be "
-            "compiled anew: set training.compile.dynamic to true, or objective.attentionMask to false"
+            "compiled anew: remove training.compile.dynamic, or set it to true, or objective.attentionMask to false"
         )
     kernel = attention.choose(training.attention, device=device, masked=masked)
     if training.precision is Precision.FP8:
         fp8.require_float8(device)
         fp8.use_float8(transformer)
     forward.install(transformer, attend=attention.attend_with(kernel), recomputed=recomputed)
-    compiled.compile_blocks(transformer, training.compile, device=device, scratch=scratch)
+    compiled.compile_blocks(
+        transformer, training.compile, device=device, scratch=scratch, lean=lean, ranks_per_node=ranks_per_node
+    )
     return kernel

@@ -1,7 +1,8 @@
 """Steps on zeros before the first real one: they compile every bucket's shape, and show which attention kernel runs.
 
-They leave no trace in weights, gradients or random numbers, and are run before the engine hooks itself to the model: but
-where its weights are sharded, which the engine brings together. Then nothing is compiled, and the forward pass is enough.
+They leave no trace in weights, gradients or random numbers. They run after the engine took the model, in the memory of a
+real step, and without its hooks: it exchanges gradients as they are added to parameters, which these never are. Where
+weights are sharded nothing is compiled, and the forward pass is enough.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from oarlock_api.engine import CompileMode
 from oarlock_trainer.engine.whole_weights import is_sharded
 from oarlock_trainer.models.flux.attention import assert_ran
 from oarlock_trainer.models.flux.loss import image_ids, text_ids
+from oarlock_trainer.models.flux.recompute import of_all_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -52,20 +54,27 @@ def warm_up(
     *,
     kernel: Attention,
     told: Callable[[int, int, float], None] = lambda _done, _all, _seconds: None,
+    fit: Callable[[Callable[[], None]], None] | None = None,
 ) -> str:
     """Compile every shape of a tuned transformer on its device, where the job compiles; returns the attention that ran.
 
     The smallest shape runs in any case, without compiled code: raises ConfigurationError where its attention is not
-    `kernel`. Then the largest is compiled first: what does not fit is told at once. `told` hears (done, all, seconds).
+    `kernel`. Then the largest is compiled first: what does not fit is told at once. `told` hears (done, all, seconds);
+    `fit` is given the largest shape's step, and runs it.
     """
     compiles = training.compile.mode is not CompileMode.NONE
     wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width, shape))
     run = partial(step_on_zeros, transformer, batch_size=training.batch_size, masked=training.objective.attention_mask)
-    with torch.compiler.set_stance("force_eager") if compiles else nullcontext():
+    # What is not compiled keeps more than was planned for.
+    with torch.compiler.set_stance("force_eager") if compiles else nullcontext(), of_all_blocks(transformer):
         ran = assert_ran(kernel, partial(run, wanted[-1]))
-    for done, shape in enumerate(wanted if compiles else (), start=1):
+    for done, shape in enumerate(wanted if compiles else wanted[: fit is not None], start=1):
         began = time.monotonic()
-        run(shape)
+        step = partial(run, shape)
+        if fit and done == 1:
+            fit(step)
+        else:
+            step()
         told(done, len(wanted), time.monotonic() - began)
     return ran
 

@@ -1,0 +1,54 @@
+"""Our encoders and our decoder make what FluxPipeline makes: of a tiny model everywhere, of FLUX.1's own weights on a GPU.
+
+FLUX.1's are taken from the folder that OARLOCK_FLUX names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_IN_DIFFUSERS = Path(__file__).parent / "support" / "encoders_in_diffusers.py"
+FLUX = os.environ.get("OARLOCK_FLUX", "")
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+weights = pytest.mark.skipif(not FLUX, reason="OARLOCK_FLUX names no folder with FLUX.1's weights")
+
+
+def compared(model: str | Path, device: str) -> dict[str, float]:
+    command = [sys.executable, str(_IN_DIFFUSERS), str(model), device]
+    said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found: dict[str, float] = json.loads(said.splitlines()[-1])
+    return found
+
+
+def test_a_tiny_models_captions_and_pictures_are_encoded_as_by_diffusers_pipeline(tiny_flux: Path) -> None:
+    found = compared(tiny_flux, "cpu")
+    # Ours are stored in bfloat16, whose rounding is up to 2**-8 of a value.
+    assert max(found["t5"], found["clip"], found["latents"]) < 2**-8
+    assert found["picture"] < 0.01
+    assert found["spread"] > 1.0
+
+
+@pytest.mark.gpu
+@on_gpu
+@weights
+@pytest.mark.timeout(900)
+def test_flux_own_encoders_and_vae_make_what_they_make_in_diffusers_pipeline(
+    record_property: Callable[[str, object], None],
+) -> None:
+    found = compared(FLUX, "cuda")
+    for name, value in found.items():
+        record_property(name, value)
+    assert max(found["t5"], found["clip"], found["latents"]) < 0.02
+    assert found["picture"] < 1.0
+    assert found["spread"] > 10.0

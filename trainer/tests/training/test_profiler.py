@@ -1,0 +1,120 @@
+"""Recorded steps leave a trace of every rank, and the command puts them onto one clock."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from oarlock_api.profiling import Profile
+from oarlock_trainer import channel, cli
+from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.job import Place
+from oarlock_trainer.profile_command import join
+from oarlock_trainer.profiler import Profiler, folder, offset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Gang
+
+
+def read(path: Path) -> dict[str, Any]:
+    with gzip.open(path, "rt") as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def write(output: Path, rank: int, *, base: int, ahead: int, starts: list[float], attempt: int = 1) -> None:
+    """A trace of one rank; `starts` in microseconds since `base`, which is in nanoseconds."""
+    place = folder(output, attempt)
+    place.mkdir(parents=True, exist_ok=True)
+    events = [{"ph": "X", "name": f"work {rank}", "pid": 7, "tid": 7, "ts": start, "dur": 1.0} for start in starts]
+    events += [{"ph": "s", "id": 3, "pid": 7, "tid": 7, "ts": starts[0]}, {"ph": "M", "name": "process_name", "pid": 7}]
+    with gzip.open(place / f"rank-{rank}.trace.json.gz", "wt") as file:
+        json.dump({"baseTimeNanoseconds": base, "traceEvents": events}, file)
+    (place / f"rank-{rank}.clock.json").write_text(json.dumps({"rank": rank, "aheadNanoseconds": ahead}))
+
+
+def test_traces_of_ranks_with_other_clocks_are_on_that_of_rank_0(tmp_path: Path) -> None:
+    write(tmp_path, 0, base=1_000_000, ahead=0, starts=[5.0, 9.0])
+    write(tmp_path, 1, base=4_000_000, ahead=3_000_000, starts=[6.0])  # 3 ms ahead
+    write(tmp_path, 10, base=1_002_000, ahead=0, starts=[5.0])
+    events = read(join(tmp_path))["traceEvents"]
+    found = [(one["name"], one["ts"]) for one in events if one["ph"] == "X"]
+    assert found == [("work 0", 0.0), ("work 0", 4.0), ("work 1", 1.0), ("work 10", 2.0)]
+    assert {one["pid"] for one in events} == {"rank 0: 7", "rank 1: 7", "rank 10: 7"}
+    assert [one["id"] for one in events if one["ph"] == "s"] == ["0.3", "1.3", "10.3"]
+
+
+def test_the_newest_attempt_that_has_traces_is_taken_or_the_one_that_is_named(tmp_path: Path) -> None:
+    for attempt in (2, 10):
+        write(tmp_path, 0, base=0, ahead=0, starts=[1.0], attempt=attempt)
+    folder(tmp_path, 11).mkdir()
+    assert join(tmp_path).parent.name == "attempt-10"
+    assert join(tmp_path, 2).parent.name == "attempt-2"
+
+
+def test_an_output_without_traces_is_refused_with_what_makes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"no traces of attempt 3: set spec.training.profile"):
+        join(tmp_path, 3)
+    assert cli.main(["profile", str(tmp_path)]) != 0
+    assert "set spec.training.profile" in capsys.readouterr().err
+
+
+def test_a_trace_that_takes_minutes_to_write_is_waited_for_by_all_and_no_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+
+    class Ranks:
+        device = torch.device("cpu")
+        place = Place(rank=1, world_size=2, local_rank=1, local_world_size=2)
+
+        def barrier(self) -> None:
+            told.append("barrier")
+
+        def gather(self, value: Any) -> list[Any]:
+            return [value, value]
+
+    job = SimpleNamespace(output=tmp_path, file=SimpleNamespace(attempt=1))
+    session: Any = SimpleNamespace(first=3, job=job, ranks=Ranks())
+    profiler = Profiler(Profile(after=0, steps=1), session)
+    profiler.begin(3)
+    monkeypatch.setattr(channel, "send", lambda event, **_fields: told.append(event))
+    del told[:]
+    profiler.end(4, last=False)
+    assert told == ["waiting", "barrier", "working"]
+    assert read(folder(tmp_path, 1) / "rank-1.trace.json.gz")["traceEvents"]
+
+
+def test_one_late_exchange_moves_no_clock() -> None:
+    assert offset([1_000, 2_000, 9_900], [500, 1_510, 2_000]) == 500
+
+
+@pytest.mark.parametrize("after", [2, 3])
+def test_a_job_records_the_steps_that_it_was_asked_for_on_every_rank_and_trains_as_without(
+    gang: Gang, tmp_path: Path, after: int
+) -> None:
+    fields: dict[str, Any] = {"steps": 4, "checkpoint": {}}
+    plain = gang.run(tmp_path / "plain", gang.training(**fields))
+    profile = {"steps": 2, "after": after}  # of the second case the run has one step alone
+    run = gang.run(tmp_path / "recorded", gang.training(**fields, profile=profile))
+    assert run.codes == {0: 0, 1: 0}, gang.log()
+    assert run.losses == plain.losses
+    place = folder(tmp_path / "recorded", 1)
+    updates = {0: 0, 1: 0}
+    for rank in updates:
+        events = read(place / f"rank-{rank}.trace.json.gz")["traceEvents"]
+        updates[rank] = sum(str(one.get("name", "")).startswith("Optimizer.step") for one in events)
+    assert updates == {0: 4 - after, 1: 4 - after}
+    assert not list(folder(tmp_path / "plain", 1).glob("*"))
+    assert cli.main(["profile", str(tmp_path / "recorded")]) == 0
+    joined = read(place / "all.trace.json.gz")["traceEvents"]
+    assert {str(one["pid"]).partition(":")[0] for one in joined if "pid" in one} == {"rank 0", "rank 1"}

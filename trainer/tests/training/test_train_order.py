@@ -1,0 +1,163 @@
+"""In which order a step asks a GPU for work and waits for it: nothing is waited for between an update and the next step."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from oarlock_api.contract.status import StepPart
+from oarlock_api.training import Training
+from oarlock_trainer import train
+from oarlock_trainer.engine.host_copy import HostCopy
+from oarlock_trainer.step_clock import HostWatch, StepClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RANKS = 4
+
+
+class Recorded:
+    """Two ranks' worth of nothing: an engine, a group of ranks and a checkpoint writer that note what they are asked."""
+
+    def __init__(self, training: Training, *, steps: int, late: bool) -> None:
+        self.asked: list[str] = []
+        self.reported: list[float] = []
+        self.sent: list[Sequence[float]] = []
+        place = SimpleNamespace(rank=0, local_rank=0, world_size=RANKS, local_world_size=RANKS, is_leader=True)
+        micro_batch = SimpleNamespace(to=lambda _device: SimpleNamespace(sigmas=torch.tensor([0.5])))
+        batch = SimpleNamespace(micro_batches=[micro_batch] * training.gradient_accumulation, regularizes=False)
+        self.session: Any = SimpleNamespace(
+            job=SimpleNamespace(training=training, file=SimpleNamespace(hang_seconds=0)),
+            ranks=SimpleNamespace(
+                place=place, device="cpu", sum=self._sum, shares=lambda work, _: work(), bound_waiting=lambda _: None
+            ),
+            engine=SimpleNamespace(
+                model=None,
+                weights=None,
+                skipped=0,
+                backward=lambda _loss: self.asked.append("backward"),
+                step=lambda _rate: self.asked.append("update"),
+            ),
+            writer=SimpleNamespace(before_update=lambda: self.asked.append("copied")),
+            prefetch=SimpleNamespace(
+                ready=not late,
+                wait=lambda: self.asked.append("all wait for data"),
+                take=lambda: batch,
+                close=lambda: None,
+            ),
+            interval=SimpleNamespace(is_due=lambda *_: False),
+            shape=SimpleNamespace(has_guidance=False),
+            adapters=None,
+            validation=None,
+            first=0,
+            total=steps,
+        )
+        self.saves = SimpleNamespace(
+            ready=lambda: (0.0, 0.0),
+            go_on=lambda *_: None,
+            begin=lambda _step: self.save("begin"),
+            finish=lambda _step: self.save("finish"),
+            finish_copy=lambda _go_on: None,
+            newest=None,
+        )
+
+    def forward(self, *_: Any, **__: Any) -> torch.Tensor:
+        self.asked.append("forward")
+        return torch.tensor([float(len(self.asked))], requires_grad=True)
+
+    @staticmethod
+    def save(what: str) -> None:
+        """Of saving."""
+
+    def report(self, *_: Any, loss: float, **__: Any) -> None:
+        self.reported.append(loss)
+
+    def _sum(self, values: Sequence[float]) -> list[float]:
+        self.asked.append("agree")
+        leaving, saving, having_data, *losses, _, _ = values
+        return [leaving, saving, (RANKS - 1) + having_data, *(loss * RANKS for loss in losses), 0.0, 0.0]
+
+
+def trained(monkeypatch: pytest.MonkeyPatch, *, steps: int, late: bool = False, **fields: Any) -> Recorded:
+    training = Training.model_validate(
+        {
+            "model": {"family": "Flux1", "path": "/m"},
+            "steps": steps,
+            "data": {
+                "textEmbeds": {"path": "/t"},
+                "imageEmbeds": {"path": "/i"},
+                "datasets": [{"name": "d", "source": {"path": "/d"}}],
+            },
+        }
+        | fields
+    )
+    seen = Recorded(training, steps=steps, late=late)
+
+    class Copied(HostCopy):
+        def __init__(self, value: torch.Tensor) -> None:
+            seen.asked.append("copy of the loss")
+            super().__init__(value)
+
+        def read(self) -> list[float]:
+            seen.asked.append("wait for the loss")
+            return super().read()
+
+    monkeypatch.setattr(train, "HostCopy", Copied)
+    monkeypatch.setattr(train, "sample_losses", seen.forward)
+    monkeypatch.setattr(train, "Saves", lambda _session: seen.saves)
+    monkeypatch.setattr(train, "report", seen.report)
+    monkeypatch.setattr(train, "_evaluate", lambda *_: None)
+    stop: Any = SimpleNamespace(requested=False, take_saving=lambda: False, leave_if_requested=lambda: None)
+    with StepClock(HostWatch(), around_update=StepPart.OPTIMIZER) as clock:
+        train.loop(seen.session, stop, clock)
+    return seen
+
+
+STEP = ["forward", "copy of the loss", "backward", "copied", "wait for the loss", "agree", "update"]
+
+
+def test_ranks_agree_while_the_gpu_computes_gradients_and_never_between_an_update_and_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = trained(monkeypatch, steps=3)
+    assert seen.asked[: 2 * len(STEP)] == 2 * STEP
+
+
+def test_of_several_micro_batches_the_last_one_s_gradients_are_computed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = trained(monkeypatch, steps=1, gradientAccumulation=3)
+    assert seen.asked[:-1] == 2 * ["forward", "backward", "update"] + STEP
+    assert seen.reported == [pytest.approx((1 + 4 + 7) / 3)]  # this step's own losses
+
+
+def test_while_one_rank_waits_for_its_data_the_others_wait_where_no_agent_takes_it_for_a_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = trained(monkeypatch, steps=2, late=True)
+    assert seen.asked[: 2 * len(STEP) + 1] == [*STEP, "all wait for data", *STEP]
+
+
+def test_a_rank_that_is_asked_to_leave_saves_before_it_writes_what_was_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    profiler = SimpleNamespace(begin=lambda _step: None, end=lambda _done, *, last: asked.append(f"write {last}"))
+    monkeypatch.setattr(train, "Profiler", lambda *_: profiler)
+    monkeypatch.setattr(Recorded, "save", asked.append)
+    trained(monkeypatch, steps=1)
+    assert asked == ["begin", "finish", "write True"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+def test_on_a_gpu_a_loss_is_read_while_the_work_after_it_goes_on() -> None:
+    loss = HostCopy(torch.full((1,), 0.25, device="cuda"))
+    torch.cuda._sleep(2_000_000_000)
+    after = torch.cuda.current_stream().record_event()
+    assert loss.read() == [0.25]
+    assert not after.query()
