@@ -184,6 +184,10 @@ def test_toml_and_env_say_the_same_as_json(
         ("OUTPUT_DIR=$BASE/boats", "environment that is not here"),
         ("this is no assignment", "line 2: this is no NAME=value"),
         ("OUTPUT_DIR='boats", "line 2: No closing quotation"),
+        ("OUTPUT_DIR=$(pwd)/boats", "config.env, line 2: output_dir: a shell's command makes its value"),
+        ('export OUTPUT_DIR="`pwd`/boats"', "config.env, line 2: output_dir: a shell's command makes its value"),
+        ("TRAINER_EXTRA_ARGS=\"--output_dir $(pwd)/boats\"", "line 2: TRAINER_EXTRA_ARGS: a shell's command makes its value"),
+        ("BASE=$(pwd)\nOUTPUT_DIR=$BASE/boats", "config.env, line 3: output_dir: a shell's command makes its value"),
     ],
 )
 def test_lines_of_config_env_that_are_not_understood_are_told(
@@ -193,6 +197,17 @@ def test_lines_of_config_env_that_are_not_understood_are_told(
     env.write_text(f"MODEL_FAMILY=flux\n{line}\n")
     assert main(["import-simpletuner", str(env)]) == 85
     assert said in capsys.readouterr().err
+
+
+def test_what_a_shell_leaves_as_it_stands_and_what_is_ignored_is_not_refused_for_its_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = tmp_path / "config.env"
+    env.write_text("VALIDATION_PROMPT='a `boat`, $(1)'\nHF_TOKEN=$(cat token)\nSEED=1  # not $(date)\n")
+    assert main(["import-simpletuner", str(env)]) == 85  # for what is missing
+    said = capsys.readouterr().err
+    assert "a shell's command" not in said
+    assert "hf_token: a secret" in said
 
 
 def test_secrets_in_config_env_are_ignored_and_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.importer.values import arguments
+from oarlock_trainer.importer.values import Computed, arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,8 @@ _EXTRA = ("TRAINER_EXTRA_ARGS", "DEBUG_EXTRA_ARGS")
 _FLUX = "FLUX"
 """Older than model_family: each family had a switch of its own."""
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_COMMAND = re.compile(r"(?<!\\)(?:\$\(|`)")
+"""Where a shell would run a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,17 @@ class _Variable:
 def parse(content: str, *, file: str, names: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
     """Options by name, and the line of each; a variable that is no option (`names` has them all) keeps its own spelling.
 
-    Variables of earlier lines are put in where $NAME or ${NAME} stands for them; others are left, for the reading of
-    values to refuse. Raises ConfigurationError where a line is not understood.
+    Variables of earlier lines are put in where $NAME or ${NAME} stands for them; others are left, and commands marked,
+    for the reading of values to refuse. Raises ConfigurationError where a line is not understood.
     """
     variables: dict[str, _Variable] = {}
     for number, line in enumerate(content.splitlines(), start=1):
         name, value, appended = _line(line, variables, file=file, number=number)
         if name:
-            before = f"{variables[name].value} " if appended and name in variables else ""
-            variables[name] = _Variable(before + value, number)
+            before = variables[name].value if appended and name in variables else ""
+            whole = f"{before} {value}" if before else value
+            is_computed = any(isinstance(part, Computed) for part in (before, value))
+            variables[name] = _Variable(Computed(whole) if is_computed else whole, number)
     found: dict[str, Any] = {}
     lines: dict[str, int] = {}
     for name, variable in variables.items():
@@ -106,5 +110,7 @@ def _line(line: str, variables: Mapping[str, _Variable], *, file: str, number: i
 
     joined = " ".join(words)
     # A shell puts nothing in between single quotes.
-    value = joined if value.lstrip().startswith("'") else _VARIABLE.sub(known, joined)
-    return name.strip().removesuffix("+"), value, name.strip().endswith("+")
+    if not value.lstrip().startswith("'"):
+        joined = _VARIABLE.sub(known, joined)
+        joined = Computed(joined) if _COMMAND.search(joined) else joined
+    return name.strip().removesuffix("+"), joined, name.strip().endswith("+")

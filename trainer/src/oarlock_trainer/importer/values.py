@@ -13,6 +13,13 @@ from oarlock_trainer.importer.rows import Kind
 _SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _ELSEWHERE = re.compile(r"\{env:|\$\{")
 """Marks of a value that is put together where SimpleTuner runs: {env:NAME} and ${NAME}."""
+_COMPUTED = "a shell's command makes its value, and none is run here; write what the command prints"
+
+
+class Computed(str):
+    """Text with a command in it, which only a shell runs: $(command), or `command`."""
+
+    __slots__ = ()
 
 
 def is_absent(value: Any) -> bool:
@@ -25,6 +32,8 @@ def read(kind: Kind, value: Any) -> Any:
 
     Raises ValueError, in words for a person, where it is none of the kind.
     """
+    if isinstance(value, Computed):
+        raise ValueError(_COMPUTED)  # noqa: TRY004 - told to a person
     if isinstance(value, str) and _ELSEWHERE.search(value):
         raise ValueError("takes its value from an environment that is not here; write the value itself")
     if kind is Kind.ANY:
@@ -63,8 +72,10 @@ def as_json(value: Any) -> Any:
 def arguments(text: str) -> dict[str, Any]:
     """Options of a command line: --name=value, --name value, or --name alone for true.
 
-    Raises ValueError where the quotes don't match.
+    Raises ValueError where the quotes don't match, and where a shell's command is among the words.
     """
+    if isinstance(text, Computed):
+        raise ValueError(_COMPUTED)  # noqa: TRY004 - told to a person
     found: dict[str, Any] = {}
     name = ""
     for word in shlex.split(text):
