@@ -105,7 +105,11 @@ def test_what_is_refused_ends_with_85_and_without_a_manifest(
     written = tmp_path / "job.yaml"
     assert main(["import-simpletuner", str(config), "-o", str(written)]) == 85
     said = capsys.readouterr().err
-    assert "config.json, line 1: unheard_of: not known; check the spelling, or remove it" in said
+    assert said.splitlines()[:2] == [
+        "refused, the job would not do what it asks for (1)",
+        "  config.json, line 1: unheard_of: not known; check the spelling, or remove it",
+    ]
+    assert said.splitlines()[-1].startswith("no job was written: remove or change what is refused")
     assert "next: " not in said
     assert not written.exists()
 
@@ -186,7 +190,7 @@ def test_toml_and_env_say_the_same_as_json(
         ("OUTPUT_DIR='boats", "line 2: No closing quotation"),
         ("OUTPUT_DIR=$(pwd)/boats", "config.env, line 2: output_dir: a shell's command makes its value"),
         ('export OUTPUT_DIR="`pwd`/boats"', "config.env, line 2: output_dir: a shell's command makes its value"),
-        ("TRAINER_EXTRA_ARGS=\"--output_dir $(pwd)/boats\"", "line 2: TRAINER_EXTRA_ARGS: a shell's command makes its value"),
+        ('TRAINER_EXTRA_ARGS="--name $(pwd)"', "line 2: TRAINER_EXTRA_ARGS: a shell's command makes its value"),
         ("BASE=$(pwd)\nOUTPUT_DIR=$BASE/boats", "config.env, line 3: output_dir: a shell's command makes its value"),
     ],
 )

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.importer.lines import Lines
 
 _HEADINGS = {
+    Fate.REFUSED: "refused, the job would not do what it asks for",
     Fate.MAPPED: "mapped",
     Fate.IGNORED: "ignored, nothing in the job needs it",
-    Fate.REFUSED: "refused, the job would not do what it asks for",
 }
 
 
@@ -79,7 +79,7 @@ class Report:
         return bool(self.names(Fate.REFUSED))
 
     def text(self) -> str:
-        """The lists for a terminal; the one that matters most comes last."""
+        """The lists for a terminal: what is refused comes first, what is to be done last."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
@@ -88,7 +88,7 @@ class Report:
             yield f"{heading} ({len(chosen)})"
             yield from (str(entry) for entry in chosen)
         if self.has_refused:
-            yield "no job was written: remove or change what is refused, and import again"
+            yield "no job was written: remove or change what is refused, at the top of this report, and import again"
             return
         yield f"to do ({len(self.tasks)})"
         yield from (f"  {task}" for task in self.tasks)
