@@ -82,22 +82,6 @@ def test_the_manifest_goes_to_a_file(config: Path, tmp_path: Path, capsys: pytes
     assert job.spec.output.persistent_volume_claim.claim_name == "nas"
 
 
-def test_the_report_ends_with_the_plan_to_run_next(
-    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["import-simpletuner", str(config)]) == 0
-    assert (
-        capsys.readouterr()
-        .err.splitlines()[-1]
-        .startswith("next: oarlock-trainer plan -f JOB.YAML --path /output=HERE   # HERE: ")
-    )
-    remote = json.loads(config.read_text()) | {"--pretrained_model_name_or_path": "black-forest-labs/FLUX.1-dev"}
-    config.write_text(json.dumps(remote))
-    written = tmp_path / "my job.yaml"
-    assert main(["import-simpletuner", str(config), "-o", str(written)]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == f"next: oarlock-trainer plan -f '{written}'"
-
-
 def test_what_is_refused_ends_with_85_and_without_a_manifest(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

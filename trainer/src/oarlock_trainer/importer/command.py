@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.importer import read, write
+from oarlock_trainer.importer.here import plan_command
 from oarlock_trainer.importer.importing import OPTIONS, Inputs, build
 from oarlock_trainer.importer.read import Found
 from oarlock_trainer.importer.values import as_json
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from oarlock_api.trainingjob import TrainingJob
 
@@ -35,29 +34,18 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.write(text)
         else:
             arguments.output.write_text(text, encoding="utf-8")
-        sys.stderr.write(f"next: {_plan(job, arguments.output)}\n")
+        sys.stderr.write(f"next: {_next(job, arguments)}\n")
     except (ConfigurationError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.CONFIGURATION
     return ExitCode.DONE
 
 
-def _plan(job: TrainingJob, written: Path | None) -> str:
+def _next(job: TrainingJob, arguments: argparse.Namespace) -> str:
     """The command that tells more of the job, with its data at hand."""
-    command = f"oarlock-trainer plan -f {shlex.quote(str(written)) if written else 'JOB.YAML'}"
-    mount = job.spec.output.mount_path
-    if job.spec.training and any(Path(path).is_relative_to(mount) for path in _paths(job.spec.training.to_manifest())):
-        command += f" --path {mount}=HERE   # HERE: the directory of this machine that pods have as {mount}"
-    return command
-
-
-def _paths(value: Any) -> Iterator[str]:
-    """Every path of a manifest."""
-    for key, below in value.items() if isinstance(value, dict) else enumerate(value):
-        if key == "path" and isinstance(below, str):
-            yield below
-        elif isinstance(below, dict | list):
-            yield from _paths(below)
+    return plan_command(
+        job, manifest=arguments.output, config=arguments.config, working_directory=arguments.working_directory
+    )
 
 
 def _inputs(arguments: argparse.Namespace) -> Inputs:
