@@ -31,6 +31,7 @@ class Saves:
         copies = copies_of(session.job)
         keep = session.job.training.checkpoint.keep
         self._upload = Upload(copies, session.fence, session.ranks, keep=keep) if copies else None
+        self._begun: int | None = session.first  # what an attempt begins with need not be saved
         self.newest: Path | None = None
         """The checkpoint that was made last."""
         resumed = session.resumed
@@ -74,7 +75,15 @@ class Saves:
             raise StorageError(_words(outcome))
         self.told(outcome)
 
+    def have(self, step: int) -> None:
+        """Save the state after `step` steps unless it is saved, and wait until it is. Collective. Raises as `finish`."""
+        if self._begun != step:
+            self.begin(step)
+        if self._session.writer.pending:
+            self.finish(step)
+
     def _begin(self, step: int) -> None:
+        self._begun = step
         self._session.interval.began(time.monotonic())
         self._session.writer.begin(step, self._session.position(step))
 
@@ -90,6 +99,7 @@ class Saves:
         full = _words(outcome) if isinstance(outcome, NoRoom) else ""
         _tell_degraded(Degradation.CHECKPOINT_STORAGE_FULL, full)
         if isinstance(outcome, NoRoom):
+            self._begun = None
             return
         if self.newest is None and (others := own_gpu.others(self._session.ranks.device)):
             channel.tell(_words_of_others(others))

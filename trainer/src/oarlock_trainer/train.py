@@ -19,6 +19,7 @@ from oarlock_trainer.checkpoint.export import Export
 from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.claim import Claim, claim
 from oarlock_trainer.data.draws import Purpose, generator
+from oarlock_trainer.data.prefetch import data_come
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.engine.ema import judged
 from oarlock_trainer.engine.host_copy import HostCopy
@@ -118,11 +119,13 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
     guard, saves, profiler = StepGuard(), Saves(session), Profiler(settings.profile, session)
     _validate(session, session.first, stop)  # what a fault kept from being made
     clock.skip()
-    all_have_data = True  # nobody is judged before the first step
+    all_have_data = False  # the first batch may take minutes
     for step in range(session.first, session.total):
         profiler.begin(step)
-        if not all_have_data:
-            ranks.shares(session.prefetch.wait, lambda: None)
+        if not all_have_data and not data_come(session.prefetch, ranks, leaving=lambda: stop.requested):
+            saves.have(step)
+            profiler.end(step, last=True)
+            raise _left(session, step)
         batch = session.prefetch.take()
         clock.lap(StepPart.DATA)
         rate = learning_rate(settings.optimizer, step, session.total)
@@ -163,11 +166,17 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
             _validate(session, done, stop)
             clock.skip()
         if leaving:
-            session.prefetch.close()  # publishes what was encoded on the way
-            raise LeftOnRequest(f"saved step {done} and left on request")
+            raise _left(session, done)
     session.prefetch.close()
     saves.finish_copy(stop.leave_if_requested)
     return saves.newest
+
+
+def _left(session: Session, step: int) -> LeftOnRequest:
+    """What a rank that was asked to leave ends with, once the state after `step` steps is saved."""
+    session.prefetch.leave()
+    saved = f"saved step {step} and left on request"
+    return LeftOnRequest(saved if step > session.first else "left on request: there was nothing to save")
 
 
 def _seed(session: Session, step: int) -> None:

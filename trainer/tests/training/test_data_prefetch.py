@@ -95,6 +95,21 @@ def test_a_storage_that_pauses_for_minutes_ends_nothing(tmp_path: Path, monkeypa
         prefetch.close()
 
 
+def test_what_cannot_be_published_any_more_is_told_by_who_leaves_and_changes_nothing_of_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def close() -> None:
+        raise StorageError("writing latents to /i: Stale file handle")
+
+    ahead = loader(prepared(tmp_path), training(batchSize=EFFECTIVE))
+    prefetch = Prefetcher(ahead, 0, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ahead, "close", close)
+        prefetch.leave()
+    ahead.close()
+    assert "not kept: writing latents to /i: Stale file handle" in capsys.readouterr().err
+
+
 def test_a_job_that_is_patient_with_its_steps_is_with_its_storage() -> None:
     assert [patience(hang_seconds) for hang_seconds in (0, 60, 600)] == [180.0, 180.0, 600.0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,14 @@ from oarlock_api.contract.status import StepPart
 from oarlock_api.training import Training
 from oarlock_trainer import train
 from oarlock_trainer.engine.host_copy import HostCopy
+from oarlock_trainer.errors import LeftOnRequest
 from oarlock_trainer.step_clock import HostWatch, StepClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 RANKS = 4
+WAIT = "all wait for data"
 
 
 class Recorded:
@@ -32,9 +35,7 @@ class Recorded:
         batch = SimpleNamespace(micro_batches=[micro_batch] * training.gradient_accumulation, regularizes=False)
         self.session: Any = SimpleNamespace(
             job=SimpleNamespace(training=training, file=SimpleNamespace(hang_seconds=0)),
-            ranks=SimpleNamespace(
-                place=place, device="cpu", sum=self._sum, shares=lambda work, _: work(), bound_waiting=lambda _: None
-            ),
+            ranks=SimpleNamespace(place=place, device="cpu", sum=self._sum, bound_waiting=lambda _: None),
             engine=SimpleNamespace(
                 model=None,
                 weights=None,
@@ -45,9 +46,10 @@ class Recorded:
             writer=SimpleNamespace(before_update=lambda: self.asked.append("copied")),
             prefetch=SimpleNamespace(
                 ready=not late,
-                wait=lambda: self.asked.append("all wait for data"),
+                wait=lambda: True,
                 take=lambda: batch,
                 close=lambda: None,
+                leave=lambda: self.asked.append("leave the data"),
             ),
             interval=SimpleNamespace(is_due=lambda *_: False),
             shape=SimpleNamespace(has_guidance=False),
@@ -61,6 +63,7 @@ class Recorded:
             go_on=lambda *_: None,
             begin=lambda _step: self.save("begin"),
             finish=lambda _step: self.save("finish"),
+            have=lambda step: self.asked.append(f"have {step}"),
             finish_copy=lambda _go_on: None,
             newest=None,
         )
@@ -77,12 +80,19 @@ class Recorded:
         self.reported.append(loss)
 
     def _sum(self, values: Sequence[float]) -> list[float]:
+        if len(values) == 2:
+            self.asked.append(WAIT)
+            there, leaving = values
+            return [RANKS * there, leaving]
         self.asked.append("agree")
         leaving, saving, having_data, *losses, _, _ = values
         return [leaving, saving, (RANKS - 1) + having_data, *(loss * RANKS for loss in losses), 0.0, 0.0]
 
 
-def trained(monkeypatch: pytest.MonkeyPatch, *, steps: int, late: bool = False, **fields: Any) -> Recorded:
+def trained(
+    monkeypatch: pytest.MonkeyPatch, *, steps: int, late: bool = False, leaves_at: int | None = None, **fields: Any
+) -> Recorded:
+    """A run of the loop; it is asked to leave while it waits for the data after `leaves_at` steps."""
     training = Training.model_validate(
         {
             "model": {"family": "Flux1", "path": "/m"},
@@ -112,7 +122,19 @@ def trained(monkeypatch: pytest.MonkeyPatch, *, steps: int, late: bool = False, 
     monkeypatch.setattr(train, "report", seen.report)
     monkeypatch.setattr(train, "_evaluate", lambda *_: None)
     stop: Any = SimpleNamespace(requested=False, take_saving=lambda: False, leave_if_requested=lambda: None)
-    with StepClock(HostWatch(), around_update=StepPart.OPTIMIZER) as clock:
+
+    def wait() -> bool:
+        """Whether data come within a second; in the second one without any the rank is asked to leave."""
+        if seen.asked[-1:] == [WAIT]:
+            stop.requested = True
+        return leaves_at is None or len(seen.reported) < leaves_at
+
+    seen.session.prefetch.wait = wait
+    said = f"saved step {leaves_at} and left" if leaves_at else "there was nothing to save"
+    with (
+        StepClock(HostWatch(), around_update=StepPart.OPTIMIZER) as clock,
+        nullcontext() if leaves_at is None else pytest.raises(LeftOnRequest, match=said),
+    ):
         train.loop(seen.session, stop, clock)
     return seen
 
@@ -124,22 +146,34 @@ def test_ranks_agree_while_the_gpu_computes_gradients_and_never_between_an_updat
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = trained(monkeypatch, steps=3)
-    assert seen.asked[: 2 * len(STEP)] == 2 * STEP
+    assert seen.asked[: 1 + 2 * len(STEP)] == [WAIT, *STEP, *STEP]
 
 
 def test_of_several_micro_batches_the_last_one_s_gradients_are_computed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = trained(monkeypatch, steps=1, gradientAccumulation=3)
-    assert seen.asked[:-1] == 2 * ["forward", "backward", "update"] + STEP
-    assert seen.reported == [pytest.approx((1 + 4 + 7) / 3)]  # this step's own losses
+    assert seen.asked[1:-1] == 2 * ["forward", "backward", "update"] + STEP
+    assert seen.reported == [pytest.approx((2 + 5 + 8) / 3)]  # this step's own losses
 
 
 def test_while_one_rank_waits_for_its_data_the_others_wait_where_no_agent_takes_it_for_a_hang(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = trained(monkeypatch, steps=2, late=True)
-    assert seen.asked[: 2 * len(STEP) + 1] == [*STEP, "all wait for data", *STEP]
+    assert seen.asked[: 2 * len(STEP) + 2] == [WAIT, *STEP, WAIT, *STEP]
+
+
+def test_ranks_that_wait_for_data_and_are_asked_to_leave_have_their_state_saved_and_take_no_further_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = trained(monkeypatch, steps=3, late=True, leaves_at=1)
+    assert seen.asked == [WAIT, *STEP, WAIT, WAIT, "have 1", "leave the data"]
+
+
+def test_ranks_that_wait_for_their_first_data_and_are_asked_to_leave_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = trained(monkeypatch, steps=3, leaves_at=0)
+    assert seen.asked == [WAIT, WAIT, "have 0", "leave the data"]
 
 
 def test_a_rank_that_is_asked_to_leave_saves_before_it_writes_what_was_recorded(

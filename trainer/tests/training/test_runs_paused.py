@@ -1,0 +1,65 @@
+"""A storage of the data that is away while ranks are asked to leave: they save, and leave, and do not wait for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer.channel import Event
+from oarlock_trainer.checkpoint.format import valid_checkpoints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Gang, Run
+
+_HOST = Path(__file__).parent / "support" / "paused_host.py"
+
+
+@pytest.fixture
+def pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that pauses the storage while it exists."""
+    path = tmp_path / "pause"
+    monkeypatch.setenv("OARLOCK_PAUSE", str(path))
+    return path
+
+
+@pytest.fixture
+def paused_gang(gang_of: Callable[..., Gang], pause: Path) -> Iterator[Gang]:
+    yield gang_of(program=[str(_HOST)])
+    pause.unlink(missing_ok=True)
+
+
+def leave_while_paused(gang: Gang, output: Path, pause: Path, *, after: int, **fields: Any) -> Run:
+    """An attempt whose storage pauses after so many steps, for good, and that is asked to leave while it waits."""
+    asked = False
+
+    def on_event(event: dict[str, Any]) -> None:
+        nonlocal asked
+        if event["event"] == Event.STEP and event["step"] == after:
+            pause.touch()
+        if event["event"] == Event.PHASE and event["name"] == "Training" and not after:
+            pause.touch()
+        if pause.exists() and event["event"] in {Event.WORKING, Event.WAITING} and not asked:
+            asked = True
+            gang.ask_to_leave()
+
+    photos = {"name": "photos", "source": {"path": str(gang.pictures)}, "imageEmbeds": {"mode": "OnTheFly"}}
+    training = gang.training(steps=100, data=gang.data(datasets=[photos]), **fields)
+    return gang.run(output, training, on_event=on_event)
+
+
+@pytest.mark.parametrize("checkpoint", [{}, {"intervalSteps": 1}], ids=["not saved before", "saved before"])
+def test_ranks_that_are_asked_to_leave_while_they_wait_for_their_data_save_and_leave(
+    paused_gang: Gang, tmp_path: Path, pause: Path, checkpoint: dict[str, int]
+) -> None:
+    output = tmp_path / "job"
+    left = leave_while_paused(paused_gang, output, pause, after=2, checkpoint=checkpoint)
+    assert set(left.codes.values()) == {ExitCode.LEFT_ON_REQUEST}, paused_gang.log()
+    done = max(left.losses)
+    assert 2 <= done < 100
+    assert valid_checkpoints(output)[0].step == done
+    assert f"saved step {done} and left on request" in left.failure
