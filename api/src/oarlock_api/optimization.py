@@ -19,6 +19,7 @@ class OptimizerName(StrEnum):
     ADAMW = "AdamW"
     ADAMW_8BIT = "AdamW8Bit"
     LION = "Lion"
+    PRODIGY = "Prodigy"
 
 
 class WeightDecayOn(StrEnum):
@@ -94,9 +95,19 @@ class Schedule(Group):
 class Optimizer(Group):
     """The optimizer and its hyper-parameters."""
 
+    admission: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            cel="self.name != 'Prodigy' || self.learningRate >= 0.1",
+            message="Prodigy finds the learning rate itself, and learningRate multiplies it: set optimizer.learningRate to "
+            "1.0 (at least 0.1)",
+            holds=lambda optimizer: optimizer.name != OptimizerName.PRODIGY or optimizer.learning_rate >= 0.1,
+        ),
+    )
+
     name: OptimizerName = Field(
         default=OptimizerName.ADAMW,
-        description="Algorithm; master weights and moments are float32 but for AdamW8Bit. SimpleTuner: optimizer.",
+        description="Algorithm; master weights and moments are float32 but for AdamW8Bit. Prodigy finds the learning rate, "
+        "which is 1.0 then; it runs with LoRA, or engine.strategy DDP. SimpleTuner: optimizer.",
     )
     learning_rate: LearningRate = Field(
         default=1.0e-5, description="Learning rate after the warm-up. SimpleTuner: learning_rate."

@@ -20,7 +20,7 @@ from oarlock_api.engine import (
 from oarlock_api.group import Group
 from oarlock_api.location import Location, S3Connection
 from oarlock_api.objective import Objective
-from oarlock_api.optimization import Ema, GradientClipping, Optimizer
+from oarlock_api.optimization import Ema, GradientClipping, Optimizer, OptimizerName
 from oarlock_api.profiling import Profile
 from oarlock_api.publishing import Publication, Tracker
 from oarlock_api.rules import ListMap, Rule, only_when
@@ -73,6 +73,16 @@ class Training(Group):
             cel="self.method != 'LoRA' || self.engine.strategy != 'DeepSpeed'",
             message="LoRA runs on DDP, its optimizer state is too small to shard: set engine.strategy to Auto or DDP",
             holds=lambda training: training.method != Method.LORA or training.engine.strategy != Strategy.DEEPSPEED,
+        ),
+        Rule(
+            cel="self.optimizer.name != 'Prodigy' || self.method == 'LoRA' || self.engine.strategy == 'DDP'",
+            message="optimizer.name: Prodigy needs its whole state on each GPU: use it with method: LoRA, or set "
+            "engine.strategy to DDP",
+            holds=lambda training: (
+                training.optimizer.name != OptimizerName.PRODIGY
+                or training.method == Method.LORA
+                or training.engine.strategy == Strategy.DDP
+            ),
         ),
         Rule(
             cel="self.method != 'LoRA' || self.engine.offloadOptimizer == 'None'",

@@ -40,8 +40,9 @@ def refused(
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_each_optimizer_brings_its_own_defaults(name: str, training: Callable[..., dict[str, Any]]) -> None:
-    optimizer = training(optimizer=name)["optimizer"]
     algorithm = ALGORITHMS[name]
+    wanted = {"model_type": "lora", "learning_rate": 1.0} if algorithm.name == "Prodigy" else {}
+    optimizer = training(optimizer=name, **wanted)["optimizer"]
     assert OptimizerName(optimizer["name"])
     assert optimizer["betas"] == list(algorithm.betas)
     assert optimizer["weightDecay"] == algorithm.weight_decay
@@ -121,7 +122,8 @@ def test_clipping_has_the_default_of_simpletuner(
 @pytest.mark.parametrize(
     "changed",
     [
-        {"optimizer": "prodigy"},
+        {"optimizer": "soap"},
+        {"prodigy_steps": 100},
         {"optimizer_config": "d_coef=2"},
         {"optimizer_config": "eps=tiny"},
         {"lr_scheduler": "zigzag"},
@@ -149,6 +151,15 @@ def test_what_cannot_be_read_or_done_is_refused_by_name(
 def test_values_that_the_api_does_not_take_are_refused_in_its_words(refused: Callable[..., dict[str, str]]) -> None:
     found = refused(learning_rate=5.0)
     assert "less than or equal to 1" in found["spec.training.optimizer.learningRate"]
+
+
+def test_prodigy_with_a_rate_of_its_own_kind_alone_is_taken_and_told_apart(
+    imported: Callable[..., Imported], simple: dict[str, Any], folder: dict[str, Any]
+) -> None:
+    adapters = simple | {"model_type": "lora", "optimizer": "prodigy"}
+    assert "Prodigy Plus" in str(imported(adapters | {"learning_rate": 1.0}, folder).differing["optimizer"])
+    refused = imported(adapters | {"learning_rate": 1e-4}, folder).refused
+    assert any("set optimizer.learningRate to 1.0" in words for words in refused.values())
 
 
 def test_epochs_count_where_there_are_no_steps(training: Callable[..., dict[str, Any]]) -> None:

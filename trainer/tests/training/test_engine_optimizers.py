@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from oarlock_api.optimization import Optimizer as Settings
-from oarlock_trainer.engine import lion
+from oarlock_trainer.engine import pieces
 from oarlock_trainer.engine.optimizers import make_optimizer
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_one_flat_shard_and_the_parameters_in_it_are_updated_alike(name: str) ->
 def test_lion_in_pieces_is_lion_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [(7,), (1000,), (13, 17), (500,)]
     at_once = trained([start(torch.Size(size).numel()).view(size) for size in sizes], settings(name="Lion"))
-    monkeypatch.setattr(lion, "_PIECE", 300)
+    monkeypatch.setattr(pieces, "PIECE", 300)
     in_pieces = trained([start(torch.Size(size).numel()).view(size) for size in sizes], settings(name="Lion"))
     torch.testing.assert_close(at_once, in_pieces, rtol=0, atol=0)
 

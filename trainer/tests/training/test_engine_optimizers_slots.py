@@ -9,7 +9,7 @@ import torch
 
 from oarlock_api.optimization import Optimizer as Settings
 from oarlock_trainer.engine.optimizers import make_optimizer
-from oarlock_trainer.engine.slots import set_updates, slots, updates
+from oarlock_trainer.engine.slots import NumberSlot, numbers, set_updates, slots, updates
 
 SIZE = 5000
 """No multiple of a block of 256, and enough for moments of 8 bits."""
@@ -18,7 +18,8 @@ OF_ADAM = ["exp_avg", "exp_avg_sq"]
 
 def pair(name: str, *, device: str = "cpu") -> tuple[torch.Tensor, torch.optim.Optimizer]:
     shard = torch.randn(SIZE, generator=torch.Generator().manual_seed(2)).to(device)
-    return shard, make_optimizer([shard], Settings.model_validate({"name": name, "learningRate": 1e-2}))
+    rate = {"learningRate": 1.0, "options": {"d0": 1e-2}} if name == "Prodigy" else {"learningRate": 1e-2}
+    return shard, make_optimizer([shard], Settings.model_validate({"name": name} | rate))
 
 
 def update(shard: torch.Tensor, optimizer: torch.optim.Optimizer, *, seed: int, times: int = 1) -> None:
@@ -38,6 +39,8 @@ def carried_over(name: str, cut: int, *, device: str = "cpu") -> tuple[torch.Ten
     for key, slot in slots(optimizer, shard).items():
         for start, stop in ((0, cut), (cut, SIZE)):
             theirs[key].write(start, slot.read(start, stop).clone())
+    for key, number in numbers(optimizer).items():
+        numbers(other)[key].write(0, number.read(0, len(number)))
     set_updates(other, moved, updates(optimizer, shard))
     assert updates(other, moved) == 3
     update(shard, optimizer, seed=4, times=3)
@@ -45,7 +48,7 @@ def carried_over(name: str, cut: int, *, device: str = "cpu") -> tuple[torch.Ten
     return shard, moved
 
 
-@pytest.mark.parametrize("name", ["AdamW", "Lion"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "Prodigy"])
 @pytest.mark.parametrize("cut", [SIZE, 1000])
 def test_a_new_optimizer_goes_on_exactly_where_the_first_one_was(name: str, cut: int) -> None:
     shard, moved = carried_over(name, cut)
@@ -76,6 +79,26 @@ def test_reading_state_that_no_update_has_made_yet_is_zero_and_changes_no_update
     update(untouched, other, seed=1, times=2)
     assert torch.equal(shard, untouched)
     assert updates(optimizer, shard) == updates(other, untouched) == 2
+
+
+def test_prodigys_start_is_kept_before_the_first_update_already() -> None:
+    shard, optimizer = pair("Prodigy")
+    found = slots(optimizer, shard)
+    assert torch.equal(found.pop("p0").read(0, SIZE), shard)
+    assert set(found) == {"s", *OF_ADAM}
+    assert not any(slot.read(0, SIZE).any() for slot in found.values())
+
+
+@pytest.mark.parametrize("number", [1 / 3, 1e-6, 0.1 + 2**-50, -7.0, 0.0, 1e-15 / 3, 12345678.9])
+def test_a_number_of_the_whole_optimizer_is_kept_to_the_last_bit(number: float) -> None:
+    groups: list[dict[str, Any]] = [{"params": [torch.zeros(2)], "d": given} for given in (number, 0.0)]
+    slot = NumberSlot(groups, "d")
+    kept = slot.read(0, len(slot))
+    assert kept.dtype is torch.float32
+    groups[0]["d"] = 5.0
+    for start, stop in ((0, 2), (2, 3)):  # two ranks' shares
+        slot.write(start, kept[start:stop])
+    assert groups[0]["d"] == groups[1]["d"] == number
 
 
 def test_the_state_that_is_made_early_is_torchs_own() -> None:
@@ -129,7 +152,7 @@ def test_8_bits_train_as_float32_does_within_their_error() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit", "Prodigy"])
 def test_on_a_gpu_too_a_new_optimizer_goes_on_exactly(name: str) -> None:
     shard, moved = carried_over(name, SIZE, device="cuda")
     assert torch.equal(shard, moved)

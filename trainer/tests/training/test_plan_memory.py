@@ -58,7 +58,8 @@ def test_stage_2_adds_micro_batches_up_in_float32_which_is_the_updates_gradient(
     [(8, 17.9, 11.9, 8.9), (16, 8.9, 6.0, 4.5), (32, 4.5, 3.0, 2.2), (64, 2.2, 1.5, 1.1)],
 )
 def test_optimizer_states_are_spread_over_the_ranks(ranks: int, adamw: float, lion: float, eight_bits: float) -> None:
-    for name, expected in zip(OptimizerName, (adamw, eight_bits, lion), strict=True):
+    sizes = {OptimizerName.ADAMW: adamw, OptimizerName.LION: lion, OptimizerName.ADAMW_8BIT: eight_bits}
+    for name, expected in sizes.items():
         work = replace(FULL, ranks=ranks, optimizer=name)
         assert need(work, recomputed=0).of("optimizer") / GB == pytest.approx(expected, abs=0.06)
 
@@ -91,6 +92,13 @@ def test_adapters_cost_little_beside_their_frozen_base() -> None:
     assert need(LORA, recomputed=0).of("weights") / GB == pytest.approx(23.8, abs=0.01)
     assert states(LORA) < 25.5
     assert states(replace(LORA, frozen_bytes=0.5625)) < 8.5
+
+
+def test_prodigy_keeps_20_bytes_of_a_parameter_on_each_gpu_and_copies_a_share_of_them() -> None:
+    many = LORA.parameters.trained
+    work = replace(LORA, ranks=8, optimizer=OptimizerName.PRODIGY)
+    assert need(work, recomputed=0).of("optimizer") == 20 * many
+    assert host_bytes(work) == 20 * many // 8
 
 
 def test_states_in_the_nodes_memory_leave_the_gpu() -> None:

@@ -10,6 +10,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.support import refuse_unsupported
 
+PRODIGY = {"name": "Prodigy", "learningRate": 1.0}
 FUSED = {"name": "Lion", "options": {"fused": True}}
 
 
@@ -32,6 +33,9 @@ def test_the_plain_job_is_accepted() -> None:
         ({"optimizer": {"options": {"fused": True}}}, "training.optimizer.options.fused .AdamW has no"),
         ({"optimizer": {"name": "Lion", "options": {"eps": 1e-6}}}, "training.optimizer.options.eps .Lion has no"),
         ({"optimizer": {"options": {"eps": "small"}}}, "training.optimizer.options.eps: small"),
+        ({"optimizer": {"options": {"dCoef": 2}}}, "training.optimizer.options.dCoef .AdamW has no"),
+        ({"method": "LoRA", "optimizer": PRODIGY | {"options": {"d0": 0}}}, "options.d0: 0 .a number between"),
+        ({"method": "LoRA", "optimizer": PRODIGY | {"options": {"biasCorrection": 1}}}, "biasCorrection: 1 .true or"),
         ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": {"name": "AdamW8Bit"}}, "CPU with optimizer.name: AdamW8Bit"),
         ({"optimizer": {"name": "Lion", "options": {"fused": 1}}}, "options.fused: 1 .true or false"),
         ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": FUSED}, "options.fused: true .*not with offloadOptimizer"),
@@ -48,6 +52,7 @@ def test_a_setting_that_cannot_be_honoured_is_refused_by_its_name(fields: dict[s
     "fields",
     [
         {"optimizer": {"name": "Lion"}},
+        {"method": "LoRA", "optimizer": PRODIGY | {"options": {"d0": 1e-5, "dCoef": 2, "safeguardWarmup": True}}},
         {"optimizer": {"name": "AdamW8Bit", "options": {"eps": 1e-6}}},
         {"gradientClipping": {"method": "Value"}},
         {"engine": {"offloadOptimizer": "CPU"}},

@@ -19,7 +19,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_, get_total_norm
 from oarlock_api.optimization import ClippingMethod
 from oarlock_trainer.engine.engine import MASTER, Part
 from oarlock_trainer.engine.optimizers import make_optimizer
-from oarlock_trainer.engine.slots import FloatSlot, set_updates, slots, updates
+from oarlock_trainer.engine.slots import FloatSlot, numbers, set_updates, slots, updates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.slots import Slot
     from oarlock_trainer.job import Place
 
+_OPTIMIZER = "optimizer"
+"""Name of the logical tensors that are of no parameter: what the optimizer keeps as a whole."""
 _BUCKET_ELEMENTS = 25_000_000
 _MEBIBYTE = 2.0**20
 _groups: list[object] = []
@@ -153,10 +155,11 @@ class DdpEngine:
             self._ddp.require_backward_grad_sync = self._micro_batches == self._accumulation - 1
 
     def _slots(self) -> Iterator[tuple[str, str, Slot]]:
-        """(parameter, slot, its values for the whole parameter)."""
+        """(parameter, slot, its values for the whole parameter), and what is of none."""
         for name, master in self._masters.items():
             yield name, MASTER, FloatSlot(master)
             yield from ((name, slot, values) for slot, values in slots(self._optimizer, master).items())
+        yield from ((_OPTIMIZER, slot, values) for slot, values in numbers(self._optimizer).items())
 
     @torch.no_grad()
     def _write_back(self) -> None:

@@ -1,8 +1,9 @@
 """What the training loop and the checkpoints need of an engine, whichever way it spreads the work over ranks.
 
 An engine's state is told as logical tensors that do not depend on the number of ranks: for each trained parameter the
-slots "master" (its float32 value) and what the optimizer keeps for it ("exp_avg", ...), each flattened. A rank keeps
-runs of their elements, its parts. So any number of ranks, and any engine, can go on from what another one saved.
+slots "master" (its float32 value) and what the optimizer keeps for it ("exp_avg", ...), each flattened; and what the
+optimizer keeps as a whole, under a name of its own. A rank keeps runs of their elements, its parts. So any number of ranks,
+and any engine, can go on from what another one saved.
 """
 
 from __future__ import annotations

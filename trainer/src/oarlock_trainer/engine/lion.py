@@ -14,21 +14,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import Optimizer
 
+from oarlock_trainer.engine import pieces
 from oarlock_trainer.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from torch import Tensor
 
-_PIECE = 64 << 20
-"""Elements of a temporary, 256 MiB: large enough for any GPU's full bandwidth."""
+    from oarlock_trainer.engine.pieces import Row
 
 _FUSED_ELEMENTS = 2**31 - 1
 """What DeepSpeed's kernel counts elements of a tensor in: an int of 32 bits."""
-
-Triple = tuple["Tensor", "Tensor", "Tensor"]
-"""A parameter, its gradient and its moment, or the same run of elements of each."""
 
 
 def one_moment(parameter: Tensor, step: Any) -> dict[str, Any]:
@@ -62,7 +59,7 @@ class Lion(Optimizer):
                 state = self.state[parameter]
                 state["step"] += 1
                 triples.append((parameter, parameter.grad, state["exp_avg"]))
-            for batch in _batches(triples):
+            for batch in pieces.batches(triples, pieces.PIECE):
                 _update(batch, rate=group["lr"], betas=group["betas"], weight_decay=group["weight_decay"])
 
 
@@ -107,26 +104,10 @@ def make_fused_lion(
     return optimizer
 
 
-def _update(triples: Sequence[Triple], *, rate: float, betas: tuple[float, float], weight_decay: float) -> None:
-    parameters, gradients, moments = (list(column) for column in zip(*triples, strict=True))
+def _update(batch: Sequence[Row], *, rate: float, betas: tuple[float, float], weight_decay: float) -> None:
+    parameters, gradients, moments = pieces.columns(batch)
     directions = torch._foreach_lerp(moments, gradients, 1.0 - betas[0])  # noqa: SLF001 - torch's own name for it
     torch._foreach_sign_(directions)
     torch._foreach_mul_(parameters, 1.0 - rate * weight_decay)
     torch._foreach_add_(parameters, directions, alpha=-rate)
     torch._foreach_lerp_(moments, gradients, 1.0 - betas[1])
-
-
-def _batches(triples: Iterable[Triple]) -> Iterator[list[Triple]]:
-    """Triples in batches of up to _PIECE elements; large flat ones are cut, others stay whole."""
-    batch: list[Triple] = []
-    room = _PIECE
-    for triple in triples:
-        cut = triple[0].ndim == 1
-        for piece in zip(*(torch.split(tensor, _PIECE) for tensor in triple), strict=True) if cut else (triple,):
-            if batch and piece[0].numel() > room:
-                yield batch
-                batch, room = [], _PIECE
-            batch.append(piece)
-            room -= piece[0].numel()
-    if batch:
-        yield batch

@@ -1,6 +1,7 @@
 """The optimizers of training.optimizer.name, over whatever the engine gives them: whole parameters or one flat shard.
 
-Master weights are the engine's and float32; so are all moments but those of AdamW8Bit.
+Master weights are the engine's and float32; so are all moments but those of AdamW8Bit. Prodigy wants whole parameters, and
+all of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from torch.optim import AdamW, Optimizer
 from oarlock_api.optimization import OptimizerName, WeightDecayOn
 from oarlock_trainer.engine.adamw_8bit import make_adamw_8bit
 from oarlock_trainer.engine.lion import Lion, make_fused_lion, make_offloaded_lion
+from oarlock_trainer.engine.prodigy import Prodigy
 from oarlock_trainer.engine.whole_weights import dimensions
 
 if TYPE_CHECKING:
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 _ADAM_BETAS = (0.9, 0.999)
 _LION_BETAS = (0.9, 0.99)
 _EPS = 1e-8
+_OF_PRODIGY = {
+    "d0": "d0",
+    "dCoef": "d_coef",
+    "biasCorrection": "bias_correction",
+    "safeguardWarmup": "safeguard_warmup",
+}
+"""Options of a job, and what its authors call them."""
 
 
 def make_optimizer(parameters: Iterable[Tensor], settings: Settings) -> Optimizer:
@@ -37,6 +46,9 @@ def make_optimizer(parameters: Iterable[Tensor], settings: Settings) -> Optimize
     eps = float(settings.options.get("eps", _EPS))
     if settings.name is OptimizerName.ADAMW_8BIT:
         return make_adamw_8bit(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
+    if settings.name is OptimizerName.PRODIGY:
+        own = {_OF_PRODIGY[name]: value for name, value in settings.options.items() if name in _OF_PRODIGY}
+        return Prodigy(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, **own)
     fused = groups[0]["params"][0].device.type == "cuda"  # one kernel, and no temporaries as large as the shard
     return AdamW(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, fused=fused, foreach=not fused)
 

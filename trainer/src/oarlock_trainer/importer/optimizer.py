@@ -31,6 +31,9 @@ class Algorithm:
 
 
 _BF16 = "SimpleTuner keeps weights and moments in bfloat16 and rounds them stochastically, the job keeps float32"
+_PRODIGY = (
+    "SimpleTuner's is Prodigy Plus: schedule-free, factored, bfloat16; the job's is Prodigy, with optimizer.schedule"
+)
 ALGORITHMS = {
     "torch-adamw": Algorithm("AdamW", (0.9, 0.999), 0.01, 1e-8),
     "adamw_bf16": Algorithm("AdamW", (0.9, 0.999), 0.01, 1e-6, _BF16),
@@ -43,6 +46,7 @@ ALGORITHMS = {
     "optimi-lion": Algorithm("Lion", (0.9, 0.99), 0.0),
     "bnb-lion": Algorithm("Lion", (0.9, 0.99), 0.0),
     "bnb-lion-paged": Algorithm("Lion", (0.9, 0.99), 0.0),
+    "prodigy": Algorithm("Prodigy", (0.9, 0.99), 0.0, 1e-8, _PRODIGY),
 }
 _DECAY = "SimpleTuner leaves embeddings out of weight decay as well, the job biases and norms alone"
 _SETTINGS = {"weight_decay": "weightDecay", "eps": "options.eps"}

@@ -28,9 +28,19 @@ if TYPE_CHECKING:
 GB = 1e9
 
 _BFLOAT16, _FLOAT32 = 2, 4
-_MOMENT_BYTES = {OptimizerName.ADAMW: 8, OptimizerName.LION: 4, OptimizerName.ADAMW_8BIT: 2}
-"""Beside the master weight: two float32 moments, one, or two of 8 bits."""
-_SLOTS = {OptimizerName.ADAMW: 2, OptimizerName.LION: 1, OptimizerName.ADAMW_8BIT: 2}
+_MOMENT_BYTES = {
+    OptimizerName.ADAMW: 8,
+    OptimizerName.LION: 4,
+    OptimizerName.ADAMW_8BIT: 2,
+    OptimizerName.PRODIGY: 16,
+}
+"""Beside the master weight: two float32 moments, one, two of 8 bits; two with the sums and the start of the estimate."""
+_SLOTS = {
+    OptimizerName.ADAMW: 2,
+    OptimizerName.LION: 1,
+    OptimizerName.ADAMW_8BIT: 2,
+    OptimizerName.PRODIGY: 4,
+}
 """Values of an element that a checkpoint holds as float32, beside the master weight."""
 _GATHERED = 1_000_000_000
 """Parameters that stage 3 holds whole at a time: DeepSpeed's stage3_max_live_parameters."""

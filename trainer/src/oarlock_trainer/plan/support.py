@@ -18,7 +18,11 @@ _OPTIONS = {
     OptimizerName.ADAMW: frozenset({"eps"}),
     OptimizerName.ADAMW_8BIT: frozenset({"eps"}),
     OptimizerName.LION: frozenset({"fused"}),
+    OptimizerName.PRODIGY: frozenset({"eps", "d0", "dCoef", "biasCorrection", "safeguardWarmup"}),
 }
+_NUMBERS = {"eps": 1, "d0": 1, "dCoef": 1000}
+"""Options that are numbers above 0, and what they must be below."""
+_SWITCHES = ("fused", "biasCorrection", "safeguardWarmup")
 _ON_CPU = (OptimizerName.ADAMW, OptimizerName.LION)
 """What DeepSpeed updates in the node's memory."""
 _WEIGHTS_SHARDED = 3
@@ -36,13 +40,15 @@ def _options(training: Training) -> Iterator[str]:
     name, options = training.optimizer.name, training.optimizer.options
     field = "spec.training.optimizer.options"
     yield from (f"{field}.{option} ({name} has no such option)" for option in sorted(options.keys() - _OPTIONS[name]))
-    eps = options.get("eps", 1e-8)
-    if isinstance(eps, bool) or not isinstance(eps, int | float) or not 0 < eps < 1:
-        yield f"{field}.eps: {eps} (a number between 0 and 1 is meant)"
-    fused = options.get("fused", False)
-    if not isinstance(fused, bool):
-        yield f"{field}.fused: {fused} (true or false is meant)"
-    elif fused and (training.engine.offload_optimizer is OffloadOptimizer.CPU or _adapters_or_ddp(training)):
+    for option, most in _NUMBERS.items():
+        number = options.get(option, most / 2)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < most:
+            yield f"{field}.{option}: {number} (a number between 0 and {most} is meant)"
+    for option in _SWITCHES:
+        if not isinstance(options.get(option, False), bool):
+            yield f"{field}.{option}: {options[option]} (true or false is meant)"
+    offloaded = training.engine.offload_optimizer is OffloadOptimizer.CPU
+    if options.get("fused") is True and (offloaded or _adapters_or_ddp(training)):
         yield f"{field}.fused: true (DeepSpeed's kernel for shards on GPUs: not with offloadOptimizer, LoRA or DDP)"
 
 

@@ -76,5 +76,5 @@ OPTIMIZATION: tuple[Row, ...] = (
         "flow matching draws noise levels without segments, and has no betas",
         "disable_segmented_timestep_sampling soft_min_snr_sigma_data snr_weight training_scheduler_timestep_spacing",
     ),
-    *ignored("belongs to optimizer prodigy", "prodigy_steps"),
+    *refused("Prodigy goes on finding the rate until the end", "prodigy_steps", unless=(0,)),
 )

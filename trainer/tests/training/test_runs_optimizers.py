@@ -1,0 +1,64 @@
+"""Real runs with the optimizers whose whole state is on each rank: stopped, resumed, with other ranks, exported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_trainer.checkpoint.layout import Layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Gang
+
+STEPS = 8
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "Prodigy": {"learningRate": 1.0, "options": {"d0": 1e-4, "safeguardWarmup": True}, "schedule": {"warmupSteps": 2}},
+}
+SLOTS = {
+    "Prodigy": {"master", "exp_avg", "exp_avg_sq", "s", "p0", "d", "d_numerator"},
+}
+WAYS = {"LoRA": {"method": "LoRA", "lora": {"rank": 4}}, "Full": {"engine": {"strategy": "DDP"}}}
+
+
+def training(gang: Gang, name: str, way: str = "LoRA", **fields: Any) -> dict[str, Any]:
+    judged = {"name": "judged", "source": {"path": str(gang.pictures)}, "role": "Evaluation", "maxSamples": 2}
+    judged |= {"size": {"minimum": 65}}
+    datasets = [*gang.data()["datasets"], judged]
+    optimizer = {"name": name, "weightDecayOn": "Matrices"} | OPTIMIZERS[name]
+    settings = {"steps": STEPS, "checkpoint": {"intervalSteps": 3}, "optimizer": optimizer, "batchSize": 2}
+    return gang.training(**settings | {"data": gang.data(datasets=datasets)} | WAYS[way] | fields)
+
+
+@pytest.mark.parametrize(("name", "way"), [("Prodigy", "LoRA"), ("Prodigy", "Full")])
+def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_have_had(
+    gang: Gang, tmp_path: Path, name: str, way: str
+) -> None:
+    def leave(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 4:
+            gang.ask_to_leave()
+
+    whole = gang.run(tmp_path / "whole", training(gang, name, way))
+    assert whole.codes == {0: 0, 1: 0}, gang.log()
+    gang.run(tmp_path / "left", training(gang, name, way), on_event=leave)
+    resumed = gang.run(tmp_path / "left", training(gang, name, way), attempt=2)
+    assert resumed.codes == {0: 0, 1: 0}, gang.log()
+    assert 0 < len(resumed.losses) < STEPS
+    assert resumed.losses == {step: whole.losses[step] for step in resumed.losses}
+    found = valid_checkpoints(tmp_path / "left")[0]
+    assert {slot for _, slot in Layout(found.manifest.runs).slots} == SLOTS[name]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_run_goes_on_with_another_number_of_ranks(gang: Gang, tmp_path: Path, name: str) -> None:
+    whole = gang.run(tmp_path / "whole", training(gang, name))
+    losses: dict[int, float] = {}
+    for attempt, (steps, ranks) in enumerate([(3, 2), (6, 1), (STEPS, 2)], start=1):
+        fields = {"steps": steps, "batchSize": 4 // ranks}
+        run = gang.run(tmp_path / "cut", training(gang, name, **fields), ranks=ranks, attempt=attempt)
+        assert run.codes == dict.fromkeys(range(ranks), 0), gang.log()
+        losses |= run.losses
+    assert losses == pytest.approx(whole.losses, rel=5e-3)
