@@ -235,6 +235,11 @@ class Dataset(Group):
             message="resolution and resolutionType of a data set belong together: set both or neither",
             holds=lambda dataset: (dataset.resolution is None) == (dataset.resolution_type is None),
         ),
+        Rule(
+            cel="!self.randomFlip || self.role != 'Evaluation'",
+            message="randomFlip is for what is trained on, a data set with role: Evaluation is shown as it is: remove it",
+            holds=lambda dataset: not dataset.random_flip or dataset.role != Role.EVALUATION,
+        ),
     )
 
     name: Label = Field(
@@ -260,6 +265,11 @@ class Dataset(Group):
         default=None, description="Overrides training.resolutionType. SimpleTuner: resolution_type."
     )
     crop: Crop = Field(default=Crop(), description="How pictures are cut to their bucket. SimpleTuner: crop.")
+    random_flip: StrictBool = Field(
+        default=False,
+        description="Show each picture mirrored, left for right, in half of the draws. Cached latents are then made of both "
+        "ways. Captions stay: leave it off where these say left or right, or pictures hold text. diffusers: random_flip.",
+    )
     size: SizeLimits = Field(default=SizeLimits(), description="Which pictures are taken.")
     repeats: Annotated[StrictInt, Field(ge=0, le=1_000_000)] = Field(
         default=0,

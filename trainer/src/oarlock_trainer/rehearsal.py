@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import HashStore
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_api.training import Task
 from oarlock_trainer.data import quarantine
+from oarlock_trainer.data.flips import keeps_mirrored
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
@@ -82,11 +83,12 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
         groups = group(table, training, tuple(Role))
         buckets, steps, epoch_steps = _cut(table, training, batch, groups)
         kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]
+        mirrored = keeps_mirrored(training).astype(int).tolist()
         return Plan(
             batch=batch,
             buckets=buckets,
             pictures=int(table.kept.sum()),
-            stored=[(size, len(rows)) for place, size, rows in groups if kept[place]],
+            stored=[(size, len(rows) * (1 + mirrored[place])) for place, size, rows in groups if kept[place]],
             captions=len(np.unique(table.text_keys(), axis=0)),
             steps=steps,
             epoch_steps=epoch_steps,

@@ -174,7 +174,8 @@ def test_bytes_are_those_of_all_latents_that_are_stored(tmp_path: Path, pictures
     twice = latents(plan(manifest(tmp_path, {}, {"name": "judged", "role": "Evaluation"}), here))
     live = {"name": "live", "imageEmbeds": {"mode": "OnTheFly"}}
     assert float(twice.split()[0]) == pytest.approx(2 * float(once.split()[0]), rel=0.02)
-    assert latents(plan(manifest(tmp_path, {}, live), here)) == once
+    assert latents(plan(manifest(tmp_path, {}, live | {"randomFlip": True}), here)) == once
+    assert latents(plan(manifest(tmp_path, {"randomFlip": True}), here)) == twice
 
 
 def test_a_plan_names_the_pictures_that_are_left_out_and_says_that_the_model_was_not_looked_at(

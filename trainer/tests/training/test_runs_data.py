@@ -144,6 +144,24 @@ def test_windows_and_probabilities_go_on_after_a_restart_as_if_there_had_been_no
     assert first.losses | second.losses == calm
 
 
+def test_flipped_pictures_are_the_same_after_a_restart_and_whether_cached_or_encoded_on_the_fly(
+    gang: Gang, tmp_path: Path, cached: dict[int, float]
+) -> None:
+    calm = run(gang, tmp_path / "calm", {"randomFlip": True}).losses
+    output, live = tmp_path / "disturbed", {"randomFlip": True, "imageEmbeds": {"mode": "OnTheFly"}}
+
+    def leave(event: dict[str, Any]) -> None:
+        if event["event"] == "step" and event["step"] == 3:
+            gang.ask_to_leave()
+
+    settings = gang.training(steps=6, checkpoint={"intervalSteps": 3}, data=data(gang, output, live))
+    first = gang.run(output, settings, on_event=leave)
+    assert set(first.codes.values()) == {86}, gang.log()
+    second = gang.run(output, settings, attempt=2)
+    assert first.losses | second.losses == calm
+    assert calm != cached
+
+
 def test_unseen_pictures_are_judged_after_each_checkpoint_and_change_no_training(gang: Gang, tmp_path: Path) -> None:
     judged = {"role": "Evaluation", "size": {"minimum": 65}, "maxSamples": 5}
     alone, beside = run(gang, tmp_path / "alone", {}), run(gang, tmp_path / "beside", {}, judged)

@@ -17,6 +17,7 @@ import torch
 
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_trainer.data.draws import Purpose, SampleDraws, sample_draws
+from oarlock_trainer.data.flips import flips, picture_at
 from oarlock_trainer.data.grouping import group
 from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux import schedule
@@ -124,8 +125,9 @@ class Loader:
         for micro in range(self._training.gradient_accumulation):
             first = (micro * ranks + self._place.rank) * size
             rows = bucket.rows[drawn.pictures[first : first + size]]
-            rows, latents = self._filled(bucket, rows)
             indices = range(index := step * len(drawn.pictures) + first, index + size)
+            mirrored = self._mirrored(bucket.dataset, indices)
+            rows, latents = self._filled(bucket, rows, mirrored)
             micro_batches.append(self._micro_batch(rows, latents, indices, Purpose.SAMPLE))
         one = micro_batches[0]
         tokens = one.latents.shape[-1] * one.latents.shape[-2] // 4 + one.text.shape[1]
@@ -144,24 +146,31 @@ class Loader:
             dealt += len(rows)
             for start in range(0, len(mine), size):
                 some = mine[start : start + size]
-                found = zip(some.tolist(), self._latents(dataset, some), strict=True)
+                as_it_is = np.zeros(len(some), dtype=bool)
+                found = zip(some.tolist(), self._latents(dataset, some, as_it_is), strict=True)
                 usable = [(row, latents) for row, latents in found if latents is not None]
                 if usable:
                     judged, made = zip(*usable, strict=True)
                     yield dataset, self._micro_batch(np.array(judged), made, judged, Purpose.EVALUATION)
 
-    def _filled(self, bucket: Bucket, rows: np.ndarray) -> tuple[np.ndarray, list[torch.Tensor]]:
+    def _mirrored(self, dataset: int, indices: Sequence[int]) -> np.ndarray:
+        """(n,) bool: which samples show the mirrored picture."""
+        if not self._training.data.datasets[dataset].random_flip:
+            return np.zeros(len(indices), dtype=bool)
+        return flips(self._training.seed, indices)
+
+    def _filled(self, bucket: Bucket, rows: np.ndarray, mirrored: np.ndarray) -> tuple[np.ndarray, list[torch.Tensor]]:
         """Rows and latents of a micro-batch. In the place of a picture that cannot be used stands the next of its bucket.
 
         So whoever computes the sample takes the same one, and no rank has to ask another.
         """
-        rows, latents = rows.copy(), self._latents(bucket.dataset, rows)
+        rows, latents = rows.copy(), self._latents(bucket.dataset, rows, mirrored)
         for _ in bucket.rows:
             empty = [place for place, found in enumerate(latents) if found is None]
             if not empty:
                 break
             rows[empty] = bucket.rows[(np.searchsorted(bucket.rows, rows[empty]) + 1) % len(bucket.rows)]
-            for place, found in zip(empty, self._latents(bucket.dataset, rows[empty]), strict=True):
+            for place, found in zip(empty, self._latents(bucket.dataset, rows[empty], mirrored[empty]), strict=True):
                 latents[place] = found
         filled = [found for found in latents if found is not None]
         if len(filled) < len(latents):
@@ -193,22 +202,23 @@ class Loader:
         )
         return batch.pinned() if self._pin else batch
 
-    def _latents(self, dataset: int, rows: np.ndarray) -> list[torch.Tensor | None]:
+    def _latents(self, dataset: int, rows: np.ndarray, mirrored: np.ndarray) -> list[torch.Tensor | None]:
         """Latents of rows: from the cache, or encoded now where the dataset's are not encoded beforehand.
 
         None of a picture that cannot be used; it is tried once.
         """
-        places = self._prepared.latents
+        places, table = self._prepared.latents, self._prepared.table
         live = self._modes[dataset] is EmbedMode.ON_THE_FLY
-        made: dict[int, Record | None] = {row: None for row in rows.tolist() if row in self._unusable}
-        absent = [row for row in dict.fromkeys(rows.tolist()) if row not in made and (live or not places.has(row))]
+        entries = (rows + mirrored * np.int64(len(table))).tolist()
+        made: dict[int, Record | None] = {entry: None for entry in entries if entry in self._unusable}
+        absent = [one for one in dict.fromkeys(entries) if one not in made and (live or not places.has(one))]
         if absent:
-            pictures = [self._prepared.table.picture(row) for row in absent]
+            pictures = [picture_at(table, entry) for entry in absent]
             encoded = dict(zip(absent, self._encoding.encode(pictures), strict=True))
-            self._unusable.update(row for row, record in encoded.items() if record is None)
+            self._unusable.update(entry for entry, record in encoded.items() if record is None)
             made |= encoded
             self.moved = time.monotonic()
-        read = self._pool.map(lambda row: made[row] if row in made else places.read(row), rows.tolist())
+        read = self._pool.map(lambda entry: made[entry] if entry in made else places.read(entry), entries)
         return [None if record is None else _bfloat16(record[0]).reshape(record[1]) for record in read]
 
     def _texts(self, rows: np.ndarray, captions: Sequence[int]) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:

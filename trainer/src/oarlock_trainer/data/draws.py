@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     MIXTURE = 4
     EVALUATION = 5
     DROPOUT = 6
+    FLIP = 7
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

@@ -12,6 +12,7 @@ import numpy as np
 
 from oarlock_api.contract.layout import DATA_MANIFEST
 from oarlock_api.dataset import EmbedMode
+from oarlock_trainer.data.flips import entries_of
 from oarlock_trainer.durable import write_json
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def write(
             }
             for number, dataset in enumerate(job.training.data.datasets)
         ],
-        "latents": _extent(latents, table.kept & stored[datasets]),
+        "latents": _extent(latents, entries_of(table.kept & stored[datasets], table, job.training)),
         "textEmbeds": _extent(texts, captions) | {"where": stores.texts.where if stores.texts else None},
     }
     path.parent.mkdir(parents=True, exist_ok=True)

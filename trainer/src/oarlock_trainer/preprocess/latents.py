@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
@@ -48,11 +49,11 @@ class OtherSizeError(ValueError):
     """A picture is not the size that the table says: its cut would not fit it."""
 
 
-def decode(content: bytes, cut: Cut, size: Size | None = None) -> np.ndarray:
+def decode(content: bytes, cut: Cut, size: Size | None = None, *, mirrored: bool = False) -> np.ndarray:
     """A picture's pixels as they are trained: (H, W, 3) uint8 of the cut's target.
 
-    `size` is the one that the cut was made for, as shown; without it nothing is compared. Raises OSError and its kin
-    where the file is damaged, OtherSizeError where the picture has another size.
+    `size` is the one that the cut was made for, as shown; without it nothing is compared. `mirrored`: left for right, after
+    the cut. Raises OSError and its kin where the file is damaged, OtherSizeError where the picture has another size.
     """
     with Image.open(io.BytesIO(content)) as opened:
         picture = ImageOps.exif_transpose(opened)
@@ -69,7 +70,8 @@ def decode(content: bytes, cut: Cut, size: Size | None = None) -> np.ndarray:
     if picture.size != (cut.scaled.width, cut.scaled.height):
         picture = picture.resize((cut.scaled.width, cut.scaled.height), Image.Resampling.LANCZOS)
     right, lower = cut.left + cut.target.width, cut.top + cut.target.height
-    return np.asarray(picture.crop((cut.left, cut.top, right, lower)))
+    picture = picture.crop((cut.left, cut.top, right, lower))
+    return np.asarray(ImageOps.mirror(picture) if mirrored else picture)
 
 
 def encode_pictures(
@@ -93,7 +95,8 @@ def encode_pictures(
 
     def start(task: Task) -> Future[np.ndarray]:
         content = reading.submit(task.source.read, task.picture.name)
-        return decoding.submit(decode, task.cut, task.picture.size, after=[content])
+        work = partial(decode, mirrored=task.picture.mirrored)
+        return decoding.submit(work, task.cut, task.picture.size, after=[content])
 
     stages = (reading, decoding, encoding, *out.stages)
     with progress.over(stages), Stages(stages, making=3):

@@ -115,7 +115,7 @@ class LiveEncoding:
         dataset, source = self._datasets[picture.dataset], self._sources[picture.dataset]
         cut = picture_cut(self._job.training, dataset, picture.name, picture.size)
         try:
-            return decode(source.read(picture.name), cut, picture.size)
+            return decode(source.read(picture.name), cut, picture.size, mirrored=picture.mirrored)
         except UNREADABLE as error:
             return unusable(picture, source, error)
 

@@ -21,6 +21,7 @@ from oarlock_api.data import OnMissingEmbeds
 from oarlock_api.training import Task
 from oarlock_trainer import channel
 from oarlock_trainer.data import quarantine
+from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.matching import SortedKeys
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.recipe import table_fingerprint
@@ -67,8 +68,9 @@ if TYPE_CHECKING:
 class Prepared:
     """Everything that training reads: the table in buckets, where its embeddings are, and what all was made from.
 
-    `latents` has an entry for each row of the table, `texts` for each caption in the order of Table.text_keys, and last
-    the empty caption's, whose number is `empty_text`. `texts` is None where captions are encoded while training.
+    `latents` has the entries of data.flips, those of the table's rows first. `texts` has one for each caption in the order
+    of Table.text_keys, and last the empty caption's, whose number is `empty_text`; it is None where captions are encoded
+    while training.
     """
 
     table: Table
@@ -195,7 +197,7 @@ def _encode(
 
     def bound(rejected: Sequence[tuple[int, Rejected]]) -> None:
         # Each rank knows its own: what they are together is told at the end.
-        if len(rejected) > most:
+        if len(dict(rejected)) > most:
             _report(job, table.manifest, rejected)
 
     def captions() -> None:
@@ -222,7 +224,7 @@ def _work(job: Job, table: Table, stores: Stores, found: Found) -> dict[str, Pat
     with storage("sharing out the work"):
         return publish_work(
             job,
-            latents=latent_work(table, missing=missing_latents(job, table, latents), stored=beforehand(job)),
+            latents=latent_work(table, missing=missing_latents(job, table, latents), wanted=beforehand(job, table)),
             text=text_work(table, missing=missing_texts(table, texts), unpadded=job.training.objective.attention_mask),
         )
 
@@ -236,9 +238,11 @@ def _without(
     """
     _report(job, table.manifest, rejected)
     found = _find(job, table, stores, empty_key)
-    missing = np.flatnonzero(missing_latents(job, table, Places(found.latents, stores.latents)))
-    keys = table.image_keys()
-    unusable = missing[SortedKeys(keys[[row for row, _ in rejected]]).find(keys[missing]) >= 0]
+    latents = Places(found.latents, stores.latents)
+    missing = np.flatnonzero(missing_latents(job, table, latents))
+    keys = entry_keys(table, len(latents))
+    own = keys.reshape(-1, len(table), 2)[:, list(dict(rejected))].reshape(-1, 2)
+    unusable = missing[SortedKeys(own).find(keys[missing]) >= 0] % len(table)
     return replace(table.manifest, left_out=tuple(sorted({*table.manifest.left_out, *unusable.tolist()})))
 
 
@@ -251,7 +255,7 @@ def _most(job: Job, manifest: Manifest) -> int:
 
 def _report(job: Job, manifest: Manifest, rejected: Sequence[tuple[int, Rejected]]) -> None:
     """Tell of the scan's bad pictures and the encoders'. Raises ConfigurationError where there are too many."""
-    folder, own = table_folder(job.output), [item for _, item in rejected]
+    folder, own = table_folder(job.output), list(dict(rejected).values())  # both ways are one picture
     everything = [*rejected_in(folder, manifest, most=quarantine.MOST), *own]
     counts = counts_of(folder, manifest)
     bad = total([*(one.bad for one in counts), quarantine.kinds(own)])

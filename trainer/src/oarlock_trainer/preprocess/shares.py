@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oarlock_trainer.agent.cgroup import cores_of_the_ranks
+from oarlock_trainer.data.flips import picture_at
 from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.plan.encoding import vae_batch
@@ -123,12 +124,12 @@ def _tasks(job: Job, table: Table, units: Sequence[np.ndarray], stores: Stores) 
 
     datasets = {dataset.name: (dataset, source_of(dataset, job)) for dataset in job.training.data.datasets}
     for unit in units:
-        for row, _, number in unit.tolist():
-            picture = table.picture(row)
+        for entry, _, number in unit.tolist():
+            picture = picture_at(table, entry)
             dataset, source = datasets[picture.dataset]
             cut = picture_cut(job.training, dataset, picture.name, picture.size)
             store = stores.of_dataset[dataset.name]
-            yield Task(row=row, picture=picture, source=source, cut=cut, unit=number, store=store)
+            yield Task(row=entry % len(table), picture=picture, source=source, cut=cut, unit=number, store=store)
 
 
 def _own(ranks: Ranks, work: np.ndarray) -> list[np.ndarray]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from oarlock_api.data import TextEmbedsMode
 from oarlock_api.dataset import EmbedMode
 from oarlock_api.quantity import whole_bytes
+from oarlock_trainer.data.flips import entries_of, entry_keys, keeps_mirrored
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.scan import table_folder
 from oarlock_trainer.data.places import Places, resolve
@@ -124,9 +125,10 @@ def empty_text_key(job: Job, encoders: Encoders) -> bytes:
     return key
 
 
-def beforehand(job: Job) -> np.ndarray:
-    """(data sets,) bool: whose latents are all made before training."""
-    return np.array([dataset.image_embeds.mode is EmbedMode.CACHE for dataset in job.training.data.datasets])
+def beforehand(job: Job, table: Table) -> np.ndarray:
+    """(entries,) bool, as in data.flips: which latents are made before training."""
+    cached = np.array([dataset.image_embeds.mode is EmbedMode.CACHE for dataset in job.training.data.datasets])
+    return entries_of(table.kept & cached[table.datasets()], table, job.training)
 
 
 def find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
@@ -137,7 +139,9 @@ def find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
     def text_keys() -> np.ndarray:
         return np.concatenate([table.text_keys(), np.frombuffer(empty_key, dtype="<u8").reshape(1, 2)])
 
-    latents = resolve(folder, "latents", asked=",".join(parts), keys=table.image_keys, stores=stores.latents)
+    entries = len(table) * (2 if keeps_mirrored(job.training).any() else 1)
+    asked = ",".join([*parts, *(["mirrored"] if entries > len(table) else [])])
+    latents = resolve(folder, "latents", asked=asked, keys=lambda: entry_keys(table, entries), stores=stores.latents)
     texts = None
     if stores.texts:
         asked = ",".join([*parts, empty_key.hex()])
@@ -161,8 +165,8 @@ def places_folder(job: Job) -> Path:
 
 
 def missing_latents(job: Job, table: Table, latents: Places) -> np.ndarray:
-    """(rows,) bool: which rows need latents before training, and have none."""
-    return np.asarray((latents.records < 0) & table.kept & beforehand(job)[table.datasets()])
+    """(entries,) bool: which latents are needed before training and are not there."""
+    return np.asarray((latents.records < 0) & beforehand(job, table))
 
 
 def missing_texts(table: Table, texts: Places | None) -> np.ndarray:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.matching import firsts
 from oarlock_trainer.data.shards import SHARD_BYTES
 from oarlock_trainer.plan.embeds import Encoded
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.table import Table
 
 WORK = np.dtype([("row", "<i8"), ("caption", "<u4"), ("unit", "<u4")])
-"""One embedding to make: a row of the table (EMPTY = the empty caption), the number of the caption in it, its unit."""
+"""One embedding to make: a row of the table (EMPTY = the empty caption), the number of the caption in it, its unit.
+
+Of latents the row is an entry as in data.flips.
+"""
 
 EMPTY = -1
 
@@ -34,27 +38,28 @@ _PADDED_BYTES, _UNPADDED_BYTES = 512 * 4096 * 2, 128 * 4096 * 2
 """A caption's T5 sequence: all 512 tokens, or those of a long caption."""
 
 
-def latent_work(table: Table, *, missing: np.ndarray, stored: np.ndarray) -> np.ndarray:
-    """WORK for rows `missing` latents, (rows,) bool; `stored`, (data sets,) bool: whose are encoded beforehand.
+def latent_work(table: Table, *, missing: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """WORK for `missing` latents among all that are `wanted` beforehand, both (entries,) bool as in data.flips.
 
-    Units are numbered from the largest to the smallest.
+    Units are numbered from the largest to the smallest. What is mirrored has units of its own.
     """
-    datasets = table.datasets()
-    rows = np.flatnonzero(table.kept & stored[datasets])
+    entries = np.flatnonzero(wanted)
+    mirrored, rows = np.divmod(entries, max(len(table), 1))
     width, height = (table.numbers(f"target_{side}")[rows].astype(np.uint64) for side in ("width", "height"))
-    buckets = datasets[rows].astype(np.uint64) << np.uint64(48) | width << np.uint64(24) | height
+    datasets = table.datasets()[rows].astype(np.uint64) | mirrored.astype(np.uint64) << np.uint64(15)
+    buckets = datasets << np.uint64(48) | width << np.uint64(24) | height
     _, one_of, bucket, counts = np.unique(buckets, return_index=True, return_inverse=True, return_counts=True)
     each = Encoded().latents(width[one_of], height[one_of]).astype(np.int64)
     length = _in_steps(min(SHARD_BYTES, int((each * counts).sum()) // _UNITS) // each)
     units = -(-counts // length)
     order = np.argsort(bucket, kind="stable")
-    rows, bucket = rows[order], bucket[order]
-    place = np.arange(len(rows)) - (np.cumsum(counts) - counts)[bucket]
+    entries, bucket = entries[order], bucket[order]
+    place = np.arange(len(entries)) - (np.cumsum(counts) - counts)[bucket]
     unit = (np.cumsum(units) - units)[bucket] + place // length[bucket]
-    wanted = missing[rows]
-    rows, unit, sizes = rows[wanted], unit[wanted], each[bucket[wanted]]
-    first = _firsts_in_table(table.image_keys(), rows)
-    return _by_size(rows[first], np.zeros(int(first.sum()), dtype=np.uint32), unit[first], sizes[first])
+    absent = missing[entries]
+    entries, unit, sizes = entries[absent], unit[absent], each[bucket[absent]]
+    first = _firsts_in_table(entry_keys(table, len(wanted)), entries)
+    return _by_size(entries[first], np.zeros(int(first.sum()), dtype=np.uint32), unit[first], sizes[first])
 
 
 def text_work(table: Table, *, missing: np.ndarray, unpadded: bool) -> np.ndarray:

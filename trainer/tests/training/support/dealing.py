@@ -9,6 +9,7 @@ import numpy as np
 from oarlock_api.data import Compression
 from oarlock_api.training import Training
 from oarlock_trainer.data.batches import Loader
+from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
 from oarlock_trainer.data.metadata.table import Manifest, Part, Table, write_part
 from oarlock_trainer.data.places import Places, resolve
@@ -34,6 +35,10 @@ ROWS = 23
 
 
 EFFECTIVE = 8
+
+
+MIRRORED = 1000
+"""What latents of a mirrored picture hold more than those of the picture."""
 
 
 Numbers = tuple[int, int, float]
@@ -66,7 +71,8 @@ class Making:
 
     def _record(self, picture: Picture) -> Record:
         shape = (4, picture.target_height // 8, picture.target_width // 8)
-        return np.full(shape, int(picture.name.removesuffix(".png")), dtype=np.uint16).reshape(-1), shape
+        number = int(picture.name.removesuffix(".png")) + MIRRORED * picture.mirrored
+        return np.full(shape, number, dtype=np.uint16).reshape(-1), shape
 
 
 def training(**fields: Any) -> Training:
@@ -79,8 +85,13 @@ def training(**fields: Any) -> Training:
     return Training.model_validate(body | fields)
 
 
-def prepared(folder: Path, datasets: Sequence[str] = ("photos",), captions: int = 1) -> Prepared:
-    """Rows of both sizes, whose latents hold the row's number and whose texts hold the caption's."""
+def prepared(
+    folder: Path, datasets: Sequence[str] = ("photos",), captions: int = 1, *, mirrored: bool = False
+) -> Prepared:
+    """Rows of both sizes, whose latents hold the row's number and whose texts hold the caption's.
+
+    With `mirrored` the latents of mirrored pictures are stored, too.
+    """
     store, latents, texts = LocalFiles(folder / "embeds", field="data"), Shard(), Shard()
     parts = []
     for place, _ in enumerate(datasets):
@@ -105,14 +116,19 @@ def prepared(folder: Path, datasets: Sequence[str] = ("photos",), captions: int 
         for word in (word for some in words for word in some):
             texts.append(text(word))
     texts.append(text(2**31))
-    latents.publish(store)
-    texts.publish(LocalFiles(folder / "texts", field="data"))
     manifest = Manifest(fingerprint="f", job_uid="u", datasets=tuple(datasets), parts=tuple(parts))
     table = Table(folder, manifest)
+    keys = entry_keys(table, len(table) * (1 + mirrored))
+    for row, key in enumerate(keys[len(table) :]):
+        width, height = SIZES[row % 2]
+        values = np.full((4, height // 8, width // 8), row + MIRRORED, dtype=np.uint16)
+        latents.append(pack(key.tobytes(), values, values.shape, Compression.NONE))
+    latents.publish(store)
+    texts.publish(LocalFiles(folder / "texts", field="data"))
     empty = np.frombuffer((2**31).to_bytes(16, "big"), dtype="<u8").reshape(1, 2)
     places = folder / "places"
     text_store = LocalFiles(folder / "texts", field="data")
-    found = resolve(places, "latents", asked="l", keys=table.image_keys, stores=[store])
+    found = resolve(places, "latents", asked="l", keys=lambda: keys, stores=[store])
     said = resolve(
         places, "texts", asked="t", keys=lambda: np.concatenate([table.text_keys(), empty]), stores=[text_store]
     )

@@ -24,6 +24,7 @@ import_torch()
 import torch.distributed as dist  # noqa: E402
 
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
+from oarlock_trainer.data.flips import picture_at  # noqa: E402
 from oarlock_trainer.engine import process_group  # noqa: E402
 from oarlock_trainer.errors import LeftOnRequest, TrainingEnd  # noqa: E402
 from oarlock_trainer.job import Job, Place, parse_training  # noqa: E402
@@ -46,9 +47,9 @@ def facts_of(prepared: Prepared) -> dict[str, Any]:
 
 
 def encode_live(job: Job, ranks: process_group.Ranks, prepared: Prepared, rows: list[int]) -> list[Any]:
-    """Shapes and sums of the latents of some rows of one size, made twice."""
+    """Shapes and sums of the latents of some rows, or entries as in data.flips, of one size, made twice."""
     live = LiveEncoding(job, ranks)
-    pictures = [prepared.table.picture(row) for row in rows]
+    pictures = [picture_at(prepared.table, row) for row in rows]
     made = [[one and (one[1], int(one[0].sum())) for one in live.encode(pictures)] for _ in range(2)]
     live.close()
     return made
@@ -67,6 +68,9 @@ def run_rank(job: Job, order: dict[str, Any], meeting: Path) -> dict[str, Any]:
         ranks = process_group.join(job, store=dist.FileStore(str(meeting), job.place.world_size))
         prepared = prepare(job, ranks, cut=lambda _: [], go_on=go_on)
         facts = facts_of(prepared)
+        if entries := order.get("sums"):
+            read = [prepared.latents.read(entry) for entry in entries]
+            facts["sums"] = [[shape, int(values.sum())] for values, shape in read]
         if rows := order.get("live"):
             facts["live"] = encode_live(job, ranks, prepared, rows)
         process_group.leave()

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.preprocess.keys import Encoders
 
-_PASSING = {"name", "role", "repeats", "probability", "preserve_scan", "start_step", "end_step", "image_embeds"}
+_PASSING = {
+    "name", "role", "repeats", "probability", "preserve_scan", "start_step", "end_step", "image_embeds", "random_flip",
+}  # fmt: skip
 """Fields of a data set that change no row."""
 
 

@@ -49,7 +49,10 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One row: where the picture is, how large, how it is trained. Keys name its latents and its captions' embeddings."""
+    """One row: where the picture is, how large, how it is trained. Keys name its latents and its captions' embeddings.
+
+    `mirrored`: it is shown mirrored, and `image_key` is that of these latents (data.flips).
+    """
 
     dataset: str
     name: str
@@ -60,6 +63,7 @@ class Picture:
     captions: tuple[str, ...]
     image_key: bytes
     text_keys: tuple[bytes, ...]
+    mirrored: bool = False
 
     @property
     def size(self) -> Size:
