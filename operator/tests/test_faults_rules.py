@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from jobs import START, gpu_report, job, spec
-from worlds import World
+from jobs import START, gpu_report, job, report, spec
+from worlds import World, condition
 
 from oarlock_operator.observation import Ending, Pod
 from oarlock_operator.observed_nodes import Pool
@@ -129,17 +131,105 @@ def warns(*rules: dict[str, Any]) -> World:
 
 
 HOLD = {"verdict": "Hold", "probes": ["thermalSlowdown", "powerBrake"]}
+NEVER_ENDS = {"when": {"verdict": "Hold"}, "action": "RestartProcess"}
+
+
+def leave(world: World, *, step: int) -> None:
+    """The pods of the gang that is told to go save at `step`, say so, and are gone."""
+    world.held = {}
+    for name, pod in world.pods.items():
+        if not pod.stopped:
+            said = replace(report(pod, code=86, at=world.now), step=step, checkpoint_step=step)
+            world.pods[name] = replace(pod, ready=False, ending=Ending(86, report=said))
+    world.settle()
+    world.kubelets()
+    world.settle()
+
+
+def saved(world: World) -> tuple[int | None, int | None]:
+    """The step that was reached, and that of the newest checkpoint, as the status tells them."""
+    progress, newest = world.job.status.progress, world.job.status.latest_checkpoint
+    return progress.step if progress else None, newest.step if newest else None
+
+
+def warn(world: World, *, step: int = 1) -> None:
+    """From wherever it is to training, from the newest checkpoint on, and then to a GPU of rank 1 that is braked."""
+    world.now += timedelta(seconds=400)
+    world.running(step=step, resumed=saved(world)[1] or 0)
+    pod = next(pod for pod in world.pods.values() if pod.attempt == world.job.status.attempt and pod.rank == 1)
+    world.held, world.warnings = {pod.uid: ("powerBrake",)}, {pod.uid: "GPU 5 was braked"}
+
+
+def test_attempts_that_a_rule_ends_for_a_warning_save_and_are_not_counted_as_in_vain() -> None:
+    world = World(job=job(spec=spec(recovery={"rules": [{"name": "mine", **NEVER_ENDS}]})))
+    for attempt in range(1, 7):
+        warn(world, step=attempt * 10)
+        world.one_pass()
+        assert world.job.status.recovery.stage == "Drain"
+        leave(world, step=attempt * 10)
+    restarts = world.job.status.restarts
+    assert (world.job.status.attempt, restarts.infrastructure, restarts.without_progress) == (7, 6, 0)
+
+
+def test_restarts_for_warnings_wait_ever_longer_and_the_first_does_not() -> None:
+    world = World(job=job(spec=spec(recovery={"rules": [{"name": "mine", **NEVER_ENDS}]})))
+    waits = []
+    for _ in range(3):
+        warn(world)
+        world.one_pass()
+        not_before = world.job.status.recovery.not_before_time
+        waits.append((not_before - world.now).total_seconds() if not_before else 0.0)
+        leave(world, step=1)
+    assert waits[0] == 0.0
+    assert 5 <= waits[1] <= 10
+    assert 10 <= waits[2] <= 20
+
+
+def test_a_gang_that_finds_no_other_node_than_the_one_that_warns_trains_on_there() -> None:
+    world = warns({"when": HOLD, "action": "AvoidNode"})
+    world.one_pass()
+    leave(world, step=10)
+    warn(world, step=20)
+    world.settle()
+    assert (world.job.status.attempt, world.job.status.recovery.stage) == (2, None)
+    assert condition(world, "Degraded") == ("True", "GPUWarning")
+
+
+def test_pods_save_where_a_warning_uses_the_budget_up() -> None:
+    recovery = {"rules": [{"name": "mine", **NEVER_ENDS}], "maxInfrastructureRestarts": 0}
+    world = World(job=job(spec=spec(recovery=recovery)))
+    warn(world)
+    plan = world.one_pass()
+    assert world.job.status.reason == "InfrastructureRestartsExhausted"
+    assert {action.grace_seconds for action in plan.actions if isinstance(action, DeletePods)} == {None}
+    leave(world, step=55)
+    assert world.job.status.phase == "Failed"
+    assert saved(world) == (55, 55)
+
+
+def test_pods_of_a_gang_that_is_dead_get_no_longer_a_grace_where_an_earlier_one_only_warned() -> None:
+    recovery = {"rules": [{"name": "mine", **NEVER_ENDS}], "maxInfrastructureRestarts": 1}
+    world = World(job=job(spec=spec(recovery=recovery)))
+    warn(world)
+    world.one_pass()
+    leave(world, step=0)
+    world.running()
+    world.end(1, 81)
+    plan = world.one_pass()
+    assert world.job.status.reason == "InfrastructureRestartsExhausted"
+    assert {action.grace_seconds for action in plan.actions if isinstance(action, DeletePods)} == {5}
 
 
 def test_a_rule_about_warnings_moves_the_gang_and_its_pods_save_first() -> None:
     world = warns({"when": HOLD, "action": "AvoidNode"})
     plan = world.one_pass()
     assert (world.job.status.attempt, world.job.status.reason) == (2, "GPUWarning")
-    assert [(node.name, node.strict) for node in world.job.status.avoided_nodes] == [("node-1", True)]
+    assert [(node.name, node.strict) for node in world.job.status.avoided_nodes] == [("node-1", False)]
     assert not [action for action in plan.actions if isinstance(action, CordonNode)]
     assert world.job.status.restarts.infrastructure == 1
     fault = world.job.status.last_fault
     assert fault
+    assert fault.action == "started again, rather elsewhere (rule rule-0)"
     assert (fault.verdict, fault.node_name, fault.fault_class) == ("Hold", "node-1", "GPU")
     deleted = [action for action in world.one_pass().actions if isinstance(action, DeletePods)]
     assert {action.grace_seconds for action in (*plan.actions, *deleted) if isinstance(action, DeletePods)} == {None}
@@ -150,6 +240,9 @@ def test_a_rule_about_warnings_ends_the_job_and_its_pods_save_first() -> None:
     plan = world.one_pass()
     assert (world.job.status.recovery.stage, world.job.status.reason) == ("Stopping", "GPUWarning")
     assert {action.grace_seconds for action in plan.actions if isinstance(action, DeletePods)} == {None}
+    leave(world, step=55)
+    assert (world.job.status.phase, world.job.status.reason) == ("Failed", "GPUWarning")
+    assert saved(world) == (55, 55)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +289,7 @@ def test_a_rule_about_warnings_is_bounded_like_any_fault_of_a_node() -> None:
     for _ in range(10):
         if world.job.status.completion_time is not None:
             break
+        world.now += timedelta(seconds=400)
         world.running()
         world.held = {pod.uid: ("powerBrake",) for pod in world.pods.values()}
         world.one_pass()

@@ -6,6 +6,7 @@ operator that starts in between ends the job the same way.
 
 from __future__ import annotations
 
+from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.layout import DATA_MANIFEST, EVALUATION_REPORT, MODEL
 from oarlock_api.history import RecoveryStage
 from oarlock_api.progress import OutputStatus
@@ -41,21 +42,27 @@ def stop(o: Observation, draft: Draft) -> bool:
     running = [pod for pod in o.pods if not pod.stopped]
     if running:
         grace = o.job.spec.recovery.fault_grace_period_seconds if o.job.spec else None
-        # Of all failures, these are the ones in which nothing is broken: the pods may still save.
-        saves = draft.status.reason in {Reason.DEADLINE_EXCEEDED, Reason.GPU_WARNING}
-        delete(draft, running, grace_seconds=None if saves else grace)
+        delete(draft, running, grace_seconds=None if _saves(draft) else grace)
         draft.again(LOOK_AGAIN_SECONDS)
         return True
     if o.job.status.recovery.stage != RecoveryStage.STOPPING and draft.actions:
         # The end is final: whatever is to be done to nodes for it has its turn, and another one, before it is written.
         draft.again(0)
         return True
-    if o.job.spec and draft.status.reason == Reason.DEADLINE_EXCEEDED:
+    if o.job.spec and _saves(draft):
         note_last_words(o, draft)
     attempt.end(o, draft, draft.status.attempt)
     draft.stage(None, None)
     draft.set(phase=Phase.FAILED, failed=1, completion_time=o.now)
     return True
+
+
+def _saves(draft: Draft) -> bool:
+    """Whether this is one of the failures in which nothing is broken: the pods may still save."""
+    reason, fault = draft.status.reason, draft.status.last_fault
+    if reason == Reason.INFRASTRUCTURE_RESTARTS_EXHAUSTED:
+        return fault is not None and fault.verdict == GpuVerdict.HOLD
+    return reason in {Reason.DEADLINE_EXCEEDED, Reason.GPU_WARNING}
 
 
 def succeed(o: Observation, draft: Draft) -> bool:

@@ -81,6 +81,9 @@ def _counted_in_vain(o: Observation, draft: Draft, cause: Fault, counts: Restart
     if cause.failure_class is FailureClass.REQUESTED and _is_asked_to_go(o, draft):
         count, most, words = counts.evictions, MOST_EVICTIONS, "evictions without a newer checkpoint"
         update = {"evictions": count + 1}
+    elif cause.held:
+        # It works, and saves as it leaves: what for, the budget of the infrastructure and its backoff bound.
+        return counts
     elif cause.budget is Budget.VOLUNTARY or (cause.failure_class in _WORKED_IN_VAIN and _ranks_started(draft)):
         count, most = counts.without_progress, o.spec.recovery.max_restarts_without_progress
         words = "attempts in a row made no newer checkpoint"
@@ -127,8 +130,14 @@ def _warnings(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[Fault]:
     if draft.status.recovery.stage is not None or any(pod.stopped or pod.deleting for pod in pods):
         return []
     rules = o.spec.recovery.rules
-    found = (warning(pod, o.warnings.get(pod.uid, ""), o.held.get(pod.uid, ()), rules) for pod in pods)
-    return [fault for fault in found if fault and fault.held]
+    # A gang that is on such a node all the same has found no other: it would only come back.
+    avoided = {e.name for e in draft.status.avoided_nodes if e.until_time is None or e.until_time > o.now}
+    found = (
+        warning(pod, o.warnings.get(pod.uid, ""), held, rules, avoided=pod.node in avoided)
+        for pod in pods
+        if (held := o.held.get(pod.uid))
+    )
+    return [fault for fault in found if fault]
 
 
 def _preempted(pod: Pod, words: str) -> Pod:
@@ -235,7 +244,8 @@ def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: Restar
     status, cause = draft.status, found.cause
     attempt.leave(o, draft, counts)
     delay = 0.0
-    if cause.budget in (Budget.APPLICATION, Budget.VOLUNTARY) or cause.failure_class == FailureClass.STORAGE:
+    waits = cause.failure_class == FailureClass.STORAGE or bool(cause.held)
+    if waits or cause.budget in (Budget.APPLICATION, Budget.VOLUNTARY):
         restarts = getattr(counts, cause.budget.value)
         delay = backoff_seconds(restarts, o.spec.recovery, uid=o.job.uid, attempt=status.attempt + 1)
     not_before = (o.now + timedelta(seconds=delay)).astimezone(UTC) if delay else None

@@ -27,7 +27,8 @@ def ruled(fault: Fault, rules: Sequence[RecoveryRule]) -> Fault:
         case RecoveryAction.IGNORE:
             budget = Budget.VOLUNTARY
         case RecoveryAction.AVOID_NODE:
-            avoid = Avoid.STRICTLY
+            # What only warns still works: better that node than none.
+            avoid = Avoid.RATHER if fault.held else Avoid.STRICTLY
         case RecoveryAction.FAIL:
             budget = Budget.NONE
         case RecoveryAction.RESTART_PROCESS:
@@ -36,15 +37,20 @@ def ruled(fault: Fault, rules: Sequence[RecoveryRule]) -> Fault:
     return replace(fault, message=message, budget=budget, avoid=avoid, cordon=False, rule=rule.name)
 
 
-def warning(pod: Pod, words: str, probes: Sequence[str], rules: Sequence[RecoveryRule]) -> Fault | None:
+def warning(
+    pod: Pod, words: str, probes: Sequence[str], rules: Sequence[RecoveryRule], *, avoided: bool
+) -> Fault | None:
     """What a GPU that works on gives to think of as a fault, where the first rule that fits acts on it.
 
-    Nothing is evidence against the node's hardware here: the pods save and leave.
+    Nothing is evidence against the node's hardware here: the pods save and leave. `avoided`: the job keeps off this node
+    already, as far as it can.
     """
     said = f"pod {pod.name} on {pod.node}: {words}"
     fault = Fault(pod, FailureClass.GPU, Reason.GPU_WARNING, said, Budget.INFRASTRUCTURE, held=tuple(probes))
     rule = next((rule for rule in rules if _fits(rule.when, fault)), None)
-    return fault if rule and rule.action is not RecoveryAction.IGNORE else None
+    if rule is None or rule.action is RecoveryAction.IGNORE or (avoided and rule.action is RecoveryAction.AVOID_NODE):
+        return None
+    return fault
 
 
 def _fits(when: RecoveryMatch, fault: Fault) -> bool:
