@@ -84,6 +84,18 @@ def test_an_image_name_that_can_never_work_fails_at_once() -> None:
     assert (world.job.status.phase, world.job.status.reason) == ("Failed", "InvalidImageName")
 
 
+def test_a_pod_whose_program_its_runtime_does_not_find_ends_the_job_at_once() -> None:
+    world = World()
+    world.settle()
+    place(world)
+    said = "CreateContainerError: container create failed: executable file `oarlock-trainer` not found in $PATH"
+    obstruct(world, 0, said, scheduled=True)
+    world.settle()
+    world.settle()
+    assert (world.job.status.phase, world.job.status.reason) == ("Failed", "ConfigurationError")
+    assert "spec.pod.image has to be the trainer image" in (world.job.status.message or "")
+
+
 def test_a_gang_that_is_not_wholly_placed_in_time_gives_way_as_a_whole_without_budget() -> None:
     world = World(job=job(spec=spec(scheduling={"placementTimeoutSeconds": 60})))
     world.settle()

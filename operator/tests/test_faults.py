@@ -74,7 +74,18 @@ def test_a_pod_that_works_or_ended_well_is_no_fault(pod: Pod) -> None:
             "no GPU left",
         ),
         (ended(None), "PodFailed", "no container ran"),
-        (ended(137, reason="OOMKilled"), "OOMKilled", "signal 9"),
+        (
+            ended(137, reason="OOMKilled", message="step 7"),
+            "OOMKilled",
+            "SIGKILL (exit code 137), out of memory: raise",
+        ),
+        (
+            ended(137, message="step 7"),
+            "ApplicationError",
+            "SIGKILL (exit code 137), as where the node runs out of memory",
+        ),
+        (replace(ended(137), deleting=True), "ApplicationError", "because the time that it had to save was over"),
+        (ended(139, message="Fatal Python error"), "ApplicationError", "(signal 11): Fatal Python error"),
         (ended(1, message="ValueError: x"), "ApplicationError", "exit code 1: ValueError: x"),
     ],
 )
@@ -83,6 +94,7 @@ def test_a_fault_says_in_words_what_happened(pod: Pod, reason: str, words: str) 
     assert fault is not None
     assert fault.reason == reason
     assert words in fault.message
+    assert "step 7" not in fault.message, "the last line of a log is no reason"
 
 
 @pytest.mark.parametrize(
@@ -96,6 +108,82 @@ def test_a_pod_that_is_being_deleted_saves_and_is_a_fault_only_when_it_is_overdu
     fault = classify(pod, overdue=True)
     assert fault is not None
     assert fault.reason == reason
+
+
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to "
+    'start container process: error during container init: exec: "{program}": {why}: unknown'
+)
+NOT_FOUND = "executable file not found in $PATH"
+CRUN = "container create failed: executable file `{program}` not found in $PATH: No such file or directory"
+HOOK = (
+    "failed to create containerd task: OCI runtime create failed: runc create failed: error running prestart hook #0: exit "
+    "status 1, stderr: nvidia-container-cli: mount error: /usr/lib/firmware: no such file or directory: unknown"
+)
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (
+            Ending(128, reason="StartError", message=RUNC.format(program="oarlock-trainer", why=NOT_FOUND)),
+            "its image has no program oarlock-trainer: spec.pod.image has to be the trainer image",
+        ),
+        (
+            Ending(128, reason="StartError", message=RUNC.format(program="python3", why=NOT_FOUND)),
+            "a Python of 3.10 or newer",
+        ),
+        (
+            Ending(
+                128, reason="StartError", message=RUNC.format(program="/x", why="stat /x: no such file or directory")
+            ),
+            "its image has no program /x",
+        ),
+        (
+            Ending(127, reason="ContainerCannotRun", message=CRUN.format(program="oarlock-trainer")),
+            "spec.pod.image has to be",
+        ),
+        (
+            Ending(
+                None,
+                message="an init container ended with 128: " + RUNC.format(program="oarlock-trainer", why=NOT_FOUND),
+            ),
+            "the operator's trainer image (TRAINER_IMAGE",
+        ),
+        (Ending(127, reason="Error", message="exec: oarlock-trainer: not found"), "exec: oarlock-trainer: not found"),
+        (Ending(127, reason="Error"), "exit code 127"),
+    ],
+    ids=["runc", "python", "a path", "crun", "the agent's own image", "a shell", "a mute shell"],
+)
+def test_a_program_that_is_not_in_the_image_ends_the_job_with_what_mends_it(ending: Ending, words: str) -> None:
+    fault = classify(replace(POD, ending=ending))
+    assert fault is not None
+    assert (fault.failure_class, fault.reason, fault.budget) == (
+        FailureClass.CONFIGURATION,
+        "ConfigurationError",
+        Budget.NONE,
+    )
+    assert words in fault.message
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        Ending(128, reason="StartError", message=HOOK),
+        Ending(1, reason="Error", message='wandb: exec: "git": executable file not found in $PATH'),
+    ],
+    ids=["a driver's hook", "what a program that ran has logged"],
+)
+def test_what_else_keeps_a_container_from_starting_or_ends_it_is_tried_again(ending: Ending) -> None:
+    fault = classify(replace(POD, ending=ending))
+    assert fault is not None
+    assert fault.budget is not Budget.NONE
+
+
+def test_a_command_of_the_job_s_own_that_its_shell_does_not_find_is_the_application_s() -> None:
+    fault = classify(replace(POD, ending=Ending(127, report=report(POD, code=127, at=START))))
+    assert fault is not None
+    assert fault.budget is Budget.APPLICATION
 
 
 def test_a_report_speaks_for_its_pod() -> None:

@@ -14,6 +14,7 @@ from oarlock_operator.decide.budgets import backoff_seconds, charged
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.faults.classify import Budget
+from oarlock_operator.faults.missing_program import missing_program, remedy
 from oarlock_operator.observation import Observation
 from oarlock_operator.reasons import Reason
 
@@ -53,6 +54,12 @@ def _start_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
         reason = pod.obstacle.partition(":")[0]
         if reason in HOPELESS_OBSTACLES:
             return reason, f"pod {pod.name} can never start: {pod.obstacle}. Mend spec.pod in a new job."
+        if program := missing_program(pod.obstacle):
+            words = f"pod {pod.name} can never start, its image has no program {program}"
+            return (
+                Reason.CONFIGURATION_ERROR,
+                f"{words}: {remedy(program, initial=o.spec.custom is not None)}. {pod.obstacle}",
+            )
     since = draft.status.recovery.stage_start_time
     if draft.status.recovery.stage != RecoveryStage.START or since is None or not pods:
         return None

@@ -8,6 +8,7 @@ from enum import StrEnum
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.report import Report
+from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, NEVER_RAN, missing_program, remedy
 from oarlock_operator.observation import Ending, Pod
 from oarlock_operator.reasons import Reason
 
@@ -90,6 +91,7 @@ _BUDGETS = {
 }
 
 
+KILLED = 128 + 9
 ADMISSION_ERRORS = {"UnexpectedAdmissionError", "NodeAffinity"}
 """Reasons, besides OutOf..., with which a kubelet refuses a pod that it was given: once is a race, twice is the node."""
 
@@ -142,6 +144,8 @@ def _disappeared(pod: Pod, what: str) -> Fault:
 
 def _ended(pod: Pod, ending: Ending) -> Fault:
     where = f"pod {pod.name}" + (f" on {pod.node}" if pod.node else "")
+    if words := _cannot_run(ending):
+        return Fault(pod, FailureClass.CONFIGURATION, Reason.CONFIGURATION_ERROR, f"{where}: {words}", Budget.NONE)
     if ending.code is None:
         said = ": ".join(part for part in (ending.reason, ending.message) if part) or "no container ran"
         reason = ending.reason or Reason.POD_FAILED
@@ -155,11 +159,36 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     named = ending.code == ExitCode.PREFLIGHT and ending.report is not None and ending.report.gpu is not None
     proven = ending.code == ExitCode.REPLACE_NODE and ending.report is not None and ending.report.proven
     broken = proven or named
-    return Fault(pod, kind, reason, f"{where}: {_words(ending)}", _BUDGETS[kind], avoid, broken)
+    words = _killed(pod, ending) if ending.code == KILLED and not ending.report else _words(ending)
+    return Fault(pod, kind, reason, f"{where}: {words}", _BUDGETS[kind], avoid, broken)
+
+
+def _cannot_run(ending: Ending) -> str:
+    """Why the container's program never ran, where its image has none; empty for all other endings."""
+    if ending.report is not None:
+        return ""
+    never_ran = ending.code is None or ending.reason in NEVER_RAN
+    if never_ran and (program := missing_program(ending.message)):
+        words = f"its image has no program {program}: {remedy(program, initial=ending.code is None)}"
+        return f"{words}. The container runtime says: {ending.message}"
+    if ending.code == COMMAND_NOT_FOUND:
+        said = f": {ending.message}" if ending.message else ""
+        return f"exit code {COMMAND_NOT_FOUND}, its image lacks a program that its start needs{said}"
+    return ""
 
 
 def _refused(reason: str) -> bool:
     return reason in ADMISSION_ERRORS or reason.startswith("OutOf")
+
+
+def _killed(pod: Pod, ending: Ending) -> str:
+    """What is known of a container whose agent was killed with it: the last lines of its log are no reason."""
+    said = f"killed by SIGKILL (exit code {KILLED})"
+    if ending.reason == Reason.OOM_KILLED:
+        return f"{said}, out of memory: raise spec.pod.resources.limits.memory, or have the program take less"
+    if pod.deleting:
+        return f"{said}, because the time that it had to save was over"
+    return f"{said}, as where the node runs out of memory: its kernel's log (dmesg) tells, unless somebody killed it by hand"
 
 
 def _words(ending: Ending) -> str:
