@@ -171,6 +171,14 @@ def test_a_job_whose_pods_the_api_server_calls_invalid_fails_with_its_words_and_
     assert not [pod for pod in world.pods.values() if not pod.stopped]
 
 
+@pytest.mark.parametrize("pod", [{}, {"patch": {"tolerationz": []}}], ids=["no patch", "a patch"])
+def test_what_the_api_server_refuses_leads_to_the_patch_where_there_is_one(pod: dict[str, object]) -> None:
+    world = World(job=job(spec=spec(pod=pod)))
+    world.refusal = 'strict decoding error: unknown field "spec.tolerationz"'
+    world.settle()
+    assert ("spec.pod.patch" in (world.job.status.message or "")) == bool(pod)
+
+
 def test_progress_forgets_evictions_so_that_a_rare_one_waits_for_nothing() -> None:
     world = World()
     for count in range(1, 4):

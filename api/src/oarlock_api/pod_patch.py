@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 from oarlock_api.group import Group
 from oarlock_api.naming import camel_case
 from oarlock_api.pod_volumes import AGENT_PATHS, VolumeName, is_place
-from oarlock_api.primitives import AbsolutePath, EnvName, LongText, Text
+from oarlock_api.primitives import AbsolutePath, EnvName, LongText, Text, Unstructured
 from oarlock_api.reserved import NO_RESERVED_ENV
 from oarlock_api.rules import Rule
 
@@ -137,7 +137,16 @@ class PodPatch(_Piece):
             "use spec.scheduling (nodeSelector, schedulerName) and pod.hostNetwork; the others hold the gang together",
             holds=lambda patch: not _given(patch, _OF_THE_GANG),
         ),
+        Rule(
+            cel="!has(self.metadata) && !has(self.spec)",
+            message="spec.pod.patch is a piece of a pod's spec, without metadata and spec: use pod.labels and "
+            "pod.annotations, and write what stands below spec as it is",
+            holds=lambda patch: patch.metadata is None and patch.spec is None,
+        ),
     )
+
+    metadata: Unstructured | None = Field(default=None, description="May not be set: use pod.labels, pod.annotations.")
+    spec: Unstructured | None = Field(default=None, description="May not be set: a patch begins below it.")
 
     node_name: _Guarded | None = Field(default=None, description="May not be set: use scheduling.nodeSelector.")
     scheduler_name: _Guarded | None = Field(default=None, description="May not be set: use scheduling.schedulerName.")

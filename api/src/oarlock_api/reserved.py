@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from oarlock_api.contract.environment import RESERVED, SIMULATE_GPUS, is_reserved
+from oarlock_api.contract.environment import RESERVED, SET_BY_THE_AGENT, SIMULATE_GPUS, is_reserved
 from oarlock_api.group import Group
 from oarlock_api.primitives import EnvName, LongText, Unstructured
 from oarlock_api.rules import ListMap, Rule
@@ -61,6 +61,25 @@ VALUE_OR_SOURCE = Rule(
     holds=lambda item: item.value is None or item.value_from is None,
 )
 
+_SET_BY_THE_AGENT = "[" + ", ".join(f"'{name}'" for name in SET_BY_THE_AGENT) + "]"
+_REFERS = "self.value.replace('$$', '').contains('$(' + n + ')')"
+"""As Kubernetes reads it: two dollars are one that is text, and so is what follows them."""
+
+
+def _references(item: Any) -> list[str]:
+    filled_in = (item.value or "").replace("$$", "")
+    return [name for name in SET_BY_THE_AGENT if f"$({name})" in filled_in]
+
+
+NO_REFERENCE_TO_THE_AGENT = Rule(
+    cel=f"!has(self.value) || !{_SET_BY_THE_AGENT}.exists(n, {_REFERS})",
+    message="this variable is set inside the pod, by the agent, so that Kubernetes would leave the reference as it stands; "
+    "write the value (nodes, gpusPerNode and pod.ports say what it is), or refer to it in spec.custom.command or args",
+    holds=lambda item: not _references(item),
+    name_cel=f"self.name + ' refers to $(' + {_SET_BY_THE_AGENT}.filter(n, {_REFERS})[0] + ')'",
+    name=lambda item: f"{item.name} refers to $({_references(item)[0]})",
+)
+
 NO_RESERVED_KEYS = Rule(
     cel="!self.exists(k, " + " || ".join(f"k.startsWith('{prefix}')" for prefix in RESERVED_KEY_PREFIXES) + ")",
     message="labels and annotations of Oarlock and of gang schedulers are set by Oarlock; remove it here and use "
@@ -68,4 +87,8 @@ NO_RESERVED_KEYS = Rule(
     holds=lambda keys: not any(key.startswith(RESERVED_KEY_PREFIXES) for key in keys),
 )
 
-Env = Annotated[tuple[Annotated[EnvVar, NO_RESERVED_ENV, VALUE_OR_SOURCE], ...], Field(max_length=128), ListMap("name")]
+Env = Annotated[
+    tuple[Annotated[EnvVar, NO_RESERVED_ENV, VALUE_OR_SOURCE, NO_REFERENCE_TO_THE_AGENT], ...],
+    Field(max_length=128),
+    ListMap("name"),
+]

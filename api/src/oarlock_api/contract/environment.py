@@ -88,3 +88,7 @@ def gang_environment(*, nodes: int, gpus_per_node: int, address: str, port: int)
         Variable.MASTER_ADDR: address,
         Variable.MASTER_PORT: str(port),
     }
+
+
+SET_BY_THE_AGENT = tuple(gang_environment(nodes=1, gpus_per_node=0, address="", port=0))
+"""Names that the pod itself does not have: Kubernetes leaves $(NAME) of them in other variables as it stands."""

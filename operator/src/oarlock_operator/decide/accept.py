@@ -37,7 +37,10 @@ def accept(o: Observation, draft: Draft) -> bool:
     if draft.status.recovery.stage == RecoveryStage.STOPPING:
         return False
     if o.refusal:
-        fail(o, draft, Reason.INVALID_MANIFEST, f"the API server refuses what the job asks for: {o.refusal[:2000]}")
+        patched = o.job.spec is not None and o.job.spec.pod.patch is not None
+        whose = ". What spec does not name itself comes from spec.pod.patch" if patched else ""
+        words = f"the API server refuses what the job asks for: {o.refusal[:2000]}{whose}"
+        fail(o, draft, Reason.INVALID_MANIFEST, words)
         return False
     if draft.status.attempt:
         # It was accepted once: an edit, or an operator of another release, must not end what trains.
