@@ -102,6 +102,20 @@ def test_its_event_names_the_node() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "back"), [(-300, False), (0, True), (300, False)], ids=["before", "since", "still to come"]
+)
+def test_a_node_that_nobody_cordoned_is_given_back_by_the_time_that_a_person_writes_on_it(
+    seconds: int,
+    back: bool,  # noqa: FBT001
+) -> None:
+    here = waiting(cordon=False)
+    assert condition(here, "Scheduled") == ("False", "NotEnoughHealthyNodes")
+    here.nodes = {"node-1": replace(MENDED, given_back=here.now + timedelta(seconds=seconds))}
+    assert regrouped(here) == back
+    assert [node.name for node in here.job.status.avoided_nodes] == ([] if back else ["node-1"])
+
+
 def test_a_node_that_was_booted_anew_comes_back_without_any_cordon() -> None:
     here = waiting(cordon=False)
     here.job = replace(

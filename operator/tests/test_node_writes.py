@@ -72,6 +72,7 @@ async def test_a_cordon_says_on_the_node_who_wanted_it_and_why() -> None:
     written = json.loads(marks(api)[CORDONED])
     assert written["gpu"] == {"index": 5, "uuid": "GPU-5", "serial": "165"}
     assert "GPUFault" in written["reason"]
+    assert written["giveBack"] == "kubectl uncordon n1"
     await events.flush()
     (event,) = [body for path, body in api.objects.items() if path.startswith("/api/v1/namespaces/default/events/")]
     assert (event["involvedObject"]["kind"], event["reason"]) == ("Node", "NodeCordoned")

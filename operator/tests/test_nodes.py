@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
+from jobs import START
 from memory_api import Json
 from raw_nodes import node
 
@@ -23,6 +26,24 @@ from oarlock_operator.nodes import MOST_GONE, NodeSightings, read_node
 def test_a_node_is_ready_not_ready_or_unreachable(raw: Json, ready: bool, unreachable: bool) -> None:  # noqa: FBT001
     seen = read_node(raw)
     assert (seen.ready, seen.unreachable) == (ready, unreachable)
+
+
+@pytest.mark.parametrize(
+    ("written", "seen"),
+    [
+        ("2026-01-01T12:00:00Z", START),
+        ("2026-01-01T13:00:00+01:00", START),
+        ("2026-01-01T12:00:00", None),
+        ("yes", None),
+        ("", None),
+    ],
+)
+def test_what_a_person_writes_to_give_a_node_back_counts_if_it_is_a_time_with_its_zone(
+    written: str, seen: datetime | None
+) -> None:
+    raw = node()
+    raw["metadata"]["annotations"] = {"oarlock.dev/given-back": written}
+    assert read_node(raw).given_back == seen
 
 
 def test_every_change_of_trouble_is_news_and_a_heartbeat_is_none() -> None:

@@ -1,7 +1,8 @@
 """What Oarlock writes on a node that it cordons: for whom, when, and on what evidence. And what a node says of its GPUs.
 
 A mark that a person has ended by uncordoning is kept under another name until the next one: so that nobody cordons for the
-same fault again, and the brakes remember. Anybody with rights on nodes may edit both; what cannot be read counts as nothing.
+same fault again, and the brakes remember. A node that was never cordoned is given back by an annotation. Anybody with rights
+on nodes may edit all of them; what cannot be read counts as nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ ENDED = "oarlock.dev/last-cordon"
 """The same of a node that a person has uncordoned since."""
 GPUS = "oarlock.dev/gpus"
 """Annotation that a site may write: UUIDs or serial numbers of the node's GPUs, with commas between."""
+GIVEN_BACK = "oarlock.dev/given-back"
+"""Annotation that a person may write: since when the node is mended, for jobs that avoid it though nobody cordoned it."""
+GIVE_BACK = f"kubectl annotate --overwrite node NODE {GIVEN_BACK}=$(date -u +%FT%TZ)"
+"""How, in words of a shell."""
 MOST_GPUS = 64
 _BETWEEN = re.compile(r"[,\s]+")
 
@@ -37,6 +42,7 @@ def write_mark(job: str, action: CordonNode) -> str:
             **({"gpu": action.gpu.to_manifest()} if action.gpu else {}),
             "time": action.time.isoformat(),
             "at": action.at.isoformat(),
+            "giveBack": f"kubectl uncordon {action.node}",
         }
     )
 
@@ -55,6 +61,15 @@ def published_gpus(annotations: Mapping[str, str] | None) -> frozenset[str]:
     """The GPUs that the node publishes; none where it does not."""
     said = (annotations or {}).get(GPUS) or ""
     return frozenset([name for name in _BETWEEN.split(said) if name][:MOST_GPUS])
+
+
+def given_back(annotations: Mapping[str, str] | None) -> datetime | None:
+    """Since when a person says that the node is mended; None where nobody does, or no time with a time zone is said."""
+    try:
+        time = datetime.fromisoformat((annotations or {}).get(GIVEN_BACK) or "")
+    except ValueError:
+        return None
+    return time if time.tzinfo else None
 
 
 def _mark(node: str, said: str | None) -> CordonMark | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from oarlock_operator.api_error import ApiError, NotFound
 from oarlock_operator.cluster import Cluster
-from oarlock_operator.cordon_marks import CORDONED, ENDED, last_mark
+from oarlock_operator.cordon_marks import CORDONED, ENDED, given_back, last_mark
 from oarlock_operator.marks import mark_of
 from oarlock_operator.node_strikes import read_strikes
 from oarlock_operator.observed_nodes import Node
@@ -32,7 +32,7 @@ class NodeSightings:
 
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
         """Remember a node's state; whether its trouble changed with this, or our mark on it is to be removed."""
-        node = replace(read_node(raw), exists=not deleted, boot_id="", strikes=(), uid="", cordon=None)
+        node = replace(read_node(raw), exists=not deleted, boot_id="", strikes=(), uid="", cordon=None, given_back=None)
         troubled = deleted or not node.ready or node.mark is not None
         before = self._troubled.pop(node.name, None)
         if troubled:
@@ -66,6 +66,7 @@ def read_node(raw: dict[str, Any]) -> Node:
         mark=mark_of(raw),
         unschedulable=bool(spec.get("unschedulable")),
         cordon=last_mark(metadata["name"], metadata.get("annotations")),
+        given_back=given_back(metadata.get("annotations")),
         strikes=read_strikes(raw),
     )
 

@@ -48,7 +48,8 @@ class Node:
     """A node that needs a look. `unreachable`: the node controller has not heard from it; `boot_id` is "" if unknown.
 
     `mark`: why somebody wants it emptied. `strikes`: what its GPUs have done to gangs before. `cordon`: the last mark that
-    Oarlock wrote on this very node (`uid`), whether or not it still stands.
+    Oarlock wrote on this very node (`uid`), whether or not it still stands. `given_back`: since when a person says that it
+    is mended.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Node:
     mark: Mark | None = None
     unschedulable: bool = False
     cordon: CordonMark | None = None
+    given_back: datetime | None = None
     strikes: tuple[NodeStrike, ...] = ()
 
 

@@ -1,8 +1,8 @@
 """The avoid-list: nodes that this job's next pods keep off, by their own node affinity, without any right on nodes.
 
 A node that looks unlucky (lost once, refused a pod once) is avoided as long as another one is free; a second time, or with
-evidence against its hardware, it is avoided strictly. An entry ends after recovery.windowSeconds, or when the node was
-booted anew.
+evidence against its hardware, it is avoided strictly. An entry ends after recovery.windowSeconds, when the node was booted
+anew, or when a person gives it back: by uncordoning it, or where nobody cordoned it, by an annotation (cordon_marks.py).
 """
 
 from __future__ import annotations
@@ -55,11 +55,14 @@ def prune(o: Observation, draft: Draft) -> None:
 
 
 def _given_back(o: Observation, draft: Draft, entry: AvoidedNode) -> bool:
-    """Whether a person has uncordoned what was seen cordoned for this entry: the node is mended, they say."""
+    """Whether a person says that the node is mended, since this entry: uncordoned what was seen cordoned, or wrote so."""
     seen = o.nodes.get(entry.name)
     if entry.until_time is None or seen is None or not seen.ready or seen.mark is not None:
         return False
     put_down = entry.until_time - timedelta(seconds=o.spec.recovery.window_seconds)
+    # One that is still to come would end what nobody has seen yet.
+    if seen.given_back is not None and put_down <= seen.given_back <= o.now:
+        return True
     # Avoided once more, it may not have been cordoned once more: the brakes are many. And a cordon that failed, or that
     # is still to come, was never given back.
     cordons = [known for known in draft.status.cordoned_nodes if known.name == entry.name and known.done_time]

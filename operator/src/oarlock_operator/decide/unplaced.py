@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from oarlock_operator.cordon_marks import GIVE_BACK
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.observation import Pod
 from oarlock_operator.reasons import Reason
@@ -18,5 +19,6 @@ def unplaced(draft: Draft, pods: Iterable[Pod]) -> tuple[Reason, str] | None:
     avoided = ", ".join(f"{node.name} ({node.reason})" for node in draft.status.avoided_nodes if node.strict)
     if not avoided:
         return Reason.UNSCHEDULABLE, said[:2048]
-    words = f"avoided: {avoided}. Repair one of them, or suspend, lower spec.nodes, and resume. {said}"
+    mend = f"Repair one of them and give it back (kubectl uncordon NODE, or where it is not cordoned: {GIVE_BACK})"
+    words = f"avoided: {avoided}. {mend}; or suspend, lower spec.nodes, and resume. {said}"
     return Reason.NOT_ENOUGH_HEALTHY_NODES, words[:2048]
