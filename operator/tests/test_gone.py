@@ -135,6 +135,20 @@ async def test_a_job_that_a_pass_misses_is_known_to_be_gone_before_a_watch_tells
     assert not operator.hear("DELETED", ended("p1"))
 
 
+async def test_pods_of_a_job_that_is_gone_are_forgotten_by_a_later_look_though_no_watch_told_of_their_end() -> None:
+    api = serving(pod(uid="p0", name="p0"))
+    operator = Operator(api)
+    outputs = operator.reconciler.outputs
+    await outputs.complete(api, "default")  # type: ignore[arg-type]
+    await operator.look()
+    operator.hear_of_the_job("DELETED")
+    api.objects = {path: found for path, found in api.objects.items() if path != JOB and "/pods/" not in path}
+    assert await operator.look() == [("GET", JOB)]
+    assert outputs.jobs_with_pods() == {KEY}, "the next resync asks for it again"
+    await operator.look()
+    assert outputs.jobs_with_pods() == set()
+
+
 async def test_a_job_that_is_to_go_is_not_looked_at_for_each_of_its_pods_but_now_and_then_until_they_are_gone() -> None:
     api = serving(pod(uid="p0", name="p0"))
     operator = Operator(api)

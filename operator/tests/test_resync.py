@@ -57,6 +57,18 @@ async def test_a_job_whose_end_no_watch_told_is_looked_at_once_more_and_then_for
 
 
 @in_virtual_time
+async def test_a_job_that_came_and_went_in_between_is_looked_at_for_as_long_as_its_pods_are_remembered() -> None:
+    remembered = {("default", "short")}
+    queue: WorkQueue[Key] = WorkQueue(clock=now)
+    resync = Resync(Listing("a"), [], queue, interval=100.0, clock=now, remembered=lambda: remembered)  # type: ignore[arg-type]
+    running = asyncio.create_task(resync.run())
+    assert await enqueued(queue, seconds=50) == ["a", "short"]
+    remembered.clear()
+    assert await enqueued(queue, seconds=60) == ["a"]
+    running.cancel()
+
+
+@in_virtual_time
 async def test_a_list_that_fails_is_no_list_without_jobs() -> None:
     listing: Listing = Listing("a")
     queue: WorkQueue[Key] = WorkQueue(clock=now)

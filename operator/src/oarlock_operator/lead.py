@@ -23,6 +23,7 @@ from oarlock_operator.nodes import NodeSightings
 from oarlock_operator.observation import Defaults, Key
 from oarlock_operator.observed_nodes import Brakes
 from oarlock_operator.outages import supervised
+from oarlock_operator.outputs import Outputs
 from oarlock_operator.pace import Pace
 from oarlock_operator.pool import PoolReader
 from oarlock_operator.progress import ProgressReader, Route
@@ -52,13 +53,22 @@ class Term:
     identity: str
     resync: Resync
     queue: WorkQueue[Key]
+    outputs: Outputs
 
     @classmethod
     def begun(cls, settings: Settings, cluster: Cluster, *, known: Known, route: Route, identity: str) -> Term:
         """A term that has not seen anything yet."""
         queue: WorkQueue[Key] = WorkQueue(clock=time.monotonic)
-        resync = Resync(cluster, settings.namespaces, queue, interval=settings.resync_seconds, clock=time.monotonic)
-        return cls(settings, cluster, known, route, identity, resync, queue)
+        outputs = Outputs()
+        resync = Resync(
+            cluster,
+            settings.namespaces,
+            queue,
+            interval=settings.resync_seconds,
+            clock=time.monotonic,
+            remembered=outputs.jobs_with_pods,
+        )
+        return cls(settings, cluster, known, route, identity, resync, queue, outputs)
 
     async def work(self, until: Callable[[], Awaitable[None]]) -> None:
         """Work until `until` returns or raises; what it raises is raised, once all work has ended."""
@@ -149,4 +159,5 @@ class Term:
             throttle=Throttle(settings.parallel_requests),
             events=events,
             clock=self.cluster.server_clock.now,
+            outputs=self.outputs,
         )

@@ -135,6 +135,10 @@ class Outputs:
         known = self._of(key[0])
         return frozenset(known.of_job.get(key[1], ())) if known.complete else None
 
+    def jobs_with_pods(self) -> set[Key]:
+        """Whose pods are remembered, whether or not the job is still there."""
+        return {(namespace, job) for namespace, known in self._namespaces.items() for job in known.of_job}
+
     def settle(self, key: Key, names: Iterable[str]) -> None:
         """Jobs of that name have these pods and no others: a watch that began anew does not tell of who went meanwhile."""
         known = self._of(key[0])

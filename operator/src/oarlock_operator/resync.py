@@ -2,8 +2,8 @@
 
 Of the jobs only metadata are listed: what they ask for is each job's own pass's affair, however large or odd it is.
 
-A job that was there the last time is looked at as well: if it is gone, what is remembered of it goes, too, though no watch
-told of its end.
+A job that was there the last time, or of which pods are remembered, is looked at as well: if it is gone, what is remembered
+of it goes, too, though no watch told of its end.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 import structlog
 
@@ -39,12 +40,15 @@ class Resync:
         *,
         interval: float,
         clock: Callable[[], float],
+        remembered: Callable[[], AbstractSet[Key]] = frozenset,
     ) -> None:
+        """`remembered` names jobs of which something is remembered, whether or not they are still there."""
         self._cluster = cluster
         self._namespaces = namespaces
         self._queue = queue
         self._interval = interval
         self._clock = clock
+        self._remembered = remembered
         self._tried: float | None = None
         self._known: set[Key] = set()
 
@@ -53,7 +57,7 @@ class Resync:
         while True:
             try:
                 found = await self._keys()
-                for key in found | self._known:
+                for key in found | self._known | self._remembered():
                     self._queue.add(key)
                 self._known = found
             except ApiError as error:
