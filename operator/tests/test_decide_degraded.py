@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_api.contract.status import Degradation, PlanStatus
@@ -92,6 +93,33 @@ def test_a_slow_network_hides_nothing_else() -> None:
     world.warnings = {next(iter(world.pods.values())).uid: "GPU 5 is too hot"}
     assert tell(world, SlowNetwork="NCCL takes TCP") == []
     assert condition(world, "Degraded") == ("True", Reason.GPU_WARNING)
+
+
+def test_gpus_that_nobody_watches_are_told_with_the_reason_and_by_one_event() -> None:
+    world = training()
+    world.unmonitored = {pod.uid: "this container has no NVML" for pod in world.pods.values() if pod.rank == 1}
+    events = [event for _ in range(3) for event in world.one_pass().events]
+    assert [event.reason for event in events] == ["GPUUnmonitored"]
+    assert condition(world, "Degraded") == ("True", "GPUUnmonitored")
+    words = next(c.message for c in world.job.status.conditions if c.type == "Degraded")
+    assert words == "nobody watches these pods' GPUs, and they train on: flux-1-1 (this container has no NVML)"
+    assert world.job.status.attempt == 1
+
+
+def test_gpus_that_nobody_watches_hide_nothing_else() -> None:
+    world = training()
+    first, second = (pod.uid for pod in world.pods.values())
+    world.unmonitored, world.warnings = {first: "no NVML"}, {second: "GPU 5 is too hot"}
+    world.one_pass()
+    assert condition(world, "Degraded") == ("True", Reason.GPU_WARNING)
+
+
+def test_gpus_that_are_only_simulated_need_nobody_who_watches_them() -> None:
+    world = World(job=job(spec=spec(pod={"env": [{"name": "OARLOCK_SIMULATE_GPUS", "value": "1"}]})))
+    world.running(step=10)
+    world.unmonitored = {pod.uid: "no NVML" for pod in world.pods.values()}
+    world.one_pass()
+    assert condition(world, "Degraded") == ("False", Reason.AS_EXPECTED)
 
 
 def test_what_something_else_outranks_is_told_of_when_it_is_shown_and_not_at_each_look() -> None:

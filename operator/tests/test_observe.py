@@ -66,6 +66,9 @@ class Silent:
     def held(self, _job: object) -> dict[str, tuple[str, ...]]:
         return {}
 
+    def unmonitored(self, _job: object) -> dict[str, str]:
+        return {}
+
     def refusing(self, _job: object) -> frozenset[str]:
         return frozenset()
 

@@ -182,6 +182,24 @@ async def test_a_gang_that_is_not_whole_and_running_is_not_asked(
     assert server.asked == []
 
 
+async def test_gpus_that_nobody_watches_are_told_of_once_that_lasts_and_until_it_is_over(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    reader = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=lambda: now)
+    # A pass waits for rank 0 as long as it takes.
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    blind = Health(state=HealthState.UNMONITORED, reason="this container has no NVML")
+    told = []
+    for health in (blind, blind, blind, Health(state=HealthState.HEALTHY), blind):
+        server.handler = server.tell(replace(GOOD, health=health).to_json())
+        await reader.read(running_job(server), [POD])
+        told.append(reader.unmonitored(running_job(server)))
+        now += 40
+    await reader.close()
+    assert told == [{}, {}, {"pod-uid": "this container has no NVML"}, {}, {}]
+
+
 async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(reader: ProgressReader, server: Server) -> None:
     health = Health(state=HealthState.HOLD, reason="GPU 1 is too hot", held=("thermalMargin",))
     server.handler = server.tell(replace(GOOD, health=health).to_json())

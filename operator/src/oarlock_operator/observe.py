@@ -106,6 +106,7 @@ async def observe(
         refusing=progress.refusing(job),
         warnings=progress.warnings(job),
         held=progress.held(job),
+        unmonitored=progress.unmonitored(job),
         nodes=nodes,
         answering=await progress.answering(job, doubtful),
         waited=waited,

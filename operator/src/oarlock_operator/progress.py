@@ -35,6 +35,8 @@ OTHERS_SECONDS = 60.0
 """How often each pod but rank 0 is asked."""
 MOST_OTHERS = 32
 """So many of them in one pass: those that do not answer cost it two seconds together."""
+UNMONITORED_SECONDS = 60.0
+"""For how long GPUs are to be unmonitored before it is told: a monitor that ended is started again."""
 NOT_FINITE_SECONDS = 300.0
 """How long a loss that is not finite is told of after it was last seen."""
 
@@ -51,6 +53,9 @@ class _Heard:
     warning: str = ""
     held: tuple[str, ...] = ()
     """The probes that warned."""
+    unmonitored: str = ""
+    """Why nobody watches its GPUs."""
+    unmonitored_since: float = math.inf
     not_finite: float = -math.inf
     """When its loss was last not finite."""
     refuses: bool = False
@@ -169,10 +174,16 @@ class ProgressReader:
         if isinstance(status, Refusal):
             heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=None, refuses=True)
             return
-        held = status.health.state == HealthState.HOLD
+        held, blind = (status.health.state == state for state in (HealthState.HOLD, HealthState.UNMONITORED))
         not_finite = now if Degradation.NON_FINITE_LOSS in status.degraded else heard[pod.uid].not_finite
-        heard[pod.uid] = _Heard(asked=now, warning=status.health.reason if held else "", not_finite=not_finite)
-        heard[pod.uid] = replace(heard[pod.uid], held=status.health.held if held else ())
+        heard[pod.uid] = _Heard(
+            asked=now,
+            warning=status.health.reason if held else "",
+            held=status.health.held if held else (),
+            unmonitored=status.health.reason or "it does not say why" if blind else "",
+            unmonitored_since=min(now, heard[pod.uid].unmonitored_since) if blind else math.inf,
+            not_finite=not_finite,
+        )
         if pod.rank == 0:
             self._answers[pod.uid] = _steady(status) if now - not_finite < NOT_FINITE_SECONDS else status
 
@@ -185,6 +196,15 @@ class ProgressReader:
         """The probes behind `warnings`, by the pods' uids."""
         heard = self._heard.get((job.namespace, job.name), {})
         return {uid: known.held for uid, known in heard.items() if known.held}
+
+    def unmonitored(self, job: Job) -> dict[str, str]:
+        """Why nobody watches the GPUs of the job's pods, by the pods' uids; told of those where it lasts."""
+        heard = self._heard.get((job.namespace, job.name), {})
+        return {
+            uid: known.unmonitored
+            for uid, known in heard.items()
+            if known.asked - known.unmonitored_since >= UNMONITORED_SECONDS
+        }
 
     def refusing(self, job: Job) -> frozenset[str]:
         """Uids of the job's pods that were given another key than this operator's."""

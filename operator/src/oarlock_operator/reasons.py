@@ -135,6 +135,10 @@ class Reason(StrEnum):
         "GPUWarning",
         "a GPU warns: the ranks have saved, and the next attempt rather avoids its node, or a rule acts on it",
     )
+    GPU_UNMONITORED = (
+        "GPUUnmonitored",
+        "nobody watches a pod's GPUs, for a minute or longer: it trains, and a fault shows only in what the program does",
+    )
     POD_NOT_STOPPING = (
         "PodNotStopping",
         "a pod did not stop in time: a recovery goes on without it and avoids its node, an end or a suspension waits for it",

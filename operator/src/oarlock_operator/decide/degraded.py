@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from oarlock_api.contract.environment import SIMULATE_GPUS
 from oarlock_api.contract.status import Degradation
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionType
@@ -24,6 +25,7 @@ _REFUSED = (
     "nothing; the next attempt has this operator's key. Was the key replaced, keep the old one as a further line until they "
     "are gone: "
 )
+_UNMONITORED = "nobody watches these pods' GPUs, and they train on: "
 _TOLD = {
     Degradation.NON_FINITE_LOSS: Reason.NON_FINITE_LOSS,
     Degradation.CHECKPOINT_STORAGE_FULL: Reason.CHECKPOINT_STORAGE_FULL,
@@ -58,14 +60,24 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
         (Reason.GPU_WARNING, warned),
         (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
-        # Last: it holds for the whole attempt, and would hide all that comes up meanwhile.
+        # Last: these hold for the whole attempt, and would hide all that comes up meanwhile.
         *(one for one in told if one[0] == Reason.SLOW_NETWORK),
+        (Reason.GPU_UNMONITORED, _unmonitored(o, living)),
     )
     reason, words = next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
     before = _before(draft)
-    if reason and reason in _TOLD.values() and (before is None or before.reason != reason):
+    told_once = {*_TOLD.values(), Reason.GPU_UNMONITORED}
+    if reason and reason in told_once and (before is None or before.reason != reason):
         draft.tell(reason, words, warning=True)
     return reason, words
+
+
+def _unmonitored(o: Observation, pods: Sequence[Pod]) -> str:
+    """Whose GPUs nobody watches, and why; nothing of GPUs that the job only simulates."""
+    if o.job.spec and any((one.name, one.value) == (SIMULATE_GPUS, "1") for one in o.job.spec.pod.env):
+        return ""
+    said = [f"{pod.name} ({words})" for pod in pods if (words := o.unmonitored.get(pod.uid))]
+    return _all(_UNMONITORED, [*said[:8], *([f"and {len(said) - 8} more"] if len(said) > 8 else [])])
 
 
 def _stuck(draft: Draft, stuck: Sequence[Pod]) -> tuple[Reason, str]:
