@@ -43,7 +43,7 @@ def unexpected(raw: msgspec.Raw, error: Exception) -> None:
 def test_a_job_that_no_parser_takes_is_told_so_in_words_that_mend_it(levels: int) -> None:
     job = read_job(parsed(deep_job(levels), "a job"))
     assert (job.spec, job.status.attempt) == (None, 3)
-    assert job.problem == f"spec: spec.pod.patch is nested more than {MOST_LEVELS} levels deep: write it flatter"
+    assert job.problem == f"spec.pod.patch is nested more than {MOST_LEVELS} levels deep: write it flatter"
 
 
 @DEEP

@@ -40,6 +40,28 @@ def test_a_spec_that_does_not_fit_is_told_field_by_field_and_never_raised(bad: A
     assert all(word in read.problem for word in words), read.problem
 
 
+def deep(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("pod", "words"),
+    [
+        ({"patch": deep(40)}, "spec.pod.patch is nested more than 32 levels deep: write it flatter"),
+        ({"patch": {"a": "x" * 200_000}}, "spec has "),
+        ({"resources": {"limits": {"nvidia.com/gpu": 8}}}, "spec.gpusPerNode asks for nvidia.com/gpu; remove it from"),
+    ],
+    ids=["too deep", "too large", "asked for twice"],
+)
+def test_what_is_wrong_is_one_sentence_that_names_the_place_once(pod: dict[str, Any], words: str) -> None:
+    read = read_job(job(spec={**spec().to_manifest(), "pod": pod}))
+    assert read.problem.startswith(words)
+    assert read.problem.count("spec") == 1
+
+
 def test_a_status_whose_attempt_cannot_be_read_is_told_and_nothing_is_guessed() -> None:
     read = read_job(job(status={"attempt": "three"}))
     assert read.unreadable.startswith("status.attempt: ")

@@ -33,7 +33,7 @@ def check_bounds(spec: Any) -> Any:
 def too_large(size: int) -> str:
     """What a job is told whose spec has `size` bytes."""
     return (
-        f"it has {size} bytes, and at most {MOST_BYTES} are read: leave out of pod.patch and affinity what the pods do "
+        f"spec has {size} bytes, and at most {MOST_BYTES} are read: leave out of pod.patch and affinity what the pods do "
         "not need, and put data into volumes"
     )
 

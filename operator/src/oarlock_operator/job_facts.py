@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import ValidationError
 
 from oarlock_api.bounds import too_large
@@ -20,14 +22,11 @@ def read_job(raw: Json) -> Job:
     given = raw.get("spec") or {}
     try:
         if UNREAD in given:
-            problem = f"spec: {too_large(given[UNREAD])}"
+            problem = too_large(given[UNREAD])
         else:
             spec = TrainingJobSpec.model_validate(given)
     except ValidationError as error:
-        problem = "; ".join(
-            f"{'.'.join(('spec', *map(str, mistake['loc'])))}: {mistake['msg']}"
-            for mistake in error.errors(include_url=False)[:8]
-        )
+        problem = "; ".join(_said(mistake["loc"], mistake["msg"]) for mistake in error.errors(include_url=False)[:8])
     status, unreadable = TrainingJobStatus(), ""
     try:
         status = read_status(raw.get("status"))
@@ -46,6 +45,11 @@ def read_job(raw: Json) -> Job:
         deleting="deletionTimestamp" in metadata,
         managed_by=_managed_by(raw),
     )
+
+
+def _said(place: Sequence[str | int], words: str) -> str:
+    """What is wrong, and where, unless the words begin with that."""
+    return words if words.startswith("spec") else f"{'.'.join(('spec', *map(str, place)))}: {words}"
 
 
 def _managed_by(raw: Json) -> str:
