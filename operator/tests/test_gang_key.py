@@ -209,7 +209,7 @@ def agent_with(master: bytes, *, signs: bool = True, ahead: float = 0.0) -> Call
     async def answer(request: web.Request) -> web.Response:
         target = "/status" + request.path_qs.partition("/status")[2]
         if not signing.asked_by_one_of_us(key, target, pod_uid="pod-uid", now=time.time() + ahead):
-            return web.Response(text=signing.REFUSED, status=401)
+            return web.Response(text=signing.REFUSED, status=403)
         return web.Response(text=signing.answer(key, target, GOOD.to_json()) if signs else GOOD.to_json())
 
     return answer
@@ -291,9 +291,16 @@ def test_that_a_pod_mounts_its_gang_s_key_is_read_from_the_pod_itself(state: dic
     assert read == [True, False]
 
 
-async def test_an_operator_without_keys_hears_that_it_is_refused(server: Server, reader: ProgressReader) -> None:
-    reader.keys = ()
-    server.handler = agent_with(MASTER)
+BEFORE = "this pod answers those who know the key of its gang\n"
+
+
+@pytest.mark.parametrize("known", [(MASTER, OLDER), ()], ids=["keys", "an operator without"])
+@pytest.mark.parametrize(("said", "status"), [(signing.REFUSED, 403), (BEFORE, 401)], ids=["now", "an earlier release"])
+async def test_an_operator_hears_that_it_is_refused(
+    server: Server, reader: ProgressReader, known: tuple[bytes, ...], said: str, status: int
+) -> None:
+    reader.keys = known
+    server.handler = server.tell(said, status)
     assert await reader.ask(running_job(server), POD) is Refusal.KEY
 
 
@@ -302,5 +309,5 @@ async def test_a_refusal_is_no_sign_of_life_of_a_pod_that_has_signed_before(
 ) -> None:
     server.handler = agent_with(MASTER)
     assert await reader.answering(running_job(server), [POD]) == {POD.uid}
-    server.handler = server.tell(signing.REFUSED, 401)
+    server.handler = server.tell(signing.REFUSED, 403)
     assert await reader.answering(running_job(server), [POD]) == frozenset(), "anybody on its address can say that"

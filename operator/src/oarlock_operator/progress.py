@@ -257,7 +257,7 @@ class ProgressReader:
             now = self._cluster.server_clock.now().timestamp()
             target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now)
             said = await self._fetch(job, pod, port, target)
-            if said == gang_key.REFUSED:
+            if gang_key.is_refusal(said):
                 continue
             if (body := gang_key.answered(key, target, said)) is not None:
                 self._proven[pod.uid] = master
@@ -266,7 +266,7 @@ class ProgressReader:
         if masters:
             return None
         said = await self._fetch(job, pod, port, _STATUS)
-        return None if said == gang_key.REFUSED else _unsigned(pod, said)
+        return None if gang_key.is_refusal(said) else _unsigned(pod, said)
 
     async def _fetch(self, job: Job, pod: Pod, port: int, target: str) -> str:
         if self._route is Route.PROXY:
@@ -274,7 +274,7 @@ class ProgressReader:
             try:
                 return await self._cluster.text(path, timeout=TIMEOUT_SECONDS, max_bytes=_MOST_BYTES)
             except ApiError as error:
-                if error.message == gang_key.REFUSED:
+                if gang_key.is_refusal(error.message):
                     return error.message
                 raise
         if self._session is None:

@@ -55,7 +55,13 @@ def test_whoever_signs_with_the_key_reads_the_status_and_knows_that_it_is_the_po
     ],
 )
 def test_a_stranger_is_told_nothing_but_that_there_is_a_key(port: int, target: str) -> None:
-    assert get(port, target) == (401, REFUSED)
+    assert get(port, target) == (403, REFUSED)
+
+
+def test_a_person_is_told_who_may_ask_and_where_the_same_facts_are() -> None:
+    assert "kubectl port-forward" in REFUSED
+    assert "kubectl get tj JOB" in REFUSED
+    assert len(REFUSED) < 500, "what the operator keeps of an answer"
 
 
 def test_the_kubelet_and_prometheus_need_no_key(port: int) -> None:

@@ -20,8 +20,13 @@ LEAST_BYTES = 32
 """Of the operator's key: as many as HMAC-SHA256 gives."""
 FRESH_SECONDS = 300
 """How far the clocks of the operator and of a pod may be apart, and how long a question can be asked again."""
-REFUSED = "this pod answers those who know the key of its gang\n"
-"""What a pod says, with 401, to a question that is not signed, or with another key."""
+_REFUSES = "this pod answers those who know the key of its gang"
+REFUSED = (
+    f"{_REFUSES}: the operator, the gang's own pods and whoever asks from within the pod, as kubectl port-forward does "
+    "(kubectl port-forward POD 9400, then curl localhost:9400/status). The job says the same: kubectl get tj JOB -o yaml has "
+    "status.progress, latestCheckpoint and conditions\n"
+)
+"""What a pod says, with 403, to a question that is not signed, or with another key. kubectl shows no body of a 401."""
 
 
 def mac(key: bytes, *parts: str | bytes | int) -> bytes:
@@ -67,6 +72,11 @@ def asked_by_one_of_us(key: bytes, target: str, *, pod_uid: str, now: float) -> 
 def answer(key: bytes, target: str, body: str) -> str:
     """A body of one line, and a second line with the proof that it answers this very question."""
     return f"{body}\n{_answers(key, target, body)}\n"
+
+
+def is_refusal(said: str) -> bool:
+    """Whether a pod, of this release or an earlier one, says that it was not asked with its key."""
+    return said.startswith(_REFUSES)
 
 
 def answered(key: bytes, target: str, said: str) -> str | None:

@@ -161,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/status":
             said = self.door.answer(self.path, self.client_address[0], self.status().to_json())
             if said is None:
-                self._answer(401, "text/plain", REFUSED.encode())
+                self._answer(403, "text/plain", REFUSED.encode())
             else:
                 self._answer(200, "application/json", said.encode())
         elif path == "/metrics":
