@@ -55,10 +55,10 @@ def _start_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
         if reason in HOPELESS_OBSTACLES:
             return reason, f"pod {pod.name} can never start: {pod.obstacle}. Mend spec.pod in a new job."
         if program := missing_program(pod.obstacle):
-            words = f"pod {pod.name} can never start, its image has no program {program}"
+            why = f"pod {pod.name} can never start, its image has no program {program}"
             return (
                 Reason.CONFIGURATION_ERROR,
-                f"{words}: {remedy(program, initial=o.spec.custom is not None)}. {pod.obstacle}",
+                f"{why}: {remedy(program, initial=o.spec.custom is not None)}. {pod.obstacle}",
             )
     since = draft.status.recovery.stage_start_time
     if draft.status.recovery.stage != RecoveryStage.START or since is None or not pods:
