@@ -50,6 +50,12 @@ def test_check_storage_ends_with_84_where_there_is_none(tmp_path: Path, capsys: 
     assert "missing" in capsys.readouterr().out
 
 
+def test_make_photographs_says_in_one_line_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["make-photographs", str(tmp_path / "photos")]) == 0
+    assert capsys.readouterr().out == f"wrote 24 photographs, each with a caption, to {tmp_path}/photos\n"
+    assert len(list(tmp_path.glob("photos/*.png"))) == len(list(tmp_path.glob("photos/*.txt"))) == 24
+
+
 def test_train_refuses_a_job_file_that_it_does_not_understand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

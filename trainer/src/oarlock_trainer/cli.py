@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import AGENT_FILE, RUN_DIRECTORY, TERMINATION_LOG, Variable
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer import checkpoints_arguments, job_arguments
+from oarlock_trainer import checkpoints_arguments, job_arguments, samples_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check_gpus(commands)
     checkpoints_arguments.add(commands)
     _add_export_agent(commands)
-    _add_make_tiny_flux(commands)
-    _add_make_photographs(commands)
+    samples_command.add(commands)
     _add_import_simpletuner(commands)
     return parser
 
@@ -232,43 +231,6 @@ def _export_agent(options: argparse.Namespace) -> int:
     from oarlock_trainer.bundle import export  # noqa: PLC0415
 
     export.write(options.directory)
-    return ExitCode.DONE
-
-
-def _add_make_tiny_flux(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "make-tiny-flux",
-        help="write a FLUX.1 model with tiny random weights, for tests and demos",
-        description="Write a complete diffusers directory of FLUX.1's architecture, a few megabytes large.",
-    )
-    parser.add_argument("directory", type=Path, metavar="DIR")
-    parser.set_defaults(run=_make_tiny_flux)
-
-
-def _make_tiny_flux(options: argparse.Namespace) -> int:
-    from oarlock_trainer import warm  # noqa: PLC0415
-
-    warm.settle_environment()  # torch and its friends would look for a GPU, and say that there is none
-    from oarlock_trainer.models.flux import tiny  # noqa: PLC0415
-
-    tiny.write(options.directory)
-    return ExitCode.DONE
-
-
-def _add_make_photographs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "make-photographs",
-        help="write a small set of photographs with captions, for tests and demos",
-        description="Write real photographs, cut to several aspects, each with its caption in a text file beside it.",
-    )
-    parser.add_argument("directory", type=Path, metavar="DIR")
-    parser.set_defaults(run=_make_photographs)
-
-
-def _make_photographs(options: argparse.Namespace) -> int:
-    from oarlock_trainer.data import photographs  # noqa: PLC0415
-
-    photographs.write(options.directory)
     return ExitCode.DONE
 
 
