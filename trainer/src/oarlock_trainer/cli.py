@@ -126,8 +126,11 @@ def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="tell what a job would do with its data and its GPUs, without GPUs",
         description="Read the metadata of a TrainingJob's data, sort the pictures into buckets for the job's number of "
         "ranks, and print the effective batch, the buckets, the steps and the bytes of the embeddings; then, as a model, "
-        "the memory of a GPU, what is chosen to fit into it, and the time of a step. Ends as the run "
-        f"would: with 0, or {ExitCode.CONFIGURATION} and what to change. S3 is asked with this machine's own credentials.",
+        "the memory of a GPU, what is chosen to fit into it, and the time of a step. S3 is asked with this machine's own "
+        f"credentials. Ends as the run would, with the exit code {ExitCode.DONE} where nothing stands against it, and a "
+        f"line `note` for each thing that could not be looked at from here; {ExitCode.STORAGE} where a hub, a bucket or a "
+        f"disk did not do its part, and the same command may succeed later; {ExitCode.CONFIGURATION} where a person must "
+        "change the job, the data or the command.",
     )
     job_arguments.add_manifest(parser)
     parser.add_argument("--gpu", metavar="TYPE", help="type of the GPUs, such as H200 (assumed: H100)")

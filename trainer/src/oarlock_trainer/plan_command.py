@@ -17,11 +17,12 @@ from oarlock_trainer.meanwhile import meanwhile
 if TYPE_CHECKING:
     import argparse
 
+    from oarlock_api.spec import TrainingJobSpec
     from oarlock_api.training import Training
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the plan of a manifest; returns the exit code that the run would end with."""
+    """Print the plan of a manifest; returns 0, or the exit code that the run would end with."""
     warm.settle_environment()
     return job_arguments.with_manifest(lambda: _plan(options))
 
@@ -36,7 +37,7 @@ def _plan(options: argparse.Namespace) -> int:
         paths = local_manifest.read_paths(options.path)
         name, given = local_manifest.read_manifest(options.filename)
         training = local_manifest.moved(given, paths)
-        _refuse_missing(training)
+        _refuse_missing(given, training)
         now("loading PyTorch")
         from oarlock_trainer import rehearsal  # noqa: PLC0415
         from oarlock_trainer.plan.words import describe  # noqa: PLC0415
@@ -53,20 +54,31 @@ def _plan(options: argparse.Namespace) -> int:
     return ExitCode.DONE
 
 
-def _refuse_missing(training: Training) -> None:
-    """Raise ConfigurationError that names every folder of the data that is not here."""
+def _refuse_missing(given: TrainingJobSpec, training: Training) -> None:
+    """Raise ConfigurationError that names every folder of the data that is not here; of the model, where its storage is.
+
+    A plan can do without the model, which may be on its way to a place that this machine does not see.
+    """
     from oarlock_trainer.data.metadata.opened import check_folder, field_of  # noqa: PLC0415
     from oarlock_trainer.errors import ConfigurationError, all_of  # noqa: PLC0415
 
+    named = {f"{field_of(one)}.path": one.source.path for one in training.data.datasets}
+    if given.training and _is_stored_here(given.training.model.path, training.model.path, given.output.mount_path):
+        named["training.model.path"] = training.model.path
     found = []
-    for dataset in training.data.datasets:
-        if dataset.source.path is not None:
+    for field, path in named.items():
+        if path is not None:
             try:
-                check_folder(Path(dataset.source.path), field=f"{field_of(dataset)}.path")
+                check_folder(Path(path), field=field)
             except ConfigurationError as error:
                 found.append(error)
     if found:
         raise all_of(found)
+
+
+def _is_stored_here(path: str | None, here: str | None, mount: str) -> bool:
+    """Whether the storage of a pod's path is on this machine: a --path says where, or the output has its pods' name here."""
+    return path is not None and (path != here or (Path(path).is_relative_to(mount) and Path(mount).is_dir()))
 
 
 def _model(training: Training) -> str:

@@ -62,7 +62,9 @@ def test_each_block_of_the_guide_becomes_a_job_that_plan_takes(
     job = tmp_path / "job.yaml"
     arguments = ["--accelerate", str(config / "accelerate.yaml"), "-o", str(job)]
     assert main(["import-simpletuner", str(config / "config.json"), *arguments]) == 0, capsys.readouterr().err
-    assert main(["plan", "-f", str(job), "--path", f"/output={tmp_path / 'output'}"]) == 0, capsys.readouterr().err
+    assert main(["plan", "-f", str(job), "--path", f"/output/data={tmp_path / 'output/data'}"]) == 0, (
+        capsys.readouterr().err
+    )
     told = capsys.readouterr().out
     assert said in told
     assert "does not fit" not in told

@@ -73,10 +73,12 @@ def test_a_gpu_and_a_fabric_that_were_named_are_not_called_assumed() -> None:
     assert "GPUs          4 x 8 H200, 1x100G\n" in told(gpu="h200", fabric="1x100G")
 
 
-def test_what_does_not_fit_into_named_gpus_is_an_error_and_into_assumed_ones_a_remark() -> None:
-    assert "training does not fit into these GPUs: 99.0 GB are needed" in told(nodes=1, gpus=4)
-    with pytest.raises(ConfigurationError, match=r"99\.0 GB are needed"):
+def test_what_does_not_fit_is_an_error_that_says_whether_the_gpus_are_assumed() -> None:
+    with pytest.raises(ConfigurationError, match=r"99\.0 GB are needed(.|\n)*H100 is assumed: --gpu names another"):
+        told(nodes=1, gpus=4)
+    with pytest.raises(ConfigurationError, match=r"99\.0 GB are needed") as refused:
         told(nodes=1, gpus=4, gpu="H100")
+    assert "assumed" not in str(refused.value)
 
 
 def test_the_nodes_memory_is_told() -> None:

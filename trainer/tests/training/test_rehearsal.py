@@ -8,7 +8,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,10 @@ import yaml
 from safetensors.numpy import save_file
 
 from oarlock_trainer import local_manifest
+from oarlock_trainer.cli import main
 from oarlock_trainer.errors import ConfigurationError, NotThereError
 from oarlock_trainer.meanwhile import END
 from oarlock_trainer.plan.words import describe
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def manifest(folder: Path, *datasets: dict[str, Any], gpus: int = 2, **training: Any) -> Path:
@@ -111,6 +110,43 @@ def test_a_path_that_is_not_here_is_told_with_its_field_and_how_to_say_where_it_
     with pytest.raises(NotThereError, match="promptsFrom") as raised:
         plan(manifest(tmp_path, validation=prompts), {})
     assert "--path POD=HERE" in raised.value.outside_of_pods
+
+
+def test_a_model_is_missing_only_where_its_storage_is_here(
+    tmp_path: Path, pictures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = str(manifest(tmp_path, model={"family": "Flux1", "path": "/output/models/flux"}, gpus=0))
+    plan = ["plan", "-f", job, "--path", f"/output/photos={pictures}"]
+    assert main(plan) == 0
+    assert "note          training.model.path: /output/models/flux is not on this machine" in capsys.readouterr().out
+    assert main([*plan, "--path", f"/output={tmp_path}"]) == 85
+    assert f"training.model.path: {tmp_path}/models/flux is no folder here" in capsys.readouterr().err
+    mounted = tmp_path / "mounted.yaml"
+    mounted.write_text(
+        Path(job)
+        .read_text()
+        .replace("output:", f"output:\n    mountPath: {tmp_path}")
+        .replace("/output/models", f"{tmp_path}/models")
+    )
+    assert main(["plan", "-f", str(mounted), "--path", f"/output/photos={pictures}"]) == 85
+    assert f"training.model.path: {tmp_path}/models/flux is no folder here" in capsys.readouterr().err
+
+
+def test_a_hub_that_does_not_answer_ends_with_84(
+    tmp_path: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+    job = manifest(tmp_path, model={"family": "Flux1", "hub": {"repo": "o/m"}})
+    assert main(["plan", "-f", str(job), "--path", f"/output/photos={pictures}"]) == 84
+    assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_the_help_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+    assert re.search(r"exit code.* 0 .* 84 .* 85 ", capsys.readouterr().out, re.DOTALL)
 
 
 def test_all_folders_that_are_not_here_are_told_before_anything_heavy_is_imported(tmp_path: Path) -> None:

@@ -42,8 +42,7 @@ def forecast(
     """Several lines; none where nothing is trained, or not on GPUs. Types that nobody named (None) are assumed.
 
     `training` has the paths of this machine; the model need not be on it. `sizes` are those of the buckets. Raises
-    ConfigurationError where the job does not fit into the GPUs that were named. Into those that are assumed it need
-    not: then the lines say so.
+    ConfigurationError where the job does not fit into the GPUs.
     """
     if training.task is not Task.TRAIN or not spec.gpus_per_node:
         return ""
@@ -68,7 +67,7 @@ def forecast(
     except ConfigurationError as refused:
         if gpu:
             raise
-        return f"{where}{refused}\n"
+        raise ConfigurationError(f"{refused}\n{kind.name} is assumed: --gpu names another") from refused
     settings = compiling.settled(training.compile, shapes=len(tokens), masked=training.objective.attention_mask)
     compiles = [f"compile       {words}"] if (words := compiling.words(settings, shapes=len(tokens))) else []
     return where + "".join(f"{line}\n" for line in [*describe(plan), *compiles])
