@@ -21,6 +21,7 @@ class PlayedNode:
     """One node. `mark` stands, `ended` is what was kept of one that a person has ended."""
 
     uid: str
+    made: datetime | None = None
     unschedulable: bool = False
     mark: CordonMark | None = None
     ended: CordonMark | None = None
@@ -87,10 +88,10 @@ class Fleet:
             self.given_back.add((node.uid, node.mark.job, node.mark.time))
         self.nodes[name] = replace(node, unschedulable=False, mark=None, ended=node.mark or node.ended)
 
-    def replace(self, name: str) -> None:
+    def replace(self, name: str, *, at: datetime | None = None) -> None:
         """Another machine under the old name: nothing is written on it."""
         self.made += 1
-        self.nodes[name] = PlayedNode(uid=f"uid-{self.made}-of-{name}")
+        self.nodes[name] = PlayedNode(uid=f"uid-{self.made}-of-{name}", made=at)
 
     def pool(self, template: Pool, jobs: Iterable[Job]) -> Pool:
         """What PoolReader.read finds, beside what the template says."""
@@ -110,7 +111,10 @@ class Fleet:
             unschedulable=template.unschedulable | off,
             ours=(*template.ours, *(node.mark for node in names.values() if node.mark)),
             known=(*template.known, *ended, *wishes, *self.memory),
-            members={**{n: PoolNode(uid=p.uid, resources=gpus) for n, p in names.items()}, **template.members},
+            members={
+                **{n: PoolNode(uid=p.uid, made=p.made, resources=gpus) for n, p in names.items()},
+                **template.members,
+            },
         )
 
     def _check_the_brakes(self, now: datetime, namespace: str) -> None:

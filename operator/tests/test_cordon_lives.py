@@ -7,7 +7,7 @@ the brakes of the cluster and of each namespace.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
@@ -39,6 +39,14 @@ class Tenant(World):
         free = [name for name in order if not self.fleet.node(name).unschedulable and name not in pod.keeps_off]
         return (free or order)[0]
 
+    def start_all(self) -> None:
+        """As every scheduler, this one says when it placed a pod."""
+        super().start_all()
+        self.pods = {
+            name: replace(pod, placed_at=pod.placed_at or self.now) if pod.node else pod
+            for name, pod in self.pods.items()
+        }
+
 
 @dataclass
 class Site:
@@ -67,6 +75,10 @@ class Site:
         """Somebody deletes a job, and makes another one of its name."""
         gone = self.tenants.pop(index)
         self.add(gone.job.namespace, gone.job.name)
+
+    def replace(self, name: str) -> None:
+        """Another machine gets a node's name."""
+        self.fleet.replace(name, at=max(tenant.now for tenant in self.tenants))
 
     def one(self, index: int) -> Tenant:
         """A job, at the time that it is for all."""
@@ -118,7 +130,7 @@ ALWAYS: dict[str, Callable[[Site, int], None]] = {
     "a program errs": lambda site, index: breaks(site, index, 81, 31),
     "nodes may not be written": lambda site, _: setattr(site.fleet, "refuses", True),
     "nodes may be written": lambda site, _: setattr(site.fleet, "refuses", False),
-    "another machine": lambda site, index: site.fleet.replace(NAMES[index % len(NAMES)]),
+    "another machine": lambda site, index: site.replace(NAMES[index % len(NAMES)]),
     "a person uncordons": lambda site, index: site.fleet.uncordon(NAMES[index % len(NAMES)]),
     "a while": lambda site, _: site.wait(61),
     "half an hour": lambda site, _: site.wait(1800),
