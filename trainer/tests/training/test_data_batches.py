@@ -181,3 +181,13 @@ def test_captions_that_are_encoded_now_are_those_that_the_cache_would_give(tmp_p
             for expected, found in zip(one.step(step).micro_batches, other.step(step).micro_batches, strict=True):
                 assert bits(found.text).tolist() == bits(expected.text).tolist()
                 assert bits(found.pooled).tolist() == bits(expected.pooled).tolist()
+
+
+def test_masked_texts_have_no_size_of_one_which_would_be_compiled_apart(tmp_path: Path) -> None:
+    """The cache's texts have one token here, as those of captions that are left out."""
+    masked = {"objective": {"attentionMask": True}, "batchSize": EFFECTIVE}
+    (batch,) = loader(prepared(tmp_path), training(**masked)).step(0).micro_batches
+    assert batch.text.shape == (EFFECTIVE, 2, 3)
+    assert not batch.text[:, 1].any()
+    assert batch.text_mask is not None
+    assert batch.text_mask.tolist() == [[True, False]] * EFFECTIVE

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from oarlock_api.objective import Loss
 from oarlock_api.training import Training
 from oarlock_trainer import warm
 from oarlock_trainer.agent import cgroup
@@ -24,6 +25,7 @@ from flux_pair import pair  # noqa: E402
 
 from oarlock_trainer.models.flux import kept_code  # noqa: E402
 from oarlock_trainer.models.flux.compiled import compile_blocks  # noqa: E402
+from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss  # noqa: E402
 from oarlock_trainer.models.flux.tuning import tune  # noqa: E402
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
 from oarlock_trainer.plan import compiling  # noqa: E402
@@ -143,7 +145,7 @@ def test_each_number_of_tokens_has_a_graph_of_its_own_for_each_kind_of_block(
     kernel = tune(mine, job, device=CPU, recomputed=0, scratch=tmp_path)
     for shapes, graphs in (([Shape(8, 12, 9)], 2), ([Shape(8, 12, 9), Shape(12, 8, 9), Shape(8, 8, 9)], 4)):
         warm_up(mine, shapes, job, kernel=kernel)
-        assert traced() == graphs == compiling.graphs(job.compile, shapes=graphs // 2)
+        assert traced() == graphs == compiling.graphs(job.compile, shapes=graphs // 2, masked=False)
 
 
 def test_many_numbers_of_tokens_share_graphs_whose_sizes_are_open(traced: Callable[[], int], tmp_path: Path) -> None:
@@ -155,7 +157,30 @@ def test_many_numbers_of_tokens_share_graphs_whose_sizes_are_open(traced: Callab
     job = training(compile=settled.to_manifest())
     kernel = tune(mine, job, device=CPU, recomputed=0, scratch=tmp_path)
     warm_up(mine, shapes, job, kernel=kernel)
-    assert traced() == compiling.graphs(settled, shapes=len(shapes)) == 5
+    assert traced() == compiling.graphs(settled, shapes=len(shapes), masked=False) == 5
+
+
+@pytest.mark.parametrize("sizes", [[(8, 12)], [(16, 16), (8, 12), (8, 8)]], ids=["one size", "several sizes"])
+def test_texts_of_any_length_are_compiled_by_the_warm_up_and_nothing_after_it(
+    traced: Callable[[], int], tmp_path: Path, sizes: list[tuple[int, int]]
+) -> None:
+    _, mine = pair(double=2, single=2)
+    masked = {"attentionMask": True}
+    settings = training(compile={"mode": "Default", "fullGraph": True}).compile
+    settled = compiling.settled(settings, shapes=len(sizes), masked=True)
+    job = training(compile=settled.to_manifest(), objective=masked, batchSize=2)
+    kernel = tune(mine, job, device=CPU, recomputed=0, scratch=tmp_path)
+    warm_up(mine, [Shape(*size, 20) for size in sizes], job, kernel=kernel)
+    assert traced() == compiling.graphs(settled, shapes=len(sizes), masked=True) == 5
+    for height, width in sizes:
+        for text in (20, 19, 10, 2, 16):
+            micro_batch = MicroBatch(
+                latents=torch.randn(2, 4, height, width), noise=torch.randn(2, 4, height, width),
+                text=torch.randn(2, text, 32), pooled=torch.randn(2, 24), sigmas=torch.rand(2), guidance=torch.ones(2),
+                text_mask=torch.ones(2, text, dtype=torch.bool),
+            )  # fmt: skip
+            flow_matching_loss(mine, micro_batch, has_guidance=True, measure=Loss.MSE).backward()
+    assert traced() == 5
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,14 @@ def test_memory_choices_time_and_a_proposal_are_told_and_called_a_model() -> Non
     assert "proposal      batchSize 1 with gradientAccumulation 8, the same effective batch 256" in said
 
 
+def test_graphs_are_counted_as_the_warm_up_makes_them() -> None:
+    for masked, words in (
+        (False, "4 graphs for 2 numbers of tokens,"),
+        (True, "5 graphs for 2 numbers of image tokens and"),
+    ):
+        assert words in told(compile={"mode": "Default"}, objective={"attentionMask": masked})
+
+
 def test_a_models_own_configuration_is_planned_for_without_its_weights(tmp_path: Path, tiny_flux: Path) -> None:
     (tmp_path / "transformer").mkdir()
     shutil.copyfile(tiny_flux / "transformer/config.json", tmp_path / "transformer/config.json")

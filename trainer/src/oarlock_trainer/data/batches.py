@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _THREADS = 8
 """Reads in flight per rank: enough to hide a network's latency behind a step, few enough for eight ranks on a node."""
 
+_LEAST_TEXT = 2
+"""Tokens of a masked text, with its padding: for a size of one, as of a caption left out, torch compiles a graph apart."""
+
 Record = tuple[np.ndarray, tuple[int, int, int]]
 """The bits of bfloat16 values as flat uint16, and what their shape means to the user."""
 
@@ -191,14 +194,18 @@ class Loader:
         captions = [self._caption(int(row), draw, dropout) for row, draw in zip(rows, draws, strict=True)]
         texts = self._texts(rows, captions)
         tokens = shape[-1] * shape[-2] // 4
+        masked = objective.attention_mask
+        text = torch.nn.utils.rnn.pad_sequence([sequence for _, sequence in texts], batch_first=True)
+        if masked and text.shape[1] < _LEAST_TEXT:
+            text = torch.nn.functional.pad(text, (0, 0, 0, _LEAST_TEXT - text.shape[1]))
         batch = MicroBatch(
             latents=torch.stack(list(latents)),
             noise=torch.from_numpy(np.stack([draw.noise for draw in draws])),
-            text=torch.nn.utils.rnn.pad_sequence([sequence for _, sequence in texts], batch_first=True),
+            text=text,
             pooled=torch.stack([pooled for pooled, _ in texts]),
             sigmas=_floats(schedule.noise_level(objective, draw, image_tokens=tokens) for draw in draws),
             guidance=_floats(schedule.guidance(objective, draw) for draw in draws),
-            text_mask=_mask([len(sequence) for _, sequence in texts]) if objective.attention_mask else None,
+            text_mask=_mask([len(sequence) for _, sequence in texts], text.shape[1]) if masked else None,
         )
         return batch.pinned() if self._pin else batch
 
@@ -266,5 +273,5 @@ def _floats(values: object) -> torch.Tensor:
     return torch.tensor(list(values), dtype=torch.float32)  # type: ignore[call-overload]
 
 
-def _mask(lengths: Sequence[int]) -> torch.Tensor:
-    return torch.arange(max(lengths))[None, :] < torch.tensor(lengths)[:, None]
+def _mask(lengths: Sequence[int], longest: int) -> torch.Tensor:
+    return torch.arange(longest)[None, :] < torch.tensor(lengths)[:, None]

@@ -30,18 +30,19 @@ def settled(settings: Compile, *, shapes: int, masked: bool) -> Compile:
     return settings.model_copy(update={"dynamic": masked or shapes > MOST_OWN})
 
 
-def graphs(settings: Compile, *, shapes: int) -> int:
+def graphs(settings: Compile, *, shapes: int, masked: bool) -> int:
     """Graphs of a whole run, with `dynamic` decided."""
     if settings.mode is CompileMode.NONE:
         return 0
-    return _DYNAMIC if settings.dynamic and shapes > 1 else _KINDS * shapes
+    return _DYNAMIC if settings.dynamic and (masked or shapes > 1) else _KINDS * shapes
 
 
-def words(settings: Compile, *, shapes: int) -> str:
+def words(settings: Compile, *, shapes: int, masked: bool) -> str:
     """How long the first attempt compiles, in a line; empty where it does not."""
-    number = graphs(settings, shapes=shapes)
+    number = graphs(settings, shapes=shapes, masked=masked)
     if not number:
         return ""
-    many = f"{shapes} number{'s' if shapes > 1 else ''} of tokens"
+    many = f"{shapes} number{'s' if shapes > 1 else ''} of{' image' if masked else ''} tokens"
+    many += " and texts of any length" if masked else ""
     fast, slow = (number * seconds / 60 for seconds in _SECONDS)
     return f"{number} graphs for {many}, {fast:.1f} to {slow:.1f} minutes before the first step, once: a model, not measured"

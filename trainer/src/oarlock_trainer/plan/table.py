@@ -68,8 +68,10 @@ def forecast(
         if gpu:
             raise
         raise ConfigurationError(f"{refused}\n{kind.name} is assumed: --gpu names another") from refused
-    settings = compiling.settled(training.compile, shapes=len(tokens), masked=training.objective.attention_mask)
-    compiles = [f"compile       {words}"] if (words := compiling.words(settings, shapes=len(tokens))) else []
+    shapes, masked = len(tokens), training.objective.attention_mask
+    settings = compiling.settled(training.compile, shapes=shapes, masked=masked)
+    words = compiling.words(settings, shapes=shapes, masked=masked)
+    compiles = [f"compile       {words}"] if words else []
     return where + "".join(f"{line}\n" for line in [*describe(plan), *compiles])
 
 

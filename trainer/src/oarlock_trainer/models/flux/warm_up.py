@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -59,15 +59,18 @@ def warm_up(
     """Compile every shape of a tuned transformer on its device, where the job compiles; returns the attention that ran.
 
     The smallest shape runs in any case, without compiled code: raises ConfigurationError where its attention is not
-    `kernel`. Then the largest is compiled first: what does not fit is told at once. `told` hears (done, all, seconds);
-    `fit` is given the largest shape's step, and runs it.
+    `kernel`. Then the largest is compiled first: what does not fit is told at once. Where text is masked, and so has any
+    length, a shorter one follows with the smallest shape: both lengths are open from then on. `told` hears (done, all,
+    seconds); `fit` is given the largest shape's step, and runs it.
     """
-    compiles = training.compile.mode is not CompileMode.NONE
+    compiles, masked = training.compile.mode is not CompileMode.NONE, training.objective.attention_mask
     wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width, shape))
-    run = partial(step_on_zeros, transformer, batch_size=training.batch_size, masked=training.objective.attention_mask)
+    run = partial(step_on_zeros, transformer, batch_size=training.batch_size, masked=masked)
     # What is not compiled keeps more than was planned for.
     with torch.compiler.set_stance("force_eager") if compiles else nullcontext(), of_all_blocks(transformer):
         ran = assert_ran(kernel, partial(run, wanted[-1]))
+    if masked:
+        wanted.insert(1, replace(wanted[-1], text_tokens=wanted[-1].text_tokens // 2))
     for done, shape in enumerate(wanted if compiles else wanted[: fit is not None], start=1):
         began = time.monotonic()
         step = partial(run, shape)
