@@ -20,6 +20,7 @@ class OptimizerName(StrEnum):
     ADAMW_8BIT = "AdamW8Bit"
     LION = "Lion"
     PRODIGY = "Prodigy"
+    ADAMW_BF16 = "AdamWBF16"
 
 
 class WeightDecayOn(StrEnum):
@@ -106,8 +107,9 @@ class Optimizer(Group):
 
     name: OptimizerName = Field(
         default=OptimizerName.ADAMW,
-        description="Algorithm; master weights and moments are float32 but for AdamW8Bit. Prodigy finds the learning rate, "
-        "which is 1.0 then; it runs with LoRA, or engine.strategy DDP. SimpleTuner: optimizer.",
+        description="Algorithm; master weights and moments are float32 but for AdamW8Bit, and AdamWBF16, which rounds "
+        "stochastically. Prodigy finds the learning rate, which is 1.0 then. These two run with LoRA, or "
+        "engine.strategy DDP. SimpleTuner: optimizer.",
     )
     learning_rate: LearningRate = Field(
         default=1.0e-5, description="Learning rate after the warm-up. SimpleTuner: learning_rate."

@@ -75,14 +75,20 @@ class Training(Group):
             holds=lambda training: training.method != Method.LORA or training.engine.strategy != Strategy.DEEPSPEED,
         ),
         Rule(
-            cel="self.optimizer.name != 'Prodigy' || self.method == 'LoRA' || self.engine.strategy == 'DDP'",
-            message="optimizer.name: Prodigy needs its whole state on each GPU: use it with method: LoRA, or set "
-            "engine.strategy to DDP",
+            cel="!(self.optimizer.name in ['Prodigy', 'AdamWBF16']) || self.method == 'LoRA' || "
+            "self.engine.strategy == 'DDP'",
+            message="optimizer.name Prodigy and AdamWBF16 need their whole state on each GPU: use them with method: LoRA, or "
+            "set engine.strategy to DDP",
             holds=lambda training: (
-                training.optimizer.name != OptimizerName.PRODIGY
+                training.optimizer.name not in {OptimizerName.PRODIGY, OptimizerName.ADAMW_BF16}
                 or training.method == Method.LORA
                 or training.engine.strategy == Strategy.DDP
             ),
+        ),
+        Rule(
+            cel="!has(self.ema) || self.optimizer.name != 'AdamWBF16'",
+            message="AdamWBF16 keeps no float32 weights to average: remove ema, or set optimizer.name to AdamW",
+            holds=lambda training: training.ema is None or training.optimizer.name != OptimizerName.ADAMW_BF16,
         ),
         Rule(
             cel="self.method != 'LoRA' || self.engine.offloadOptimizer == 'None'",

@@ -48,7 +48,7 @@ def carried_over(name: str, cut: int, *, device: str = "cpu") -> tuple[torch.Ten
     return shard, moved
 
 
-@pytest.mark.parametrize("name", ["AdamW", "Lion", "Prodigy"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "Prodigy", "AdamWBF16"])
 @pytest.mark.parametrize("cut", [SIZE, 1000])
 def test_a_new_optimizer_goes_on_exactly_where_the_first_one_was(name: str, cut: int) -> None:
     shard, moved = carried_over(name, cut)
@@ -67,7 +67,7 @@ def test_moments_of_8_bits_that_are_cut_within_a_block_go_on_within_the_error_of
     torch.testing.assert_close(shard, moved, rtol=0, atol=2e-3)  # three updates of 1e-2
 
 
-@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit", "AdamWBF16"])
 def test_reading_state_that_no_update_has_made_yet_is_zero_and_changes_no_update(name: str) -> None:
     shard, optimizer = pair(name)
     found = slots(optimizer, shard)
@@ -152,7 +152,7 @@ def test_8_bits_train_as_float32_does_within_their_error() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit", "Prodigy"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit", "Prodigy", "AdamWBF16"])
 def test_on_a_gpu_too_a_new_optimizer_goes_on_exactly(name: str) -> None:
     shard, moved = carried_over(name, SIZE, device="cuda")
     assert torch.equal(shard, moved)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora
+from oarlock_trainer.engine import adamw_bf16
 from oarlock_trainer.plan.activations import kept_bytes, width_bytes, widths, working_bytes
 from oarlock_trainer.plan.memory import GB, host_bytes, need
 from oarlock_trainer.plan.parameters import Architecture, adapters, whole
@@ -99,6 +100,18 @@ def test_prodigy_keeps_20_bytes_of_a_parameter_on_each_gpu_and_copies_a_share_of
     work = replace(LORA, ranks=8, optimizer=OptimizerName.PRODIGY)
     assert need(work, recomputed=0).of("optimizer") == 20 * many
     assert host_bytes(work) == 20 * many // 8
+
+
+def test_weights_of_bfloat16_without_masters_take_8_bytes_of_a_parameter_with_gradients_and_moments() -> None:
+    work = replace(FULL, stage=0, ranks=1, optimizer=OptimizerName.ADAMW_BF16)
+    memory = need(work, recomputed=0)
+    assert sum(memory.of(name) for name in ("weights", "gradients", "optimizer")) == 8 * FULL.parameters.trained
+    assert memory.of("update") == adamw_bf16.PIECE * adamw_bf16.TEMPORARY_BYTES
+    by_name = {one.name: one.arithmetic for one in memory.components}
+    assert by_name["optimizer"] == "4 bytes of AdamWBF16 moments x 11.9 B"
+    assert host_bytes(work) == 12 * FULL.parameters.trained  # checkpoints hold float32
+    adapted = replace(LORA, optimizer=OptimizerName.ADAMW_BF16)  # adapters are float32
+    assert need(adapted, recomputed=0).of("optimizer") == 8 * LORA.parameters.trained
 
 
 def test_states_in_the_nodes_memory_leave_the_gpu() -> None:

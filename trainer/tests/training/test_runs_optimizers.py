@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 STEPS = 8
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "Prodigy": {"learningRate": 1.0, "options": {"d0": 1e-4, "safeguardWarmup": True}, "schedule": {"warmupSteps": 2}},
+    "AdamWBF16": {"learningRate": 1e-3},
 }
 SLOTS = {
     "Prodigy": {"master", "exp_avg", "exp_avg_sq", "s", "p0", "d", "d_numerator"},
+    "AdamWBF16": {"master", "exp_avg", "exp_avg_sq"},
 }
 WAYS = {"LoRA": {"method": "LoRA", "lora": {"rank": 4}}, "Full": {"engine": {"strategy": "DDP"}}}
 
@@ -33,7 +35,9 @@ def training(gang: Gang, name: str, way: str = "LoRA", **fields: Any) -> dict[st
     return gang.training(**settings | {"data": gang.data(datasets=datasets)} | WAYS[way] | fields)
 
 
-@pytest.mark.parametrize(("name", "way"), [("Prodigy", "LoRA"), ("Prodigy", "Full")])
+@pytest.mark.parametrize(
+    ("name", "way"), [("Prodigy", "LoRA"), ("Prodigy", "Full"), ("AdamWBF16", "LoRA"), ("AdamWBF16", "Full")]
+)
 def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_have_had(
     gang: Gang, tmp_path: Path, name: str, way: str
 ) -> None:

@@ -46,7 +46,8 @@ def load(found: Checkpoint, engine: Engine, *, adapters: Adapters | None = None)
         files: dict[str, int] = {}
         for part in told(parts, Beat()):
             values = part.values
-            here = values if values.device.type == "cpu" else torch.empty_like(values, device="cpu")
+            as_written = values.device.type == "cpu" and values.dtype is torch.float32
+            here = values if as_written else torch.empty(values.shape, dtype=torch.float32)
             for piece in layout.pieces(Run(part.name, part.slot, part.start, values.numel())):
                 if piece.file not in files:
                     files[piece.file] = _open(found.path / piece.file, opened)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oarlock_trainer.checkpoint.layout import ELEMENT
 from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.engine.background import Background
 
@@ -64,8 +65,8 @@ class Snapshot:
     def _copy_all(self, parts: Sequence[Part]) -> None:
         start = 0
         for part in parts:
-            end = start + part.values.numel() * part.values.element_size()
-            self._bytes[start:end].view(part.values.dtype).copy_(part.values, non_blocking=True)
+            end = start + part.values.numel() * ELEMENT
+            self._bytes[start:end].view(torch.float32).copy_(part.values, non_blocking=True)
             start = end
 
     def _prepare(self) -> None:

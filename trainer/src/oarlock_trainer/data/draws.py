@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     EVALUATION = 5
     DROPOUT = 6
     FLIP = 7
+    ROUNDING = 8
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:

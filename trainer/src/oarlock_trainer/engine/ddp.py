@@ -1,9 +1,9 @@
 """Training with the whole state on every rank: DistributedDataParallel, or nothing around the model where there is one rank.
 
-For what is small beside the frozen weights: adapters. Gradients are averaged in the type of the parameters while the
-backward pass of an optimizer step's last micro-batch runs. Masters are float32: a parameter that is float32 is its own,
-any other one has a copy, which the optimizer updates and the model gets back. All ranks begin alike, because the same
-files and the same seed made their models: nothing is broadcast.
+For what is small beside the frozen weights: adapters; and for one GPU. Gradients are averaged in the type of the parameters
+while the backward pass of an optimizer step's last micro-batch runs. Masters are float32: a parameter that is float32 is its
+own, any other one has a copy, which the optimizer updates and the model gets back; AdamWBF16 updates the parameter itself.
+All ranks begin alike, because the same files and the same seed made their models: nothing is broadcast.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, cast
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.utils import clip_grad_norm_, clip_grad_value_, get_total_norm
+from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_
 
-from oarlock_api.optimization import ClippingMethod
+from oarlock_api.optimization import ClippingMethod, OptimizerName
 from oarlock_trainer.engine.engine import MASTER, Part
 from oarlock_trainer.engine.optimizers import make_optimizer
 from oarlock_trainer.engine.slots import FloatSlot, numbers, set_updates, slots, updates
@@ -49,8 +49,9 @@ class DdpEngine:
         self._clipping = training.gradient_clipping
         self._accumulation = training.gradient_accumulation
         self._trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
-        self._masters = {name: _master(value) for name, value in self._trained.items()}
-        self._optimizer = make_optimizer(self._masters.values(), training.optimizer)
+        own = training.optimizer.name is OptimizerName.ADAMW_BF16
+        self._masters = {name: value if own else _master(value) for name, value in self._trained.items()}
+        self._optimizer = make_optimizer(self._masters.values(), training.optimizer, seed=training.seed)
         self._weights = model
         self._ddp = _distributed(model, training, self._trained) if place.world_size > 1 else None
         self._micro_batches = 0
@@ -142,10 +143,12 @@ class DdpEngine:
 
     def _clip(self, masters: list[Tensor]) -> Tensor:
         """Bound the gradients; returns their norm from before. They are the same on all ranks, so no rank asks another."""
+        gradients = [master.grad for master in masters if master.grad is not None]
+        norms = torch._foreach_norm(gradients, 2.0, dtype=torch.float32)  # noqa: SLF001 - torch's own name for it
+        norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
         if self._clipping.method is ClippingMethod.NORM:
-            return clip_grad_norm_(masters, self._clipping.max)
-        norm = get_total_norm([master.grad for master in masters if master.grad is not None])
-        if self._clipping.method is ClippingMethod.VALUE:
+            clip_grads_with_norm_(masters, self._clipping.max, norm)
+        elif self._clipping.method is ClippingMethod.VALUE:
             clip_grad_value_(masters, self._clipping.max)
         return norm
 

@@ -25,7 +25,8 @@ AVERAGE = "ema"
 class Part:
     """A run of elements of one logical tensor: `slot` of the parameter `name`, from element `start` on.
 
-    `values` (length,) float32 is the engine's state itself, or a copy where the engine keeps it in another form.
+    `values` (length,) is the engine's state itself, float32 or bfloat16, or a float32 copy where the engine keeps it in
+    another form. Checkpoints hold float32.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """The optimizers of training.optimizer.name, over whatever the engine gives them: whole parameters or one flat shard.
 
 Master weights are the engine's and float32; so are all moments but those of AdamW8Bit. Prodigy wants whole parameters, and
-all of them.
+all of them. AdamWBF16 updates the model's own weights.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch.optim import AdamW, Optimizer
 
 from oarlock_api.optimization import OptimizerName, WeightDecayOn
 from oarlock_trainer.engine.adamw_8bit import make_adamw_8bit
+from oarlock_trainer.engine.adamw_bf16 import AdamWBF16
 from oarlock_trainer.engine.lion import Lion, make_fused_lion, make_offloaded_lion
 from oarlock_trainer.engine.prodigy import Prodigy
 from oarlock_trainer.engine.whole_weights import dimensions
@@ -35,8 +36,11 @@ _OF_PRODIGY = {
 """Options of a job, and what its authors call them."""
 
 
-def make_optimizer(parameters: Iterable[Tensor], settings: Settings) -> Optimizer:
-    """An optimizer of these parameters, all on one device, at the schedule's peak until the engine sets the rate."""
+def make_optimizer(parameters: Iterable[Tensor], settings: Settings, *, seed: int = 0) -> Optimizer:
+    """An optimizer of these parameters, all on one device, at the schedule's peak until the engine sets the rate.
+
+    `seed`: of what it draws, where it draws.
+    """
     groups = _groups(parameters, settings)
     betas, rate, decay = _betas(settings), settings.learning_rate, settings.weight_decay
     if settings.name is OptimizerName.LION:
@@ -46,6 +50,8 @@ def make_optimizer(parameters: Iterable[Tensor], settings: Settings) -> Optimize
     eps = float(settings.options.get("eps", _EPS))
     if settings.name is OptimizerName.ADAMW_8BIT:
         return make_adamw_8bit(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
+    if settings.name is OptimizerName.ADAMW_BF16:
+        return AdamWBF16(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, seed=seed)
     if settings.name is OptimizerName.PRODIGY:
         own = {_OF_PRODIGY[name]: value for name, value in settings.options.items() if name in _OF_PRODIGY}
         return Prodigy(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, **own)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch.optim import Adam
 
+from oarlock_trainer.engine.adamw_bf16 import AdamWBF16
 from oarlock_trainer.engine.lion import Lion, one_moment
 from oarlock_trainer.engine.prodigy import Prodigy
 
@@ -35,14 +36,17 @@ class Slot(Protocol):
         """Elements."""
 
     def read(self, start: int, stop: int) -> Tensor:
-        """Elements [start, stop) as float32, on their device; may be a view, so it is to be copied before the next update."""
+        """Elements [start, stop) as float32, on their device.
+
+        It may be a view, which then is of the type that the values are kept in: to be copied before the next update.
+        """
 
     def write(self, start: int, values: Tensor) -> None:
         """Overwrite the elements from `start` on with float32 values of any device."""
 
 
 class FloatSlot:
-    """Values that are kept as float32."""
+    """Values that are kept as float32, or as bfloat16."""
 
     def __init__(self, values: Tensor) -> None:
         """`values` of any contiguous shape are the state itself."""
@@ -57,7 +61,7 @@ class FloatSlot:
         return self._values[start:stop]
 
     def write(self, start: int, values: Tensor) -> None:
-        """Exact."""
+        """Exact, where they are of the type that is kept."""
         self._values[start : start + len(values)].copy_(values)
 
 
@@ -137,7 +141,7 @@ def _state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
     """A parameter's state, made as the optimizer itself would make it."""
     if optimizer.state[parameter]:
         return cast("dict[str, Any]", optimizer.state[parameter])
-    if isinstance(optimizer, Lion | Prodigy):
+    if isinstance(optimizer, Lion | Prodigy | AdamWBF16):
         optimizer.init_state(parameter)
     elif type(optimizer).__name__ in _ONE_MOMENT:
         optimizer.state[parameter] = one_moment(parameter, 0)

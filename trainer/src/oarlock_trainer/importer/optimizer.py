@@ -30,7 +30,10 @@ class Algorithm:
     differs: str = ""
 
 
-_BF16 = "SimpleTuner keeps weights and moments in bfloat16 and rounds them stochastically, the job keeps float32"
+_BF16 = (
+    "SimpleTuner keeps weights and moments in bfloat16 and rounds them stochastically, the job keeps float32; as small is "
+    "optimizer.name AdamWBF16 with engine.strategy DDP, for one GPU"
+)
 _PRODIGY = (
     "SimpleTuner's is Prodigy Plus: schedule-free, factored, bfloat16; the job's is Prodigy, with optimizer.schedule"
 )

@@ -33,15 +33,20 @@ _MOMENT_BYTES = {
     OptimizerName.LION: 4,
     OptimizerName.ADAMW_8BIT: 2,
     OptimizerName.PRODIGY: 16,
+    OptimizerName.ADAMW_BF16: 4,
 }
-"""Beside the master weight: two float32 moments, one, two of 8 bits; two with the sums and the start of the estimate."""
+"""Beside the master weight: two float32 moments, one, two of 8 bits; two with the sums and the start of the estimate; two of
+bfloat16, which have no master weight beside them where the weights are bfloat16."""
 _SLOTS = {
     OptimizerName.ADAMW: 2,
     OptimizerName.LION: 1,
     OptimizerName.ADAMW_8BIT: 2,
     OptimizerName.PRODIGY: 4,
+    OptimizerName.ADAMW_BF16: 2,
 }
 """Values of an element that a checkpoint holds as float32, beside the master weight."""
+_UPDATED, _UPDATED_BYTES = 16 << 20, 28
+"""Elements that AdamWBF16 updates at once, and what each takes meanwhile (engine/adamw_bf16.py)."""
 _GATHERED = 1_000_000_000
 """Parameters that stage 3 holds whole at a time: DeepSpeed's stage3_max_live_parameters."""
 _LATENT_BYTES = 2 + 5 * 4
@@ -102,9 +107,17 @@ def _states(work: Work) -> Iterator[Component]:
         yield Component(
             name="optimizer",
             bytes=count * _state_bytes(work) // share,
-            arithmetic=f"{_state_bytes(work)} bytes of master weight and {work.optimizer} moments x {_over(work)}",
+            arithmetic=f"{_state_bytes(work)} bytes of {'' if _without_masters(work) else 'master weight and '}"
+            f"{work.optimizer} moments x {_over(work)}",
         )
-    if not work.adapters and not work.offload and not _adds_in_float32(work):  # adapters are float32 already
+    if work.optimizer is OptimizerName.ADAMW_BF16:
+        elements = min(count, _UPDATED)
+        yield Component(
+            name="update",
+            bytes=_UPDATED_BYTES * elements,
+            arithmetic=f"{_UPDATED_BYTES} bytes x {_many(elements)} updated at once",
+        )
+    elif not work.adapters and not work.offload and not _adds_in_float32(work):  # adapters are float32 already
         yield Component(
             name="update",
             bytes=count * _FLOAT32 // share,
@@ -214,7 +227,11 @@ def _batch(work: Work, recomputed: int) -> Iterator[Component]:
 
 
 def _state_bytes(work: Work) -> int:
-    return _FLOAT32 + _MOMENT_BYTES[work.optimizer]
+    return (0 if _without_masters(work) else _FLOAT32) + _MOMENT_BYTES[work.optimizer]
+
+
+def _without_masters(work: Work) -> bool:
+    return work.optimizer is OptimizerName.ADAMW_BF16 and not work.adapters
 
 
 def _share(work: Work) -> int:

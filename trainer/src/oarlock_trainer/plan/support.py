@@ -18,6 +18,7 @@ _OPTIONS = {
     OptimizerName.ADAMW: frozenset({"eps"}),
     OptimizerName.ADAMW_8BIT: frozenset({"eps"}),
     OptimizerName.LION: frozenset({"fused"}),
+    OptimizerName.ADAMW_BF16: frozenset({"eps"}),
     OptimizerName.PRODIGY: frozenset({"eps", "d0", "dCoef", "biasCorrection", "safeguardWarmup"}),
 }
 _NUMBERS = {"eps": 1, "d0": 1, "dCoef": 1000}
