@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import full_vocabularies
 import pytest
 import torch
 
@@ -37,6 +38,14 @@ def test_a_tiny_models_captions_and_pictures_are_encoded_as_by_diffusers_pipelin
     assert max(found["t5"], found["clip"], found["latents"]) < 2**-8
     assert found["picture"] < 0.01
     assert found["spread"] > 1.0
+
+
+def test_captions_cut_by_vocabularies_as_large_as_fluxs_are_encoded_as_by_diffusers_pipeline(
+    tiny_flux: Path, tmp_path: Path
+) -> None:
+    full_vocabularies.write(tiny_flux, tmp_path / "model")
+    found = compared(tmp_path / "model", "cpu")
+    assert max(found["t5"], found["clip"]) < 2**-8
 
 
 @pytest.mark.gpu
