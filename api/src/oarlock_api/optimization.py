@@ -21,6 +21,7 @@ class OptimizerName(StrEnum):
     LION = "Lion"
     PRODIGY = "Prodigy"
     ADAMW_BF16 = "AdamWBF16"
+    ADAMW_SCHEDULE_FREE = "AdamWScheduleFree"
 
 
 class WeightDecayOn(StrEnum):
@@ -103,13 +104,21 @@ class Optimizer(Group):
             "1.0 (at least 0.1)",
             holds=lambda optimizer: optimizer.name != OptimizerName.PRODIGY or optimizer.learning_rate >= 0.1,
         ),
+        Rule(
+            cel="self.name != 'AdamWScheduleFree' || self.schedule.name == 'Constant'",
+            message="AdamWScheduleFree averages its steps in place of a schedule: set optimizer.schedule.name to Constant "
+            "(warmupSteps may stay)",
+            holds=lambda optimizer: (
+                optimizer.name != OptimizerName.ADAMW_SCHEDULE_FREE or optimizer.schedule.name == ScheduleName.CONSTANT
+            ),
+        ),
     )
 
     name: OptimizerName = Field(
         default=OptimizerName.ADAMW,
         description="Algorithm; master weights and moments are float32 but for AdamW8Bit, and AdamWBF16, which rounds "
-        "stochastically. Prodigy finds the learning rate, which is 1.0 then. These two run with LoRA, or "
-        "engine.strategy DDP. SimpleTuner: optimizer.",
+        "stochastically. Prodigy finds the learning rate, which is 1.0 then. These two and "
+        "AdamWScheduleFree run with LoRA, or engine.strategy DDP. SimpleTuner: optimizer.",
     )
     learning_rate: LearningRate = Field(
         default=1.0e-5, description="Learning rate after the warm-up. SimpleTuner: learning_rate."

@@ -75,15 +75,20 @@ class Training(Group):
             holds=lambda training: training.method != Method.LORA or training.engine.strategy != Strategy.DEEPSPEED,
         ),
         Rule(
-            cel="!(self.optimizer.name in ['Prodigy', 'AdamWBF16']) || self.method == 'LoRA' || "
+            cel="!(self.optimizer.name in ['Prodigy', 'AdamWBF16', 'AdamWScheduleFree']) || self.method == 'LoRA' || "
             "self.engine.strategy == 'DDP'",
-            message="optimizer.name Prodigy and AdamWBF16 need their whole state on each GPU: use them with method: LoRA, or "
-            "set engine.strategy to DDP",
+            message="optimizer.name Prodigy, AdamWBF16 and AdamWScheduleFree need their whole state on each GPU: use them "
+            "with method: LoRA, or set engine.strategy to DDP",
             holds=lambda training: (
-                training.optimizer.name not in {OptimizerName.PRODIGY, OptimizerName.ADAMW_BF16}
+                training.optimizer.name in {OptimizerName.ADAMW, OptimizerName.ADAMW_8BIT, OptimizerName.LION}
                 or training.method == Method.LORA
                 or training.engine.strategy == Strategy.DDP
             ),
+        ),
+        Rule(
+            cel="!has(self.ema) || self.optimizer.name != 'AdamWScheduleFree'",
+            message="AdamWScheduleFree exports an average already: remove ema",
+            holds=lambda training: training.ema is None or training.optimizer.name != OptimizerName.ADAMW_SCHEDULE_FREE,
         ),
         Rule(
             cel="!has(self.ema) || self.optimizer.name != 'AdamWBF16'",

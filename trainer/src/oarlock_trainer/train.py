@@ -21,7 +21,7 @@ from oarlock_trainer.claim import Claim, claim
 from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.data.prefetch import data_come
 from oarlock_trainer.engine import process_group
-from oarlock_trainer.engine.ema import judged
+from oarlock_trainer.engine.around import judged
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.engine.learning_rate import learning_rate

@@ -41,7 +41,9 @@ def refused(
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_each_optimizer_brings_its_own_defaults(name: str, training: Callable[..., dict[str, Any]]) -> None:
     algorithm = ALGORITHMS[name]
-    wanted = {"model_type": "lora", "learning_rate": 1.0} if algorithm.name == "Prodigy" else {}
+    wanted: dict[str, Any] = {"learning_rate": 1.0} if algorithm.name == "Prodigy" else {}
+    if algorithm.name in ("Prodigy", "AdamWScheduleFree"):
+        wanted["model_type"] = "lora"
     optimizer = training(optimizer=name, **wanted)["optimizer"]
     assert OptimizerName(optimizer["name"])
     assert optimizer["betas"] == list(algorithm.betas)
@@ -160,6 +162,15 @@ def test_prodigy_with_a_rate_of_its_own_kind_alone_is_taken_and_told_apart(
     assert "Prodigy Plus" in str(imported(adapters | {"learning_rate": 1.0}, folder).differing["optimizer"])
     refused = imported(adapters | {"learning_rate": 1e-4}, folder).refused
     assert any("set optimizer.learningRate to 1.0" in words for words in refused.values())
+
+
+def test_schedule_free_has_a_warm_up_whatever_the_schedule_that_simpletuner_passes_over(
+    training: Callable[..., dict[str, Any]],
+) -> None:
+    found = training(
+        model_type="lora", optimizer="adamw_schedulefree", lr_scheduler="cosine", lr_warmup_steps=50, lr_end=1e-6
+    )
+    assert found["optimizer"]["schedule"] == {"name": "Constant", "warmupSteps": 50}
 
 
 def test_epochs_count_where_there_are_no_steps(training: Callable[..., dict[str, Any]]) -> None:

@@ -78,7 +78,7 @@ def test_adamw_is_torchs_with_the_jobs_numbers() -> None:
     torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit", "AdamWScheduleFree"])
 def test_weight_decay_of_matrices_leaves_biases_and_norms_alone(name: str) -> None:
     def after(on: str) -> list[Tensor]:
         parameters = [start(600).view(20, 30).clone(), start(20)]

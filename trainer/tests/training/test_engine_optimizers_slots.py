@@ -48,7 +48,7 @@ def carried_over(name: str, cut: int, *, device: str = "cpu") -> tuple[torch.Ten
     return shard, moved
 
 
-@pytest.mark.parametrize("name", ["AdamW", "Lion", "Prodigy", "AdamWBF16"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "Prodigy", "AdamWBF16", "AdamWScheduleFree"])
 @pytest.mark.parametrize("cut", [SIZE, 1000])
 def test_a_new_optimizer_goes_on_exactly_where_the_first_one_was(name: str, cut: int) -> None:
     shard, moved = carried_over(name, cut)
@@ -79,6 +79,14 @@ def test_reading_state_that_no_update_has_made_yet_is_zero_and_changes_no_update
     update(untouched, other, seed=1, times=2)
     assert torch.equal(shard, untouched)
     assert updates(optimizer, shard) == updates(other, untouched) == 2
+
+
+def test_a_schedule_free_state_begins_at_the_weights() -> None:
+    shard, optimizer = pair("AdamWScheduleFree")
+    found = slots(optimizer, shard)
+    assert list(found) == ["z", "exp_avg_sq"]
+    assert torch.equal(found["z"].read(0, SIZE), shard)
+    assert not found["exp_avg_sq"].read(0, SIZE).any()
 
 
 def test_prodigys_start_is_kept_before_the_first_update_already() -> None:
@@ -152,7 +160,7 @@ def test_8_bits_train_as_float32_does_within_their_error() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit", "Prodigy", "AdamWBF16"])
+@pytest.mark.parametrize("name", ["AdamW", "Lion", "AdamW8Bit", "Prodigy", "AdamWBF16", "AdamWScheduleFree"])
 def test_on_a_gpu_too_a_new_optimizer_goes_on_exactly(name: str) -> None:
     shard, moved = carried_over(name, SIZE, device="cuda")
     assert torch.equal(shard, moved)

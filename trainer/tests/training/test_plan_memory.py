@@ -114,6 +114,14 @@ def test_weights_of_bfloat16_without_masters_take_8_bytes_of_a_parameter_with_gr
     assert need(adapted, recomputed=0).of("optimizer") == 8 * LORA.parameters.trained
 
 
+def test_a_schedule_free_average_is_made_for_a_checkpoint_and_saved_with_it() -> None:
+    many = LORA.parameters.trained
+    work = replace(LORA, ranks=4, optimizer=OptimizerName.ADAMW_SCHEDULE_FREE)
+    assert need(work, recomputed=0).of("optimizer") == 12 * many
+    assert need(work, recomputed=0).of("saving") == 4 * many // 4
+    assert host_bytes(work) == 16 * many // 4
+
+
 def test_states_in_the_nodes_memory_leave_the_gpu() -> None:
     work = replace(FULL, ranks=8, offload=True)
     assert need(work, recomputed=57).of("optimizer") == 0

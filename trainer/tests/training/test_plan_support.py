@@ -34,6 +34,7 @@ def test_the_plain_job_is_accepted() -> None:
         ({"optimizer": {"name": "Lion", "options": {"eps": 1e-6}}}, "training.optimizer.options.eps .Lion has no"),
         ({"optimizer": {"options": {"eps": "small"}}}, "training.optimizer.options.eps: small"),
         ({"optimizer": {"options": {"dCoef": 2}}}, "training.optimizer.options.dCoef .AdamW has no"),
+        ({"method": "LoRA", "optimizer": {"name": "AdamWScheduleFree", "betas": [0.0, 0.9]}}, "betas: 0.0, 0.9 with"),
         ({"method": "LoRA", "optimizer": PRODIGY | {"options": {"d0": 0}}}, "options.d0: 0 .a number between"),
         ({"method": "LoRA", "optimizer": PRODIGY | {"options": {"biasCorrection": 1}}}, "biasCorrection: 1 .true or"),
         ({"engine": {"offloadOptimizer": "CPU"}, "optimizer": {"name": "AdamW8Bit"}}, "CPU with optimizer.name: AdamW8Bit"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from safetensors.torch import load_file
 
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.checkpoint.layout import Layout
+from oarlock_trainer.checkpoint.weights import Weights
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +20,12 @@ STEPS = 8
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "Prodigy": {"learningRate": 1.0, "options": {"d0": 1e-4, "safeguardWarmup": True}, "schedule": {"warmupSteps": 2}},
     "AdamWBF16": {"learningRate": 1e-3},
+    "AdamWScheduleFree": {"learningRate": 1e-3, "schedule": {"warmupSteps": 2}},
 }
 SLOTS = {
     "Prodigy": {"master", "exp_avg", "exp_avg_sq", "s", "p0", "d", "d_numerator"},
     "AdamWBF16": {"master", "exp_avg", "exp_avg_sq"},
+    "AdamWScheduleFree": {"master", "z", "exp_avg_sq", "ema", "weight_sum", "lr_max"},
 }
 WAYS = {"LoRA": {"method": "LoRA", "lora": {"rank": 4}}, "Full": {"engine": {"strategy": "DDP"}}}
 
@@ -35,9 +39,10 @@ def training(gang: Gang, name: str, way: str = "LoRA", **fields: Any) -> dict[st
     return gang.training(**settings | {"data": gang.data(datasets=datasets)} | WAYS[way] | fields)
 
 
-@pytest.mark.parametrize(
-    ("name", "way"), [("Prodigy", "LoRA"), ("Prodigy", "Full"), ("AdamWBF16", "LoRA"), ("AdamWBF16", "Full")]
-)
+CASES = [*((name, way) for name in ("Prodigy", "AdamWBF16") for way in WAYS), ("AdamWScheduleFree", "LoRA")]
+
+
+@pytest.mark.parametrize(("name", "way"), CASES)
 def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_have_had(
     gang: Gang, tmp_path: Path, name: str, way: str
 ) -> None:
@@ -66,3 +71,18 @@ def test_a_run_goes_on_with_another_number_of_ranks(gang: Gang, tmp_path: Path, 
         assert run.codes == dict.fromkeys(range(ranks), 0), gang.log()
         losses |= run.losses
     assert losses == pytest.approx(whole.losses, rel=5e-3)
+
+
+def test_of_a_schedule_free_run_the_average_is_exported(gang: Gang, tmp_path: Path) -> None:
+    run = gang.run(tmp_path, training(gang, "AdamWScheduleFree", "Full"))
+    assert run.codes == {0: 0, 1: 0}, gang.log()
+    exported = load_file(tmp_path / "model/transformer/diffusion_pytorch_model.safetensors")
+    weights = Weights(valid_checkpoints(tmp_path)[0])
+    trained = Weights(valid_checkpoints(tmp_path)[0])
+    trained._slot = "master"
+    assert weights._slot == "ema"
+    apart = 0
+    for name, value in exported.items():
+        assert value.equal(weights.read(name, value.shape).bfloat16())
+        apart += int(not value.equal(trained.read(name, value.shape).bfloat16()))
+    assert apart > len(exported) / 2

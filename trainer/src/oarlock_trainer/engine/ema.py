@@ -11,20 +11,20 @@ masters are copied into pinned memory behind each update, and a thread renews th
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
 
 from oarlock_api.optimization import EmaDevice
 from oarlock_trainer.engine import own_gpu
+from oarlock_trainer.engine.around import Judged
 from oarlock_trainer.engine.background import Background
 from oarlock_trainer.engine.engine import AVERAGE, MASTER, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from oarlock_api.optimization import Ema
     from oarlock_trainer.engine.engine import Engine
@@ -38,26 +38,12 @@ def decay(settings: Ema, updates: int) -> float | None:
     return 0.0 if times <= 1 else min(settings.decay, times / (times + 9))
 
 
-@contextmanager
-def judged(engine: Engine) -> Iterator[nn.Module]:
-    """The module that is trained, which within this has the weights that are exported: the average, where there is one.
-
-    Collective at both ends. What is raised within must end the run: the weights are not brought back then, because ranks that
-    are gone would be waited for.
-    """
-    if isinstance(engine, Averaging):
-        engine.exchange()
-    yield engine.weights
-    if isinstance(engine, Averaging):
-        engine.exchange()
-
-
-class Averaging:
+class Averaging(Judged):
     """An engine with an average; see engine.Engine for what each method promises."""
 
     def __init__(self, engine: Engine, settings: Ema, *, accumulation: int) -> None:
         """The average begins as the weights. `accumulation` micro-batches make an update."""
-        self._engine = engine
+        super().__init__(engine)
         self._settings = settings
         self._accumulation = accumulation
         self._micro_batches = 0
@@ -75,30 +61,6 @@ class Averaging:
         ]
         self._copies = [_room_for(part.values) for part in self._masters] if on_cpu else None
         self._renewing: Background[None] | None = None
-
-    @property
-    def model(self) -> nn.Module:
-        """The engine's."""
-        return self._engine.model
-
-    @property
-    def weights(self) -> nn.Module:
-        """The engine's: the weights themselves, not their average."""
-        return self._engine.weights
-
-    @property
-    def updates(self) -> int:
-        """The engine's."""
-        return self._engine.updates
-
-    @property
-    def skipped(self) -> int:
-        """The engine's."""
-        return self._engine.skipped
-
-    def backward(self, loss: Tensor) -> None:
-        """The engine's."""
-        self._engine.backward(loss)
 
     def step(self, learning_rate: float) -> None:
         """The engine's, and the average follows where it updated."""
@@ -119,18 +81,10 @@ class Averaging:
             average.values.copy_(weights)
         self.refresh()
 
-    def gradient_norm(self) -> float | None:
-        """The engine's."""
-        return self._engine.gradient_norm()
-
     def parts(self) -> Sequence[Part]:
         """The engine's, and the average, which the next update changes."""
         self._renewed()
         return [*self._engine.parts(), *self._averages]
-
-    def refresh(self) -> None:
-        """The engine's."""
-        self._engine.refresh()
 
     def restored(self, updates: int, parts: Sequence[Part]) -> None:
         """The engine's; the average is its own values."""

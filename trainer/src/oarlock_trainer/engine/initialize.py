@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.engine import Strategy
+from oarlock_api.optimization import OptimizerName
 from oarlock_api.weights import Method
 from oarlock_trainer.engine.ema import Averaging
+from oarlock_trainer.engine.optimizers import betas_of
+from oarlock_trainer.engine.schedule_free import ScheduleFree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +42,8 @@ def sharder(training: Training, place: Place) -> Callable[[nn.Parameter], None] 
 def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
     """Spread a model that is on its device over all ranks. The process groups exist already. Collective."""
     engine = _engine(model, training, place)
+    if training.optimizer.name is OptimizerName.ADAMW_SCHEDULE_FREE:
+        return ScheduleFree(engine, betas_of(training.optimizer)[0])
     if training.ema is None:
         return engine
     return Averaging(engine, training.ema, accumulation=training.gradient_accumulation)

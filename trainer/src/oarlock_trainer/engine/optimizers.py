@@ -15,6 +15,7 @@ from oarlock_trainer.engine.adamw_8bit import make_adamw_8bit
 from oarlock_trainer.engine.adamw_bf16 import AdamWBF16
 from oarlock_trainer.engine.lion import Lion, make_fused_lion, make_offloaded_lion
 from oarlock_trainer.engine.prodigy import Prodigy
+from oarlock_trainer.engine.schedule_free import make_schedule_free
 from oarlock_trainer.engine.whole_weights import dimensions
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def make_optimizer(parameters: Iterable[Tensor], settings: Settings, *, seed: in
     `seed`: of what it draws, where it draws.
     """
     groups = _groups(parameters, settings)
-    betas, rate, decay = _betas(settings), settings.learning_rate, settings.weight_decay
+    betas, rate, decay = betas_of(settings), settings.learning_rate, settings.weight_decay
     if settings.name is OptimizerName.LION:
         if settings.options.get("fused"):
             return make_fused_lion(groups, lr=rate, betas=betas, weight_decay=decay)
@@ -50,19 +51,28 @@ def make_optimizer(parameters: Iterable[Tensor], settings: Settings, *, seed: in
     eps = float(settings.options.get("eps", _EPS))
     if settings.name is OptimizerName.ADAMW_8BIT:
         return make_adamw_8bit(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
-    if settings.name is OptimizerName.ADAMW_BF16:
-        return AdamWBF16(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, seed=seed)
-    if settings.name is OptimizerName.PRODIGY:
-        own = {_OF_PRODIGY[name]: value for name, value in settings.options.items() if name in _OF_PRODIGY}
-        return Prodigy(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, **own)
+    if settings.name is not OptimizerName.ADAMW:
+        return _with_whole_state(groups, settings, seed=seed)
     fused = groups[0]["params"][0].device.type == "cuda"  # one kernel, and no temporaries as large as the shard
     return AdamW(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, fused=fused, foreach=not fused)
+
+
+def _with_whole_state(groups: list[dict[str, Any]], settings: Settings, *, seed: int) -> Optimizer:
+    """Those that are refused where a rank has a share of the state."""
+    betas, rate, decay = betas_of(settings), settings.learning_rate, settings.weight_decay
+    eps = float(settings.options.get("eps", _EPS))
+    if settings.name is OptimizerName.ADAMW_SCHEDULE_FREE:
+        return make_schedule_free(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
+    if settings.name is OptimizerName.ADAMW_BF16:
+        return AdamWBF16(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, seed=seed)
+    own = {_OF_PRODIGY[name]: value for name, value in settings.options.items() if name in _OF_PRODIGY}
+    return Prodigy(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, **own)
 
 
 def make_offloaded(parameters: Iterable[Tensor], settings: Settings) -> Optimizer:
     """AdamW or Lion for a shard in the node's memory: DeepSpeed's, whose operator must be there. Others were refused."""
     groups = _groups(parameters, settings)
-    betas, rate, decay = _betas(settings), settings.learning_rate, settings.weight_decay
+    betas, rate, decay = betas_of(settings), settings.learning_rate, settings.weight_decay
     if settings.name is OptimizerName.LION:
         return make_offloaded_lion(groups, lr=rate, betas=betas, weight_decay=decay)
     from deepspeed.ops.adam import DeepSpeedCPUAdam  # noqa: PLC0415 - its import reads the environment
@@ -83,6 +93,7 @@ def _groups(parameters: Iterable[Tensor], settings: Settings) -> list[dict[str, 
     return [group for group in groups if group["params"]]
 
 
-def _betas(settings: Settings) -> tuple[float, float]:
+def betas_of(settings: Settings) -> tuple[float, float]:
+    """What the two moments keep of themselves."""
     first, second = settings.betas or (_LION_BETAS if settings.name is OptimizerName.LION else _ADAM_BETAS)
     return first, second

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch.optim import Adam
 
+from oarlock_trainer.engine import schedule_free
 from oarlock_trainer.engine.adamw_bf16 import AdamWBF16
 from oarlock_trainer.engine.lion import Lion, one_moment
 from oarlock_trainer.engine.prodigy import Prodigy
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 _OF_8_BITS = {"exp_avg": "1", "exp_avg_sq": "2"}
 """Logical name -> what bitsandbytes ends its names of the parts with."""
 
-_NUMBERS = ("d", "d_numerator")
-"""What Prodigy keeps as a whole: in its groups, the same in all of them."""
+_NUMBERS = ("d", "d_numerator", "weight_sum", "lr_max")
+"""What Prodigy and schedule-free AdamW keep as a whole: in their groups, the same in all of them."""
 _COUNT = "k"
 """Where an optimizer counts its updates itself, in its groups, and not for each parameter."""
 _ONE_MOMENT = ("Lion", "DeepSpeedCPULion", "FusedLion")
@@ -143,6 +144,8 @@ def _state(optimizer: Optimizer, parameter: Tensor) -> dict[str, Any]:
         return cast("dict[str, Any]", optimizer.state[parameter])
     if isinstance(optimizer, Lion | Prodigy | AdamWBF16):
         optimizer.init_state(parameter)
+    elif "weight_sum" in optimizer.param_groups[0]:
+        optimizer.state[parameter] = schedule_free.begun(parameter)
     elif type(optimizer).__name__ in _ONE_MOMENT:
         optimizer.state[parameter] = one_moment(parameter, 0)
     elif isinstance(optimizer, Adam):

@@ -37,6 +37,8 @@ _BF16 = (
 _PRODIGY = (
     "SimpleTuner's is Prodigy Plus: schedule-free, factored, bfloat16; the job's is Prodigy, with optimizer.schedule"
 )
+_FREE = "SimpleTuner's weights and state are bfloat16, the job's float32"
+_WITHOUT_SCHEDULE = "adamw_schedulefree"
 ALGORITHMS = {
     "torch-adamw": Algorithm("AdamW", (0.9, 0.999), 0.01, 1e-8),
     "adamw_bf16": Algorithm("AdamW", (0.9, 0.999), 0.01, 1e-6, _BF16),
@@ -49,6 +51,9 @@ ALGORITHMS = {
     "optimi-lion": Algorithm("Lion", (0.9, 0.99), 0.0),
     "bnb-lion": Algorithm("Lion", (0.9, 0.99), 0.0),
     "bnb-lion-paged": Algorithm("Lion", (0.9, 0.99), 0.0),
+    "adamw_schedulefree": Algorithm("AdamWScheduleFree", (0.9, 0.999), 0.01, 1e-8, _FREE),
+    "adamw_schedulefree+aggressive": Algorithm("AdamWScheduleFree", (0.9, 0.999), 0.001, 1e-6, _FREE),
+    "adamw_schedulefree+no_kahan": Algorithm("AdamWScheduleFree", (0.9, 0.999), 0.001, 1e-6, _FREE),
     "prodigy": Algorithm("Prodigy", (0.9, 0.99), 0.0, 1e-8, _PRODIGY),
 }
 _DECAY = "SimpleTuner leaves embeddings out of weight decay as well, the job biases and norms alone"
@@ -118,6 +123,12 @@ def _config(options: Options, algorithm: Algorithm) -> dict[str, float]:
 def _schedule(options: Options, draft: Draft) -> None:
     name = str(options.value("lr_scheduler")).lower()
     field = f"{FIELD}.schedule"
+    if str(options.value("optimizer")).lower().startswith(_WITHOUT_SCHEDULE):
+        draft.put(f"{field}.name", "Constant")
+        options.carry(draft, "lr_warmup_steps")
+        for key in ("lr_scheduler", "lr_power", "lr_end"):
+            options.ignored(key, "SimpleTuner's adamw_schedulefree has a warm-up and no schedule")
+        return
     if name in _WAVES:
         options.refused(
             "lr_scheduler",

@@ -34,6 +34,7 @@ _MOMENT_BYTES = {
     OptimizerName.ADAMW_8BIT: 2,
     OptimizerName.PRODIGY: 16,
     OptimizerName.ADAMW_BF16: 4,
+    OptimizerName.ADAMW_SCHEDULE_FREE: 8,
 }
 """Beside the master weight: two float32 moments, one, two of 8 bits; two with the sums and the start of the estimate; two of
 bfloat16, which have no master weight beside them where the weights are bfloat16."""
@@ -43,6 +44,7 @@ _SLOTS = {
     OptimizerName.ADAMW_8BIT: 2,
     OptimizerName.PRODIGY: 4,
     OptimizerName.ADAMW_BF16: 2,
+    OptimizerName.ADAMW_SCHEDULE_FREE: 3,
 }
 """Values of an element that a checkpoint holds as float32, beside the master weight."""
 _UPDATED, _UPDATED_BYTES = 16 << 20, 28
@@ -128,6 +130,12 @@ def _states(work: Work) -> Iterator[Component]:
             name="saving",
             bytes=count * _FLOAT32 * _SLOTS[work.optimizer] // work.ranks,
             arithmetic=f"8 bytes of float32 moments, while a checkpoint is copied, x {_over(work, work.ranks)}",
+        )
+    if work.optimizer is OptimizerName.ADAMW_SCHEDULE_FREE:
+        yield Component(
+            name="saving",
+            bytes=count * _FLOAT32 // work.ranks,
+            arithmetic=f"4 bytes of average, while it is saved or looked at, x {_over(work, work.ranks)}",
         )
     if work.ema is EmaDevice.GPU:
         yield Component(name="EMA", bytes=count * _FLOAT32 // share, arithmetic=f"4 bytes x {_over(work)}")

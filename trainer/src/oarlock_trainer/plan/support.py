@@ -19,6 +19,7 @@ _OPTIONS = {
     OptimizerName.ADAMW_8BIT: frozenset({"eps"}),
     OptimizerName.LION: frozenset({"fused"}),
     OptimizerName.ADAMW_BF16: frozenset({"eps"}),
+    OptimizerName.ADAMW_SCHEDULE_FREE: frozenset({"eps"}),
     OptimizerName.PRODIGY: frozenset({"eps", "d0", "dCoef", "biasCorrection", "safeguardWarmup"}),
 }
 _NUMBERS = {"eps": 1, "d0": 1, "dCoef": 1000}
@@ -41,6 +42,9 @@ def _options(training: Training) -> Iterator[str]:
     name, options = training.optimizer.name, training.optimizer.options
     field = "spec.training.optimizer.options"
     yield from (f"{field}.{option} ({name} has no such option)" for option in sorted(options.keys() - _OPTIONS[name]))
+    betas = training.optimizer.betas
+    if name is OptimizerName.ADAMW_SCHEDULE_FREE and betas and not betas[0]:
+        yield f"spec.training.optimizer.betas: 0.0, {betas[1]} with {name} (no average can be made of what is trained)"
     for option, most in _NUMBERS.items():
         number = options.get(option, most / 2)
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number < most:
