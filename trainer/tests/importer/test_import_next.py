@@ -77,6 +77,15 @@ def test_relative_paths_begin_around_the_configuration(
     assert f"{tmp_path}/models/flux has a configuration and no weights" in capsys.readouterr().out
 
 
+def test_a_folder_is_taken_before_a_repository_of_that_name(tmp_path: Path, line: Callable[..., str]) -> None:
+    pictures(tmp_path / "boats")
+    line("boats", model="models/flux")
+    assert "repo: models/flux" in (tmp_path / "my job.yaml").read_text()
+    model(tmp_path / "models/flux")
+    line("boats", model="models/flux")
+    assert "path: /output/models/flux" in (tmp_path / "my job.yaml").read_text()
+
+
 def test_each_root_is_named_and_what_has_its_name_here_is_not(
     tmp_path: Path, line: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ) -> None:

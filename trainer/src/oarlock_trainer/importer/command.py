@@ -75,6 +75,7 @@ def _inputs(arguments: argparse.Namespace) -> Inputs:
         claim=arguments.claim,
         working_directory=arguments.working_directory,
         find=text,
+        has_folder=lambda named: any(os.path.isdir(place / named) for place in read.around(config)),  # noqa: PTH112
     )
 
 

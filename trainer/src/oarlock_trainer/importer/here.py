@@ -11,6 +11,8 @@ import shlex
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from oarlock_trainer.importer.read import around
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -52,12 +54,9 @@ def _read(value: Any) -> Iterator[str]:
 
 def _found(path: str, working_directory: str, config: Path) -> str:
     """Where a pod's path lies on this machine; "" where it is not found."""
-    pure, folder = PurePosixPath(path), config.resolve().parent
-    places = [path]
+    pure, places = PurePosixPath(path), [path]
     if pure.is_relative_to(working_directory):
-        below = pure.relative_to(working_directory)
-        # config/config.json, config/NAME/config.json, and one beside the data
-        places += [str(place / below) for place in (folder.parent, folder.parent.parent, folder)]
+        places += [str(place / pure.relative_to(working_directory)) for place in around(config)]
     return next((place for place in places if os.path.exists(place)), "")  # noqa: PTH110 - Path.exists raises where it may not look
 
 

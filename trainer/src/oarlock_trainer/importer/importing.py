@@ -50,6 +50,8 @@ class Inputs:
     working_directory: str = "/output"
     find: Callable[[str], str]
     """Text of a file that an entry names; raises OSError where it is not found."""
+    has_folder: Callable[[str], bool] = lambda _: False
+    """Whether a folder is on this machine, which a name of a hub's repository may mean, too."""
 
 
 def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
@@ -69,7 +71,7 @@ def build(inputs: Inputs) -> tuple[TrainingJob | None, Report]:
         source=inputs.accelerate.name if inputs.accelerate else f"{inputs.options.name}[accelerate]",
         find=inputs.find,
     )
-    model.place(options, draft, places=places, find=inputs.find)
+    model.place(options, draft, places=places, find=inputs.find, has_folder=inputs.has_folder)
     run.place(options, launched, draft)
     launch.place(launched, options, draft)
     if launched.deepspeed is None:

@@ -26,12 +26,14 @@ _LYCORIS = ("lycoris_config", "init_lokr_norm")
 _OF_LORA = (*_STANDARD, *_LYCORIS, "lora_type", "init_lora", "disable_assistant_lora")
 
 
-def place(options: Options, draft: Draft, *, places: Places, find: Callable[[str], str]) -> None:
-    """Write model, method and adapters; `find` gives the text of a file."""
+def place(
+    options: Options, draft: Draft, *, places: Places, find: Callable[[str], str], has_folder: Callable[[str], bool]
+) -> None:
+    """Write model, method and adapters; `find` gives the text of a file, `has_folder` tells whether one is here."""
     if "model_family" not in options:
         options.refused("model_family", "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux)")
     options.carry(draft, "model_family")
-    flavor = _base(options, draft, places)
+    flavor = _base(options, draft, places, has_folder)
     if options.value("model_type") == "lora":
         _lora(options, draft, places=places, flavor=flavor, find=find)
         return
@@ -42,8 +44,8 @@ def place(options: Options, draft: Draft, *, places: Places, find: Callable[[str
         options.ignored(key, "model_type is full")
 
 
-def _base(options: Options, draft: Draft, places: Places) -> str:
-    """Where the model lies; returns the flavor."""
+def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[str], bool]) -> str:
+    """Where the model lies; returns the flavor. As diffusers does, a folder is taken before a repository of that name."""
     name = options.value("pretrained_model_name_or_path")
     known = _FLAVORS.get(posixpath.basename(str(name)).lower())
     flavor = known if known and "model_flavour" not in options else str(options.value("model_flavour")).lower()
@@ -58,7 +60,7 @@ def _base(options: Options, draft: Draft, places: Places) -> str:
         options.carry(draft, "model_flavour", value=None if flavor not in _REPOSITORIES else flavor.capitalize())
     if str(name or "").endswith(".safetensors"):
         options.refused("pretrained_model_name_or_path", "one file is not enough: name a diffusers directory")
-    elif name is None or (name.count("/") == 1 and not name.startswith((".", "/"))):
+    elif name is None or (name.count("/") == 1 and not name.startswith((".", "/")) and not has_folder(name)):
         repository = _REPOSITORIES.get(flavor, "") if name is None or known else name
         draft.put("training.model.hub.repo", repository)
         options.mapped("pretrained_model_name_or_path", words=f"-> training.model.hub.repo: {repository}")

@@ -96,6 +96,12 @@ def find(named: str, *, beside: Path) -> Path | None:
     return next((place for place in places if os.path.isfile(place)), None)  # noqa: PTH113
 
 
+def around(config: Path) -> tuple[Path, ...]:
+    """Where relative paths of a configuration may begin: it is config/config.json, config/NAME/config.json, or beside."""
+    folder = config.resolve().parent
+    return folder.parent, folder.parent.parent, folder
+
+
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; a key that stands twice with different values is a mistake."""
     found: dict[str, Any] = {}
