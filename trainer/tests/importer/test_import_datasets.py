@@ -38,6 +38,7 @@ def test_defaults_of_simpletuner_are_written_into_each_data_set(dataset: Callabl
         "crop": {"aspect": "Preserve", "style": "Center"},
         "repeats": 0,
         "preserveScan": False,
+        "randomFlip": False,
     }
 
 

@@ -146,6 +146,7 @@ def test_data_sets_read_their_bucket_through_one_connection(job: Imported) -> No
             "size": {"minimum": 512},
             "repeats": 2,
             "preserveScan": True,
+            "randomFlip": False,
         }
     ]
 

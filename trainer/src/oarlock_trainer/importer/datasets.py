@@ -153,7 +153,7 @@ def _text_embeds(texts: list[Entry], draft: Draft, places: Places, find: Callabl
             options, "/".join(p.strip("/") for p in (options.value("aws_data_prefix"), folder) if p)
         )
     else:
-        location = {"path": places.path(folder)} if folder else None
+        location = {"path": places.path(folder, is_made=True)} if folder else None
     if location is not None:
         draft.put("training.data.textEmbeds", location)
     for key in ("id", "cache_dir", "aws_data_prefix"):
@@ -193,6 +193,7 @@ def _dataset(
     dataset.ignored("end_step", "0 is no end")
     preserve = own_or_global(dataset, options, "preserve_data_backend_cache")
     draft.put("preserveScan", preserve)
+    draft.put("randomFlip", value=False)  # SimpleTuner shows pictures as they are
     if "preserve_data_backend_cache" in dataset:
         dataset.mapped("preserve_data_backend_cache", words=f"-> preserveScan: {str(preserve).lower()}")
     return draft
@@ -242,7 +243,7 @@ def _home_of_latents(dataset: Options, options: Options, draft: Draft, *, places
     if store.value("type") == "aws" and (folder or store is not dataset):
         location = places.bucket(store, folder)
     elif folder:
-        location = {"path": places.path(folder)}
+        location = {"path": places.path(folder, is_made=True)}
     if location is not None:
         draft.put("imageEmbeds.location", location)
     if "cache_dir_vae" in dataset:
