@@ -120,6 +120,18 @@ def test_what_is_not_on_this_machine_is_asked_for_root_by_root(
     assert run(filled) == 0, capsys.readouterr().err
 
 
+def test_folders_that_the_run_makes_are_not_asked_for(
+    tmp_path: Path, line: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pictures(tmp_path / "boats")
+    line("boats", **{"--cache_dir_vae": "cache/vae"})
+    assert "path: /output/cache/vae" in (tmp_path / "my job.yaml").read_text()
+    main(["import-simpletuner", str(tmp_path / "config/config.json")])
+    said = capsys.readouterr().err
+    assert "boats is a relative path: put it at /output/boats" in said
+    assert "cache/vae is a relative path" not in said
+
+
 def test_a_manifest_that_was_not_written_to_a_file_is_asked_for(tmp_path: Path, line: Callable[..., str]) -> None:
     far = pictures(tmp_path / "boats")
     assert line(far, output=False) == "oarlock-trainer plan -f JOB.YAML   # JOB.YAML: the file with the manifest"

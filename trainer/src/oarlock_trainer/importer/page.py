@@ -36,24 +36,31 @@ trainer](bring-your-own-trainer.md).
 
 ```console title="needs a cluster and your configuration"
 $ oarlock-trainer import-simpletuner config/config.json -o job.yaml
-$ oarlock-trainer plan -f job.yaml --path /output=/mnt/nfs
+$ oarlock-trainer plan -f job.yaml --path /output=/home/me/SimpleTuner
 $ kubectl apply -f job.yaml
 ```
-It reads config.json, config.toml or config.env, and the files that these name: multidatabackend.json, accelerate's
-YAML, DeepSpeed's JSON, lycoris_config.json, webhooks.json, lists of caption filters. A file that lies elsewhere is
-passed with `--datasets`, `--accelerate` or `--webhooks`. accelerate's file is also found where accelerate itself looks,
-`$HF_HOME/accelerate/default_config.yaml` (`~/.cache/huggingface/...`); where there is none, the report says so, and
-what size the job has. The manifest goes to standard output or `-o`, the report to standard error:
+The command is in `.venv/bin` of a checkout after `make setup`, and [in the trainer's image](first-job.md#4-the-job).
+Run it where SimpleTuner's folder is: the report ends with the `plan` to run next, which finds pictures and model there.
+Between `plan` and `apply` do what the report lists under "to do": the cluster needs [the operator](install.md), a
+claim with the pictures and the model on it, and Secrets. `kubectl apply` is what `simpletuner train` was: it starts all
+nodes.
+
+The importer reads config.json, config.toml or config.env, and the files that these name: multidatabackend.json,
+accelerate's YAML, DeepSpeed's JSON, lycoris_config.json, webhooks.json, lists of caption filters. A file that lies
+elsewhere is passed with `--datasets`, `--accelerate` or `--webhooks`. accelerate's file is also found where accelerate
+itself looks, `$HF_HOME/accelerate/default_config.yaml` (`~/.cache/huggingface/...`); where there is none, the report
+says so, and what size the job has. The manifest goes to standard output or `-o`, the report to standard error:
 
 | list | holds |
 | --- | --- |
+| refused | why the job would not do what an option asks for, and what to do instead |
 | mapped | the field that an option became; `differs` says where the job is not exactly the same |
 | ignored | why an option changes nothing in the job |
-| refused | why the job would not do what an option asks for, and what to do instead |
 | to do | what the cluster needs first: claim, mounts, Secrets; and, by the [planner](planner.md), the memory of a GPU |
 
 If anything is refused, no manifest is written and the exit code is 85. Each refusal has its file and its line, and what
-to write instead. An option that is not known is refused by its name, so nothing is lost by a slip of the pen.
+to write instead. An option that is not known is refused by its name: a misspelled one is never lost in silence. So is a
+value of config.env that a shell's command makes, as `$(pwd)` does: no shell is run here.
 
 ## What to know
 - **Defaults are SimpleTuner's.** Where an option is absent, SimpleTuner's default is written into the job if it
@@ -62,20 +69,26 @@ to write instead. An option that is not known is refused by its name, so nothing
   job gets 42. Without `report_to` there is no tracker.
 - **Memory.** SimpleTuner keeps weights and moments in bfloat16 with some optimizers, a job keeps float32 and spreads it
   over its GPUs. So a full-rank run of one process becomes a job that does not fit: the report says how much is missing
-  and what makes it fit. It is a model, for H100s; the command at the report's end looks at the data, too.
-- **DeepSpeed.** With it SimpleTuner passes over its own optimizer, schedule and clipping. The job has what really
+  and what makes it fit. It is computed for H100s; `plan` also looks at the data, and takes other GPUs (`--gpu`). Its
+  [exit code](planner.md) is 85 where the job does not fit.
+- **DeepSpeed.** With it SimpleTuner ignores its own optimizer, schedule and clipping. The job has what really
   ran: AdamW with the `adam_*` options and WarmupLR, unless DeepSpeed's configuration names others. Its warm-up rises
   along a logarithm, the job's along a line.
-- **Who outranks whom.** Flags for `accelerate launch`, then accelerate's YAML, then SimpleTuner's own options.
+- **Which setting counts** where several files have it: flags for `accelerate launch` before accelerate's YAML, and that
+  before SimpleTuner's own options.
+- **The model.** A `pretrained_model_name_or_path` such as `black-forest-labs/FLUX.1-dev` is a repository of the hub,
+  unless there is such a folder on this machine. A gated one, as this is, needs a token: the report says how.
 - **Output.** `output_dir` becomes `output.directory`, its last part alone, on the claim that `--claim` names. The job
   has the same name, or `--name`.
-- **Paths** stay as they are; what lies outside the output has to be mounted. Relative ones begin at
-  `--working-directory`.
+- **Paths** stay as they are; what lies outside the output has to be mounted with `pod.volumes` and
+  `pod.volumeMounts`. Relative ones begin at `--working-directory` in pods, `/output` by default: so it is enough to
+  copy the folders that they name from SimpleTuner's folder onto the claim.
 - **Secrets** are never written down: keys of S3, addresses and tokens of webhooks, tokens of the hub and of trackers
   become references, and the report has the `kubectl create secret` that makes each Secret, without values. Entries
   with the same service and keys share one connection.
-- **Caches and checkpoints** of SimpleTuner are not read: latents and text are encoded again, and a run begins at step
-  0. To go on from a full-rank checkpoint, make it a diffusers directory and name that as the model.
+- **Caches and checkpoints** of SimpleTuner are not read: latents and text are encoded again, into the folders that the
+  `cache_dir` options name, and a run begins at step 0. To go on from a full-rank checkpoint, make it a diffusers
+  directory and name that as the model.
 - **The GPU circuit breaker.** SimpleTuner ends training for heat, throttling and power as for a broken GPU. A job
   saves at once, tells it (condition Degraded, a webhook of level Warning) and goes on; only what the driver calls
   broken ends the gang ([why](decisions/0010-what-speaks-against-a-gpu.md)). One [rule](gpu-faults.md#rules-of-your-own)

@@ -33,12 +33,12 @@ class Places:
     connections: list[dict[str, Any]] = field(default_factory=list)
     _known: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def path(self, written: str) -> str:
-        """The absolute path in the pod; what lies outside the output has to be mounted."""
+    def path(self, written: str, *, is_made: bool = False) -> str:
+        """The absolute path in the pod; what lies outside the output has to be mounted. `is_made`: by the run, if absent."""
         found = posixpath.normpath(posixpath.join(self.working_directory, written))
         if posixpath.commonpath((found, self.output)) != self.output:
             self.report.task(f"mount {found} into the pods (pod.volumes, pod.volumeMounts), the same on every node")
-        elif not written.startswith("/"):
+        elif not written.startswith("/") and not is_made:
             self.report.task(f"{written} is a relative path: put it at {found}, or pass --working-directory")
         return found
 
