@@ -77,12 +77,12 @@ def test_every_pod_shows_the_milliseconds_of_each_node_in_status_and_log(pods: l
     assert [agent.wait() for agent in pods] == [0, 0]
 
 
-def test_a_pod_whose_peer_never_comes_ends_with_82_within_three_times_the_time_for_all_checks(
+def test_a_pod_whose_peer_never_comes_ends_with_82_once_it_has_waited_as_long_as_pods_may_be_apart(
     pods: list[Agent],
 ) -> None:
     alone = pods[0]
     alone.job["preflight_timeout_seconds"] = 2
-    start(alone)
+    alone.start("collective_programs:joins_soon_or_never", warm="collective_programs:imports_torch")
     assert alone.wait() == 82
     assert "node 1 did not come to the collective check within" in alone.report()["summary"]
     (logged,) = [line for line in alone.log() if line.get("check") == "collective"]

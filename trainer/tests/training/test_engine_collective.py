@@ -29,9 +29,10 @@ def run() -> Iterator[Callable[..., Answer]]:
     assert process.stdout
 
     def ask(
-        *, nodes: int = 3, ranks: int = 1, seconds: float = 30.0, floor: int | None = None, **troubles: str
-    ) -> Answer:
-        order = {"nodes": nodes, "ranks": ranks, "seconds": seconds, "floor": floor}
+        *, nodes: int = 3, ranks: int = 1, seconds: float = 30.0, apart: float = 90.0, floor: int | None = None,
+        **troubles: str,
+    ) -> Answer:  # fmt: skip
+        order = {"nodes": nodes, "ranks": ranks, "seconds": seconds, "apart": apart, "floor": floor}
         order["troubles"] = {name.removeprefix("node_"): trouble for name, trouble in troubles.items()}
         process.stdin.write(json.dumps(order) + "\n")
         process.stdin.flush()
@@ -93,21 +94,27 @@ def test_a_floor_of_zero_is_none(run: Callable[..., Answer]) -> None:
 
 
 def test_a_node_that_does_not_come_is_named_by_those_that_did_and_nobody_is_blamed(run: Callable[..., Answer]) -> None:
-    answer = run(seconds=1.0, node_1="absent")
+    answer = run(seconds=1.0, apart=3.0, node_1="absent")
     assert codes(answer) == {0: 82, 2: 82}
     assert "node 1 did not come to the collective check within 3 s, 2 of 3 nodes did" in answer[0]["said"]
     assert answer[0]["checks"][0]["result"] == "Failed"
 
 
+def test_pods_that_come_up_far_apart_meet_however_short_the_check_is_to_be(run: Callable[..., Answer]) -> None:
+    """The second comes after more than three times the two seconds that the check itself may take."""
+    answer = run(nodes=2, seconds=2.0, node_1="comes late")
+    assert codes(answer) == {0: 0, 1: 0}
+
+
 def test_a_node_that_cannot_reach_rank_0_while_another_can_is_cut_off(run: Callable[..., Answer]) -> None:
-    answer = run(seconds=4.0, node_2="cannot connect")
+    answer = run(seconds=4.0, apart=12.0, node_2="cannot connect")
     assert codes(answer) == {0: 82, 1: 82, 2: 87}
     assert "node 2 (gpu-02) cannot reach rank 0 at 127.0.0.1:1, and node 1 can: it is cut off" in answer[2]["said"]
     assert answer[2]["checks"][0]["milliseconds"] < 12000  # before the others leave, or nobody would hear of it
 
 
 def test_of_two_nodes_that_do_not_meet_none_can_be_told_to_be_cut_off(run: Callable[..., Answer]) -> None:
-    answer = run(nodes=2, seconds=0.5, node_1="cannot connect")
+    answer = run(nodes=2, seconds=0.5, apart=2.0, node_1="cannot connect")
     assert codes(answer) == {0: 82, 1: 82}
     assert "node 1 (gpu-01) could not reach rank 0 at 127.0.0.1:1 within 2 s" in answer[1]["said"]
 

@@ -5,11 +5,11 @@
     reach      each node connects to each other node            who reaches none, while they reach one another, is cut off
     exercise   the ranks form their group and reduce            who is slow is told in milliseconds, the network by name
 
-Pods come up apart, so the first two may take a multiple of spec.preflight.timeoutSeconds; the others no more
-than that. A network that is slower than it should be trains, and the job is called degraded. A node that is told to be cut
-off ends with 87, and is avoided; where nobody can be told to be, all end with 82, and nobody is blamed. What can't be
-interrupted (torch joining, NCCL) runs in a thread that is left behind when the time is up: a rank ends without waiting for
-its threads.
+Pods come up apart, so the first two may take as long as ranks wait for one another without the check; the others no more than
+spec.preflight.timeoutSeconds. A network that is slower than it should be trains, and the job is called degraded. A node that
+is told to be cut off ends with 87, and is avoided; where nobody can be told to be, all end with 82, and nobody is blamed. What
+can't be interrupted (torch joining, NCCL) runs in a thread that is left behind when the time is up: a rank ends without
+waiting for its threads.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ _NOTES = f"{PRIVATE}/meeting"
 """Below the output: which nodes have reached rank 0, for those that can't and so can't ask there."""
 _TURN_SECONDS = 0.05
 _LOOK_SECONDS = 2.0
+_APART_SECONDS = process_group.START_TIMEOUT
+"""Nodes may come up apart by as much: images of 20 GB are pulled in minutes, however short the check itself is to be."""
 _APART = 3
-"""Nodes may come up apart by this many times the check's seconds: images of 20 GB are pulled in minutes. By default that is
-as long as ranks wait for one another without the check."""
+"""Or by this many times the check's seconds, where that is longer."""
 _CUT_OFF_SECONDS = 20.0
 """How long others must have been able to do what this node can't: far longer than any order of starting explains."""
 _PROBE_SECONDS = 5.0
 _STORE_SECONDS = 10.0
-_LONGER = "If pods start further apart than that, raise spec.preflight.timeoutSeconds"
+_LONGER = f"If pods start further apart, spec.preflight.timeoutSeconds raises it: {_APART} times that are waited"
 _LAST_WORDS_SECONDS = 2.0
 """Ranks that do not speak for their node leave it this long to say what it knows; so does rank 0, whose end takes the
 store away, leave it to the others."""
@@ -98,7 +99,7 @@ class _Check:
         self._nodes = place.world_size // place.local_world_size
         self._speaks = place.local_rank == 0
         self._began = time.monotonic()
-        self._seconds, self._apart = seconds, _APART * seconds
+        self._seconds, self._apart = seconds, max(_APART_SECONDS, _APART * seconds)
         # Who does not speak for his node waits for all of it in one go.
         rest = 0.0 if self._speaks else seconds + _LAST_WORDS_SECONDS
         self._deadline = self._began + self._apart + rest
@@ -157,8 +158,7 @@ class _Check:
                 if found := self._connected_others():
                     seen_at = seen_at if others else looked_at
                     others = found
-            patience = min(_CUT_OFF_SECONDS, self._seconds / 4)
-            if others and (self._late() or time.monotonic() - seen_at > patience):
+            if others and (self._late() or time.monotonic() - seen_at > _CUT_OFF_SECONDS):
                 raise UnfitError(
                     f"{self.names.one(self._node)} cannot reach rank 0 at {self._where()}, and "
                     f"{self.names.many(others)} can: it is cut off. Look at its network, and at the firewalls and "

@@ -30,3 +30,11 @@ def joins() -> int:
     _wait_for("finish")
     process_group.leave()
     return 0
+
+
+def joins_soon_or_never() -> int:
+    """The same, of a gang whose pods come up within seconds."""
+    from oarlock_trainer.engine import collective  # noqa: PLC0415
+
+    collective._APART_SECONDS = 6.0
+    return joins()

@@ -1,7 +1,8 @@
 """Nodes for tests of the collective check: one process imports torch once and forks every gang that it is asked for.
 
-Reads one order a line, {"nodes": 3, "ranks": 1, "seconds": 5, "troubles": {"2": "cannot connect"}}, runs that gang on
-this machine and answers with a line: for each rank, in order, its code, what it said, and what it told its agent.
+Reads one order a line, {"nodes": 3, "ranks": 1, "seconds": 5, "apart": 9, "troubles": {"2": "cannot connect"}}, runs that
+gang, whose nodes may come up 9 s apart, on this machine and answers with a line: for each rank, in order, its code, what it
+said, and what it told its agent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,8 @@ def in_trouble(job: Job, trouble: str) -> Job:
         return replace(job, rendezvous=("127.0.0.1", 1))
     if trouble == "cannot be reached":
         reach.listen = lambda *_args, **_kinds: Deaf()
+    elif trouble == "comes late":
+        time.sleep(8.0)
     elif trouble == "hangs":
         exercise.run = lambda *_: threading.Event().wait()
     elif trouble == "cannot lock memory":
@@ -86,6 +90,7 @@ def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     nodes, local = order["nodes"], order["ranks"]
+    collective._APART_SECONDS, collective._CUT_OFF_SECONDS = order["apart"], 1.0
     file = JobFile(
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=nodes, gpus_per_node=0,
         output_directory=str(scratch / "output"), training={}, min_bus_bandwidth=order.get("floor"),
