@@ -97,6 +97,7 @@ def load_model(claim: Claim, shard: Callable[[nn.Parameter], None] | None = None
         blank=blank,
         placed=shard or (lambda _parameter: None),
         reads=shard is None or job.place.is_leader,
+        ahead=job.place.local_rank == 0,
     )
     if adapters:
         lora.add_adapters(model, adapters, seed=job.training.seed)

@@ -7,9 +7,9 @@
 
 Pods come up apart, so the first two may take as long as ranks wait for one another without the check; the others no more than
 spec.preflight.timeoutSeconds. A network that is slower than it should be trains, and the job is called degraded. A node that
-is told to be cut off ends with 87, and is avoided; where nobody can be told to be, all end with 82, and nobody is blamed. What
-can't be interrupted (torch joining, NCCL) runs in a thread that is left behind when the time is up: a rank ends without
-waiting for its threads.
+is told to be cut off ends with 87, and is avoided; where nobody can be told to be, all end with 82, and nobody is blamed.
+What can't be interrupted (torch joining, NCCL) runs in a thread that is left behind when the time is up: a rank ends
+without waiting for its threads.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
 """Loading the FLUX.1 transformer of diffusers: no weight is drawn, kept twice or read in full by every rank.
 
 The module is made without memory, and each tensor goes from the mapped file to its device. All ranks of a node map the
-same pages, so the node reads its storage once, and holds the weights in the page cache instead of eight times. Tensors
-come one after another: who cuts each into shares as it comes never has the whole model.
+same pages, so the node reads its storage once, one rank ahead of the others, and holds the weights in the page cache
+instead of eight times. Tensors come one after another: who cuts each into shares as it comes never has the whole model.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.models.flux.classes import transformer_class
 from oarlock_trainer.models.flux.folder import TRANSFORMER, loading
+from oarlock_trainer.models.read_ahead import read_ahead, room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,12 +29,13 @@ def load(
     blank: bool = False,
     placed: Callable[[nn.Parameter], None] = lambda _parameter: None,
     reads: bool = True,
+    ahead: bool = False,
 ) -> nn.Module:
     """The transformer in bfloat16, in training mode, as diffusers computes it: `tuning.tune` makes it fast.
 
     `blank`: weights of zero, for who overwrites them all with a checkpoint's. `placed` is called with each parameter once
     it is on the device, before the next one is read, and may keep less of it. Without `reads` the parameters come in the same
-    order with any values, for whom `placed` brings another rank's.
+    order with any values, for whom `placed` brings another rank's. `ahead`: it reads ahead for its node what it reads.
     """
     import torch  # noqa: PLC0415
 
@@ -44,7 +47,9 @@ def load(
             zeros = ((name, torch.zeros(shape, device=device, dtype=torch.bfloat16)) for name, shape in shapes)
             _fill(transformer, zeros, placed)
         elif any(folder.glob("*.safetensors")):
-            _fill(transformer, _tensors(folder, device, reads=reads), placed)
+            files = sorted(folder.glob("*.safetensors"))
+            with read_ahead(files, room=room()) if reads and ahead else nullcontext():
+                _fill(transformer, _tensors(files, device, reads=reads), placed)
         else:
             transformer = transformer_class().from_pretrained(
                 folder, dtype=torch.bfloat16, local_files_only=True, low_cpu_mem_usage=False
@@ -65,11 +70,11 @@ def empty(model: Path) -> Any:
         return flux.from_config(flux.load_config(model / TRANSFORMER, local_files_only=True))
 
 
-def _tensors(folder: Path, device: torch.device | str, *, reads: bool) -> Iterator[tuple[str, Tensor]]:
+def _tensors(files: Iterable[Path], device: torch.device | str, *, reads: bool) -> Iterator[tuple[str, Tensor]]:
     import torch  # noqa: PLC0415
     from safetensors import safe_open  # noqa: PLC0415
 
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in files:
         with safe_open(path, framework="pt", device=str(device)) as file:
             for name in file.keys():  # noqa: SIM118 - no mapping
                 shape = file.get_slice(name).get_shape()
