@@ -24,6 +24,8 @@ FLUX = Architecture()
 TINY = Architecture(double_blocks=2, single_blocks=4, heads=4, head_width=16, text_width=32, pooled_width=32)
 H100 = "NVIDIA H100 80GB HBM3"
 H100_BYTES = 85_520_809_984
+H200 = "NVIDIA H200"
+H200_BYTES = 150_754_820_096
 COMPILED = {"compile": {"mode": "Default"}}
 
 
@@ -262,6 +264,19 @@ def test_a_run_that_spreads_nothing_is_offered_the_fewest_gpus_on_which_it_fits_
     enough = refused(nodes=1, gpus=8, **asked, engine={"strategy": "DDP"})
     assert "engine.zeroStage 1: " in enough
     assert "strategy Auto on" not in enough
+
+
+def test_a_whole_model_on_one_gpu_is_offered_weights_of_bfloat16_alone_where_they_fit() -> None:
+    def alone(gpu_memory_bytes: int, **fields: Any) -> Plan:
+        asked = training(batchSize=1, **fields)
+        return plan_for(asked, FLUX, world_size=1, local_world_size=1, gpu_memory_bytes=gpu_memory_bytes, gpu_name=H200)
+
+    offer = "optimizer.name AdamWBF16 and engine.strategy DDP: "
+    with pytest.raises(ConfigurationError, match=offer):
+        alone(H200_BYTES)
+    assert offer not in refused(nodes=1, gpus=1, batchSize=1)  # 95 GB
+    taken = alone(H200_BYTES, optimizer={"name": "AdamWBF16"}, engine={"strategy": "DDP"})
+    assert taken.recomputed <= FLUX.blocks
 
 
 def test_what_no_single_change_mends_is_said_to_be_so() -> None:

@@ -120,6 +120,10 @@ def _smaller_states(work: Work, training: Training, choices: range, limit: int) 
     if work.optimizer is OptimizerName.ADAMW:
         for name in (OptimizerName.ADAMW_8BIT, OptimizerName.LION):
             yield _Change(f"optimizer.name {name}", work.ranks, {"optimizer": {"name": name}})
+    if work.ranks == 1 and work.optimizer is not OptimizerName.ADAMW_BF16:  # more GPUs spread what it would save
+        unspread = {"strategy": Strategy.DDP, "zeroStage": None, "offloadOptimizer": "None"}
+        fields = {"optimizer": {"name": OptimizerName.ADAMW_BF16}, "engine": unspread}
+        yield _Change(f"optimizer.name {OptimizerName.ADAMW_BF16} and engine.strategy DDP", work.ranks, fields)
     if not work.offload and work.stage != DDP:
         yield _Change("engine.offloadOptimizer CPU (slow)", work.ranks, {"engine": {"offloadOptimizer": "CPU"}})
     unsharded = {"strategy": Strategy.AUTO, "zeroStage": None, "offloadOptimizer": "None"}
