@@ -75,6 +75,17 @@ def test_options_of_the_optimizer_change_its_defaults(training: Callable[..., di
     assert training(optimizer_beta1=0.8, optimizer_beta2=0.95)["optimizer"]["betas"] == [0.8, 0.95]
 
 
+def test_options_of_prodigy_are_taken_with_prodigy(training: Callable[..., dict[str, Any]]) -> None:
+    found = training(
+        model_type="lora",
+        optimizer="prodigy",
+        learning_rate=1.0,
+        optimizer_config="d_coef=0.8,d0=1e-5,weight_decay=0.1",
+    )["optimizer"]
+    assert found["options"] == {"eps": 1e-8, "dCoef": 0.8, "d0": 1e-5}
+    assert found["weightDecay"] == 0.1
+
+
 def test_one_beta_alone_counts_as_little_as_in_simpletuner(training: Callable[..., dict[str, Any]]) -> None:
     assert training(optimizer_beta1=0.8)["optimizer"]["betas"] == [0.9, 0.999]
 

@@ -57,7 +57,8 @@ ALGORITHMS = {
     "prodigy": Algorithm("Prodigy", (0.9, 0.99), 0.0, 1e-8, _PRODIGY),
 }
 _DECAY = "SimpleTuner leaves embeddings out of weight decay as well, the job biases and norms alone"
-_SETTINGS = {"weight_decay": "weightDecay", "eps": "options.eps"}
+_OF_PRODIGY = {"d0": "options.d0", "d_coef": "options.dCoef"}
+_SETTINGS = {"weight_decay": "weightDecay", "eps": "options.eps"} | _OF_PRODIGY
 _WITHOUT_EFFECT = ("kahan_sum", "foreach", "fused", "min_8bit_size", "percentile_clipping")
 _WAVES = ("cosine", "cosine_with_restarts", "sine")
 _CONSTANT = ("constant", "constant_with_warmup")
@@ -108,7 +109,8 @@ def _config(options: Options, algorithm: Algorithm) -> dict[str, float]:
         name, _, text = (part.strip() for part in pair.partition("="))
         if name in _WITHOUT_EFFECT:
             continue
-        if name not in _SETTINGS or (name == "eps" and algorithm.eps is None):
+        without = (name == "eps" and algorithm.eps is None) or (name in _OF_PRODIGY and algorithm.name != "Prodigy")
+        if name not in _SETTINGS or without:
             options.refused("optimizer_config", f"{name} cannot be set here; remove it")
             continue
         try:
