@@ -1,236 +1,26 @@
-"""Real ranks over gloo: one warm process for the whole session, which forks the ranks of every run.
-
-The rank host is the one that runs in pods, so imports are paid once, and what is tested is what ships.
-"""
+"""What the tests of training share: a tiny model, pictures, and real ranks, each made once for a session."""
 
 from __future__ import annotations
 
 import fcntl
 import gc
-import json
 import os
-import select
-import signal
-import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oarlock_trainer.data import photographs
-from oarlock_trainer.rank_host import HostEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+from gang import Gang
+from preprocess_runs import Preprocess
 
-DEADLINE = 120.0
-"""Seconds that any wait here may take before it is a failure."""
-GPU_DEADLINE = 1700.0
-"""For runs on GPUs, of a thousand steps, or of all of FLUX.1."""
-
-
-@dataclass
-class Run:
-    """One attempt: its exit codes by rank, and what its ranks told the agent."""
-
-    codes: dict[int, int] = field(default_factory=dict)
-    events: list[dict[str, Any]] = field(default_factory=list)
-
-    def of(self, event: str) -> list[dict[str, Any]]:
-        return [one for one in self.events if one["event"] == event]
-
-    @property
-    def losses(self) -> dict[int, float]:
-        return {one["step"]: one["loss"] for one in self.of("step") if one["rank"] == 0}
-
-    @property
-    def failure(self) -> str:
-        return " | ".join(one["summary"] for one in self.of("failure"))
-
-
-class Gang:
-    """Starts ranks in the warm process and listens to them."""
-
-    def __init__(
-        self,
-        model: Path,
-        pictures: Path,
-        cache: Path,
-        home: Path,
-        *,
-        gpus: int = 0,
-        program: Sequence[str] = ("-m", "oarlock_trainer.rank_host"),
-    ) -> None:
-        self.model, self.pictures, self.cache = model, pictures, cache
-        self._home = home
-        self._patience = GPU_DEADLINE if gpus else DEADLINE
-        control, self._orders = os.pipe()
-        self._events, told = os.pipe()
-        self._log = (home / "ranks.log").open("wb")
-        environment = os.environ | {
-            "OARLOCK_AGENT_FD": str(told), "GPUS_PER_NODE": str(gpus), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
-            "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1",
-        }  # fmt: skip
-        self._host = subprocess.Popen(
-            [sys.executable, *program, "--control", str(control), "--parent", str(os.getpid())],
-            pass_fds=(control, told), env=environment, stdout=self._log, stderr=self._log,
-        )  # fmt: skip
-        os.close(control)
-        os.close(told)
-        self._pending = b""
-        self._number = 0
-        self._wait(lambda event: event["event"] == HostEvent.READY, [])
-
-    def close(self) -> None:
-        os.close(self._orders)
-        self._host.wait(timeout=30)
-        self._log.close()
-
-    def training(self, **fields: Any) -> dict[str, Any]:
-        """spec.training of a small job over the session's photographs and embeddings."""
-        return {
-            "model": {"family": "Flux1", "path": str(self.model)},
-            "steps": 8,
-            "batchSize": 2,
-            "resolution": 64,
-            "checkpoint": {"intervalSteps": 4},
-            "optimizer": {"learningRate": 1e-3, "schedule": {"name": "Cosine", "warmupSteps": 2}},
-            "data": self.data(),
-        } | fields
-
-    def data(self, pictures: Path | None = None, **fields: Any) -> dict[str, Any]:
-        return {
-            "textEmbeds": {"path": str(self.cache / "text")},
-            "imageEmbeds": {"path": str(self.cache / "latents")},
-            "datasets": [{"name": "photos", "source": {"path": str(pictures or self.pictures)}}],
-        } | fields
-
-    def run(
-        self,
-        output: Path,
-        training: dict[str, Any],
-        *,
-        attempt: int = 1,
-        uid: str = "job-uid",
-        ranks: int = 2,
-        on_event: Callable[[dict[str, Any]], None] = lambda _event: None,
-        environment: Mapping[str, str] = MappingProxyType({}),
-        **facts: Any,
-    ) -> Run:
-        """Run one attempt to its end. `on_event` sees each event as it comes and may disturb the run."""
-        self._number += 1
-        job = {
-            "version": 1, "job": "flux", "namespace": "default", "job_uid": uid, "attempt": attempt, "nodes": 1,
-            "gpus_per_node": 0, "output_directory": str(output), "training": training,
-        } | facts  # fmt: skip
-        path = self._home / f"job-{self._number}.json"
-        path.write_text(json.dumps(job))
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-        environments = [
-            {
-                "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
-                "MASTER_PORT": str(port), "OARLOCK_CONFIG": str(path), "OARLOCK_OUTPUT_DIR": str(output), **environment,
-            }
-            for rank in range(ranks)
-        ]  # fmt: skip
-        self._order({"do": "start", "ranks": environments})
-        run = Run()
-
-        def note(event: dict[str, Any]) -> bool:
-            if event["event"] == HostEvent.ENDED:
-                run.codes[event["rank"]] = event["code"]
-            on_event(event)
-            return len(run.codes) == ranks
-
-        self._wait(note, run.events)
-        return run
-
-    def ask_to_leave(self) -> None:
-        """SIGTERM to every rank."""
-        self._order({"do": "signal", "number": int(signal.SIGTERM)})
-
-    def kill(self, rank: int) -> None:
-        """SIGKILL to one rank, found by its name among the host's children; one that has ended stays as it is."""
-        for pid in Path(f"/proc/{self._host.pid}/task/{self._host.pid}/children").read_text().split():
-            if self._rank_of(int(pid)) == rank:
-                os.kill(int(pid), signal.SIGKILL)
-
-    def log(self) -> str:
-        return (self._home / "ranks.log").read_text()[-4000:]
-
-    def _rank_of(self, pid: int) -> int | None:
-        # Ranks are forked in the order of their numbers, and name themselves.
-        try:
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
-        except FileNotFoundError:
-            return None
-        digits = "".join(letter for letter in name if letter.isdigit())
-        return int(digits) if digits else None
-
-    def _order(self, order: dict[str, Any]) -> None:
-        os.write(self._orders, json.dumps(order).encode() + b"\n")
-
-    def _wait(self, done: Callable[[dict[str, Any]], bool], seen: list[dict[str, Any]]) -> None:
-        end = time.monotonic() + self._patience
-        while True:
-            if not select.select([self._events], [], [], max(end - time.monotonic(), 0.0))[0]:
-                raise AssertionError(f"no end after {self._patience:.0f} s; the log's tail:\n{self.log()}")
-            received = os.read(self._events, 65536)
-            if not received:
-                raise AssertionError(f"the rank host died; the log's tail:\n{self.log()}")
-            *lines, self._pending = (self._pending + received).split(b"\n")
-            finished = False
-            for line in lines:
-                event = json.loads(line)
-                seen.append(event)
-                finished = done(event) or finished
-            if finished:
-                return
-
-
-@dataclass
-class Preprocess:
-    """Runs ranks in a process that has torch and the encoders; this one stays without."""
-
-    process: subprocess.Popen[str]
-    model: Path
-    pictures: Path
-    count: int = 96
-
-    def training(self, data: dict[str, Any] | None = None, **dataset: Any) -> dict[str, Any]:
-        own = {"name": "photos", "source": {"path": str(self.pictures)}} | dataset
-        return {
-            "model": {"family": "Flux1", "path": str(self.model)}, "task": "Preprocess", "resolution": 64,
-            "data": {"datasets": [own]} | (data or {}),
-        }  # fmt: skip
-
-    def __call__(
-        self,
-        output: Path,
-        training: dict[str, Any] | None = None,
-        *,
-        ranks: int = 1,
-        meanwhile: Callable[[list[int]], None] = lambda _: None,
-        **order: Any,
-    ) -> list[dict[str, Any]]:
-        """Run all ranks to their end; `meanwhile` gets their pids while they run."""
-        assert self.process.stdin
-        assert self.process.stdout
-        body = {"training": training or self.training(), "output": str(output), "ranks": ranks} | order
-        self.process.stdin.write(json.dumps(body) + "\n")
-        self.process.stdin.flush()
-        meanwhile(json.loads(self.process.stdout.readline()))
-        answer: list[dict[str, Any]] = json.loads(self.process.stdout.readline())
-        return answer
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from oarlock_trainer.preprocess.stores import latents_at
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import Preprocess
+    from preprocess_runs import Preprocess
 
 ENCODERS = Encoders(vae="v", text="t")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "argo-workflow.yaml"

@@ -25,7 +25,7 @@ from oarlock_trainer.job import Place
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang
+    from gang import Gang
 
 
 def training(**fields: Any) -> Training:

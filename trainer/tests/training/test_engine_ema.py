@@ -21,7 +21,7 @@ ROUNDING = 8e-5
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang
+    from gang import Gang
 
 
 def test_the_decay_rises_to_the_jobs() -> None:

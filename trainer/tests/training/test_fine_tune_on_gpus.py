@@ -18,7 +18,7 @@ from oarlock_trainer.data import photographs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled

@@ -19,7 +19,7 @@ from oarlock_trainer.agent.assignment import Assignment, ConfigurationError, Pod
 from oarlock_trainer.cli import main
 
 if TYPE_CHECKING:
-    from conftest import Gang
+    from gang import Gang
 
 SUPPORT = Path(__file__).parent / "support"
 

@@ -11,7 +11,7 @@ import pytest
 from oarlock_trainer.data import photographs
 
 if TYPE_CHECKING:
-    from conftest import Gang
+    from gang import Gang
 
 pytestmark = pytest.mark.timeout(900)  # compiling takes a minute, and several where others use the processor, too
 STEPS = 3

@@ -18,7 +18,7 @@ import pytest
 from oarlock_trainer import warm
 
 if TYPE_CHECKING:
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled

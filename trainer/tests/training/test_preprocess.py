@@ -21,7 +21,7 @@ from oarlock_local.s3 import serving
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
-    from conftest import Preprocess
+    from preprocess_runs import Preprocess
 
 _DEADLINE = 60.0
 

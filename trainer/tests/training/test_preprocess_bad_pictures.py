@@ -15,7 +15,7 @@ from oarlock_trainer.data import photographs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Preprocess
+    from preprocess_runs import Preprocess
 
 
 def test_pictures_that_cannot_be_decoded_are_left_out_and_named(preprocess: Preprocess, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from oarlock_trainer.preprocess.latents import decode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Preprocess
+    from preprocess_runs import Preprocess
 
 
 def made(output: Path) -> int:

@@ -11,7 +11,7 @@ from oarlock_trainer.data.shards import INDEX
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Preprocess
+    from preprocess_runs import Preprocess
 
 
 def test_on_demand_encodes_when_asked_stores_it_and_finds_it_in_the_next_attempt(

@@ -20,7 +20,7 @@ from oarlock_trainer.profiler import Profiler, folder, offset
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang
+    from gang import Gang
 
 
 def read(path: Path) -> dict[str, Any]:

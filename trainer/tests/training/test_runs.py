@@ -14,7 +14,7 @@ from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 
 if TYPE_CHECKING:
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 
 def names(output: Path) -> list[str]:

@@ -14,7 +14,7 @@ from PIL import Image
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 
 def shards(folder: Path) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 from oarlock_trainer.channel import Event
 
 if TYPE_CHECKING:
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 STEPS = 9
 ROUNDING = 5e-3

@@ -10,7 +10,7 @@ from oarlock_trainer.checkpoint.format import valid_checkpoints
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang
+    from gang import Gang
 
 KILLS = 10
 INTERVAL = 2

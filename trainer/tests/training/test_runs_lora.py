@@ -17,7 +17,7 @@ from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.cli import main
 
 if TYPE_CHECKING:
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 _IN_DIFFUSERS = Path(__file__).parent / "support" / "lora_in_diffusers.py"
 RANK = 4

@@ -14,7 +14,7 @@ from oarlock_trainer.checkpoint.weights import Weights
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang
+    from gang import Gang
 
 STEPS = 8
 OPTIMIZERS: dict[str, dict[str, Any]] = {

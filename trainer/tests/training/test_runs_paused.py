@@ -14,7 +14,7 @@ from oarlock_trainer.checkpoint.format import valid_checkpoints
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 _HOST = Path(__file__).parent / "support" / "paused_host.py"
 

@@ -14,7 +14,7 @@ from oarlock_trainer import warm
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 warm.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled

@@ -21,7 +21,7 @@ from oarlock_trainer.tracking.trackers import runs_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang
+    from gang import Gang
 
 
 def job(*tracking: dict[str, Any], uid: str = "uid", output: str = "/output/flux") -> Job:

@@ -14,7 +14,7 @@ from oarlock_api.contract.exit_codes import ExitCode
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Gang, Run
+    from gang import Gang, Run
 
 PROMPTS = [
     {"name": "boat", "prompt": "a boat"},
