@@ -198,6 +198,16 @@ def test_what_a_shell_leaves_as_it_stands_and_what_is_ignored_is_not_refused_for
     assert "hf_token: a secret" in said
 
 
+def test_a_variable_that_only_other_lines_use_is_no_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = tmp_path / "config.env"
+    env.write_text("BASE_DIR=/data\nOUTPUT_DIR=${BASE_DIR}/boats\nOTHER_DIR=/x\n")
+    assert main(["import-simpletuner", str(env)]) == 85  # for what is missing
+    said = capsys.readouterr().err
+    assert "  config.env: BASE_DIR: no option: its value is in the lines that name it" in said
+    assert "line 1: BASE_DIR" not in said
+    assert "line 3: OTHER_DIR: not known" in said
+
+
 def test_secrets_in_config_env_are_ignored_and_not_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     env = tmp_path / "config.env"
     env.write_text("HF_TOKEN=hunter2\nWANDB_API_KEY=hunter2\n")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.importer.values import Computed, arguments
+from oarlock_trainer.importer.values import Computed, Part, arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,8 +59,9 @@ def parse(content: str, *, file: str, names: Mapping[str, Any]) -> tuple[dict[st
     for the reading of values to refuse. Raises ConfigurationError where a line is not understood.
     """
     variables: dict[str, _Variable] = {}
+    used: set[str] = set()
     for number, line in enumerate(content.splitlines(), start=1):
-        name, value, appended = _line(line, variables, file=file, number=number)
+        name, value, appended = _line(line, variables, used, file=file, number=number)
         if name:
             before = variables[name].value if appended and name in variables else ""
             whole = f"{before} {value}" if before else value
@@ -70,6 +71,8 @@ def parse(content: str, *, file: str, names: Mapping[str, Any]) -> tuple[dict[st
     lines: dict[str, int] = {}
     for name, variable in variables.items():
         given = _options(name, variable, file=file, names=names)
+        if name in used and name in given and name not in names:
+            given[name] = Part(variable.value)
         found |= given
         lines |= dict.fromkeys(given, variable.line)
     return found, lines
@@ -91,8 +94,10 @@ def _options(name: str, variable: _Variable, *, file: str, names: Mapping[str, A
     return {option if option in names else name: variable.value}
 
 
-def _line(line: str, variables: Mapping[str, _Variable], *, file: str, number: int) -> tuple[str, str, bool]:
-    """Name, value and whether it is appended; an empty name for a line without any."""
+def _line(
+    line: str, variables: Mapping[str, _Variable], used: set[str], *, file: str, number: int
+) -> tuple[str, str, bool]:
+    """Name, value and whether it is appended; an empty name for a line without any. Notes in `used` what it is made of."""
     line = line.strip().removeprefix("export ").strip()
     if not line or line.startswith("#"):
         return "", "", False
@@ -106,6 +111,7 @@ def _line(line: str, variables: Mapping[str, _Variable], *, file: str, number: i
 
     def known(match: re.Match[str]) -> str:
         variable = match[1] or match[2]
+        used.add(variable)
         return variables[variable].value if variable in variables else f"${{{variable}}}"
 
     joined = " ".join(words)

@@ -43,7 +43,9 @@ class Options:
 
     def _accept(self, name: str, value: Any) -> None:
         row = self._rows.get(name)
-        if row is None:
+        if row is None and isinstance(value, values.Part):
+            self.report.ignored(self.source, name, "no option: its value is in the lines that name it")
+        elif row is None:
             alike = difflib.get_close_matches(name, self._rows, n=1, cutoff=_ALIKE)
             meant = f"did you mean {alike[0]}?" if alike else "check the spelling, or remove it"
             self.report.refused(self.source, name, f"not known; {meant}")

@@ -22,6 +22,12 @@ class Computed(str):
     __slots__ = ()
 
 
+class Part(str):
+    """Value of a variable that other lines of config.env are put together from."""
+
+    __slots__ = ()
+
+
 def is_absent(value: Any) -> bool:
     """SimpleTuner drops these, so that its default counts."""
     return value is None or value == ""
