@@ -41,7 +41,9 @@ async def complaints(told: Told, *, pods: int = 1, seconds: float = 60) -> list[
     placed = [Pod(name=f"p{rank}", uid=f"u{rank}", attempt=1, rank=rank, scheduled=True) for rank in range(pods)]
     starting = job(status=TrainingJobStatus(attempt=1, recovery=RecoveryStatus(stage="Start", stage_start_time=START)))
     now = START + timedelta(seconds=seconds)
-    return [pod.obstacle for pod in await with_complaints(told, starting, placed, now=now)]  # type: ignore[arg-type]
+    seen = await with_complaints(told, starting, placed, now=now)  # type: ignore[arg-type]
+    assert all(pod.by_event == bool(pod.obstacle) for pod in seen), "anybody may write an Event"
+    return [pod.obstacle for pod in seen]
 
 
 @pytest.mark.parametrize(

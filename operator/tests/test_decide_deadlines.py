@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from jobs import job, spec
 from worlds import World, condition
 
@@ -94,6 +95,30 @@ def test_a_pod_whose_program_its_runtime_does_not_find_ends_the_job_at_once() ->
     world.settle()
     assert (world.job.status.phase, world.job.status.reason) == ("Failed", "ConfigurationError")
     assert "spec.pod.image has to be the trainer image" in (world.job.status.message or "")
+
+
+SYSTEMD_RUN = 'MountVolume.SetUp failed: mount failed: exec: "systemd-run": executable file not found in $PATH'
+
+
+@pytest.mark.parametrize(
+    ("said", "event"),
+    [
+        (f"FailedMount: {SYSTEMD_RUN}", False),
+        ("CreateContainerError: executable file `oarlock-trainer` not found in $PATH", True),
+        ("InvalidImageName: no", True),
+    ],
+    ids=["a tool of the node's", "an Event", "an Event about the image"],
+)
+def test_neither_a_node_s_own_tools_nor_what_anybody_may_write_into_an_event_end_a_job(
+    said: str,
+    event: bool,  # noqa: FBT001
+) -> None:
+    world = World()
+    world.settle()
+    place(world)
+    obstruct(world, 0, said, scheduled=True, by_event=event)
+    world.settle()
+    assert (world.job.status.phase, world.job.status.completion_time) == ("Starting", None)
 
 
 def test_a_gang_that_is_not_wholly_placed_in_time_gives_way_as_a_whole_without_budget() -> None:

@@ -120,11 +120,19 @@ HOOK = (
     "failed to create containerd task: OCI runtime create failed: runc create failed: error running prestart hook #0: exit "
     "status 1, stderr: nvidia-container-cli: mount error: /usr/lib/firmware: no such file or directory: unknown"
 )
+NO_RUNTIME = (
+    "OCI runtime create failed: unable to retrieve OCI runtime error (open log.json: no such file or directory)"
+)
+ESCAPED = (
+    'container create failed: time="2026-01-01T12:00:00Z" level=error msg="runc create failed: unable to start container '
+    'process: exec: \\"oarlock-trainer\\": executable file not found in $PATH"'
+)
 
 
 @pytest.mark.parametrize(
     ("ending", "words"),
     [
+        (Ending(128, reason="StartError", message=ESCAPED), "its image has no program oarlock-trainer: "),
         (
             Ending(128, reason="StartError", message=RUNC.format(program="oarlock-trainer", why=NOT_FOUND)),
             "its image has no program oarlock-trainer: spec.pod.image has to be the trainer image",
@@ -153,7 +161,7 @@ HOOK = (
         (Ending(127, reason="Error", message="exec: oarlock-trainer: not found"), "exec: oarlock-trainer: not found"),
         (Ending(127, reason="Error"), "exit code 127"),
     ],
-    ids=["runc", "python", "a path", "crun", "the agent's own image", "a shell", "a mute shell"],
+    ids=["runc by CRI-O", "runc", "python", "a path", "crun", "the agent's own image", "a shell", "a mute shell"],
 )
 def test_a_program_that_is_not_in_the_image_ends_the_job_with_what_mends_it(ending: Ending, words: str) -> None:
     fault = classify(replace(POD, ending=ending))
@@ -170,9 +178,13 @@ def test_a_program_that_is_not_in_the_image_ends_the_job_with_what_mends_it(endi
     "ending",
     [
         Ending(128, reason="StartError", message=HOOK),
+        Ending(127, reason="ContainerCannotRun", message=HOOK),
+        Ending(
+            128, reason="StartError", message=f'{NO_RUNTIME}: exec: "nvidia-container-runtime": {NOT_FOUND}: unknown'
+        ),
         Ending(1, reason="Error", message='wandb: exec: "git": executable file not found in $PATH'),
     ],
-    ids=["a driver's hook", "what a program that ran has logged"],
+    ids=["a driver's hook", "the same by Docker", "the node's runtime", "what a program that ran has logged"],
 )
 def test_what_else_keeps_a_container_from_starting_or_ends_it_is_tried_again(ending: Ending) -> None:
     fault = classify(replace(POD, ending=ending))

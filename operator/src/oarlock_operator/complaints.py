@@ -34,7 +34,7 @@ async def with_complaints(cluster: Cluster, job: Job, pods: Sequence[Pod], *, no
     mute = [pod for pod in pods if pod.scheduled and not (pod.started or pod.stopped or pod.obstacle)][:MOST]
     words = await asyncio.gather(*(_newest_warning(cluster, job.namespace, pod) for pod in mute))
     said = {pod.uid: word for pod, word in zip(mute, words, strict=True) if word}
-    return [replace(pod, obstacle=said[pod.uid]) if pod.uid in said else pod for pod in pods]
+    return [replace(pod, obstacle=said[pod.uid], by_event=True) if pod.uid in said else pod for pod in pods]
 
 
 async def _newest_warning(cluster: Cluster, namespace: str, pod: Pod) -> str:

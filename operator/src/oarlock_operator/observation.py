@@ -73,6 +73,8 @@ class Pod:
     ending: Ending | None = None
     obstacle: str = ""
     """What keeps it from starting, in the scheduler's or the kubelet's words."""
+    by_event: bool = False
+    """The obstacle was read in an Event: whoever may write Events could have said it."""
     disrupted: str = ""
     """Who made it leave: an eviction's or a preemption's reason, empty for none."""
     own_limit: str = ""

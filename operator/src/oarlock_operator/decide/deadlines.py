@@ -51,6 +51,8 @@ def _start_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
     """Whether a placed gang has not come up in its time, or says that it never will."""
     pods = [pod for pod in o.of_attempt(draft.status.attempt) if not pod.started and not pod.stopped]
     for pod in pods:
+        if pod.by_event:
+            continue
         reason = pod.obstacle.partition(":")[0]
         if reason in HOPELESS_OBSTACLES:
             return reason, f"pod {pod.name} can never start: {pod.obstacle}. Mend spec.pod in a new job."

@@ -171,7 +171,7 @@ def _cannot_run(ending: Ending) -> str:
     if never_ran and (program := missing_program(ending.message)):
         words = f"its image has no program {program}: {remedy(program, initial=ending.code is None)}"
         return f"{words}. The container runtime says: {ending.message}"
-    if ending.code == COMMAND_NOT_FOUND:
+    if ending.code == COMMAND_NOT_FOUND and ending.reason not in NEVER_RAN:
         said = f": {ending.message}" if ending.message else ""
         return f"exit code {COMMAND_NOT_FOUND}, its image lacks a program that its start needs{said}"
     return ""

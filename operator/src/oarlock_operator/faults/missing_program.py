@@ -1,7 +1,8 @@
 """A container whose program is not in its image: no restart helps, and only the runtime's words tell of it.
 
 runc and crun look the program up when they start the container, and say so in a sentence of their own; a shell in between
-ends with 127. Other reasons for which a container does not start (a driver's hook, a full disk) are the node's.
+ends with 127. Other reasons for which a container does not start (a driver's hook, a full disk) are the node's. So are the
+node's own programs (a runtime, systemd-run), of which the same is said: what was to start stands before it.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import re
 
 _NOT_THERE = re.compile(
-    r'exec: "(?P<runc>[^"]{1,256})": (?:executable file not found|stat [^:]+: no such file|permission denied)'
+    r"(?:unable to start container process|error during container init|starting container process caused): "
+    r'exec: \\?"(?P<runc>[^"\\]{1,256})\\?": (?:executable file not found|stat [^:]+: no such file|permission denied)'
     r"|executable file [`'](?P<crun>[^`']{1,256})[`'] not found"
 )
 NEVER_RAN = frozenset({"StartError", "ContainerCannotRun"})
 """What kubelets call the ending of such a container; of any other, the words are those of the program itself."""
 COMMAND_NOT_FOUND = 127
-"""What shells end with; where the agent runs, it has its own words for what it started."""
+"""What shells end with; where the agent runs, it has its own words for what it started. And Docker, for hooks too."""
 _OWN = "oarlock-trainer"
 _REMEDIES = {
     _OWN: "spec.pod.image has to be the trainer image of the operator's release, or one that is built on it; a program of "
