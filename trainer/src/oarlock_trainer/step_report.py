@@ -40,7 +40,7 @@ def report(
             epoch=batch.epoch,
             loss=loss,
             by_noise=by_noise,
-            learning_rate=rate,
+            learning_rate=rate * session.engine.rate_factor,
             gradient_norm=session.engine.gradient_norm(),
             skipped=session.engine.skipped,
             split=split,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -59,6 +60,14 @@ def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_hav
     assert resumed.losses == {step: whole.losses[step] for step in resumed.losses}
     found = valid_checkpoints(tmp_path / "left")[0]
     assert {slot for _, slot in Layout(found.manifest.runs).slots} == SLOTS[name]
+
+
+def test_the_rate_that_is_told_is_the_one_that_prodigy_found(gang: Gang, tmp_path: Path) -> None:
+    assert gang.run(tmp_path, training(gang, "Prodigy")).codes == {0: 0, 1: 0}, gang.log()
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    rates = [line["learningRate"] for line in lines if "loss" in line]
+    assert rates[0] == 0.0  # the warm-up begins
+    assert 1e-4 <= rates[2] <= rates[-1] < 0.1  # from d0 on; the schedule says 1
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

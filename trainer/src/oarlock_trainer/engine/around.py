@@ -36,6 +36,11 @@ class Judged:
         return self._engine.updates
 
     @property
+    def rate_factor(self) -> float:
+        """The engine's."""
+        return self._engine.rate_factor
+
+    @property
     def skipped(self) -> int:
         """The engine's."""
         return self._engine.skipped

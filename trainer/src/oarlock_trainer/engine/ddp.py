@@ -85,6 +85,11 @@ class DdpEngine:
         """Global norm of the last update before clipping; None before the first."""
         return self._norm
 
+    @property
+    def rate_factor(self) -> float:
+        """What the optimizer multiplies the schedule's rate by: Prodigy's newest estimate, of others 1."""
+        return float(self._optimizer.param_groups[0].get("d", 1.0))
+
     def parts(self) -> Sequence[Part]:
         """This rank's state: of each tensor the range that falls to it when all ranks share it evenly."""
         rank, ranks = self._place.rank, self._place.world_size

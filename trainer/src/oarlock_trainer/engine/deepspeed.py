@@ -135,6 +135,11 @@ class Engine:
             self._norm = norm, HostCopy(norm.reshape(1))
 
     @property
+    def rate_factor(self) -> float:
+        """1: no optimizer that shards has a rate of its own."""
+        return 1.0
+
+    @property
     def skipped(self) -> int:
         """Updates that were left out in this process's life, because a gradient was not finite on some rank."""
         return int(self._engine.skipped_steps)

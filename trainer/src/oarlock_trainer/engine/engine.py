@@ -56,6 +56,10 @@ class Engine(Protocol):
         """Global norm of the last update before clipping; None where there is none."""
 
     @property
+    def rate_factor(self) -> float:
+        """What the optimizer multiplies the schedule's rate by: Prodigy's newest estimate, of others 1."""
+
+    @property
     def skipped(self) -> int:
         """Updates that were left out in this process's life, because a gradient was not finite."""
 
