@@ -95,6 +95,14 @@ def test_a_slow_network_hides_nothing_else() -> None:
     assert condition(world, "Degraded") == ("True", Reason.GPU_WARNING)
 
 
+def test_a_job_that_a_new_release_would_refuse_goes_on_and_recovers_and_says_so() -> None:
+    world = World(job=replace(job(), problem="spec.pod.env.0: A refers to $(MASTER_ADDR)"))
+    world.crash()
+    world.running()
+    assert world.job.status.attempt == 2
+    assert condition(world, "Degraded") == ("True", "InvalidSpec")
+
+
 def test_gpus_that_nobody_watches_are_told_with_the_reason_and_by_one_event() -> None:
     world = training()
     world.unmonitored = {pod.uid: "this container has no NVML" for pod in world.pods.values() if pod.rank == 1}

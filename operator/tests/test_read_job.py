@@ -40,6 +40,24 @@ def test_a_spec_that_does_not_fit_is_told_field_by_field_and_never_raised(bad: A
     assert all(word in read.problem for word in words), read.problem
 
 
+REFERS = {"env": [{"name": "RENDEZVOUS", "value": "tcp://$(MASTER_ADDR):1"}]}
+
+
+def test_a_job_of_an_earlier_release_is_read_though_a_new_one_would_be_refused_and_says_so() -> None:
+    given = {**spec().to_manifest(), "pod": REFERS}
+    new, known = read_job(job(spec=given)), read_job(job(spec=given, status={"attempt": 3}))
+    assert new.spec is None
+    assert known.spec is not None
+    assert known.spec.pod.env[0].value == "tcp://$(MASTER_ADDR):1"
+    assert known.problem == new.problem
+    assert "RENDEZVOUS refers to $(MASTER_ADDR)" in known.problem
+
+
+def test_what_the_operator_cannot_work_with_is_refused_of_a_job_that_trains_as_well() -> None:
+    given = {**spec().to_manifest(), "pod": REFERS, "output": {}}
+    assert read_job(job(spec=given, status={"attempt": 3})).spec is None
+
+
 def deep(levels: int) -> dict[str, Any]:
     value: dict[str, Any] = {}
     for _ in range(levels):

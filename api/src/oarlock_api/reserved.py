@@ -78,6 +78,7 @@ NO_REFERENCE_TO_THE_AGENT = Rule(
     holds=lambda item: not _references(item),
     name_cel=f"self.name + ' refers to $(' + {_SET_BY_THE_AGENT}.filter(n, {_REFERS})[0] + ')'",
     name=lambda item: f"{item.name} refers to $({_references(item)[0]})",
+    only_new=True,
 )
 
 NO_RESERVED_KEYS = Rule(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from oarlock_api.naming import camel_case
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from pydantic.json_schema import JsonSchemaValue
 
 VALIDATIONS = "x-kubernetes-validations"
+ACCEPTED = {"accepted": True}
+"""Context of a validation: of a job that was accepted once, `only_new` rules are not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Rule:
     """What breaks it, by name, in CEL: it stands before the message. A list's items are told by their number alone."""
     name: Callable[[Any], str] | None = None
     """The same in Python."""
+    only_new: bool = False
+    """On a field: it came with a later release, to help whoever writes a job; nothing relies on it."""
 
     def check(self, value: Any) -> None:
         """Refuse a value that breaks the rule, with the words that the API server would use."""
@@ -49,11 +54,12 @@ class Rule:
         return {"rule": self.cel, "message": self.message, **named}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def checked(value: Any) -> Any:
-            self.check(value)
+        def checked(value: Any, info: ValidationInfo) -> Any:
+            if not (self.only_new and info.context == ACCEPTED):
+                self.check(value)
             return value
 
-        return core_schema.no_info_after_validator_function(checked, handler(source))
+        return core_schema.with_info_after_validator_function(checked, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         result = handler(schema)

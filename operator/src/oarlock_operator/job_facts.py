@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from oarlock_api.bounds import too_large
+from oarlock_api.rules import ACCEPTED
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.cluster import Json
@@ -18,20 +19,12 @@ from oarlock_operator.other_release import UnreadableStatusError, read_status
 def read_job(raw: Json) -> Job:
     """The job's facts. A spec that does not fit the models is told in `problem`, a status in `unreadable`."""
     metadata = raw["metadata"]
-    spec, problem = None, ""
-    given = raw.get("spec") or {}
-    try:
-        if UNREAD in given:
-            problem = too_large(given[UNREAD])
-        else:
-            spec = TrainingJobSpec.model_validate(given)
-    except ValidationError as error:
-        problem = "; ".join(_said(mistake["loc"], mistake["msg"]) for mistake in error.errors(include_url=False)[:8])
     status, unreadable = TrainingJobStatus(), ""
     try:
         status = read_status(raw.get("status"))
     except UnreadableStatusError as error:
         unreadable = str(error)
+    spec, problem = _read_spec(raw.get("spec") or {}, accepted=status.attempt > 0)
     return Job(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -45,6 +38,20 @@ def read_job(raw: Json) -> Job:
         deleting="deletionTimestamp" in metadata,
         managed_by=_managed_by(raw),
     )
+
+
+def _read_spec(given: Json, *, accepted: bool) -> tuple[TrainingJobSpec | None, str]:
+    """The spec, and what is wrong with it. One that was `accepted` is read if only a rule for new jobs refuses it."""
+    if UNREAD in given:
+        return None, too_large(given[UNREAD])
+    try:
+        return TrainingJobSpec.model_validate(given), ""
+    except ValidationError as error:
+        problem = "; ".join(_said(mistake["loc"], mistake["msg"]) for mistake in error.errors(include_url=False)[:8])
+    try:
+        return TrainingJobSpec.model_validate(given, context=ACCEPTED) if accepted else None, problem
+    except ValidationError:
+        return None, problem
 
 
 def _said(place: Sequence[str | int], words: str) -> str:

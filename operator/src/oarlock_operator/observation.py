@@ -106,7 +106,10 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The TrainingJob. `spec` is None where it does not fit the models; `problem` then says why."""
+    """The TrainingJob. `spec` is None where it does not fit the models; `problem` then says why.
+
+    Of one that goes on by the rules of the release that accepted it, `problem` says what a new one would hear.
+    """
 
     namespace: str
     name: str

@@ -63,6 +63,7 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         # Last: these hold for the whole attempt, and would hide all that comes up meanwhile.
         *(one for one in told if one[0] == Reason.SLOW_NETWORK),
         (Reason.GPU_UNMONITORED, _unmonitored(o, living)),
+        (Reason.INVALID_SPEC, f"it goes on, and a new job would be refused: {o.job.problem}" if o.job.problem else ""),
     )
     reason, words = next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
     before = _before(draft)
