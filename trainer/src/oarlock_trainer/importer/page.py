@@ -67,10 +67,11 @@ value of config.env that a shell's command makes, as `$(pwd)` does: no shell is 
   changes the numbers: batch size 4, learning rate 4e-7, gradients clipped by value at 2, 1 epoch, flavor Krea unless
   the model's name tells another one, crops at random. A seed is the exception: SimpleTuner draws one for each run, the
   job gets 42. Without `report_to` there is no tracker.
-- **Memory.** SimpleTuner keeps weights and moments in bfloat16 with some optimizers, a job keeps float32 and spreads it
-  over its GPUs. So a full-rank run of one process becomes a job that does not fit: the report says how much is missing
-  and what makes it fit. It is computed for H100s; `plan` also looks at the data, and takes other GPUs (`--gpu`). Its
-  [exit code](planner.md) is 85 where the job does not fit.
+- **Memory.** SimpleTuner keeps weights and moments in bfloat16 with some optimizers, an imported job keeps float32 and
+  spreads it over its GPUs. So a full-rank run of one process becomes a job that does not fit: the report says how much
+  is missing and what makes it fit, such as [AdamWBF16](engine.md#adamwbf16) on one GPU. It is computed for H100s;
+  `plan` also looks at the data, and takes other GPUs (`--gpu`). Its [exit code](planner.md) is 85 where the job does
+  not fit.
 - **DeepSpeed.** With it SimpleTuner ignores its own optimizer, schedule and clipping. The job has what really
   ran: AdamW with the `adam_*` options and WarmupLR, unless DeepSpeed's configuration names others. Its warm-up rises
   along a logarithm, the job's along a line.
