@@ -33,6 +33,7 @@ _OURS = {
         "notes.py",
         "parent.py",
         "rank_host.py",
+        "samples_command.py",
         "wakeup.py",
     ),
 }
