@@ -84,7 +84,10 @@ class Reason(StrEnum):
     EVICTED = "Evicted", "somebody needed the node: eviction, preemption or a taint; costs no budget"
     NODE_LOST = "NodeLost", "the node is gone, or not ready while its pod does not answer"
     POD_DISAPPEARED = "PodDisappeared", "a pod is gone, and Oarlock did not ask for it"
-    POD_FAILED = "PodFailed", "a pod failed before a container ran, without a reason"
+    POD_FAILED = (
+        "PodFailed",
+        "a pod failed before a container ran, without a reason, or because its node's copy of the image lacks the program",
+    )
     NODE_MARKED = (
         "NodeMarked",
         "somebody else wants a node of the gang emptied: it saves and moves once spares are free; costs no budget",

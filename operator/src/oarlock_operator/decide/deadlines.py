@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from oarlock_api.history import RecoveryStage
-from oarlock_operator.decide import attempt, queue
+from oarlock_operator.decide import attempt, image, queue
 from oarlock_operator.decide.budgets import backoff_seconds, charged
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail, stop
@@ -49,14 +49,17 @@ def _job_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
 
 def _start_is_over(o: Observation, draft: Draft) -> tuple[str, str] | None:
     """Whether a placed gang has not come up in its time, or says that it never will."""
-    pods = [pod for pod in o.of_attempt(draft.status.attempt) if not pod.started and not pod.stopped]
+    number = draft.status.attempt
+    pods = [pod for pod in o.of_attempt(number) if not pod.started and not pod.stopped]
+    has_run = image.ran_before(draft, number) or image.runs_beside(o, number)
     for pod in pods:
         if pod.by_event:
             continue
         reason = pod.obstacle.partition(":")[0]
         if reason in HOPELESS_OBSTACLES:
             return reason, f"pod {pod.name} can never start: {pod.obstacle}. Mend spec.pod in a new job."
-        if program := missing_program(pod.obstacle):
+        # What an image has that ran elsewhere or before, a node may be without until its deadline.
+        if not has_run and (program := missing_program(pod.obstacle)):
             why = f"pod {pod.name} can never start, its image has no program {program}"
             return (
                 Reason.CONFIGURATION_ERROR,

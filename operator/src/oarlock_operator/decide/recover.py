@@ -14,7 +14,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
 from oarlock_operator import schedulers
-from oarlock_operator.decide import attempt, avoid, cordon, strikes
+from oarlock_operator.decide import attempt, avoid, cordon, image, strikes
 from oarlock_operator.decide.backstop import silent_agents
 from oarlock_operator.decide.budgets import (
     MOST_EVICTIONS,
@@ -152,6 +152,7 @@ def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, hea
     `heard`: all of its pods have had their say.
     """
     rules = o.spec.recovery.rules
+    faults = [image.blame_the_node(o, draft, number, fault) for fault in faults]
     faults = [fault if fault.victim else ruled(fault, rules) for fault in faults]
     faults = strikes.count(o, draft, number, faults, heard=heard)
     note_steps(draft, faults)

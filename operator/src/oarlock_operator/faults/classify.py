@@ -144,7 +144,7 @@ def _disappeared(pod: Pod, what: str) -> Fault:
 
 def _ended(pod: Pod, ending: Ending) -> Fault:
     where = f"pod {pod.name}" + (f" on {pod.node}" if pod.node else "")
-    if words := _cannot_run(ending):
+    if words := cannot_run(ending):
         return Fault(pod, FailureClass.CONFIGURATION, Reason.CONFIGURATION_ERROR, f"{where}: {words}", Budget.NONE)
     if ending.code is None:
         said = ": ".join(part for part in (ending.reason, ending.message) if part) or "no container ran"
@@ -163,7 +163,7 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     return Fault(pod, kind, reason, f"{where}: {words}", _BUDGETS[kind], avoid, broken)
 
 
-def _cannot_run(ending: Ending) -> str:
+def cannot_run(ending: Ending) -> str:
     """Why the container's program never ran, where its image has none; empty for all other endings."""
     if ending.report is not None:
         return ""
