@@ -114,6 +114,28 @@ def test_gpus_that_nobody_watches_are_told_with_the_reason_and_by_one_event() ->
     assert world.job.status.attempt == 1
 
 
+def test_what_was_told_of_gpus_that_nobody_watches_outlives_an_operator_and_is_not_told_again() -> None:
+    world = training()
+    said = {pod.uid: "this container has no NVML" for pod in world.pods.values()}
+    world.unmonitored = said
+    world.one_pass()
+    before = world.job.status.conditions
+    world.unmonitored = None
+    assert not world.one_pass().events
+    world.unmonitored = said
+    assert not world.one_pass().events
+    assert world.job.status.conditions == before
+
+
+def test_another_attempt_does_not_inherit_gpus_that_nobody_watched() -> None:
+    world = training()
+    world.unmonitored = {pod.uid: "this container has no NVML" for pod in world.pods.values()}
+    world.one_pass()
+    world.unmonitored = None
+    world.crash()
+    assert condition(world, "Degraded") == ("False", Reason.AS_EXPECTED)
+
+
 def test_gpus_that_nobody_watches_hide_nothing_else() -> None:
     world = training()
     first, second = (pod.uid for pod in world.pods.values())

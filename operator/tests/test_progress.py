@@ -200,6 +200,33 @@ async def test_gpus_that_nobody_watches_are_told_of_once_that_lasts_and_until_it
     assert told == [{}, {}, {"pod-uid": "this container has no NVML"}, {}, {}]
 
 
+async def test_an_operator_that_starts_does_not_know_until_it_has_asked_whether_what_was_told_of_gpus_still_holds(
+    server: Server, reader: ProgressReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    status = TrainingJobStatus.model_validate(
+        {
+            "attempt": 1,
+            "conditions": [
+                {
+                    "type": "Degraded",
+                    "status": "True",
+                    "reason": "GPUUnmonitored",
+                    "lastTransitionTime": "2026-01-01T12:00:00Z",
+                }
+            ],
+        }
+    )
+    told = replace(running_job(server), status=status)
+    assert reader.unmonitored(told) is None
+    assert reader.unmonitored(running_job(server)) == {}
+    blind = Health(state=HealthState.UNMONITORED, reason="this container has no NVML")
+    server.handler = server.tell(replace(GOOD, health=blind).to_json())
+    await reader.read(told, [POD])
+    assert reader.unmonitored(told) == {"pod-uid": "this container has no NVML"}
+    assert reader.unmonitored(running_job(server)) == {}, "not for a minute yet"
+
+
 async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(reader: ProgressReader, server: Server) -> None:
     health = Health(state=HealthState.HOLD, reason="GPU 1 is too hot", held=("thermalMargin",))
     server.handler = server.tell(replace(GOOD, health=health).to_json())

@@ -35,7 +35,7 @@ class World(Objects):
     refusing: frozenset[str] = frozenset()
     warnings: dict[str, str] = field(default_factory=dict)
     held: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    unmonitored: dict[str, str] = field(default_factory=dict)
+    unmonitored: dict[str, str] | None = field(default_factory=dict)
     may_cordon: bool = False
     defaults: Defaults = field(default_factory=lambda: Defaults(trainer_image="trainer:test", cluster_id="lab"))
     pool: Pool | None = None

@@ -221,8 +221,8 @@ class Observation:
     """What GPUs of pods, by uid, give to think of, though they still work."""
     held: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The probes that told so."""
-    unmonitored: dict[str, str] = field(default_factory=dict)
-    """Why nobody watches the GPUs of pods, by uid."""
+    unmonitored: dict[str, str] | None = field(default_factory=dict)
+    """Why nobody watches the GPUs of pods, by uid; None where it is not known yet whether what the job says still holds."""
     nodes: dict[str, Node] = field(default_factory=dict)
     """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
     answering: frozenset[str] = frozenset()

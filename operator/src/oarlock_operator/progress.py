@@ -25,6 +25,7 @@ from oarlock_api.contract.wire import WireError
 from oarlock_operator.api_error import ApiError
 from oarlock_operator.cluster import Cluster, read_at_most
 from oarlock_operator.observation import Job, Key, Pod
+from oarlock_operator.reasons import Reason
 
 TIMEOUT_SECONDS = 2.0
 PARALLEL = 16
@@ -197,13 +198,18 @@ class ProgressReader:
         heard = self._heard.get((job.namespace, job.name), {})
         return {uid: known.held for uid, known in heard.items() if known.held}
 
-    def unmonitored(self, job: Job) -> dict[str, str]:
-        """Why nobody watches the GPUs of the job's pods, by the pods' uids; told of those where it lasts."""
+    def unmonitored(self, job: Job) -> dict[str, str] | None:
+        """Why nobody watches the GPUs of the job's pods, by the pods' uids; told of those where it lasts.
+
+        None where the job says so already, and this process has not asked all of its pods yet.
+        """
         heard = self._heard.get((job.namespace, job.name), {})
+        told = any(each.reason == Reason.GPU_UNMONITORED for each in job.status.conditions)
+        if told and (not heard or any(known.asked == -math.inf for known in heard.values())):
+            return None
+        least = 0.0 if told else UNMONITORED_SECONDS
         return {
-            uid: known.unmonitored
-            for uid, known in heard.items()
-            if known.asked - known.unmonitored_since >= UNMONITORED_SECONDS
+            uid: known.unmonitored for uid, known in heard.items() if known.asked - known.unmonitored_since >= least
         }
 
     def refusing(self, job: Job) -> frozenset[str]:

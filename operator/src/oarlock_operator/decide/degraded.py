@@ -62,7 +62,7 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
         # Last: these hold for the whole attempt, and would hide all that comes up meanwhile.
         *(one for one in told if one[0] == Reason.SLOW_NETWORK),
-        (Reason.GPU_UNMONITORED, _unmonitored(o, living)),
+        (Reason.GPU_UNMONITORED, _unmonitored(o, draft, living)),
         (Reason.INVALID_SPEC, f"it goes on, and a new job would be refused: {o.job.problem}" if o.job.problem else ""),
     )
     reason, words = next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
@@ -73,8 +73,11 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     return reason, words
 
 
-def _unmonitored(o: Observation, pods: Sequence[Pod]) -> str:
+def _unmonitored(o: Observation, draft: Draft, pods: Sequence[Pod]) -> str:
     """Whose GPUs nobody watches, and why; nothing of GPUs that the job only simulates."""
+    if o.unmonitored is None:
+        before, trains = _before(draft), draft.status.recovery.stage is None
+        return before.message if trains and before and before.reason == Reason.GPU_UNMONITORED else ""
     if o.job.spec and any((one.name, one.value) == (SIMULATE_GPUS, "1") for one in o.job.spec.pod.env):
         return ""
     said = [f"{pod.name} ({words})" for pod in pods if (words := o.unmonitored.get(pod.uid))]
