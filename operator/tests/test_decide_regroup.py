@@ -116,6 +116,23 @@ def test_a_node_that_nobody_cordoned_is_given_back_by_the_time_that_a_person_wri
     assert [node.name for node in here.job.status.avoided_nodes] == ([] if back else ["node-1"])
 
 
+@pytest.mark.parametrize(
+    ("window", "seconds", "back"), [(600, 0, True), (864_000, -300, False)], ids=["shorter now", "longer now"]
+)
+def test_since_when_a_node_is_avoided_does_not_change_with_the_window(
+    window: int,
+    seconds: int,
+    back: bool,  # noqa: FBT001
+) -> None:
+    here = waiting(cordon=False)
+    spec = here.job.spec
+    assert spec
+    recovery = spec.recovery.model_copy(update={"window_seconds": window})
+    here.job = replace(here.job, spec=spec.model_copy(update={"recovery": recovery}))
+    here.nodes = {"node-1": replace(MENDED, given_back=here.now + timedelta(seconds=seconds))}
+    assert regrouped(here) == back
+
+
 def test_a_node_that_was_booted_anew_comes_back_without_any_cordon() -> None:
     here = waiting(cordon=False)
     here.job = replace(

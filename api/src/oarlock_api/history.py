@@ -126,6 +126,7 @@ class AvoidedNode(StatusGroup):
     name: ShortText = Field(description="Node.")
     reason: Text | None = Field(default=None, description="Why.")
     strict: bool = Field(default=True, description="False = used again where no other node is free.")
+    since_time: Time | None = Field(default=None, description="When it was put on the list.")
     until_time: Time | None = Field(default=None, description="When it may be used again.")
     boot_id: ShortText | None = Field(
         default=None, description="Boot of the node that is avoided; another one ends the avoiding."

@@ -33,6 +33,7 @@ def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool, ha
         name=node,
         reason=why,
         strict=strict or (before is not None and (hardens or before.strict)),
+        since_time=o.now,
         until_time=o.now + timedelta(seconds=o.spec.recovery.window_seconds),
         boot_id=seen.boot_id or None if seen else None,
     )
@@ -59,7 +60,8 @@ def _given_back(o: Observation, draft: Draft, entry: AvoidedNode) -> bool:
     seen = o.nodes.get(entry.name)
     if entry.until_time is None or seen is None or not seen.ready or seen.mark is not None:
         return False
-    put_down = entry.until_time - timedelta(seconds=o.spec.recovery.window_seconds)
+    # An earlier release has not written it down; and the window may have been edited since.
+    put_down = entry.since_time or entry.until_time - timedelta(seconds=o.spec.recovery.window_seconds)
     # One that is still to come would end what nobody has seen yet.
     if seen.given_back is not None and put_down <= seen.given_back <= o.now:
         return True
