@@ -11,7 +11,7 @@ from jobs import START, gpu_report, job, report, spec
 from worlds import World, condition
 
 from oarlock_operator.observation import Ending, Pod
-from oarlock_operator.observed_nodes import Pool
+from oarlock_operator.observed_nodes import Node, Pool
 from oarlock_operator.plan import CordonNode, DeletePods
 
 POOL = Pool(size=20, schedulable=20)
@@ -218,6 +218,15 @@ def test_pods_of_a_gang_that_is_dead_get_no_longer_a_grace_where_an_earlier_one_
     plan = world.one_pass()
     assert world.job.status.reason == "InfrastructureRestartsExhausted"
     assert {action.grace_seconds for action in plan.actions if isinstance(action, DeletePods)} == {5}
+
+
+def test_a_warning_is_no_cause_where_something_broke_at_the_same_time() -> None:
+    world = warns({"when": HOLD, "action": "AvoidNode"})
+    first = world.pods["flux-1-0"].uid
+    world.held, world.warnings = {first: ("powerBrake",)}, {first: "GPU 5 was braked"}
+    world.nodes = {"node-1": Node(name="node-1", exists=False, ready=False)}
+    world.one_pass()
+    assert world.job.status.reason == "NodeLost"
 
 
 def test_a_rule_about_warnings_moves_the_gang_and_its_pods_save_first() -> None:

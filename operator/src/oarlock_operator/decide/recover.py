@@ -122,7 +122,9 @@ def find_faults(o: Observation, draft: Draft) -> list[Fault]:
             for rank in range(o.spec.nodes)
             if rank not in here
         ]
-    return [*faults, *silent_agents(o, draft), *_warnings(o, draft, pods)]
+    faults += silent_agents(o, draft)
+    # What only warns is no cause of what broke, and a gang that broke cannot save.
+    return faults or _warnings(o, draft, pods)
 
 
 def _warnings(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[Fault]:
