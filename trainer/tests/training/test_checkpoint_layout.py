@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oarlock_trainer.checkpoint.layout import ELEMENT, Layout, Run
@@ -15,14 +15,16 @@ def cut(size: int, ranks: int, rank: int) -> tuple[int, int]:
 
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5),
-    writers=st.integers(1, 7),
-    readers=st.integers(1, 7),
+    writers=st.integers(1, 9),
+    readers=st.integers(1, 9),
     flat=st.booleans(),
 )
+@example(sizes=[3], writers=8, readers=1, flat=False)
+@example(sizes=[3], writers=8, readers=2, flat=False)
 def test_every_element_is_found_where_it_was_written(
     sizes: list[int], writers: int, readers: int, *, flat: bool
 ) -> None:
-    """Written by each tensor's even shares, or by even shares of all of them in a row, as ZeRO does."""
+    """Written by each tensor's even shares, some of them empty, or by even shares of all in a row, as ZeRO does."""
     files: dict[str, list[Run]] = {}
     content: dict[str, list[tuple[str, int]]] = {}
     for rank in range(writers):
@@ -33,9 +35,10 @@ def test_every_element_is_found_where_it_was_written(
             if flat:
                 start, end = max(first - offset, 0), min(last - offset, size)
             offset += size
-            if start < end:
-                files.setdefault(f"f{rank}", []).append(Run(f"p{number}", "master", start, end - start))
-                content.setdefault(f"f{rank}", []).extend((f"p{number}", element) for element in range(start, end))
+            if flat and start >= end:
+                continue
+            files.setdefault(f"f{rank}", []).append(Run(f"p{number}", "master", start, end - start))
+            content.setdefault(f"f{rank}", []).extend((f"p{number}", element) for element in range(start, end))
     layout = Layout(files)
     for rank in range(readers):
         for number, size in enumerate(sizes):

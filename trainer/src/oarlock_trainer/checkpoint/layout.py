@@ -54,7 +54,9 @@ class Layout:
         for file, runs in files.items():
             offset = 0
             for run in runs:
-                self._runs[run.name, run.slot].append((run.start, run.length, file, offset))
+                found = self._runs[run.name, run.slot]
+                if run.length:  # a rank has no share of what has fewer elements than there are ranks
+                    found.append((run.start, run.length, file, offset))
                 offset += run.length * ELEMENT
         for found in self._runs.values():
             found.sort()
