@@ -79,8 +79,9 @@ def test_nobody_waits_for_a_file_that_does_not_answer_and_one_that_cannot_be_rea
     os.mkfifo(silent)
     with read_ahead.read_ahead([silent], room=10**9) as threads:
         assert all(thread.is_alive() for thread in threads)
-    os.close(os.open(silent, os.O_RDWR | os.O_NONBLOCK))
+    answered = os.open(silent, os.O_RDWR | os.O_NONBLOCK)  # held: one of them may only now be about to open it
     ended(threads)
+    os.close(answered)
     with read_ahead.read_ahead([tmp_path / "absent", tmp_path], room=10**9) as threads:
         ended(threads)
 
