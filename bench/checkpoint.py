@@ -24,7 +24,7 @@ from typing import Any
 
 from data_report import RESULTS
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
 RANKS = 2
 WIDTH = 1024
@@ -44,7 +44,7 @@ def main() -> None:
         "--output", type=Path, default=Path(tempfile.gettempdir()), help="file system that is written to"
     )
     options = parser.parse_args()
-    warm.import_everything(encoders=False)
+    preload.import_everything(encoders=False)
     with tempfile.TemporaryDirectory(dir=options.output) as folder:
         ranks = []
         for rank in range(RANKS):

@@ -21,8 +21,8 @@ from data_report import Figures, report, watched
 from PIL import Image
 
 from oarlock_trainer.data import photographs
+from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.metadata.scan import scan
-from oarlock_trainer.preprocess.keys import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -56,9 +56,9 @@ def run(work: str, training: dict[str, Any], output: Path) -> NodeRun:
 
 def _node(work: str, training: dict[str, Any], output: Path) -> NodeRun:
     began = time.monotonic()
-    from oarlock_trainer import warm  # noqa: PLC0415 - what importing takes is measured here
+    from oarlock_trainer.ranks import preload  # noqa: PLC0415 - what importing takes is measured here
 
-    warm.import_everything(encoders=False)
+    preload.import_everything(encoders=False)
     module, function = work.split(":")
     called = getattr(importlib.import_module(module), function)
     import_seconds, imported = time.monotonic() - began, _anonymous_mib([os.getpid()])

@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
+preload.settle_environment()
 
 import torch  # noqa: E402
 from data_discovery import jpegs  # noqa: E402
@@ -31,13 +31,13 @@ from oarlock_api.data import Compression  # noqa: E402
 from oarlock_api.weights import ModelFlavor  # noqa: E402
 from oarlock_trainer.data.buckets import Cut, Size  # noqa: E402
 from oarlock_trainer.data.metadata.table import Picture  # noqa: E402
+from oarlock_trainer.data.progress import Progress  # noqa: E402
 from oarlock_trainer.data.records import pack  # noqa: E402
 from oarlock_trainer.data.shards import Shard  # noqa: E402
 from oarlock_trainer.models.flux import tiny  # noqa: E402
 from oarlock_trainer.models.flux.encode import CaptionEncoder, PictureEncoder  # noqa: E402
 from oarlock_trainer.plan.encoding import VAE_BATCH  # noqa: E402
 from oarlock_trainer.preprocess.latents import Task, bits, decode, encode, encode_pictures  # noqa: E402
-from oarlock_trainer.preprocess.progress import Progress  # noqa: E402
 from oarlock_trainer.preprocess.shares import TEXT_BATCH  # noqa: E402
 from oarlock_trainer.preprocess.storing import Storing  # noqa: E402
 from oarlock_trainer.preprocess.text import encode_captions  # noqa: E402

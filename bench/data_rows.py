@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from data_report import Figures, report, watched
 
+from oarlock_trainer.data.batch_fit import Batch
+from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table, open_table, publish
-from oarlock_trainer.plan.batches import Batch
-from oarlock_trainer.preprocess.keys import fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,9 +19,9 @@ from pathlib import Path
 from data_report import RESULTS
 
 from oarlock_api.contract.job_file import JobFile
-from oarlock_trainer import warm
 from oarlock_trainer.health.fabric import NcclLog
 from oarlock_trainer.job import Job, Place
+from oarlock_trainer.ranks import preload
 
 PORT = 29600
 
@@ -59,11 +59,12 @@ def _gpus() -> int:
 
 def _rank(local: int, gpus: int, options: argparse.Namespace) -> int:
     os.environ["GPUS_PER_NODE"] = "0" if options.cpus else str(gpus)
-    warm.settle_environment()
+    preload.settle_environment()
     host, _, port = options.master.rpartition(":")
     rank, world = options.node * gpus + local, options.nodes * gpus
     os.environ |= {"MASTER_ADDR": host, "MASTER_PORT": port, "RANK": str(rank), "WORLD_SIZE": str(world)}
-    from oarlock_trainer.engine import exercise, process_group  # noqa: PLC0415 - torch, in each rank for itself
+    from oarlock_trainer.engine import process_group  # noqa: PLC0415 - torch, in each rank for itself
+    from oarlock_trainer.preflight.collective import exercise  # noqa: PLC0415 - torch, in each rank for itself
 
     file = JobFile(
         job="bench", namespace="", job_uid="bench", attempt=1, nodes=options.nodes,

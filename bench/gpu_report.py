@@ -21,9 +21,9 @@ import gpu_page
 import torch
 from data_report import RESULTS
 
-from oarlock_trainer.agent.preflight import nvml
 from oarlock_trainer.engine import numa
 from oarlock_trainer.health.fabric import read_fabric
+from oarlock_trainer.preflight import nvml
 
 HERE = Path(__file__).parent
 

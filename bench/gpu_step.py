@@ -25,10 +25,10 @@ from data_report import RESULTS
 from flux_shapes import Work, make_inputs, make_model, step
 
 from oarlock_api.engine import Attention, Compile
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux import attention, forward, fp8
 from oarlock_trainer.models.flux.compiled import compile_blocks
 from oarlock_trainer.plan.flops import model_flops_utilization, peak_flops, training_flops
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 GPU, DTYPE = torch.device("cuda"), torch.bfloat16
 WIDTH, ALL_BLOCKS, TEXT_TOKENS = 3072, 57, 512

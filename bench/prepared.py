@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from oarlock_api.training import Training
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
 RANKS, RATE = 2, 1e-4
 WAYS = ("ours", "accelerate")
@@ -42,7 +42,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.way:
         began = time.process_time()
-        warm.import_everything(encoders=False)
+        preload.import_everything(encoders=False)
         if options.way == "accelerate":
             _import_accelerate()
         imports = time.process_time() - began
@@ -66,7 +66,7 @@ def main() -> None:
     for way, found in starts.items():
         for part in ("imports", "engine"):
             print(f"start, {way:12}{part:8} {_spread([one[part] for one in found])} CPU s")
-    warm.import_everything(encoders=False)
+    preload.import_everything(encoders=False)
     _import_accelerate()
     print("ddp, MB sent to make the engine of a frozen model of 134 MB:", in_ranks(_ddp_bytes, options))
     seconds = in_ranks(_time_steps, options)

@@ -24,9 +24,9 @@ from typing import Any
 
 from data_report import RESULTS
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 import torch.distributed as dist  # noqa: E402
 from flux_shapes import Work, make_inputs, make_model  # noqa: E402

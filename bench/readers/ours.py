@@ -13,12 +13,12 @@ import samples
 import torch
 
 from oarlock_api.data import Compression
-from oarlock_trainer.data.draws import Purpose
 from oarlock_trainer.data.permutation import round_keys, shuffled
 from oarlock_trainer.data.places import Places, resolve
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import SHARD_BYTES, Shard
-from oarlock_trainer.preprocess.stages import ahead
+from oarlock_trainer.runtime.draws import Purpose
+from oarlock_trainer.runtime.stages import ahead
 from oarlock_trainer.storage.local import LocalFiles
 
 KINDS = ("latents", "text")

@@ -72,7 +72,7 @@ def test_nothing_that_a_start_imports_is_compiled_anew(image: tuple[str, Run]) -
     part, run = image
     start = {
         "operator": "import oarlock_operator.__main__",
-        "trainer": "from oarlock_trainer import warm; warm.import_everything(encoders=True)",
+        "trainer": "from oarlock_trainer.ranks import preload; preload.import_everything(encoders=True)",
     }[part]
     number, missing = json.loads(run("python", "-c", start + WITHOUT_BYTECODE).splitlines()[-1])
     assert number > 500

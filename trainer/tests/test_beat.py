@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from oarlock_trainer import channel
-from oarlock_trainer.beat import Beat, told
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.beat import Beat, told
 
 
 def test_work_tells_at_most_once_a_second_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

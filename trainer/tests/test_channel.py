@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_trainer import channel
-from oarlock_trainer.channel import Event
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

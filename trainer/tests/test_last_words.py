@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_trainer.last_words import of_lost_peer, of_output, telling
+from oarlock_trainer.runtime.error_summary import of_lost_peer, of_output, telling
 
 STACK = (
     "\nException raised from throwTimeoutError at /__w/pytorch/torch/csrc/distributed/c10d/socket.cpp:1030 (most recent "

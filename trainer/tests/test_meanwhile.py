@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from oarlock_trainer.meanwhile import meanwhile
+from oarlock_trainer.runtime.progress_line import meanwhile
 
 _NEVER = 3600.0
 _DEADLINE = 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.notes import Notes
+from oarlock_trainer.runtime.notes import Notes
 
 if TYPE_CHECKING:
     from pathlib import Path

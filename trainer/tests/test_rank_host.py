@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer import channel, rank_host
-from oarlock_trainer.stop import StopRequest
+from oarlock_trainer.ranks import rank_host
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.stop import StopRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +112,7 @@ def test_a_host_that_is_asked_to_save_lives_on() -> None:
     command = [
         sys.executable,
         "-m",
-        "oarlock_trainer.rank_host",
+        "oarlock_trainer.ranks.rank_host",
         "--control",
         str(control),
         "--parent",
@@ -133,7 +134,7 @@ def test_a_host_without_its_agent_leaves_at_once() -> None:
     command = [
         sys.executable,
         "-m",
-        "oarlock_trainer.rank_host",
+        "oarlock_trainer.ranks.rank_host",
         "--control",
         "0",
         "--parent",

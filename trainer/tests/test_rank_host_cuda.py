@@ -34,7 +34,7 @@ int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned lo
 """
 _NVML = "int nvmlInit(void) { return 0; }\nint nvmlDeviceGetCount_v2(unsigned *count) { *count = 8; return 0; }\n"
 _FORK = """
-from oarlock_trainer import rank_host
+from oarlock_trainer.ranks import rank_host
 ranks = rank_host.Ranks(lambda: 7)
 ranks.start([{"RANK": "0"}])
 print(ranks.reap(block=True))
@@ -87,7 +87,7 @@ def test_asking_whether_cuda_is_initialized_loads_no_driver(drivers: Path) -> No
 
 
 def test_nothing_that_the_rank_host_imports_initializes_cuda(drivers: Path, tmp_path: Path) -> None:
-    warm = f"from oarlock_trainer import warm\nwarm.import_everything(encoders=True)\n{_FORK}"
+    warm = f"from oarlock_trainer.ranks import preload\npreload.import_everything(encoders=True)\n{_FORK}"
     said = {"DS_ACCELERATOR": "cuda", "PYTORCH_NVML_BASED_CUDA_CHECK": "1", "GPUS_PER_NODE": "8"}  # by the agent
     done, calls = run(drivers, warm, OARLOCK_OUTPUT_DIR=str(tmp_path), **said)
     assert (done.stdout.splitlines()[-1:], calls) == (["[(0, 7)]"], []), done.stderr

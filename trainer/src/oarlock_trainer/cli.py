@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import AGENT_FILE, RUN_DIRECTORY, TERMINATION_LOG, Variable
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer import checkpoints_arguments, job_arguments, samples_command
+from oarlock_trainer.commands import checkpoints_arguments, job_arguments, samples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check_gpus(commands)
     checkpoints_arguments.add(commands)
     _add_export_agent(commands)
-    samples_command.add(commands)
+    samples.add(commands)
     _add_import_simpletuner(commands)
     return parser
 
@@ -67,7 +67,7 @@ def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _agent(options: argparse.Namespace) -> int:
-    from oarlock_trainer import wakeup  # noqa: PLC0415
+    from oarlock_trainer.runtime import wakeup  # noqa: PLC0415
 
     # The rest of the agent takes a while to import, and a pod may be told to leave as soon as it starts.
     wakeup.hold(signal.SIGTERM)
@@ -91,7 +91,8 @@ def _add_train(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _train(options: argparse.Namespace) -> int:
-    from oarlock_trainer import foreground, launched, rank_host  # noqa: PLC0415
+    from oarlock_trainer.commands import foreground, launched  # noqa: PLC0415
+    from oarlock_trainer.ranks import rank_host  # noqa: PLC0415
 
     program = options.program or rank_host.PROGRAM
     if not launched.is_launched(os.environ):
@@ -115,7 +116,7 @@ def _add_preprocess(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _preprocess(options: argparse.Namespace) -> int:
-    from oarlock_trainer import foreground  # noqa: PLC0415
+    from oarlock_trainer.commands import foreground  # noqa: PLC0415
 
     return job_arguments.with_job(options, foreground.preprocess)
 
@@ -144,9 +145,9 @@ def _add_plan(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from oarlock_trainer import plan_command  # noqa: PLC0415
+    from oarlock_trainer.commands import plan  # noqa: PLC0415
 
-    return plan_command.run(options)
+    return plan.run(options)
 
 
 def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -162,9 +163,9 @@ def _add_profile(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _run_profile(options: argparse.Namespace) -> int:
-    from oarlock_trainer import profile_command  # noqa: PLC0415
+    from oarlock_trainer.commands import profile  # noqa: PLC0415
 
-    return profile_command.run(options)
+    return profile.run(options)
 
 
 def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -186,7 +187,7 @@ def _add_check_storage(commands: argparse._SubParsersAction[argparse.ArgumentPar
 
 
 def _check_storage(options: argparse.Namespace) -> int:
-    from oarlock_trainer.agent.preflight import storage  # noqa: PLC0415
+    from oarlock_trainer.preflight import storage  # noqa: PLC0415
 
     finding = storage.find(
         directory=str(options.directory.absolute()),
@@ -211,7 +212,7 @@ def _add_check_gpus(commands: argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _check_gpus(options: argparse.Namespace) -> int:
-    from oarlock_trainer.agent.preflight import driver, gpus  # noqa: PLC0415
+    from oarlock_trainer.preflight import driver, gpus  # noqa: PLC0415
 
     node = os.environ.get(Variable.NODE, "")
     finding = gpus.find(expected=options.expected, node=node, cuda=driver.torch_cuda())
@@ -231,9 +232,9 @@ def _add_export_agent(commands: argparse._SubParsersAction[argparse.ArgumentPars
 
 
 def _export_agent(options: argparse.Namespace) -> int:
-    from oarlock_trainer.bundle import export  # noqa: PLC0415
+    from oarlock_trainer.commands import write_bundle  # noqa: PLC0415
 
-    export.write(options.directory)
+    write_bundle.write(options.directory)
     return ExitCode.DONE
 
 

@@ -11,7 +11,7 @@ import yaml
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_trainer.agent import accelerate_config, rank_environment
-from oarlock_trainer.agent.assignment import Assignment, Pod
+from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:
     from pathlib import Path

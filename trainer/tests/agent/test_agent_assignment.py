@@ -9,7 +9,7 @@ import pytest
 
 from oarlock_api.contract.gang_key import attempt_key
 from oarlock_trainer.agent import rank_environment
-from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
+from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment, read_pod
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pythons import PYTHONS
 
-from oarlock_trainer.bundle import export, older_python, own_module
+from oarlock_trainer.bundle import older_python
 from oarlock_trainer.cli import main
+from oarlock_trainer.commands import write_bundle
+from oarlock_trainer.runtime import own_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +42,7 @@ LATER = {
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export.write(tmp_path_factory.mktemp("run"))
+    return write_bundle.write(tmp_path_factory.mktemp("run"))
 
 
 def modules(bundle: Path) -> list[str]:
@@ -106,7 +108,7 @@ def test_what_is_installed_starts_its_helpers_from_there() -> None:
 def test_what_runs_from_the_bundle_starts_its_helpers_from_the_bundle(bundle: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(bundle)!r})\n"
-        "from oarlock_trainer.bundle import own_module; print(own_module.command('m', 'x')[1:])"
+        "from oarlock_trainer.runtime import own_module; print(own_module.command('m', 'x')[1:])"
     )
     said = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True).stdout
     assert ast.literal_eval(said) == ["-I", "-S", str(bundle), "--module", "m", "x"]

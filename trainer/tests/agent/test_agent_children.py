@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from agent_process import lives
 
-from oarlock_trainer.agent import children
+from oarlock_trainer.runtime import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer.agent.preflight import clock
-from oarlock_trainer.agent.preflight.clock import Reading
-from oarlock_trainer.agent.preflight.storage import Mount
+from oarlock_trainer.preflight import clock
+from oarlock_trainer.preflight.clock import Reading
+from oarlock_trainer.preflight.storage import Mount
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oarlock_trainer.agent.preflight.finding import Finding
+    from oarlock_trainer.preflight.finding import Finding
 
 SERVER = Mount(point="/output", kind="nfs4", source="10.0.0.100:/exports")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from agent_process import Agent, eventually
 
-from oarlock_trainer.agent.assignment import read_assignment
-from oarlock_trainer.agent.preflight.checks import Preflight
+from oarlock_trainer.preflight.checks import Preflight
+from oarlock_trainer.runtime.assignment import read_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

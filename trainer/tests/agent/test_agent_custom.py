@@ -14,7 +14,7 @@ import pytest
 from agent_process import Agent, eventually, lives
 from pythons import PYTHONS
 
-from oarlock_trainer.bundle import export
+from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export.write(tmp_path_factory.mktemp("run"))
+    return write_bundle.write(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from agent_process import Agent
 
 from oarlock_api.contract.job_file import CustomProgram, JobFile
 from oarlock_trainer.agent import accelerate_config
-from oarlock_trainer.agent.assignment import Assignment, Pod
-from oarlock_trainer.bundle import export
+from oarlock_trainer.commands import write_bundle
+from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def gang(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
 
 
 def test_all_ranks_of_all_nodes_meet_by_the_file_alone(gang: tuple[Agent, Agent], tmp_path: Path) -> None:
-    bundle = export.write(tmp_path)
+    bundle = write_bundle.write(tmp_path)
     for agent in gang:
         file = str(agent.scratch / "run" / "accelerate.yaml")
         launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", file, SCRIPT]

@@ -15,7 +15,7 @@ from agent_process import Agent, eventually, lives
 from pythons import PYTHONS
 
 from oarlock_local import nvml
-from oarlock_trainer.bundle import export
+from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ STANDIN = str(Path(__file__).parent / "support" / "standin.py")
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return export.write(tmp_path_factory.mktemp("run"))
+    return write_bundle.write(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ import nvml_library
 import pytest
 
 from oarlock_api.contract.report import Gpu
-from oarlock_trainer.agent.preflight import driver
-from oarlock_trainer.agent.preflight.finding import Finding, parse_line
+from oarlock_trainer.preflight import driver
+from oarlock_trainer.preflight.finding import Finding, parse_line
 
 _ASK = """
 import sys
-from oarlock_trainer.agent.preflight import gpus
+from oarlock_trainer.preflight import gpus
 found = gpus.find(
     expected=int(sys.argv[1]), node="gpu-03", cuda=sys.argv[2], patience=3.0, pause=lambda seconds: None
 )

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_trainer.agent.hang import Watch
-from oarlock_trainer.channel import Event, Message
-from oarlock_trainer.rank_host import HostEvent
+from oarlock_trainer.ranks.rank_host import HostEvent
+from oarlock_trainer.runtime.channel import Event, Message
 
 HOUR = 3600
 

@@ -14,7 +14,7 @@ from simpletuner_events import GPU_FAULT, JSON, STATUS, stage
 from oarlock_api.contract.report import CLAIMED
 from oarlock_trainer.agent.hearsay.hearsay import Hearsay
 from oarlock_trainer.agent.hearsay.inbox import Inbox, Reception
-from oarlock_trainer.channel import Event, Message
+from oarlock_trainer.runtime.channel import Event, Message
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

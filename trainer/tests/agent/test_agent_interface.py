@@ -10,8 +10,8 @@ import pytest
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.agent import accelerate_config, rank_environment
-from oarlock_trainer.agent.assignment import Assignment, Pod
 from oarlock_trainer.agent.interface import interface_with
+from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 
 def environment(*, nodes: int = 2, **inherited: str) -> dict[str, str]:

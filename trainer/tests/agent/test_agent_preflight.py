@@ -66,7 +66,7 @@ def test_a_check_that_runs_is_shown_as_running_and_no_rank_starts_meanwhile(gpus
 def test_no_process_that_the_agent_starts_is_given_the_webhooks_secrets(gpus: Agent) -> None:
     gpus.environment |= {"OARLOCK_SECRET_CHAT_URL_0011223344556677": "hush", "FAKE_NVML": "hang", "MINE": "1"}
     gpus.start("trains_until_told", warm="fake_programs:slow_imports")
-    programs = ("oarlock_trainer.rank_host", "oarlock_trainer.agent.preflight.child", "oarlock_trainer.health.monitor")
+    programs = ("oarlock_trainer.ranks.rank_host", "oarlock_trainer.preflight.child", "oarlock_trainer.health.monitor")
     children: dict[str, str] = {}
 
     def all_run() -> bool:

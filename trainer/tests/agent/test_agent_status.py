@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import Degradation, PodPhase, parse_status
 from oarlock_trainer.agent import metrics
-from oarlock_trainer.agent.assignment import Pod
 from oarlock_trainer.agent.status_board import StatusBoard
 from oarlock_trainer.agent.status_server import StatusServer
-from oarlock_trainer.channel import Event, Message
+from oarlock_trainer.runtime.assignment import Pod
+from oarlock_trainer.runtime.channel import Event, Message
 
 POD = Pod(rank=1, job="flux", attempt=2, pod_uid="p", node="n")
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.lists(st.integers())

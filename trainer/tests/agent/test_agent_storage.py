@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from oarlock_trainer.agent.preflight import room, storage
+from oarlock_trainer.preflight import room, storage
 
 NOBODY = 65534
 

@@ -6,7 +6,7 @@ from itertools import cycle
 
 import pytest
 
-from oarlock_trainer.storage.patience import Patience
+from oarlock_trainer.runtime.patience import Patience
 
 
 class Clock:

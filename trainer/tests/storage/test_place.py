@@ -13,11 +13,11 @@ import pytest
 
 from oarlock_api.contract.secrets import s3_variables, secret_variable
 from oarlock_api.location import Location, S3Connection
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.patience import Patience
 from oarlock_trainer.storage.bucket import Bucket
 from oarlock_trainer.storage.credentials import read_credentials
 from oarlock_trainer.storage.keys import Keys
-from oarlock_trainer.storage.patience import Patience
 from oarlock_trainer.storage.place import file_at, files_at
 from oarlock_trainer.storage.service import Service, client
 

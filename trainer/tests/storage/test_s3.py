@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_local.s3_faults import SLOW_DOWN, Faults
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.s3 import S3Files
 from oarlock_trainer.storage.service import Service
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_local.s3_faults import SLOW_DOWN, Faults, Lost, Refusal
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.runtime.errors import StorageError
+from oarlock_trainer.runtime.patience import Patience
 from oarlock_trainer.storage import s3_upload
-from oarlock_trainer.storage.patience import Patience
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from oarlock_trainer.checkpoint.canary import _is_seen
 from oarlock_trainer.checkpoint.canary_verdict import View, Written, judge, weigh
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, FileFacts, digest, marker_of, valid_checkpoints
-from oarlock_trainer.errors import PeerLostError, StorageError
+from oarlock_trainer.runtime.errors import PeerLostError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from oarlock_trainer import warm
 from oarlock_trainer.checkpoint import export as export_module
 from oarlock_trainer.checkpoint.export import Export
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.cli import main
 from oarlock_trainer.models.flux import transformer
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from diffusers import FluxPipeline  # noqa: E402 - before ours: a rank imports less of diffusers
 from saving import Plain, save_alone  # noqa: E402

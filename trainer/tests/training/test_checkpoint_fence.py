@@ -8,7 +8,7 @@ import pytest
 
 from oarlock_api.contract.layout import OWNER, Owner, parse_owner
 from oarlock_trainer.checkpoint.fence import Fence
-from oarlock_trainer.errors import FencedError
+from oarlock_trainer.runtime.errors import FencedError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from saving import POSITION, save_alone, saver
 
-from oarlock_trainer import durable
 from oarlock_trainer.checkpoint import commit
 from oarlock_trainer.checkpoint.format import inspect, parse_manifest, valid_checkpoints
-from oarlock_trainer.errors import FencedError
+from oarlock_trainer.runtime import atomic_write
+from oarlock_trainer.runtime.errors import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,7 +128,7 @@ def _die_at(operation: int) -> None:
 
     for name in ("fsync", "rename", "unlink", "rmdir", "mkdir"):
         setattr(os, name, counted(getattr(os, name)))
-    for module in (durable, commit):
+    for module in (atomic_write, commit):
         module.write_bytes = counted(module.write_bytes)  # type: ignore[attr-defined]
 
 

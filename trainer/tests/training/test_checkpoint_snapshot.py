@@ -13,11 +13,11 @@ import pytest
 import torch
 from faked_gpus import Gpus
 
-from oarlock_trainer import saves
 from oarlock_trainer.checkpoint.snapshot import Snapshot
 from oarlock_trainer.checkpoint.writer import Saved
 from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.engine.engine import MASTER, Part
+from oarlock_trainer.loop import saves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.fetch import fetch_newest
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.checkpoint.upload import Copied, Upload
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
 
 ALONE: Any = Alone()

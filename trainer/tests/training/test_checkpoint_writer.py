@@ -18,8 +18,8 @@ from oarlock_trainer.checkpoint.format import Adapters, FileFacts, inspect, vali
 from oarlock_trainer.checkpoint.layout import runs_of
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.checkpoint.writer import NoRoom, Saved
-from oarlock_trainer.errors import ConfigurationError, StorageError
 from oarlock_trainer.job import Place
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 
 
 def pid_of(writer: Any) -> int:

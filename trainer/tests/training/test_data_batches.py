@@ -18,8 +18,8 @@ from dealing import (
     training,
 )
 
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.preprocess.pipeline import Prepared
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from oarlock_api.training import Training
+from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.grouping import Bucket
 from oarlock_trainer.data.metadata.table import Manifest
 from oarlock_trainer.data.metadata.told import Counts
 from oarlock_trainer.plan import bucket_report
-from oarlock_trainer.plan.batches import Batch
 
 BATCH = Batch(per_rank=2, ranks=4, accumulation=1)
 COUNTS = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oarlock_api.dataset import Dataset
 from oarlock_trainer.data.metadata.captions import Wording, from_name, gathered, one_each
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 SPACES = " \t\n\r\x0b\x0c\x1c\x1f\x85\u00a0\u1680\u2003\u2028\u202f\u205f\u3000"
 

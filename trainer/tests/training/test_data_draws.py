@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oarlock_trainer.data.draws import sample_draws
+from oarlock_trainer.runtime.draws import sample_draws
 
 PINNED = [-0.019429, 0.001824, 0.368731, 0.622277]
 PINNED_NOISE = [-0.04235, 0.13888, 1.58755, -0.15048]

@@ -8,9 +8,9 @@ import pytest
 from dealing import EFFECTIVE, MIRRORED, Making, Numbers, loader, numbers, prepared, training
 
 from oarlock_api.training import Training
+from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.flips import entries_of, entry_keys, keeps_mirrored, picture_at
 from oarlock_trainer.data.metadata.recipe import Recipe, table_fingerprint
-from oarlock_trainer.preprocess.keys import Encoders
 
 if TYPE_CHECKING:
     from pathlib import Path

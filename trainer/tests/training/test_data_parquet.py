@@ -17,6 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from oarlock_api.training import Training
+from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import jsonl, parquet
 from oarlock_trainer.data.metadata.captions import Wording
 from oarlock_trainer.data.metadata.given import Given
@@ -27,8 +28,7 @@ from oarlock_trainer.data.metadata.pieces import Pieces
 from oarlock_trainer.data.metadata.recipe import Recipe
 from oarlock_trainer.data.metadata.stems import Stems, write_stems
 from oarlock_trainer.data.metadata.table import open_part
-from oarlock_trainer.errors import ConfigurationError, StorageError
-from oarlock_trainer.preprocess.keys import Encoders
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 from oarlock_trainer.storage.local import LocalFiles
 
 CATS = {"filename": ["a.png", "b.png"], "width": [64, 96], "height": [64, 64], "caption": ["a cat", "a  dog\n"]}

@@ -15,7 +15,7 @@ from oarlock_trainer.data.matching import SortedKeys, firsts
 from oarlock_trainer.data.places import Places, forget, resolve
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
 
 KEYS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40)

@@ -18,7 +18,7 @@ from dealing import (
 
 from oarlock_trainer.data.places import Places
 from oarlock_trainer.data.prefetch import Prefetcher, patience
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.runtime.errors import StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path

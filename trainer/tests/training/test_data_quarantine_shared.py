@@ -9,7 +9,7 @@ import pytest
 
 from oarlock_trainer.data.quarantine import Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path

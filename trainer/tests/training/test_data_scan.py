@@ -20,6 +20,7 @@ from PIL import Image
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.data.buckets import Size
+from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import listing, opened
 from oarlock_trainer.data.metadata.discovery import header, unreadable
 from oarlock_trainer.data.metadata.listing import read_chunk, write_listing
@@ -27,9 +28,8 @@ from oarlock_trainer.data.metadata.scan import Scanned, picture_cut, scan, table
 from oarlock_trainer.data.metadata.table import PARTS, Table, publish
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
-from oarlock_trainer.errors import ConfigurationError, StorageError, TrainingEnd
 from oarlock_trainer.job import Job, Place, parse_training
-from oarlock_trainer.preprocess.keys import Encoders
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, TrainingEnd
 from oarlock_trainer.storage.local import LocalFiles
 
 DEADLINE = 60.0

@@ -16,7 +16,7 @@ from oarlock_api.data import Compression
 from oarlock_trainer.data.fresh import Fresh
 from oarlock_trainer.data.records import pack, unpack
 from oarlock_trainer.data.shards import Shard, published, read_index, read_record
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:

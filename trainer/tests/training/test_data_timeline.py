@@ -6,7 +6,7 @@ import pytest
 
 from oarlock_trainer.data.sampler import Origin, Stream
 from oarlock_trainer.data.timeline import Timeline, Turn
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 STREAMS = [Stream(20, 20), Stream(15, 15), Stream(30, 30)]
 ALWAYS = Turn(dataset="always", streams=(0,))

@@ -15,12 +15,12 @@ from saving import PLACE
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_trainer.commands.config_checks import refuse_foreseen
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.metadata.opened import check_folder
-from oarlock_trainer.errors import ConfigurationError, StorageError, readable, storage
-from oarlock_trainer.foreseen import refuse_foreseen
 from oarlock_trainer.job import Job
 from oarlock_trainer.models.flux import folder
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, readable, storage
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer.durable import write_bytes
+from oarlock_trainer.runtime.atomic_write import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

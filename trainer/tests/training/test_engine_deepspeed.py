@@ -19,8 +19,8 @@ from oarlock_trainer.engine import deepspeed
 from oarlock_trainer.engine.deepspeed import configuration
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.learning_rate import learning_rate
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.job import Place
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,7 +120,7 @@ _CHECK = """
 import json, sys
 from oarlock_api.training import Training
 from oarlock_trainer.engine import deepspeed
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 try:
     deepspeed.check(Training.model_validate_json(sys.argv[1]))
 except ConfigurationError as error:

@@ -11,7 +11,7 @@ from oarlock_api.optimization import Optimizer as Settings
 from oarlock_trainer.engine import lion
 from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
 from oarlock_trainer.engine.slots import set_updates, slots, updates
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from torch import Tensor

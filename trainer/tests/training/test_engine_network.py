@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.contract.status import CheckResult
-from oarlock_trainer import warm
-from oarlock_trainer.agent.preflight import network
-from oarlock_trainer.engine.node_names import NodeNames
 from oarlock_trainer.health.fabric import Fabric, NcclLog, network_of, read_fabric
+from oarlock_trainer.preflight import network
+from oarlock_trainer.preflight.collective.node_names import NodeNames
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
-from oarlock_trainer.engine.exercise import Times  # noqa: E402
-from oarlock_trainer.engine.slow_network import slow_network  # noqa: E402 - reads the environment that was just settled
+preload.settle_environment()
+from oarlock_trainer.preflight.collective.exercise import Times  # noqa: E402
+from oarlock_trainer.preflight.collective.slow_network import slow_network  # noqa: E402 - reads the environment that was just settled
 
 LOCKED = 8 << 20
 FREE = Fabric(devices=("uverbs0",), lockable=None)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
-from oarlock_trainer.agent.cgroup import cpu_limit  # noqa: E402
 from oarlock_trainer.engine import numa  # noqa: E402
 from oarlock_trainer.preprocess.shares import threads_of  # noqa: E402
+from oarlock_trainer.runtime.cgroup import cpu_limit  # noqa: E402
 
 GPU = torch.device("cuda", 5)
 ADDRESS = "0000:dc:00.0"

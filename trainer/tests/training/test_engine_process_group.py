@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 _PROGRAM = """
 import os, sys
 from datetime import timedelta
-from oarlock_trainer import warm
-warm.settle_environment()
+from oarlock_trainer.ranks import preload
+preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
-from oarlock_trainer.errors import ConfigurationError, lost_a_peer
+from oarlock_trainer.runtime.errors import ConfigurationError, lost_a_peer
 from oarlock_trainer.job import Place
 import torch
 
@@ -75,11 +75,11 @@ def test_decisions_are_shared_and_a_silent_peer_is_lost_in_every_group_after_the
 
 _SHARES = """
 import os, sys
-from oarlock_trainer import warm
-warm.settle_environment()
+from oarlock_trainer.ranks import preload
+preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
-from oarlock_trainer.errors import LeftOnRequest, StorageError, TrainingEnd, lost_a_peer
+from oarlock_trainer.runtime.errors import LeftOnRequest, StorageError, TrainingEnd, lost_a_peer
 from oarlock_trainer.job import Place
 import torch
 
@@ -130,11 +130,11 @@ def test_a_rank_that_ends_in_a_long_share_waits_for_nobody_and_the_others_lose_i
 
 _INTRUDED = """
 import os, sys
-from oarlock_trainer import warm
-warm.settle_environment()
+from oarlock_trainer.ranks import preload
+preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
-from oarlock_trainer.errors import PeerLostError
+from oarlock_trainer.runtime.errors import PeerLostError
 from oarlock_trainer.job import Place
 import torch
 

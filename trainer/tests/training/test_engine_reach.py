@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_trainer.engine import reach
+from oarlock_trainer.preflight.collective import reach
 
 
 def rows(nodes: int, *broken: tuple[int, int]) -> dict[int, reach.Row]:

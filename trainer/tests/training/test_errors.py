@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from PIL import Image
 
-from oarlock_trainer.errors import StorageError, failed_reading, lost_a_peer, lost_storage, storage
+from oarlock_trainer.runtime.errors import StorageError, failed_reading, lost_a_peer, lost_storage, storage
 
 if TYPE_CHECKING:
     from pathlib import Path

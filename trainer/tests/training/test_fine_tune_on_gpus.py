@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer import warm
 from oarlock_trainer.data import photographs
+from oarlock_trainer.ranks import preload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gang import Gang, Run
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 import wide_flux  # noqa: E402
 

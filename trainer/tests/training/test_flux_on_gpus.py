@@ -16,9 +16,9 @@ import pytest
 
 from oarlock_api.engine import Attention, Compile
 from oarlock_api.objective import Loss
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
 from oarlock_trainer.models.flux import attention, forward, transformer  # noqa: E402

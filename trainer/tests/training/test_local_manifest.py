@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from oarlock_api.contract.job_file import parse_job_file
-from oarlock_trainer import local_manifest
 from oarlock_trainer.cli import main
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.commands import local_manifest
 from oarlock_trainer.job import parse_training
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path

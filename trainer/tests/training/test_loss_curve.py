@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer import loss_curve
+from oarlock_trainer.loop import loss_curve
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_api.contract.status import StepPart
-from oarlock_trainer import channel
-from oarlock_trainer.metrics import Metrics, StepFacts
-from oarlock_trainer.step_clock import Split
+from oarlock_trainer.loop.metrics import Metrics, StepFacts
+from oarlock_trainer.loop.step_clock import Split
+from oarlock_trainer.runtime import channel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,14 +12,14 @@ import pytest
 
 from oarlock_api.objective import Loss, Objective, Weighting
 from oarlock_api.weights import ModelFlavor
-from oarlock_trainer import warm
-from oarlock_trainer.data.draws import SampleDraws, sample_draws
 from oarlock_trainer.models.flux import noise_bins, schedule
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.draws import SampleDraws, sample_draws
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from diffusers import FluxPipeline  # noqa: E402 - before ours: a rank imports less of diffusers
 from diffusers.pipelines.flux.pipeline_flux import calculate_shift  # noqa: E402

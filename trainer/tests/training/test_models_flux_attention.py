@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer import warm
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError
 
-warm.settle_environment()
+preload.settle_environment()
 sys.path.append(str(Path(__file__).parent / "support"))
 import torch  # noqa: E402 - reads the environment that was just settled
 from flux_pair import batch, distance, pair, passes  # noqa: E402

@@ -15,11 +15,11 @@ import pytest
 
 from oarlock_api.objective import Loss
 from oarlock_api.training import Training
-from oarlock_trainer import warm
-from oarlock_trainer.agent import cgroup
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime import cgroup
+from oarlock_trainer.runtime.errors import ConfigurationError
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from flux_pair import pair  # noqa: E402
 

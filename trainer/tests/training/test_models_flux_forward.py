@@ -10,9 +10,9 @@ import pytest
 
 from oarlock_api.objective import Loss
 from oarlock_api.weights import Lora
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
+preload.settle_environment()
 sys.path.append(str(Path(__file__).parent / "support"))
 import torch  # noqa: E402 - reads the environment that was just settled
 from flux_pair import CHANNELS, POOLED, TEXT_WIDTH, batch, distance, pair, passes, worst  # noqa: E402

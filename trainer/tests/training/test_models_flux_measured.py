@@ -11,18 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.training import Training
-from oarlock_trainer import trained_model, warm
 from oarlock_trainer.data.buckets import Size
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.loop import trained_model
 from oarlock_trainer.plan.gpus import shown_bytes
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Plan, plan_for
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
-from oarlock_trainer.models.flux import measured  # noqa: E402
+from oarlock_trainer.loop import measured_memory  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,7 +89,7 @@ class FakeGpu:
 def fit(
     job: Training, gpu: FakeGpu, gather: Callable[[int | None], Sequence[int | None]] = lambda own: [own]
 ) -> tuple[Plan, int]:
-    return measured.fit(gpu.plan, job, lambda: None, recompute=gpu.recompute, gauge=gpu, gather=gather)
+    return measured_memory.fit(gpu.plan, job, lambda: None, recompute=gpu.recompute, gauge=gpu, gather=gather)
 
 
 def test_a_plan_that_fits_is_kept_and_its_step_is_measured_after_it_was_compiled() -> None:
@@ -172,7 +173,7 @@ def test_what_fits_with_no_number_of_recomputed_blocks_is_refused_with_what_was_
     ],
 )
 def test_a_lack_of_memory_is_known_by_whoever_says_it(error: RuntimeError, *, expected: bool) -> None:
-    assert measured.out_of_memory(error) is expected
+    assert measured_memory.out_of_memory(error) is expected
 
 
 def started(monkeypatch: pytest.MonkeyPatch, job: Training, warm_up: Callable[..., str]) -> tuple[list[str], Plan]:
@@ -215,7 +216,7 @@ def test_a_gpus_warm_up_runs_after_the_engine_took_its_memory_and_settles_the_pl
 ) -> None:
     job = training()
     gpu = FakeGpu(plan_of(job), wrong=1.15)
-    monkeypatch.setattr(measured, "GpuGauge", lambda _device: gpu)
+    monkeypatch.setattr(measured_memory, "GpuGauge", lambda _device: gpu)
 
     def warm_up(model: Any, *_: Any, fit: Callable[[Callable[[], None]], None], **__: Any) -> str:
         fit(lambda: gpu.recompute(model.forward.recomputed))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer.errors import ConfigurationError, StorageError
 from oarlock_trainer.models.flux import folder
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_api.weights import Lora, QuantizeBase
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from torch import nn  # noqa: E402
 

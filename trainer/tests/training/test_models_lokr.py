@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.weights import AdapterAlgorithm, Lokr, LokrFactor, Lora, QuantizeBase
-from oarlock_trainer import warm
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.lokr_shapes import factor_shapes, factorized
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from lycoris import LycorisNetwork, create_lycoris, create_lycoris_from_weights  # noqa: E402
 from lycoris.functional.general import factorization  # noqa: E402

@@ -10,14 +10,14 @@ import pytest
 from oarlock_api.engine import Attention
 from oarlock_api.objective import Loss
 from oarlock_api.weights import Lora
-from oarlock_trainer import warm
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.lora_targets import PRESETS
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from safetensors.torch import load_file, save_file  # noqa: E402
 

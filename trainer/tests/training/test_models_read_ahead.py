@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer import trained_model
+from oarlock_trainer.loop import trained_model
 from oarlock_trainer.models import read_ahead
 from oarlock_trainer.models.flux import transformer
 

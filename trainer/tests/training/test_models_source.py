@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
+preload.settle_environment()
 from model_sources import FIELD, Counting, job_of, names_below, nothing, publish, source_of  # noqa: E402
 
 from oarlock_api.training import Training  # noqa: E402
-from oarlock_trainer.errors import ConfigurationError, LeftOnRequest, StorageError  # noqa: E402
 from oarlock_trainer.models import store_fetch, wanted  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
 from oarlock_trainer.models.source import check_stored_initial  # noqa: E402
 from oarlock_trainer.models.taken import listing_of  # noqa: E402
 from oarlock_trainer.models.told import Told  # noqa: E402
+from oarlock_trainer.runtime.errors import ConfigurationError, LeftOnRequest, StorageError  # noqa: E402
 
 if TYPE_CHECKING:
     from oarlock_trainer.storage.files import Entry

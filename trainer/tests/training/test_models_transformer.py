@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux import transformer
 from oarlock_trainer.models.flux.classes import transformer_class
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
 if TYPE_CHECKING:
     from gang import Gang, Run
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
 from oarlock_api.engine import Attention, Compile  # noqa: E402
@@ -36,8 +36,8 @@ weights = pytest.mark.skipif(not FLUX, reason="OARLOCK_FLUX names no folder with
 _LORA_IN_DIFFUSERS = Path(__file__).parent / "support" / "lora_in_diffusers.py"
 _DEVICES_BEFORE_THE_FORK = """
 import json, os
-from oarlock_trainer import warm
-warm.import_everything(encoders=True)
+from oarlock_trainer.ranks import preload
+preload.import_everything(encoders=True)
 opened = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
 print(json.dumps([path for path in opened if path.startswith("/dev/nvidia")]))
 """

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer import warm
-from oarlock_trainer.errors import ConfigurationError, NotThereError
 from oarlock_trainer.job import read_job
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
-from oarlock_trainer import train  # noqa: E402
 from oarlock_trainer.engine.process_group import choose_device  # noqa: E402
+from oarlock_trainer.loop import train  # noqa: E402
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.engine import Attention, Compile
-from oarlock_trainer import warm
 from oarlock_trainer.plan.activations import kept_bytes, width_bytes, widths, working_bytes
 from oarlock_trainer.plan.encoding import vae_bytes
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from diffusers import AutoencoderKL  # noqa: E402
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: E402

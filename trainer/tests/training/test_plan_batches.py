@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.plan.batches import Batch, BucketSize, fit, layout, least_repeats
+from oarlock_trainer.data.batch_fit import Batch, BucketSize, fit, layout, least_repeats
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 BATCH = Batch(per_rank=8, ranks=32, accumulation=1)
 

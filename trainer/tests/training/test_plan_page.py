@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.training import Training
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.communication import fabric
 from oarlock_trainer.plan.gpus import gpu
 from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Gpus, Plan, choose
 from oarlock_trainer.plan.work import work_of
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 PAGE = (Path(__file__).parents[3] / "docs/planner.md").read_text(encoding="utf-8")
 NODES, GPUS = 4, 8

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.weights import AdapterAlgorithm, Lokr, LokrFactor, Lora
-from oarlock_trainer import warm
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.parameters import Architecture, adapters, architecture, linears, read_architecture, whole
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 from diffusers.models.transformers.transformer_flux import FluxTransformer2DModel  # noqa: E402
 

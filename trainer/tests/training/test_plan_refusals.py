@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from on_h100s import COMPILED, FLUX, H200, H200_BYTES, on_h100, training
 
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.planner import Plan, plan_for
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 
 def refused(**fields: Any) -> str:

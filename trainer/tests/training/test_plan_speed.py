@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from oarlock_api.engine import Attention
 from oarlock_api.weights import Lora
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.communication import NVLINK, Fabric, assumed_fabric, fabric, gather_bytes, traffic
 from oarlock_trainer.plan.gpus import gpu, gpu_of_device, larger, usable_bytes
 from oarlock_trainer.plan.parameters import Architecture, adapters, whole
 from oarlock_trainer.plan.speed import expect
 from oarlock_trainer.plan.work import Work
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 FLUX = Architecture()
 FULL = Work(shape=FLUX, parameters=whole(FLUX), ranks=32, ranks_per_node=8, samples=8, compiled=True)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oarlock_api.training import Training
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.support import refuse_unsupported
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 PRODIGY = {"name": "Prodigy", "learningRate": 1.0}
 FUSED = {"name": "Lion", "options": {"fused": True}}

@@ -12,9 +12,9 @@ import pytest
 
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_trainer.data.buckets import Size
-from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.meanwhile import END
 from oarlock_trainer.plan.table import forecast
+from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.progress_line import END
 
 
 def told(*, gpu: str | None = None, fabric: str | None = None, nodes: int = 4, gpus: int = 8, **training: Any) -> str:

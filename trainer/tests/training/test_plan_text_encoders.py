@@ -9,7 +9,6 @@ import pytest
 
 from oarlock_api.data import TextEmbedsMode
 from oarlock_api.training import Training
-from oarlock_trainer import warm
 from oarlock_trainer.plan import text_encoders
 from oarlock_trainer.plan.embeds import Encoded
 from oarlock_trainer.plan.memory import host_bytes, need
@@ -17,6 +16,7 @@ from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Plan, plan_for
 from oarlock_trainer.plan.text_encoders import Home, costs
 from oarlock_trainer.plan.work import Work, text_homes
+from oarlock_trainer.ranks import preload
 
 H100, T5_BYTES = 85_500_000_000, 2 * 4_762_310_656
 
@@ -33,7 +33,7 @@ def planned(mode: str, *, memory: int = H100, **fields: Any) -> Plan:
 
 
 def test_the_sizes_are_those_of_the_encoders_themselves() -> None:
-    warm.settle_environment()
+    preload.settle_environment()
     import torch  # noqa: PLC0415 - reads the environment that was just settled
     from torch.utils.flop_counter import FlopCounterMode  # noqa: PLC0415
     from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel  # noqa: PLC0415

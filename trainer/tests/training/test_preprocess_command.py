@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.preprocess.progress import Progress
-from oarlock_trainer.preprocess.stages import Stage
+from oarlock_trainer.data.progress import Progress
+from oarlock_trainer.runtime.stages import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path

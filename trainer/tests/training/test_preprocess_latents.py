@@ -13,10 +13,10 @@ from oarlock_api.data import Compression
 from oarlock_trainer.data.buckets import Cut, Size
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.metadata.table import Picture
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.preprocess.latents import Task, decode, encode_pictures
-from oarlock_trainer.preprocess.progress import Progress
 from oarlock_trainer.preprocess.storing import Storing
+from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pytest
 from oarlock_api.data import Compression
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.errors import StorageError
 from oarlock_trainer.preprocess.kept import Kept
+from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:

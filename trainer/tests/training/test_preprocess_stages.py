@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer.errors import LeftOnRequest
-from oarlock_trainer.preprocess.progress import Progress
-from oarlock_trainer.preprocess.stages import Outbox, Stage, Stages, ahead, wait_for
+from oarlock_trainer.data.progress import Progress
+from oarlock_trainer.runtime.errors import LeftOnRequest
+from oarlock_trainer.runtime.stages import Outbox, Stage, Stages, ahead, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oarlock_trainer.preprocess.stages import Stage as StageType
+    from oarlock_trainer.runtime.stages import Stage as StageType
 
 _DEADLINE = 30.0
 

@@ -16,11 +16,11 @@ import pytest
 import yaml
 from safetensors.numpy import save_file
 
-from oarlock_trainer import local_manifest
 from oarlock_trainer.cli import main
-from oarlock_trainer.errors import ConfigurationError, NotThereError
-from oarlock_trainer.meanwhile import END
+from oarlock_trainer.commands import local_manifest
 from oarlock_trainer.plan.words import describe
+from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError
+from oarlock_trainer.runtime.progress_line import END
 
 
 def manifest(folder: Path, *datasets: dict[str, Any], gpus: int = 2, **training: Any) -> Path:
@@ -50,10 +50,10 @@ def manifest(folder: Path, *datasets: dict[str, Any], gpus: int = 2, **training:
 
 def plan(job: Path, paths: dict[str, Path]) -> str:
     """What is printed."""
-    from oarlock_trainer import rehearsal  # noqa: PLC0415 - torch, for those alone that need it
+    from oarlock_trainer.commands import plan_dry_run  # noqa: PLC0415 - torch, for those alone that need it
 
     here = {pod: str(path) for pod, path in paths.items()}
-    return describe(rehearsal.rehearse(*local_manifest.read_manifest(job), here))
+    return describe(plan_dry_run.rehearse(*local_manifest.read_manifest(job), here))
 
 
 def command(job: Path, *paths: str) -> tuple[int, str, str]:

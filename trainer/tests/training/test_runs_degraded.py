@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer.channel import Event
+from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
     from gang import Gang, Run

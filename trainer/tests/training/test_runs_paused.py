@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.channel import Event
 from oarlock_trainer.checkpoint.format import valid_checkpoints
+from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

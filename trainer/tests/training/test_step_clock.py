@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from oarlock_api.contract.status import StepPart
-from oarlock_trainer.step_clock import HostWatch, StepClock, watch_of
+from oarlock_trainer.loop.step_clock import HostWatch, StepClock, watch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

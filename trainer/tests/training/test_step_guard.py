@@ -7,9 +7,9 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from oarlock_trainer import train
+from oarlock_trainer.loop import train
+from oarlock_trainer.loop.step_guard import BAD_STEPS, StepGuard
 from oarlock_trainer.models.flux import noise_bins
-from oarlock_trainer.step_guard import BAD_STEPS, StepGuard
 
 
 def test_updates_left_out_in_a_row_end_training_though_the_loss_is_finite() -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gang import Gang, Run
 
-warm.settle_environment()
+preload.settle_environment()
 import torch  # noqa: E402 - reads the environment that was just settled
 
 COUNT = torch.cuda.device_count() if torch.cuda.is_available() else 0

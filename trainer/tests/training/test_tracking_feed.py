@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer import channel
+from oarlock_trainer.runtime import channel
 from oarlock_trainer.tracking.feed import Feed
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import torch
 
 from oarlock_api.contract.status import StepPart
 from oarlock_api.training import Training
-from oarlock_trainer import train
 from oarlock_trainer.engine.host_copy import HostCopy
-from oarlock_trainer.errors import LeftOnRequest
-from oarlock_trainer.step_clock import HostWatch, StepClock
+from oarlock_trainer.loop import train
+from oarlock_trainer.loop.step_clock import HostWatch, StepClock
+from oarlock_trainer.runtime.errors import LeftOnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

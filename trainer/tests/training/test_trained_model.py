@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.training import Training
+from oarlock_trainer.loop.trained_model import tell_accelerate, text_tokens
 from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import plan_for
-from oarlock_trainer.trained_model import tell_accelerate, text_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _START = """
 import os, sys
 os.environ["TORCHDYNAMO_DISABLE"] = "1"
-from oarlock_trainer.uncompiled import bring_back, import_torch
+from oarlock_trainer.runtime.uncompiled import bring_back, import_torch
 torch = import_torch()
 compiler = lambda: "torch._dynamo.eval_frame" in sys.modules
 assert not compiler(), "importing torch imported the compiler"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _PROGRAM = """
 import json, os, sys
-from oarlock_trainer import warm
-warm.import_everything(encoders={encoders})
+from oarlock_trainer.ranks import preload
+preload.import_everything(encoders={encoders})
 import torch
 print(json.dumps({{
     "threads": len(os.listdir("/proc/self/task")),
@@ -44,7 +44,7 @@ def test_a_warm_process_can_be_forked_safely_and_has_what_encoding_ranks_import(
     modules = found["modules"]
     assert isinstance(modules, list)
     assert {
-        "oarlock_trainer.train",
+        "oarlock_trainer.loop.train",
         "deepspeed",
         "pyarrow.parquet",
         "diffusers.models.transformers.transformer_flux",
@@ -89,5 +89,5 @@ def test_a_gpus_memory_is_in_segments_that_grow_unless_the_job_says_otherwise(
 ) -> None:
     environment = dict(given)
     monkeypatch.setattr(os, "environ", environment)
-    warm.settle_environment()
+    preload.settle_environment()
     assert environment.get("PYTORCH_ALLOC_CONF") == found

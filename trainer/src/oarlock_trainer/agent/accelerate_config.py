@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.wire import number
-from oarlock_trainer.agent.assignment import ConfigurationError, setting
+from oarlock_trainer.runtime.assignment import ConfigurationError, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.runtime.assignment import Assignment
 
 log = logging.getLogger(__name__)
 

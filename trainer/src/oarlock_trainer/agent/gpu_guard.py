@@ -21,11 +21,11 @@ from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from oarlock_trainer.agent.assignment import Assignment
     from oarlock_trainer.agent.outcome import Outcome
     from oarlock_trainer.agent.status_board import StatusBoard
     from oarlock_trainer.agent.webhooks.webhooks import Webhooks
     from oarlock_trainer.health.symptom import Symptom
+    from oarlock_trainer.runtime.assignment import Assignment
 
 log = logging.getLogger(__name__)
 

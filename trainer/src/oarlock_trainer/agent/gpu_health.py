@@ -13,18 +13,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.health import CircuitState, GpuVerdict, Health, HealthState
-from oarlock_trainer.agent import children
-from oarlock_trainer.agent.pipe_lines import PipeLines
-from oarlock_trainer.bundle import own_module
 from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import News
+from oarlock_trainer.runtime import children, own_module
+from oarlock_trainer.runtime.pipe_lines import PipeLines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_trainer.agent.assignment import Assignment
     from oarlock_trainer.health.messages import Line
     from oarlock_trainer.health.symptom import Symptom
+    from oarlock_trainer.runtime.assignment import Assignment
 
 SILENT_SECONDS = 15.0
 """A monitor tells of itself every second; loading its library, and one slow question to the driver, take some."""

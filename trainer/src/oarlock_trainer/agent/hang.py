@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.wire import integer, text
-from oarlock_trainer.channel import Event
-from oarlock_trainer.rank_host import HostEvent
+from oarlock_trainer.ranks.rank_host import HostEvent
+from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from oarlock_trainer.channel import Message
+    from oarlock_trainer.runtime.channel import Message
 
 _LEAST_SECONDS = 60.0
 """Stalls of shared storage and of a fabric that reroutes end by themselves within half a minute."""

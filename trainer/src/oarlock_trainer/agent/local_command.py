@@ -15,11 +15,11 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent import children
 from oarlock_trainer.agent.ranks import StartError
 from oarlock_trainer.agent.stderr_tail import StderrTail
-from oarlock_trainer.channel import Event, Message
-from oarlock_trainer.rank_host import HostEvent
+from oarlock_trainer.ranks.rank_host import HostEvent
+from oarlock_trainer.runtime import children
+from oarlock_trainer.runtime.channel import Event, Message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,16 +11,14 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from oarlock_trainer import channel
-from oarlock_trainer.agent import children
-from oarlock_trainer.agent.pipe_lines import PipeLines
 from oarlock_trainer.agent.stderr_tail import StderrTail
-from oarlock_trainer.bundle import own_module
+from oarlock_trainer.runtime import channel, children, own_module
+from oarlock_trainer.runtime.pipe_lines import PipeLines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from oarlock_trainer.channel import Message
+    from oarlock_trainer.runtime.channel import Message
 
 
 class LocalRanks:
@@ -34,7 +32,7 @@ class LocalRanks:
         self.channel_descriptor, told = os.pipe()
         self._told = PipeLines(self.channel_descriptor, longest=channel.MAX_LINE)  # more is no event of ours
         command = own_module.command(
-            "oarlock_trainer.rank_host",
+            "oarlock_trainer.ranks.rank_host",
             *("--control", str(orders_read), "--parent", str(os.getpid())),
             *("--program", program, "--warm", warm),
         )

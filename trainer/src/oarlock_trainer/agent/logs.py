@@ -10,10 +10,10 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.agent.clock import timestamp
+from oarlock_trainer.runtime.clock import timestamp
 
 if TYPE_CHECKING:
-    from oarlock_trainer.agent.assignment import Pod
+    from oarlock_trainer.runtime.assignment import Pod
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 """What every record has; the rest came in by `extra` and is a field of ours."""

@@ -14,20 +14,20 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.report import is_proven
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.wire import integer, text
-from oarlock_trainer import channel, last_words
-from oarlock_trainer.agent import cgroup, termination
+from oarlock_trainer.agent import termination
 from oarlock_trainer.agent.verdict import Ending, Verdict, is_failure, judge, understand
 from oarlock_trainer.agent.webhooks.redaction import without_secrets
+from oarlock_trainer.runtime import cgroup, channel, error_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from oarlock_api.contract.report import Report
-    from oarlock_trainer.agent.assignment import Assignment
     from oarlock_trainer.agent.status_board import StatusBoard
-    from oarlock_trainer.channel import Message
     from oarlock_trainer.health.symptom import Symptom
+    from oarlock_trainer.runtime.assignment import Assignment
+    from oarlock_trainer.runtime.channel import Message
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Outcome:
         """A rank says why it is about to end. They say more than how its process ends: teardown may crash."""
         code = integer(message.fields.get("code")) or 1
         said = without_secrets(text(message.fields.get("summary"), channel.MAX_LINE), self._secrets)
-        summary = last_words.telling(said)[:1500]
+        summary = error_summary.telling(said)[:1500]
         self._take(Ending(rank=message.rank, code=min(max(code, 1), 255), summary=summary))
 
     def take_end(self, rank: int, code: int) -> None:
@@ -157,5 +157,5 @@ class Outcome:
         output = without_secrets(self._output(), self._secrets)
         found = understand(ending, output)
         if self._assignment.job.custom and found.code > 0 and not found.summary:
-            return replace(found, summary=last_words.of_output(output))
+            return replace(found, summary=error_summary.of_output(output))
         return found

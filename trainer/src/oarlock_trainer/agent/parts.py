@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.status import CheckResult, PreflightCheck
-from oarlock_trainer import rank_host, wakeup
-from oarlock_trainer.agent import accelerate_config, children, clock, rank_environment
+from oarlock_trainer.agent import accelerate_config, rank_environment
 from oarlock_trainer.agent.door import Door
 from oarlock_trainer.agent.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hang_guard import HangGuard
@@ -22,19 +21,21 @@ from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.local_command import LocalCommand
 from oarlock_trainer.agent.local_ranks import LocalRanks
 from oarlock_trainer.agent.outcome import Outcome
-from oarlock_trainer.agent.preflight.checks import Preflight
 from oarlock_trainer.agent.status_board import StatusBoard
 from oarlock_trainer.agent.status_server import StatusServer
 from oarlock_trainer.agent.webhooks.redaction import secret_values
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
-from oarlock_trainer.rank_host import SAVE_SIGNAL
+from oarlock_trainer.preflight.checks import Preflight
+from oarlock_trainer.ranks import rank_host
+from oarlock_trainer.ranks.rank_host import SAVE_SIGNAL
+from oarlock_trainer.runtime import children, clock, wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from oarlock_trainer.agent.accelerate_config import Launch
-    from oarlock_trainer.agent.assignment import Assignment
     from oarlock_trainer.agent.ranks import Ranks
+    from oarlock_trainer.runtime.assignment import Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

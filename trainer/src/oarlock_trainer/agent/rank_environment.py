@@ -21,14 +21,14 @@ from oarlock_api.contract.secrets import (
 )
 from oarlock_trainer import circuit
 from oarlock_trainer.agent import accelerate_config
-from oarlock_trainer.agent.cgroup import cpu_limit
 from oarlock_trainer.agent.interface import interface_with
+from oarlock_trainer.runtime.cgroup import cpu_limit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_trainer.agent.accelerate_config import Launch
-    from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.runtime.assignment import Assignment
 
 _MOST_THREADS = 8
 """More OpenMP threads for each rank gain nothing for the optimizer's and the loader's work, and spin."""

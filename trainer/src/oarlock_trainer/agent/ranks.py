@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from oarlock_trainer.channel import Message
+    from oarlock_trainer.runtime.channel import Message
 
 
 class StartError(Exception):

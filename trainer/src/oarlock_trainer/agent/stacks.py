@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from oarlock_trainer import rank_host
+from oarlock_trainer.ranks import rank_host
 
 _LONGEST = 256 * 1024
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*:$", re.MULTILINE)

@@ -19,14 +19,14 @@ from oarlock_api.contract.status import (
     parse_plan,
 )
 from oarlock_api.contract.wire import integer, number, text
-from oarlock_trainer.channel import Event
+from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from oarlock_api.contract.health import Health
-    from oarlock_trainer.agent.assignment import Pod
-    from oarlock_trainer.channel import Message
+    from oarlock_trainer.runtime.assignment import Pod
+    from oarlock_trainer.runtime.channel import Message
 
 
 class StatusBoard:

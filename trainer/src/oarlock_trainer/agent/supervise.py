@@ -26,22 +26,23 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
-from oarlock_trainer import rank_host, wakeup
-from oarlock_trainer.agent import accelerate_config, children, logs, parts, rank_environment, termination
-from oarlock_trainer.agent.assignment import ConfigurationError, read_assignment, read_pod
+from oarlock_trainer.agent import accelerate_config, logs, parts, rank_environment, termination
 from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.link.protocol import PeerLost
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks import StartError
 from oarlock_trainer.agent.verdict import Verdict, is_failure
-from oarlock_trainer.channel import Event
-from oarlock_trainer.rank_host import HostEvent
+from oarlock_trainer.ranks import rank_host
+from oarlock_trainer.ranks.rank_host import HostEvent
+from oarlock_trainer.runtime import children, wakeup
+from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment, read_pod
+from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_trainer.agent.accelerate_config import Launch
-    from oarlock_trainer.agent.preflight.finding import Finding
+    from oarlock_trainer.preflight.finding import Finding
 
 log = logging.getLogger(__name__)
 

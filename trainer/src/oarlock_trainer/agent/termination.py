@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.exit_codes import failure_class
 from oarlock_api.contract.layout import REPORTS
 from oarlock_api.contract.report import Report
-from oarlock_trainer.agent.clock import timestamp
+from oarlock_trainer.runtime.clock import timestamp
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_api.contract.status import PodStatus
-    from oarlock_trainer.agent.assignment import Pod
     from oarlock_trainer.agent.verdict import Verdict
+    from oarlock_trainer.runtime.assignment import Pod
 
 log = logging.getLogger(__name__)
 

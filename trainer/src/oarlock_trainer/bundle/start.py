@@ -12,7 +12,7 @@ import runpy
 import sys
 
 from oarlock_trainer.bundle import older_python
-from oarlock_trainer.bundle.own_module import MODULE
+from oarlock_trainer.runtime.own_module import MODULE
 
 
 def main() -> None:

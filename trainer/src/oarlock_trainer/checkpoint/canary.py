@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from oarlock_api.contract.layout import CHECKPOINTS
-from oarlock_trainer.agent.preflight.storage import find_mount
 from oarlock_trainer.checkpoint.canary_verdict import Failed, View, Written, judge, judge_writing, name, weigh
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, FileFacts, digest, marker_of
 from oarlock_trainer.checkpoint.shard_process import write
-from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
-from oarlock_trainer.errors import FULL, StorageError, storage
+from oarlock_trainer.preflight.storage import find_mount
+from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, write_bytes
+from oarlock_trainer.runtime.errors import FULL, StorageError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.errors import PeerLostError, StorageError
+from oarlock_trainer.runtime.errors import PeerLostError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

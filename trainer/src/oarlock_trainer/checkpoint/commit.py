@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import CHECKPOINTS, checkpoint_name, parse_checkpoint_name
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, marker_of, valid_checkpoints
-from oarlock_trainer.durable import TEMPORARY, sync_folder, write_bytes
-from oarlock_trainer.errors import StorageError, TrainingEnd, storage
+from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, write_bytes
+from oarlock_trainer.runtime.errors import StorageError, TrainingEnd, storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

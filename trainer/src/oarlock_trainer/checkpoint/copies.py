@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.layout import parse_checkpoint_name
 from oarlock_trainer.checkpoint.export import link_or_copy
 from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, Manifest, marker_of, parse_manifest
-from oarlock_trainer.durable import TEMPORARY
-from oarlock_trainer.errors import storage
+from oarlock_trainer.runtime.atomic_write import TEMPORARY
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

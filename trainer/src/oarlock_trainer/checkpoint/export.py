@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from oarlock_trainer.checkpoint.weights import Weights
-from oarlock_trainer.durable import TEMPORARY, sync_file, sync_folder, sync_tree
-from oarlock_trainer.errors import storage
 from oarlock_trainer.models.flux import lora
 from oarlock_trainer.models.flux.parameters import parameter_shapes
-from oarlock_trainer.modes import make_ordinary
+from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_file, sync_folder, sync_tree
+from oarlock_trainer.runtime.errors import storage
+from oarlock_trainer.runtime.file_modes import make_ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import OWNER, PRIVATE, Owner, parse_owner
 from oarlock_api.contract.wire import WireError, text
-from oarlock_trainer.durable import write_bytes, write_json
-from oarlock_trainer.errors import FencedError
+from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
+from oarlock_trainer.runtime.errors import FencedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,13 +12,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import CHECKPOINTS
-from oarlock_trainer import channel
 from oarlock_trainer.checkpoint.commit import make_valid
 from oarlock_trainer.checkpoint.format import inspect
-from oarlock_trainer.durable import TEMPORARY
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.errors import storage
 from oarlock_trainer.models.told import Told
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.atomic_write import TEMPORARY
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from oarlock_trainer.beat import Beat, told
 from oarlock_trainer.checkpoint.layout import Layout, Run
 from oarlock_trainer.checkpoint.weights import read_piece
 from oarlock_trainer.engine.engine import MASTER
 from oarlock_trainer.engine.whole_weights import elements
-from oarlock_trainer.errors import ConfigurationError, storage
+from oarlock_trainer.runtime.beat import Beat, told
+from oarlock_trainer.runtime.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

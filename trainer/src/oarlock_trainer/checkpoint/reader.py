@@ -10,14 +10,14 @@ from oarlock_api.checkpoint import Resume
 from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_api.location import Location
 from oarlock_api.training import Task
-from oarlock_trainer.beat import Beat, told
 from oarlock_trainer.checkpoint import canary
 from oarlock_trainer.checkpoint.commit import discard
 from oarlock_trainer.checkpoint.copies import Copies
 from oarlock_trainer.checkpoint.fetch import fetch_newest
 from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
-from oarlock_trainer.durable import TEMPORARY
-from oarlock_trainer.errors import ConfigurationError, storage
+from oarlock_trainer.runtime.atomic_write import TEMPORARY
+from oarlock_trainer.runtime.beat import Beat, told
+from oarlock_trainer.runtime.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

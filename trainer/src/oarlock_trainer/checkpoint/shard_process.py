@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.parent import die_with
+from oarlock_trainer.runtime.parent import die_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.checkpoint.format import FileFacts
-from oarlock_trainer.errors import StorageError
-from oarlock_trainer.parent import pipe
+from oarlock_trainer.runtime.errors import StorageError
+from oarlock_trainer.runtime.parent import pipe
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ import torch
 
 from oarlock_trainer.checkpoint.layout import ELEMENT
 from oarlock_trainer.engine import own_gpu
-from oarlock_trainer.engine.background import Background
+from oarlock_trainer.runtime.background import Background
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

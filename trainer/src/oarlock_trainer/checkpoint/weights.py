@@ -9,7 +9,7 @@ import torch
 
 from oarlock_trainer.checkpoint.layout import Layout, Run
 from oarlock_trainer.engine.engine import AVERAGE, MASTER
-from oarlock_trainer.errors import ConfigurationError, storage
+from oarlock_trainer.runtime.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

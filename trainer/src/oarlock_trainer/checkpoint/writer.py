@@ -18,8 +18,8 @@ from oarlock_trainer.checkpoint.format import FileFacts, Manifest, shard_name
 from oarlock_trainer.checkpoint.layout import ELEMENT, Run, runs_of
 from oarlock_trainer.checkpoint.shard_writer import ShardWriter
 from oarlock_trainer.checkpoint.snapshot import Snapshot
-from oarlock_trainer.engine.background import Background
-from oarlock_trainer.errors import FULL, StorageError, TrainingEnd
+from oarlock_trainer.runtime.background import Background
+from oarlock_trainer.runtime.errors import FULL, StorageError, TrainingEnd
 
 if TYPE_CHECKING:
     from pathlib import Path

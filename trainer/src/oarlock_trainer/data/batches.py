@@ -16,12 +16,12 @@ import numpy as np
 import torch
 
 from oarlock_api.dataset import EmbedMode, Role
-from oarlock_trainer.data.draws import Purpose, SampleDraws, sample_draws
 from oarlock_trainer.data.flips import flips, picture_at
 from oarlock_trainer.data.grouping import group
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux import schedule
 from oarlock_trainer.models.flux.loss import MicroBatch
+from oarlock_trainer.runtime.draws import Purpose, SampleDraws, sample_draws
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -16,8 +16,8 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from oarlock_api.dataset import EmbedMode
-from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.data.metadata.table import KEY_BYTES
+from oarlock_trainer.runtime.draws import Purpose, generator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

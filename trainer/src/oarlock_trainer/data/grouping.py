@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oarlock_api.dataset import Role
+from oarlock_trainer.data.batch_fit import Batch, BucketSize, fit
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.sampler import Stream
 from oarlock_trainer.data.timeline import Timeline, Turn
-from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.plan.batches import Batch, BucketSize, fit
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.data.sampler import Order, Origin, StepDraw
+from oarlock_trainer.runtime.draws import Purpose, generator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

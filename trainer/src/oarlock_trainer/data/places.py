@@ -24,7 +24,7 @@ import numpy as np
 
 from oarlock_trainer.data.matching import SortedKeys
 from oarlock_trainer.data.shards import POSITION, published, read_index, read_record
-from oarlock_trainer.durable import TEMPORARY, sync_folder, sync_tree, write_json
+from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, sync_tree, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,10 +12,10 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
-from oarlock_trainer import channel
-from oarlock_trainer.beat import Beat
-from oarlock_trainer.engine.background import Background
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.background import Background
+from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from oarlock_api.contract.layout import PRIVATE
-from oarlock_trainer import channel
-from oarlock_trainer.durable import write_bytes
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.atomic_write import write_bytes
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

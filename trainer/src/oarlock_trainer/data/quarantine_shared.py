@@ -13,10 +13,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import PRIVATE
-from oarlock_trainer import channel
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.quarantine import Rejected, check_bound, kinds, summary
-from oarlock_trainer.errors import storage
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oarlock_trainer.data.records import Coding, checksum, unpack
-from oarlock_trainer.errors import StorageError
+from oarlock_trainer.runtime.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

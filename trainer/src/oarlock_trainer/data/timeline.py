@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer.data.mixture import Group, Mixture
 from oarlock_trainer.data.sampler import Origin
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

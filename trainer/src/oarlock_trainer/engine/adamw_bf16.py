@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import Optimizer
 
-from oarlock_trainer.data.draws import Purpose, generator
 from oarlock_trainer.engine import pieces
+from oarlock_trainer.runtime.draws import Purpose, generator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

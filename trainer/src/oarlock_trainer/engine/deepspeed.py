@@ -24,7 +24,7 @@ from oarlock_trainer.engine.clipping import clip_values
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
 from oarlock_trainer.engine.whole_weights import elements
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,8 +18,8 @@ import torch
 from oarlock_api.optimization import EmaDevice
 from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.engine.around import Judged
-from oarlock_trainer.engine.background import Background
 from oarlock_trainer.engine.engine import AVERAGE, MASTER, Part
+from oarlock_trainer.runtime.background import Background
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

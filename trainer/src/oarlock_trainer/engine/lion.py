@@ -15,7 +15,7 @@ import torch
 from torch.optim import Optimizer
 
 from oarlock_trainer.engine import pieces
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,11 +16,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from oarlock_trainer import channel
 from oarlock_trainer.engine import numa
-from oarlock_trainer.engine.background import Background
 from oarlock_trainer.engine.sealed import Exchange
-from oarlock_trainer.errors import ConfigurationError, TrainingEnd
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.background import Background
+from oarlock_trainer.runtime.errors import ConfigurationError, TrainingEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

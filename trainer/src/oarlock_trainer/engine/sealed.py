@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from oarlock_api.contract.gang_key import mac
-from oarlock_trainer.errors import PeerLostError
+from oarlock_trainer.runtime.errors import PeerLostError
 
 if TYPE_CHECKING:
     from oarlock_trainer.job import Place

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 import pynvml
 
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_trainer.agent.clock import timestamp
 from oarlock_trainer.health import look, messages, nvml
 from oarlock_trainer.health.devices import NotOursError, find_devices
 from oarlock_trainer.health.events import Events
@@ -30,7 +29,8 @@ from oarlock_trainer.health.probes import PROBES
 from oarlock_trainer.health.readings import NO_READINGS
 from oarlock_trainer.health.symptom import name_of
 from oarlock_trainer.health.watch import Watch
-from oarlock_trainer.parent import die_with
+from oarlock_trainer.runtime.clock import timestamp
+from oarlock_trainer.runtime.parent import die_with
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.secrets import secret_variable
-from oarlock_trainer.errors import ConfigurationError, StorageError
-from oarlock_trainer.parent import pipe
-from oarlock_trainer.warm import OFFLINE_BY_DEFAULT
+from oarlock_trainer.ranks.preload import OFFLINE_BY_DEFAULT
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
+from oarlock_trainer.runtime.parent import pipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

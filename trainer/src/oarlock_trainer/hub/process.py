@@ -33,8 +33,8 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from oarlock_trainer.parent import die_with
-from oarlock_trainer.storage.patience import Patience
+from oarlock_trainer.runtime.parent import die_with
+from oarlock_trainer.runtime.patience import Patience
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

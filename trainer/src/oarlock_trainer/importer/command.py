@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.importer import read, write
 from oarlock_trainer.importer.here import plan_command
 from oarlock_trainer.importer.importing import OPTIONS, Inputs, build
 from oarlock_trainer.importer.read import Found
 from oarlock_trainer.importer.values import as_json
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import argparse

@@ -7,8 +7,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.importer.values import Computed, Part, arguments
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from oarlock_api.contract.names import MAX_NAME_LENGTH
 from oarlock_api.trainingjob import TrainingJob
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.importer import datasets, deepspeed, fit, launch, model, optimizer, reporting, run, webhooks
 from oarlock_trainer.importer.draft import Draft
 from oarlock_trainer.importer.options import Options
@@ -24,6 +23,7 @@ from oarlock_trainer.importer.tables.optimization import OPTIMIZATION
 from oarlock_trainer.importer.tables.reporting import REPORTING
 from oarlock_trainer.importer.tables.training import TRAINING
 from oarlock_trainer.plan.support import refuse_unsupported
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

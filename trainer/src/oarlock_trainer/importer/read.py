@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from oarlock_api import manifest
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.importer import env_file, lines
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

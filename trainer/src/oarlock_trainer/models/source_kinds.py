@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oarlock_trainer.beat import Beat
-from oarlock_trainer.errors import ConfigurationError, storage
 from oarlock_trainer.models import wanted
 from oarlock_trainer.models.store_fetch import check_room, fetch
+from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.errors import ConfigurationError, storage
 from oarlock_trainer.storage.files import Entry
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from oarlock_trainer.beat import Beat
-from oarlock_trainer.durable import TEMPORARY, sync_folder, sync_tree
-from oarlock_trainer.errors import StorageError, storage
+from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, sync_tree
+from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.errors import StorageError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.layout import PRIVATE
-from oarlock_trainer import channel
-from oarlock_trainer.durable import write_json
-from oarlock_trainer.errors import StorageError, storage
 from oarlock_trainer.models.source_kinds import Listing
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.atomic_write import write_json
+from oarlock_trainer.runtime.errors import StorageError, storage
 from oarlock_trainer.storage.files import Entry
 
 if TYPE_CHECKING:

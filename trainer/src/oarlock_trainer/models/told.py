@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from oarlock_trainer import channel
-from oarlock_trainer.beat import Beat
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.beat import Beat
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oarlock_trainer import svg
 from oarlock_trainer.data.grouping import steps_an_epoch
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.scan import table_folder
 from oarlock_trainer.data.metadata.told import Counts, counts_of
-from oarlock_trainer.durable import write_bytes, write_json
-from oarlock_trainer.errors import storage
+from oarlock_trainer.runtime import svg
+from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oarlock_api.dataset import Dataset
     from oarlock_api.training import Training
+    from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Manifest, Table
     from oarlock_trainer.job import Job
-    from oarlock_trainer.plan.batches import Batch
 
 _REPORTS = "reports"
 

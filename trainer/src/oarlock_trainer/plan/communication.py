@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.work import DDP
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from oarlock_trainer.plan.gpus import Gpu

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 _USABLE_SHARE = 0.9
 """An H100 of 80 GB shows 85.5e9 bytes, of which 77e9 are planned with."""

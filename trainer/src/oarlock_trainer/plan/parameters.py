@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.weights import AdapterAlgorithm
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.lokr_shapes import factor_shapes
 from oarlock_trainer.models.flux.lora_targets import targeted
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan import refusal
 from oarlock_trainer.plan.communication import assumed_fabric
 from oarlock_trainer.plan.gpus import gpu_of_device, usable_bytes
@@ -22,6 +21,7 @@ from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.recomputation import allowed, fewest, variants
 from oarlock_trainer.plan.speed import expect
 from oarlock_trainer.plan.work import TEXT_TOKENS, same_effective_batch, stages, text_homes, work_of
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from oarlock_api.engine import CompileMode, Strategy
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.training import Training
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.recomputation import allowed, fewest
 from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.plan.work import DDP, FROZEN_BYTES, Work, same_effective_batch, stages, work_of
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

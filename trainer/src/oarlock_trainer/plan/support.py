@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.engine import CompileMode, OffloadOptimizer, Strategy
 from oarlock_api.optimization import OptimizerName
 from oarlock_api.weights import Method
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

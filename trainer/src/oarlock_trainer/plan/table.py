@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.plan import communication, compiling, gpus
 from oarlock_trainer.plan.memory import GB, host_bytes
 from oarlock_trainer.plan.parameters import Architecture, read_architecture
 from oarlock_trainer.plan.planner import Gpus, Plan, choose
 from oarlock_trainer.plan.work import DDP, picture_tokens, work_of
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -12,8 +12,8 @@ from oarlock_trainer.plan.text_encoders import costs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.buckets import Size
-    from oarlock_trainer.plan.batches import Batch
     from oarlock_trainer.plan.embeds import Encoded
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")

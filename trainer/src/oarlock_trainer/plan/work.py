@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from oarlock_api.engine import Attention, CompileMode, OffloadOptimizer, Precision, Strategy
 from oarlock_api.optimization import EmaDevice, OptimizerName
 from oarlock_api.weights import Lora, Method, QuantizeBase
+from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.buckets import target_sizes
-from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.plan.encoding import live_batch
 from oarlock_trainer.plan.parameters import Architecture, Parameters, adapters, whole
 from oarlock_trainer.plan.text_encoders import LIVE_BATCH, Home, home, live_captions

@@ -13,15 +13,15 @@ import numpy as np
 from oarlock_api.contract.layout import DATA_MANIFEST
 from oarlock_api.dataset import EmbedMode
 from oarlock_trainer.data.flips import entries_of
-from oarlock_trainer.durable import write_json
+from oarlock_trainer.runtime.atomic_write import write_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.places import Places
     from oarlock_trainer.job import Job
-    from oarlock_trainer.preprocess.keys import Encoders
     from oarlock_trainer.preprocess.stores import Stores
 
 

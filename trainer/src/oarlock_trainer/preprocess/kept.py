@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oarlock_trainer.data.fresh import Fresh
 from oarlock_trainer.data.records import pack, unpack
 from oarlock_trainer.data.shards import Shard, ShardFile
-from oarlock_trainer.errors import storage
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,8 +14,8 @@ from PIL import Image, ImageOps
 
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.errors import StorageError, failed_reading
-from oarlock_trainer.preprocess.stages import Stage, Stages, ahead, wait_for
+from oarlock_trainer.runtime.errors import StorageError, failed_reading
+from oarlock_trainer.runtime.stages import Stage, Stages, ahead, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.buckets import Cut, Size
     from oarlock_trainer.data.metadata.table import Picture
+    from oarlock_trainer.data.progress import Progress
     from oarlock_trainer.data.records import Record
     from oarlock_trainer.models.flux.encode import PictureEncoder
-    from oarlock_trainer.preprocess.progress import Progress
     from oarlock_trainer.preprocess.storing import Storing
     from oarlock_trainer.storage.files import Files
 

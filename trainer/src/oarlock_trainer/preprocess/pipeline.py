@@ -19,8 +19,8 @@ import torch
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.data import OnMissingEmbeds
 from oarlock_api.training import Task
-from oarlock_trainer import channel
 from oarlock_trainer.data import quarantine
+from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.matching import SortedKeys
 from oarlock_trainer.data.metadata.facts import total
@@ -30,9 +30,7 @@ from oarlock_trainer.data.metadata.table import MANIFEST, Manifest, Table, open_
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
 from oarlock_trainer.data.places import Places, forget
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.errors import ConfigurationError, StorageError, storage
 from oarlock_trainer.preprocess import data_report
-from oarlock_trainer.preprocess.keys import fingerprints
 from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
 from oarlock_trainer.preprocess.stores import (
     Found,
@@ -51,16 +49,18 @@ from oarlock_trainer.preprocess.stores import (
 )
 from oarlock_trainer.preprocess.summary import Work, summary
 from oarlock_trainer.preprocess.units import latent_work, text_work
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from oarlock_api.dataset import Dataset
+    from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
-    from oarlock_trainer.preprocess.keys import Encoders
     from oarlock_trainer.storage.files import Files
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oarlock_trainer.agent.cgroup import cores_of_the_ranks
 from oarlock_trainer.data.flips import picture_at
 from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
+from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.plan.encoding import vae_batch
-from oarlock_trainer.preprocess.progress import Progress
 from oarlock_trainer.preprocess.units import EMPTY, share
+from oarlock_trainer.runtime.cgroup import cores_of_the_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oarlock_api.dataset import Dataset
+    from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.job import Job
-    from oarlock_trainer.preprocess.keys import Encoders
     from oarlock_trainer.storage.files import Files
 
 _PLACES = "places"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.data.records import Record, pack
-from oarlock_trainer.errors import storage
-from oarlock_trainer.preprocess.stages import Outbox, Stage
+from oarlock_trainer.runtime.errors import storage
+from oarlock_trainer.runtime.stages import Outbox, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

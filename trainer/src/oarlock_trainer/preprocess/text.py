@@ -15,15 +15,15 @@ import torch
 
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.preprocess.latents import bits
-from oarlock_trainer.preprocess.stages import Stage, Stages
+from oarlock_trainer.runtime.stages import Stage, Stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import numpy as np
 
+    from oarlock_trainer.data.progress import Progress
     from oarlock_trainer.models.flux.encode import CaptionEncoder
-    from oarlock_trainer.preprocess.progress import Progress
     from oarlock_trainer.preprocess.storing import Storing
     from oarlock_trainer.storage.files import Files
 

@@ -11,8 +11,8 @@ from oarlock_trainer.storage.service import client, take_turn, turn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oarlock_trainer.runtime.patience import Patience
     from oarlock_trainer.storage.hedge import Hedge
-    from oarlock_trainer.storage.patience import Patience
     from oarlock_trainer.storage.service import Service
 _Answer = TypeVar("_Answer")
 

@@ -22,7 +22,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, BinaryIO
 
-from oarlock_trainer.durable import TEMPORARY
+from oarlock_trainer.runtime.atomic_write import TEMPORARY
 from oarlock_trainer.storage.room import Room
 
 if TYPE_CHECKING:

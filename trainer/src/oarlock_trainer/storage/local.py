@@ -8,8 +8,8 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, BinaryIO
 
-from oarlock_trainer.durable import TEMPORARY, replacing
-from oarlock_trainer.errors import readable, storage
+from oarlock_trainer.runtime.atomic_write import TEMPORARY, replacing
+from oarlock_trainer.runtime.errors import readable, storage
 from oarlock_trainer.storage.files import Entry
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from oarlock_trainer.durable import TEMPORARY
+from oarlock_trainer.runtime.atomic_write import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from botocore.exceptions import ClientError
 
-from oarlock_trainer.errors import StorageError, storage
+from oarlock_trainer.runtime.errors import StorageError, storage
+from oarlock_trainer.runtime.patience import Patience
 from oarlock_trainer.storage.bucket import Bucket
 from oarlock_trainer.storage.files import Entry
 from oarlock_trainer.storage.hedge import Hedge
-from oarlock_trainer.storage.patience import Patience
 from oarlock_trainer.storage.ranged_file import ranged_file
 from oarlock_trainer.storage.s3_errors import TornError, status_of
 from oarlock_trainer.storage.s3_upload import put

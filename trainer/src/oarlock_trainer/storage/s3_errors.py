@@ -9,7 +9,7 @@ from botocore import exceptions
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from oarlock_trainer.errors import ConfigurationError, StorageError, TrainingEnd
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, TrainingEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

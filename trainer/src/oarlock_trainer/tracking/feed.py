@@ -10,7 +10,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
-from oarlock_trainer import channel
+from oarlock_trainer.runtime import channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from oarlock_api.contract.secrets import TRACKER_KEYS, secret_variable
 from oarlock_api.publishing import TrackerType
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.tracking.feed import Feed
 from oarlock_trainer.tracking.mlflow_run import MlflowRun
 from oarlock_trainer.tracking.tensorboard_file import TensorBoardFile

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageDraw
 
-from oarlock_trainer.durable import write_bytes, write_json
+from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import PRIVATE
-from oarlock_trainer.beat import Beat
-from oarlock_trainer.durable import replacing
-from oarlock_trainer.errors import storage
-from oarlock_trainer.preprocess.keys import fingerprints
+from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.preprocess.shares import TEXT_BATCH
+from oarlock_trainer.runtime.atomic_write import replacing
+from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def _encode(
     from safetensors.torch import save_file  # noqa: PLC0415
 
     from oarlock_trainer.models.flux.encode import CaptionEncoder  # noqa: PLC0415 - only where something is missing
-    from oarlock_trainer.modes import make_ordinary  # noqa: PLC0415
+    from oarlock_trainer.runtime.file_modes import make_ordinary  # noqa: PLC0415
 
     encoder = CaptionEncoder(_model(job), job.training.model.flavor, ranks.device)
     beat, found = Beat(), {}

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_api.contract.status import PodPhase
-from oarlock_trainer import channel
-from oarlock_trainer.beat import Beat
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.beat import Beat
 from oarlock_trainer.validation.decoding import PictureDecoder
 from oarlock_trainer.validation.index import Made, Pictures
 from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler

@@ -14,9 +14,9 @@ import time
 from itertools import count
 from pathlib import Path
 
-from oarlock_trainer import channel
-from oarlock_trainer.channel import Event
-from oarlock_trainer.stop import StopRequest
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.channel import Event
+from oarlock_trainer.runtime.stop import StopRequest
 
 SCRATCH = Path(os.environ.get("SCRATCH", "/nonexistent"))
 

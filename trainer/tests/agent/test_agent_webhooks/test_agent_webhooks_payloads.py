@@ -15,11 +15,11 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.job_file import JobFile, WebhookLevel
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
-from oarlock_trainer.agent.assignment import Assignment, Pod
 from oarlock_trainer.agent.webhooks import events
 from oarlock_trainer.agent.webhooks.envelope import Event, Identity, identity_of
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault, fault_of, fault_type, gpu_fault
 from oarlock_trainer.health.readings import Readings
+from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 AT = "2026-01-31T12:00:00.123Z"
 WHO = Identity(

@@ -11,9 +11,9 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.job_file import JobFile, Webhook
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
-from oarlock_trainer.agent.assignment import Assignment, Pod
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
+from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:
     from webhook_inbox import Inbox

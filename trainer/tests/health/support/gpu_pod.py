@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oarlock_local import nvml
-from oarlock_trainer.agent.assignment import Assignment, read_assignment
+from oarlock_trainer.runtime.assignment import Assignment, read_assignment
 
 _JOB = {
     "version": 1,

@@ -15,10 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
-from oarlock_trainer.uncompiled import import_torch  # noqa: E402
+preload.settle_environment()
+from oarlock_trainer.runtime.uncompiled import import_torch  # noqa: E402
 
 import_torch()
 import torch  # noqa: E402
@@ -31,8 +31,8 @@ from oarlock_trainer.checkpoint import canary  # noqa: E402
 from oarlock_trainer.checkpoint.fence import Fence  # noqa: E402
 from oarlock_trainer.checkpoint.reader import take_over  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks, leave  # noqa: E402
-from oarlock_trainer.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
+from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
 
 TRAINING = Training.model_validate(
     {

@@ -19,20 +19,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
-from oarlock_trainer.uncompiled import import_torch  # noqa: E402
+preload.settle_environment()
+from oarlock_trainer.runtime.uncompiled import import_torch  # noqa: E402
 
 import_torch()
 import torch.distributed as dist  # noqa: E402
 
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
-from oarlock_trainer.engine import collective, exercise, process_group, reach, slow_network  # noqa: E402
-from oarlock_trainer.errors import TrainingEnd  # noqa: E402
+from oarlock_trainer.engine import process_group  # noqa: E402
 from oarlock_trainer.health.fabric import Fabric  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
-from oarlock_trainer.stop import StopRequest  # noqa: E402
+from oarlock_trainer.preflight.collective import check, exercise, reach, slow_network  # noqa: E402
+from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: E402
+from oarlock_trainer.runtime.stop import StopRequest  # noqa: E402
 
 
 class Deaf(socket.socket):
@@ -77,7 +78,7 @@ def run_rank(job: Job, trouble: str) -> dict[str, Any]:
     """One rank's life."""
     stop = StopRequest()
     try:
-        ranks = collective.join(in_trouble(job, trouble), go_on=stop.leave_if_requested)
+        ranks = check.join(in_trouble(job, trouble), go_on=stop.leave_if_requested)
     except TrainingEnd as end:
         return {"code": int(end.code), "said": str(end)}
     total = ranks.sum([1.0])
@@ -90,7 +91,7 @@ def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     nodes, local = order["nodes"], order["ranks"]
-    collective._APART_SECONDS, collective._CUT_OFF_SECONDS = order["apart"], 1.0
+    check._APART_SECONDS, check._CUT_OFF_SECONDS = order["apart"], 1.0
     file = JobFile(
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=nodes, gpus_per_node=0,
         output_directory=str(scratch / "output"), training={}, min_bus_bandwidth=order.get("floor"),

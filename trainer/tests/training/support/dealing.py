@@ -8,6 +8,7 @@ import numpy as np
 
 from oarlock_api.data import Compression
 from oarlock_api.training import Training
+from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
@@ -16,7 +17,6 @@ from oarlock_trainer.data.places import Places, resolve
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.job import Place
-from oarlock_trainer.plan.batches import Batch
 from oarlock_trainer.preprocess.pipeline import Prepared
 from oarlock_trainer.storage.local import LocalFiles
 

@@ -12,9 +12,10 @@ import json
 import sys
 from pathlib import Path
 
-from oarlock_trainer import uncompiled, warm
+from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime import uncompiled
 
-warm.settle_environment()
+preload.settle_environment()
 uncompiled.import_torch()
 import torch  # noqa: E402
 from flux_pair import batch, distance, pair, passes, worst  # noqa: E402

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from oarlock_trainer.rank_host import HostEvent
+from oarlock_trainer.ranks.rank_host import HostEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ class Gang:
         home: Path,
         *,
         gpus: int = 0,
-        program: Sequence[str] = ("-m", "oarlock_trainer.rank_host"),
+        program: Sequence[str] = ("-m", "oarlock_trainer.ranks.rank_host"),
     ) -> None:
         self.model, self.pictures, self.cache = model, pictures, cache
         self._home = home

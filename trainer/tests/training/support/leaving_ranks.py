@@ -6,7 +6,8 @@ import os
 import signal
 from typing import Any
 
-from oarlock_trainer import train, warm
+from oarlock_trainer.loop import train
+from oarlock_trainer.ranks import preload
 
 _report = train.report
 
@@ -22,6 +23,6 @@ def _report_and_ask(*arguments: Any, step: int, **fields: Any) -> None:
 
 
 def main() -> int:
-    warm.import_everything()
+    preload.import_everything()
     train.report = _report_and_ask
     return train.main()

@@ -30,4 +30,4 @@ def _open(files: LocalFiles, name: str) -> BinaryIO:
 
 if __name__ == "__main__":
     LocalFiles.open = _open  # type: ignore[method-assign]
-    runpy.run_module("oarlock_trainer.rank_host", run_name="__main__", alter_sys=True)
+    runpy.run_module("oarlock_trainer.ranks.rank_host", run_name="__main__", alter_sys=True)

@@ -15,10 +15,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
-from oarlock_trainer.uncompiled import import_torch  # noqa: E402
+preload.settle_environment()
+from oarlock_trainer.runtime.uncompiled import import_torch  # noqa: E402
 
 import_torch()
 import torch.distributed as dist  # noqa: E402
@@ -26,12 +26,12 @@ import torch.distributed as dist  # noqa: E402
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
 from oarlock_trainer.data.flips import picture_at  # noqa: E402
 from oarlock_trainer.engine import process_group  # noqa: E402
-from oarlock_trainer.errors import LeftOnRequest, TrainingEnd  # noqa: E402
 from oarlock_trainer.job import Job, Place, parse_training  # noqa: E402
 from oarlock_trainer.preprocess.live import LiveEncoding  # noqa: E402
 from oarlock_trainer.preprocess.pipeline import Prepared, prepare  # noqa: E402
+from oarlock_trainer.runtime.errors import LeftOnRequest, TrainingEnd  # noqa: E402
 
-warm.import_encoders()
+preload.import_encoders()
 
 
 def facts_of(prepared: Prepared) -> dict[str, Any]:

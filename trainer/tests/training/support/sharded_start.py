@@ -17,10 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
-from oarlock_trainer import warm
+from oarlock_trainer.ranks import preload
 
-warm.settle_environment()
-from oarlock_trainer.uncompiled import import_torch  # noqa: E402
+preload.settle_environment()
+from oarlock_trainer.runtime.uncompiled import import_torch  # noqa: E402
 
 import_torch()
 import safetensors  # noqa: E402
@@ -32,17 +32,17 @@ from oarlock_api.contract.exit_codes import ExitCode  # noqa: E402
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
 from oarlock_api.engine import Attention  # noqa: E402
 from oarlock_api.training import Training  # noqa: E402
-from oarlock_trainer.claim import Claim  # noqa: E402
 from oarlock_trainer.engine.initialize import sharder  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
 from oarlock_trainer.engine.whole_weights import elements, whole_weights  # noqa: E402
-from oarlock_trainer.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
+from oarlock_trainer.loop.setup import Claim  # noqa: E402
+from oarlock_trainer.loop.trained_model import load_model, make_engine  # noqa: E402
 from oarlock_trainer.models.flux import transformer  # noqa: E402
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
 from oarlock_trainer.plan.parameters import read_architecture  # noqa: E402
 from oarlock_trainer.plan.planner import plan_for  # noqa: E402
-from oarlock_trainer.trained_model import load_model, make_engine  # noqa: E402
+from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
 
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what ranks print is no answer

@@ -12,10 +12,10 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.report import Gpu
 from oarlock_api.contract.status import PodPhase
 from oarlock_trainer.agent.hearsay.payloads import Fault, Saved, Stage, Step, Trouble
-from oarlock_trainer.channel import Event, Message
 from oarlock_trainer.health import errors_told
 from oarlock_trainer.health.errors_told import Told as Kind
 from oarlock_trainer.health.symptom import Symptom
+from oarlock_trainer.runtime.channel import Event, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from oarlock_api.contract.names import pod_name
 
 if TYPE_CHECKING:
     from oarlock_api.contract.job_file import WebhookLevel
-    from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.runtime.assignment import Assignment
 
 SCHEMA_VERSION = 1
 

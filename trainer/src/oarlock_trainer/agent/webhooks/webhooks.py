@@ -18,7 +18,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
-from oarlock_trainer.agent import clock
 from oarlock_trainer.agent.webhooks import events
 from oarlock_trainer.agent.webhooks.envelope import GPU_FAULT, TYPES, Event, Identity, identity_of
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault, fault_of, gpu_fault
@@ -28,6 +27,7 @@ from oarlock_trainer.agent.webhooks.receivers import Receiver, ReceiverError, re
 from oarlock_trainer.agent.webhooks.redaction import secret_values, without_secrets
 from oarlock_trainer.agent.webhooks.sender import Sender, Tally
 from oarlock_trainer.agent.webhooks.story import Story, is_own_error
+from oarlock_trainer.runtime import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from oarlock_api.contract.job_file import Webhook
     from oarlock_api.contract.report import Report
     from oarlock_api.contract.status import PodStatus
-    from oarlock_trainer.agent.assignment import Assignment
+    from oarlock_trainer.runtime.assignment import Assignment
 
 log = logging.getLogger(__name__)
 

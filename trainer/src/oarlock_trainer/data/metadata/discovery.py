@@ -20,7 +20,7 @@ from oarlock_trainer.data.metadata.listing import caption_file, read_chunk
 from oarlock_trainer.data.metadata.rows import Found
 from oarlock_trainer.data.metadata.threads import in_threads
 from oarlock_trainer.data.quarantine import UNREADABLE
-from oarlock_trainer.errors import StorageError, failed_reading
+from oarlock_trainer.runtime.errors import StorageError, failed_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

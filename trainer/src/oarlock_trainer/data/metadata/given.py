@@ -17,7 +17,7 @@ from oarlock_trainer.data.metadata.facts import Bad
 from oarlock_trainer.data.metadata.rows import Found
 from oarlock_trainer.data.metadata.threads import in_threads
 from oarlock_trainer.data.quarantine import UNREADABLE
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

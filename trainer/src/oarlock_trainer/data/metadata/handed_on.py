@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from oarlock_trainer.data.metadata.facts import parse_facts
 from oarlock_trainer.data.metadata.kept import Kept
 from oarlock_trainer.data.metadata.table import PARTS, part_notes
-from oarlock_trainer.durable import write_bytes
-from oarlock_trainer.errors import storage
+from oarlock_trainer.runtime.atomic_write import write_bytes
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from oarlock_trainer.data.metadata.pieces import Piece
-from oarlock_trainer.errors import ConfigurationError, storage
+from oarlock_trainer.runtime.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

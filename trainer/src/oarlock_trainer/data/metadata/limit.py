@@ -16,7 +16,7 @@ from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.making import Made, facts_of, part_file
 from oarlock_trainer.data.metadata.table import SCHEMA, open_part, part_notes, write_part
-from oarlock_trainer.errors import storage
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

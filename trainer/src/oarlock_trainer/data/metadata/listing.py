@@ -16,7 +16,7 @@ import pyarrow as pa
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.pieces import Piece
 from oarlock_trainer.data.metadata.table import PART_ROWS
-from oarlock_trainer.durable import write_bytes
+from oarlock_trainer.runtime.atomic_write import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

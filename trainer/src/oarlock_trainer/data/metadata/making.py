@@ -10,7 +10,7 @@ from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.facts import Facts, parse_facts
 from oarlock_trainer.data.metadata.rows import make_rows
 from oarlock_trainer.data.metadata.table import part_notes, write_part
-from oarlock_trainer.errors import StorageError, storage
+from oarlock_trainer.runtime.errors import StorageError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

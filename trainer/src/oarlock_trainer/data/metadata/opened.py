@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.errors import NotThereError, readable
+from oarlock_trainer.runtime.errors import NotThereError, readable
 
 if TYPE_CHECKING:
     from oarlock_api.dataset import Dataset, Parquet

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from oarlock_trainer.data.metadata.pieces import Piece
 from oarlock_trainer.data.metadata.table import PART_ROWS
-from oarlock_trainer.errors import ConfigurationError, StorageError, failed_reading
+from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, failed_reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.dataset import Dataset
     from oarlock_api.training import Training
-    from oarlock_trainer.preprocess.keys import Encoders
+    from oarlock_trainer.data.cache_keys import Encoders
 
 _PASSING = {
     "name", "role", "repeats", "probability", "preserve_scan", "start_step", "end_step", "image_embeds", "random_flip",

@@ -26,9 +26,9 @@ from oarlock_trainer.data.metadata.origin import find_pieces
 from oarlock_trainer.data.metadata.recipe import Recipe, cuts
 from oarlock_trainer.data.metadata.table import Manifest, Part
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
+from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.errors import ConfigurationError
-from oarlock_trainer.preprocess.progress import Progress
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from oarlock_api.dataset import Dataset
     from oarlock_api.training import Training
     from oarlock_trainer.data.buckets import Cut, Size
+    from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
-    from oarlock_trainer.preprocess.keys import Encoders
     from oarlock_trainer.storage.files import Files
 
 

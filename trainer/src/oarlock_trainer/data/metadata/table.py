@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from oarlock_trainer.data.buckets import Size
-from oarlock_trainer.durable import write_bytes, write_json
+from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oarlock_api.engine import Attention
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_api.engine import CompileMode
-from oarlock_trainer.agent.cgroup import cores_of_the_ranks
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux.forward import blocks_of
 from oarlock_trainer.models.flux.kept_code import kind
 from oarlock_trainer.plan.activations import BUDGET
-from oarlock_trainer.uncompiled import bring_back
+from oarlock_trainer.runtime.cgroup import cores_of_the_ranks
+from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.uncompiled import bring_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from oarlock_trainer.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
+from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.functional import ScalingType, scaled_mm
 
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 _FORWARD, _BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
 _MULTIPLE = 16

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_api.contract.layout import PRIVATE
-from oarlock_trainer import channel
-from oarlock_trainer.durable import write_bytes
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.atomic_write import write_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from oarlock_api.weights import AdapterAlgorithm
-from oarlock_trainer.errors import ConfigurationError
 from oarlock_trainer.models.flux import lokr, low_rank
 from oarlock_trainer.models.flux.folder import loading
 from oarlock_trainer.models.flux.lora_targets import targeted
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

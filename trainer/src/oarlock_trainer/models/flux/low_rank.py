@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from oarlock_trainer.errors import ConfigurationError
+from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.objective import GuidanceMode, Objective, Timesteps
 
 if TYPE_CHECKING:
-    from oarlock_trainer.data.draws import SampleDraws
+    from oarlock_trainer.runtime.draws import SampleDraws
 
 _FEW_TOKENS, _MANY_TOKENS = 256, 4096
 _BETA = 2.0

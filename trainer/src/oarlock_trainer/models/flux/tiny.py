@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_trainer.models.flux.classes import scheduler_class, transformer_class, vae_class
-from oarlock_trainer.modes import make_ordinary
+from oarlock_trainer.runtime.file_modes import make_ordinary
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,1 @@
+"""The commands of `oarlock-trainer`, one file each, and what they share."""

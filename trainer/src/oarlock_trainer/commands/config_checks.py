@@ -1,0 +1,72 @@
+"""What ends a run before and after its data are read, found without them: settings, the model, and what a job names beside.
+
+The checks are the run's own. They are asked all, so that one plan tells all that is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oarlock_api.training import Task
+from oarlock_trainer.loop.setup import adapters_of, check_initial, model_folder
+from oarlock_trainer.models.flux import folder
+from oarlock_trainer.models.flux.lora_targets import targeted
+from oarlock_trainer.models.source import check_stored_initial
+from oarlock_trainer.plan.parameters import Architecture, linears, read_architecture
+from oarlock_trainer.plan.support import refuse_unsupported
+from oarlock_trainer.runtime.errors import ConfigurationError, all_of, readable
+from oarlock_trainer.validation.wanted import check_prompts, read_wanted
+
+if TYPE_CHECKING:
+    from oarlock_trainer.job import Job
+
+
+def refuse_foreseen(job: Job) -> None:
+    """Raise ConfigurationError that lists all that is wrong; StorageError where it cannot be told.
+
+    A model that is not here is not looked at; names of layers are then compared with FLUX.1's own. Of one whose weights
+    are not here the configuration is.
+    """
+    found = []
+    for check in (_settings, _model, _targets, check_initial, _stored_initial, _prompts):
+        try:
+            check(job)
+        except ConfigurationError as error:
+            found.append(error)
+    if found:
+        raise all_of(found) from found[0]
+
+
+def _settings(job: Job) -> None:
+    refuse_unsupported(job.training)
+
+
+def _model(job: Job) -> None:
+    model, field = model_folder(job), "training.model.path"
+    with readable(field, model):
+        there = model.is_dir()
+    if folder.is_sketch(model):
+        folder.check_sketch(model, field=field)
+    elif there:
+        folder.check(model, field=field)
+
+
+def _targets(job: Job) -> None:
+    adapters = adapters_of(job)
+    if adapters is None or job.training.task is Task.PREPROCESS:
+        return
+    model = model_folder(job)
+    shape = read_architecture(model) if folder.has_configuration(model) else Architecture()
+    targeted(adapters.targets, [one.name for one in linears(shape)])
+
+
+def _stored_initial(job: Job) -> None:
+    check_stored_initial(job.training, job.files_at)
+
+
+def _prompts(job: Job) -> None:
+    model = model_folder(job)
+    if folder.has_configuration(model) and not folder.is_sketch(model):
+        read_wanted(job)
+    else:
+        check_prompts(job)

@@ -1,0 +1,90 @@
+"""`oarlock-trainer train` and `preprocess`: a job's ranks on this machine, without agent, report and preflight."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from oarlock_api.contract.environment import Variable
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.training import Task
+from oarlock_trainer.agent import accelerate_config, rank_environment
+from oarlock_trainer.agent.verdict import exit_code
+from oarlock_trainer.commands import launched
+from oarlock_trainer.ranks import rank_host
+from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment
+
+_INTERRUPTED = 128 + signal.SIGINT
+"""What a shell shows for a program that Ctrl-C ended."""
+
+
+def preprocess(job: Path) -> int:
+    """Fill the caches of a job with all its ranks, whatever its task; returns an exit code as `run`."""
+    if launched.is_launched(os.environ):
+        sys.stderr.write(
+            "preprocess starts all ranks itself: run it without a launcher, or `train` with task: Preprocess under it\n"
+        )
+        return ExitCode.CONFIGURATION
+    try:
+        body = json.loads(job.read_text(encoding="utf-8"))
+        body["training"]["task"] = Task.PREPROCESS
+        body["nodes"] = 1  # what is cached is the same for any number of ranks
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"{job} is no job file with spec.training, as the operator writes it: {error!r}\n")
+        return ExitCode.CONFIGURATION
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, job.name)
+        path.write_text(json.dumps(body), encoding="utf-8")
+        return run(path, rank_host.PROGRAM)
+
+
+def run(job: Path, program: str) -> int:
+    """Run all ranks; the first that fails ends the others. Returns its exit code, or 0."""
+    os.environ.update(
+        {
+            Variable.CONFIG: str(job.absolute()),
+            Variable.MACHINE_RANK: "0",
+            Variable.MASTER_ADDR: "127.0.0.1",
+            Variable.MASTER_PORT: str(_free_port()),
+        }
+    )
+    try:
+        assignment = read_assignment(os.environ)
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        return ExitCode.CONFIGURATION
+    if assignment.job.nodes != 1:
+        sys.stderr.write(
+            f"nodes is {assignment.job.nodes}, but here is one machine: set it to 1, or start each of them with `accelerate "
+            "launch ... -m oarlock_trainer train`\n"
+        )
+        return ExitCode.CONFIGURATION
+    os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
+    if program == rank_host.PROGRAM:
+        rank_host.load(rank_host.WARM)()  # as in a pod: imported once, for all ranks
+    ranks = rank_host.Ranks(rank_host.load(program))
+    ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
+    failed = 0
+    while ranks:
+        try:
+            ended = ranks.reap(block=True)
+        except KeyboardInterrupt:
+            sys.stderr.write("interrupted: what is saved is kept, the same command goes on from there\n")
+            failed = _INTERRUPTED
+            ranks.signal(signal.SIGKILL)
+            continue
+        for _rank, code in ended:
+            if code and not failed:
+                failed = exit_code(code)
+                ranks.signal(signal.SIGKILL)
+    return failed
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

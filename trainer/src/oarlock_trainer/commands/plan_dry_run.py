@@ -1,0 +1,171 @@
+"""`oarlock-trainer plan`: what a job would do with its data, told here and now, without GPUs and without the cluster.
+
+It goes the way of a run, with the same code, up to the first picture that would be encoded: so it fails where the run
+would fail, with the same words. What it finds out is thrown away; nothing is written to the job's places.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+from oarlock_api.dataset import EmbedMode, Role
+from oarlock_api.training import Task
+from oarlock_trainer.commands.config_checks import refuse_foreseen
+from oarlock_trainer.commands.local_manifest import job_file, moved
+from oarlock_trainer.data import quarantine
+from oarlock_trainer.data.batch_fit import Batch
+from oarlock_trainer.data.cache_keys import fingerprints
+from oarlock_trainer.data.flips import keeps_mirrored
+from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
+from oarlock_trainer.data.metadata.scan import scan, table_folder
+from oarlock_trainer.data.metadata.table import Table
+from oarlock_trainer.data.metadata.told import counts_of, rejected_in
+from oarlock_trainer.engine import process_group
+from oarlock_trainer.hub.hub import Hub
+from oarlock_trainer.job import Job, Place
+from oarlock_trainer.models.flux import folder
+from oarlock_trainer.models.source import sketched
+from oarlock_trainer.plan.embeds import read_encoded
+from oarlock_trainer.plan.words import Plan, PlannedBucket
+from oarlock_trainer.storage import place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from oarlock_api.spec import TrainingJobSpec
+    from oarlock_api.training import Training
+    from oarlock_trainer.data.buckets import Size
+
+_NAMED = 5
+"""Pictures of a dataset that cannot be used and are named: enough to see what they have in common."""
+_NO_MODEL = "training.model.path: {model} is not on this machine: the model is not checked, the bytes are FLUX.1's own"
+_NO_WEIGHTS = (
+    "training.model.path: {model} has a configuration and no weights: no more of the model is checked, and what its folders "
+    "do not say is FLUX.1's own"
+)
+
+
+def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan:
+    """Scan the data and cut them into steps for the job's number of ranks, below a temporary folder.
+
+    Raises TrainingEnd as the run would.
+    """
+    training = moved(spec, paths)
+    model = Path(training.model.path or "")
+    world_size = spec.nodes * max(spec.gpus_per_node, 1)
+    with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as output, _alone() as ranks:
+        file = job_file(name, spec, training, output=output)
+        place = Place(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
+        job = Job(file=file, training=training, place=place, simulate_gpus=True)
+        refuse_foreseen(job)
+        encoders = fingerprints(model)
+        try:
+            scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
+        except quarantine.TooManyRejectedError as error:
+            raise error.unlisted() from error
+        table = Table(table_folder(job.output), scanned.manifest)
+        batch = Batch(
+            per_rank=training.batch_size,
+            ranks=world_size,
+            accumulation=training.gradient_accumulation,
+            ranks_per_node=max(spec.gpus_per_node, 1),
+        )
+        groups = group(table, training, tuple(Role))
+        buckets, steps, epoch_steps = _cut(table, training, batch, groups)
+        kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]
+        mirrored = keeps_mirrored(training).astype(int).tolist()
+        return Plan(
+            batch=batch,
+            buckets=buckets,
+            pictures=int(table.kept.sum()),
+            stored=[(size, len(rows) * (1 + mirrored[place])) for place, size, rows in groups if kept[place]],
+            captions=len(np.unique(table.text_keys(), axis=0)),
+            steps=steps,
+            epoch_steps=epoch_steps,
+            encoded=read_encoded(model, job.training.model.flavor),
+            text_mode=training.data.text_embeds_mode,
+            notes=[*_left_out(job, table), *_model_left_out(model)],
+        )
+
+
+@contextmanager
+def with_model_here(
+    spec: TrainingJobSpec, paths: Mapping[str, str], environment: Mapping[str, str]
+) -> Iterator[TrainingJobSpec]:
+    """The same job, whose model is here as far as a plan reads it, though it lies in a bucket or on a hub."""
+    training = moved(spec, paths)
+    files_at = partial(place.files_at, connections=training.s3_connections, credentials={})
+    with sketched(training, lambda where, field: files_at(where, field=field), Hub(environment)) as model:
+        here = training if model is training.model else training.model_copy(update={"model": model})
+        yield spec if here is training else spec.model_copy(update={"training": here})
+
+
+def _model_left_out(model: Path) -> Iterator[str]:
+    """A line where the model was not looked at as the run would."""
+    if not model.is_dir():
+        yield _NO_MODEL.format(model=model)
+    elif folder.is_sketch(model):
+        yield _NO_WEIGHTS.format(model=model)
+
+
+def _left_out(job: Job, table: Table) -> Iterator[str]:
+    """A line for each dataset with pictures that are not trained on, and for each of the first that cannot be used."""
+    parts = table_folder(job.output)
+    unusable = sorted(rejected_in(parts, table.manifest, most=quarantine.MOST))
+    for one in counts_of(parts, table.manifest):
+        if others := [f"{count} {kind}" for kind, count in (one.bad | one.left_out).items() if count]:
+            yield f"{one.dataset}: {one.rows} of {one.found} pictures ({', '.join(others)})"
+        named = [bad for bad in unusable if bad.dataset == one.dataset][:_NAMED]
+        yield from (f"{bad.dataset}: {bad.name}: {bad.reason}" for bad in named)
+        if named and (more := sum(one.bad.values()) - len(named)):
+            yield f"{one.dataset}: and {more} more that cannot be used"
+    for dataset in job.training.data.datasets:
+        if dataset.probability == 0.0 and job.training.task is Task.TRAIN:
+            yield f"{dataset.name}: probability 0, so it is encoded and never trained on"
+
+
+def _cut(
+    table: Table, training: Training, batch: Batch, groups: Sequence[tuple[int, Size, np.ndarray]]
+) -> tuple[list[PlannedBucket], int, int | None]:
+    """(buckets, steps, steps of an epoch). A job that only fills caches takes pictures of any number and has no steps."""
+    names = [dataset.name for dataset in training.data.datasets]
+    if training.task is not Task.TRAIN:
+        whole = [
+            PlannedBucket(dataset=names[place], size=size, pictures=len(rows), repeats=0)
+            for place, size, rows in groups
+        ]
+        return whole, 0, None
+    buckets = make_buckets(table, training, batch)
+    steps = steps_of(make_timeline(buckets, training, effective=batch.effective), training)
+    planned = [
+        PlannedBucket(dataset=names[one.dataset], size=one.size, pictures=len(one.rows), repeats=one.repeats)
+        for one in buckets
+    ]
+    return planned, steps, steps_an_epoch(buckets, training, effective=batch.effective)
+
+
+@contextmanager
+def _alone() -> Iterator[process_group.Ranks]:
+    """This process as the only rank of a group."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    try:
+        yield process_group.Ranks(
+            Place(rank=0, local_rank=0, world_size=1, local_world_size=1), torch.device("cpu"), control=None
+        )
+    finally:
+        process_group.leave()
+
+
+def _nothing() -> None:
+    """Nobody asks a plan to leave but by Ctrl-C."""

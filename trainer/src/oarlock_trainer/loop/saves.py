@@ -1,0 +1,149 @@
+"""When the loop saves, and what is told of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.status import Degradation, PodPhase
+from oarlock_trainer.checkpoint.reader import copies_of
+from oarlock_trainer.checkpoint.upload import Upload
+from oarlock_trainer.checkpoint.writer import NoRoom
+from oarlock_trainer.engine import own_gpu
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from oarlock_trainer.checkpoint.upload import Copied
+    from oarlock_trainer.checkpoint.writer import Saved
+    from oarlock_trainer.loop.session import Session
+
+
+class Saves:
+    """The checkpoints of one run of the loop. Methods that say so are collective."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        copies = copies_of(session.job)
+        keep = session.job.training.checkpoint.keep
+        self._upload = Upload(copies, session.fence, session.ranks, keep=keep) if copies else None
+        self._begun: int | None = session.first  # what an attempt begins with need not be saved
+        self.newest: Path | None = None
+        """The checkpoint that was made last."""
+        resumed = session.resumed
+        if self._upload and resumed and resumed.manifest.job_uid == session.job.file.job_uid:
+            self._upload.begin(resumed.path)  # the attempt that made it may have died before
+
+    def ready(self) -> tuple[float, float]:
+        """Whether this rank is ready to go on with the save that is on its way, and with the copy: what all ranks add up."""
+        return float(self._session.writer.ready()), float(self._upload is not None and self._upload.ready())
+
+    def go_on(self, saving: float, copying: float) -> None:
+        """Go on with what all ranks are ready for, by the sums of what they told. Collective."""
+        if saving == self._session.ranks.place.world_size:
+            self.told(self._session.writer.advance())
+        if self._upload and copying == self._session.ranks.place.world_size:
+            _tell_copy(self._upload.advance())
+
+    def finish_copy(self, go_on: Callable[[], None]) -> None:
+        """Wait for the copy that is on its way. Collective. `go_on` may raise to stop."""
+        if self._upload:
+            _tell_copy(self._upload.finish(go_on))
+
+    def begin(self, step: int) -> None:
+        """Save the state after `step` steps, once the save before it has ended. Collective."""
+        if self._session.writer.pending:
+            self.told(self._ended())
+            channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
+        self._begin(step)
+
+    def finish(self, step: int) -> None:
+        """Wait until the save that was begun after `step` steps is a checkpoint. Collective.
+
+        Raises StorageError where there is no room for it, and none could be made.
+        """
+        outcome = self._ended()
+        while isinstance(outcome, NoRoom) and outcome.freed:
+            self.told(outcome)
+            self._begin(step)
+            outcome = self._ended()
+        if isinstance(outcome, NoRoom):
+            raise StorageError(_words(outcome))
+        self.told(outcome)
+
+    def have(self, step: int) -> None:
+        """Save the state after `step` steps unless it is saved, and wait until it is. Collective. Raises as `finish`."""
+        if self._begun != step:
+            self.begin(step)
+        if self._session.writer.pending:
+            self.finish(step)
+
+    def _begin(self, step: int) -> None:
+        self._begun = step
+        self._session.interval.began(time.monotonic())
+        self._session.writer.begin(step, self._session.position(step))
+
+    def _ended(self) -> Saved | NoRoom:
+        """Stand still until the save that is on its way has ended."""
+        channel.send(channel.Event.PHASE, name=PodPhase.SAVING)
+        return self._session.writer.finish()
+
+    def told(self, outcome: Saved | NoRoom | None) -> None:
+        """Tell the agent, and the interval, how a save ended; None: it has not yet."""
+        if outcome is None:
+            return
+        full = _words(outcome) if isinstance(outcome, NoRoom) else ""
+        _tell_degraded(Degradation.CHECKPOINT_STORAGE_FULL, full)
+        if isinstance(outcome, NoRoom):
+            self._begun = None
+            return
+        if self.newest is None and (others := own_gpu.others(self._session.ranks.device)):
+            channel.tell(_words_of_others(others))
+        self.newest = outcome.path
+        self._session.interval.saved(stall=outcome.stall_seconds, seconds=outcome.seconds)
+        channel.send(
+            channel.Event.CHECKPOINT,
+            step=outcome.step,
+            path=str(outcome.path),
+            savedAt=outcome.saved_at,
+            stallSeconds=outcome.stall_seconds,
+        )
+        if self._upload:
+            self._upload.begin(outcome.path)
+
+
+def _tell_copy(copied: Copied | None) -> None:
+    """Say what became of a copy; None: nothing yet."""
+    if copied is None:
+        return
+    failed = (
+        f"checkpoint {copied.name} could not be copied to checkpoint.upload: {copied.wrong}" if copied.wrong else ""
+    )
+    _tell_degraded(Degradation.CHECKPOINT_NOT_COPIED, failed)
+    if not failed:
+        channel.send(channel.Event.NOTE, message=f"checkpoint {copied.name} is in checkpoint.upload")
+
+
+def _tell_degraded(kind: Degradation, words: str) -> None:
+    """Tell the agent, and the log; empty: it is over."""
+    channel.send(channel.Event.DEGRADED, reason=kind, message=words)
+    if words:
+        sys.stderr.write(f"{words}\n")
+
+
+def _words(gone: NoRoom) -> str:
+    freed = "the oldest checkpoint was deleted to make room" if gone.freed else "no older checkpoint could be deleted"
+    remedy = "give the output more room, or set a lower checkpoint.keep"
+    return f"no room for the checkpoint of step {gone.step}, {freed}: {remedy}"
+
+
+def _words_of_others(gpus: list[int]) -> str:
+    named = ", ".join(map(str, gpus))
+    return (
+        f"this rank has taken memory of GPU {named} beside its own, half a gigabyte on each: something in its process calls "
+        "CUDA in a thread that has not chosen a GPU"
+    )

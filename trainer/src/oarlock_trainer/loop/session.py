@@ -1,0 +1,181 @@
+"""Everything that a training loop needs, put together from a claim: order of samples, model, engine, checkpoints, figures."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from oarlock_api.weights import Lora
+from oarlock_trainer.checkpoint.fence import Fence
+from oarlock_trainer.checkpoint.format import DataPosition
+from oarlock_trainer.checkpoint.interval import Interval
+from oarlock_trainer.checkpoint.reader import resume_words
+from oarlock_trainer.checkpoint.writer import Writer
+from oarlock_trainer.data.batch_fit import Batch
+from oarlock_trainer.data.batches import Loader
+from oarlock_trainer.data.grouping import make_timeline, steps_of, streams_of
+from oarlock_trainer.data.prefetch import Prefetcher, patience
+from oarlock_trainer.data.sampler import Origin, carried_over
+from oarlock_trainer.engine import own_gpu
+from oarlock_trainer.loop.metrics import Metrics
+from oarlock_trainer.loop.setup import adapters_of, model_folder, saved_adapters
+from oarlock_trainer.loop.trained_model import make_engine, plan_of
+from oarlock_trainer.plan import bucket_report
+from oarlock_trainer.plan.flops import peak_flops
+from oarlock_trainer.plan.text_encoders import Home
+from oarlock_trainer.preprocess.live import LiveEncoding
+from oarlock_trainer.preprocess.live_text import LiveText
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.start_clock import StartPart
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oarlock_trainer.checkpoint.format import Checkpoint
+    from oarlock_trainer.data.grouping import Bucket
+    from oarlock_trainer.data.timeline import Timeline
+    from oarlock_trainer.engine.engine import Engine
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.loop.setup import Claim
+    from oarlock_trainer.plan.parameters import Architecture
+    from oarlock_trainer.plan.planner import Plan
+    from oarlock_trainer.runtime.start_clock import StartClock
+    from oarlock_trainer.validation.validation import Validation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """All parts of a training loop, which goes on from `resumed` and ends after `total` steps."""
+
+    job: Job
+    ranks: Ranks
+    fence: Fence
+    batch: Batch
+    plan: Plan
+    order: Timeline
+    streams: tuple[tuple[str, int], ...]
+    data_fingerprint: str
+    engine: Engine
+    writer: Writer
+    interval: Interval
+    loader: Loader
+    prefetch: Prefetcher
+    validation: Validation | None
+    metrics: Metrics | None
+    peak: float | None
+    resumed: Checkpoint | None
+    total: int
+
+    @property
+    def first(self) -> int:
+        """Steps that are done already."""
+        return self.resumed.step if self.resumed else 0
+
+    @property
+    def adapters(self) -> Lora | None:
+        """What the adapters are like; None where the whole model is trained."""
+        return adapters_of(self.job)
+
+    @property
+    def shape(self) -> Architecture:
+        """What the model is like."""
+        return self.plan.work.shape
+
+    @property
+    def model(self) -> Path:
+        """The base model's directory."""
+        return model_folder(self.job)
+
+    def position(self, step: int) -> DataPosition:
+        """Where the data stand after `step` steps."""
+        return DataPosition(
+            fingerprint=self.data_fingerprint,
+            order=self.order.digest,
+            origin=self.order.origin,
+            reached=self.order.reached(step),
+            streams=self.streams,
+        )
+
+
+def assemble(claim: Claim, clock: StartClock) -> Session:
+    """Load the model, resume, and start reading the first batch."""
+    job, ranks, batch, training = claim.job, claim.ranks, claim.batch, claim.job.training
+    buckets = claim.prepared.buckets
+    if job.place.is_leader:
+        bucket_report.write(job, claim.prepared.table, buckets, batch)
+    order = _order(claim, buckets)
+    total = steps_of(order, training)
+    if claim.resumed and job.place.is_leader:
+        channel.tell(resume_words(claim.resumed, job_uid=job.file.job_uid, total=total))
+    plan = plan_of(claim)
+    channel.send(channel.Event.PLAN, **plan.status())
+    engine, plan = make_engine(claim, plan)
+    channel.send(channel.Event.PLAN, **plan.status())  # as it was measured
+    clock.lap(StartPart.MODEL)
+    loader = Loader(
+        claim.prepared,
+        buckets,
+        # The same order once more: it is asked from another thread.
+        make_timeline(buckets, training, effective=batch.effective, origin=order.origin),
+        training=training,
+        place=job.place,
+        encoding=LiveEncoding(job, ranks),
+        text=None
+        if plan.work.text_home is Home.NONE
+        else LiveText(job, ranks, streamed=plan.work.text_home is Home.HOST),
+        pin=ranks.device.type == "cuda",
+    )
+    first = claim.resumed.step if claim.resumed else 0
+    prefetch = Prefetcher(
+        loader, first, total, patience=patience(job.file.hang_seconds), begin=partial(own_gpu.choose, ranks.device)
+    )
+    return Session(
+        job=job,
+        ranks=ranks,
+        fence=claim.fence,
+        batch=batch,
+        plan=plan,
+        order=order,
+        streams=streams_of(buckets, training),
+        data_fingerprint=claim.prepared.fingerprint,
+        engine=engine,
+        writer=Writer(
+            job.output,
+            claim.fence,
+            ranks,
+            engine,
+            keep=training.checkpoint.keep,
+            adapters=saved_adapters(job, engine.weights),
+        ),
+        interval=Interval(training.checkpoint, now=time.monotonic()),
+        loader=loader,
+        prefetch=prefetch,
+        validation=claim.validation,
+        metrics=Metrics(job.output, job.file.attempt) if job.place.is_leader else None,
+        peak=peak_flops(torch.cuda.get_device_name()) if ranks.device.type == "cuda" else None,
+        resumed=claim.resumed,
+        total=total,
+    )
+
+
+def _order(claim: Claim, buckets: Sequence[Bucket]) -> Timeline:
+    """The order of samples: the checkpoint's, cut anew where the batch or the datasets' turns changed, or a new one."""
+    make = partial(make_timeline, buckets, claim.job.training, effective=claim.batch.effective)
+    if claim.resumed is None:
+        return make()
+    step, position = claim.resumed.step, claim.resumed.manifest.data
+    if position.fingerprint != claim.prepared.fingerprint:
+        channel.send(channel.Event.NOTE, message=f"the data changed: their order begins anew at step {step}")
+        return make(origin=Origin(step))
+    same = make(origin=position.origin)
+    if same.digest == position.order:
+        return same
+    return make(
+        origin=carried_over(position.reached, was=position.streams, now=streams_of(buckets, claim.job.training))
+    )

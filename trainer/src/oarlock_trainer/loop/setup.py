@@ -1,0 +1,157 @@
+"""What both training and preprocessing begin with: the output is this attempt's, and its data are there.
+
+settings -> ranks -> fence and resume point -> model's files -> data: in the order in which it can fail most cheaply
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.layout import Owner
+from oarlock_api.engine import Strategy
+from oarlock_api.training import Task
+from oarlock_api.weights import Lora, Method
+from oarlock_trainer.checkpoint.fence import Fence
+from oarlock_trainer.checkpoint.format import Adapters, Checkpoint
+from oarlock_trainer.checkpoint.reader import take_over
+from oarlock_trainer.data.batch_fit import Batch
+from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of
+from oarlock_trainer.engine import deepspeed
+from oarlock_trainer.engine.initialize import strategy
+from oarlock_trainer.loop import publish
+from oarlock_trainer.models.flux import folder, lora
+from oarlock_trainer.models.source import bring
+from oarlock_trainer.plan.parameters import read_architecture
+from oarlock_trainer.plan.support import refuse_unsupported
+from oarlock_trainer.preflight.collective import check
+from oarlock_trainer.preprocess.pipeline import prepare
+from oarlock_trainer.runtime.start_clock import StartPart
+from oarlock_trainer.validation.wanted import read_wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import nn
+
+    from oarlock_trainer.data.grouping import Bucket
+    from oarlock_trainer.data.metadata.table import Table
+    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.job import Job
+    from oarlock_trainer.preprocess.pipeline import Prepared
+    from oarlock_trainer.runtime.start_clock import StartClock
+    from oarlock_trainer.validation.validation import Validation
+    from oarlock_trainer.validation.wanted import Wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The output is ours and the data are there: what both training and preprocessing begin with."""
+
+    job: Job
+    ranks: Ranks
+    fence: Fence
+    resumed: Checkpoint | None
+    batch: Batch
+    prepared: Prepared
+    validation: Validation | None
+
+
+def model_folder(job: Job) -> Path:
+    """The base model's directory."""
+    return Path(job.training.model.path or "")
+
+
+def adapters_of(job: Job) -> Lora | None:
+    """What a job's adapters are like; None where it trains the whole model."""
+    return job.training.lora or Lora() if job.training.method is Method.LORA else None
+
+
+def saved_adapters(job: Job, weights: nn.Module | None = None) -> Adapters | None:
+    """What a job's checkpoints say of its adapters, which stand in `weights`; None where it trains the whole model."""
+    adapters = adapters_of(job)
+    if adapters is None:
+        return None
+    shapes = lora.trained_shapes(weights) if weights is not None else {}
+    return Adapters(adapters.rank, adapters.alpha, adapters.algorithm, shapes)
+
+
+def initial_weights(job: Job) -> Path | None:
+    """The directory of training.initFrom."""
+    start = job.training.init_from
+    return Path(start.path) if start and start.path else None
+
+
+def check_initial(job: Job) -> None:
+    """Raise ConfigurationError where the directory of training.initFrom has not the kind of weights that the job trains."""
+    weights, adapters = initial_weights(job), adapters_of(job)
+    if weights and adapters:
+        folder.check_file(weights, lora.FILE, field="training.initFrom.path")
+        lora.check_algorithm(adapters, weights)
+    elif weights:
+        folder.check_transformer(weights, field="training.initFrom.path")
+
+
+def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
+    """Join the ranks, take the output over, and make sure that all embeddings are there.
+
+    `go_on` is called while waiting and encoding, and may raise to stop.
+    """
+    training = job.training
+    refuse_unsupported(training)
+    if training.model.path:
+        folder.check(model_folder(job), field="training.model.path")
+    if strategy(training) is Strategy.DEEPSPEED:
+        deepspeed.check(training)
+    ranks = check.join(job, go_on=go_on)
+    clock.lap(StartPart.MEET)
+    owner = Owner(job.file.job_uid, job.file.attempt)
+    name = f"{job.file.namespace}/{job.file.job}"
+    gone = name if job.file.previous_owner_is_gone else ""
+    fence = Fence(job.output, owner, job=name, gone=gone, cluster=job.cluster)
+    resumed = take_over(job, ranks, fence, go_on=go_on)
+    if training.task is Task.TRAIN and training.publish and not resumed:  # a restart does not depend on it
+        ranks.decide(lambda: publish.check(job, go_on=go_on))
+    clock.lap(StartPart.OUTPUT)
+    job = bring(job, ranks, initial=not resumed, go_on=go_on)
+    if not resumed:
+        check_initial(job)
+    clock.lap(StartPart.FETCH)
+    batch = Batch(
+        per_rank=training.batch_size,
+        ranks=job.place.world_size,
+        accumulation=training.gradient_accumulation,
+        ranks_per_node=job.place.local_world_size,
+    )
+
+    def cut(table: Table) -> list[Bucket]:
+        """The buckets that are trained on, which are enough for a run; none where nothing is trained."""
+        if training.task is not Task.TRAIN:
+            return []
+        buckets = make_buckets(table, training, batch)
+        steps_of(make_timeline(buckets, training, effective=batch.effective), training)
+        return buckets
+
+    wanted = ranks.decide(lambda: read_wanted(job))
+    prepared = prepare(job, ranks, cut=cut, go_on=go_on)
+    validation = _validation(job, ranks, wanted, go_on=go_on) if wanted else None
+    clock.lap(StartPart.DATA)
+    return Claim(
+        job=job,
+        ranks=ranks,
+        fence=fence,
+        resumed=resumed,
+        batch=batch,
+        prepared=prepared,
+        validation=validation,
+    )
+
+
+def _validation(job: Job, ranks: Ranks, wanted: Sequence[Wanted], *, go_on: Callable[[], None]) -> Validation:
+    """What makes the pictures, with all prompts encoded."""
+    from oarlock_trainer.validation.texts import prepare_texts  # noqa: PLC0415 - for those who want pictures
+    from oarlock_trainer.validation.validation import Validation  # noqa: PLC0415
+
+    texts = prepare_texts(job, ranks, wanted, go_on=go_on)
+    return Validation(job, ranks, wanted, texts, architecture=read_architecture(model_folder(job)))

@@ -1,0 +1,77 @@
+"""What is told of a step: the figures that need more than the step itself, such as the model's work and the GPUs' peak."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+import torch
+
+from oarlock_trainer.loop.metrics import StepFacts
+from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
+from oarlock_trainer.runtime import channel
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from oarlock_trainer.data.batches import StepBatch
+    from oarlock_trainer.loop.session import Session
+    from oarlock_trainer.loop.step_clock import Split
+
+
+def report(
+    session: Session,
+    batch: StepBatch,
+    split: Split,
+    *,
+    step: int,
+    loss: float,
+    by_noise: Mapping[str, float],
+    rate: float,
+) -> None:
+    """Tell of a step: rank 0 its figures, the others that it is done."""
+    if session.metrics is None:
+        channel.send(channel.Event.STEP, step=step, total=session.total)
+        return
+    session.metrics.step(
+        StepFacts(
+            step=step,
+            total=session.total,
+            epoch=batch.epoch,
+            loss=loss,
+            by_noise=by_noise,
+            learning_rate=rate * session.engine.rate_factor,
+            gradient_norm=session.engine.gradient_norm(),
+            skipped=session.engine.skipped,
+            split=split,
+            images=session.batch.effective,
+            mfu=_mfu(session, batch, split.seconds),
+            memory=_memory_peak(session.ranks.device),
+        )
+    )
+
+
+def _memory_peak(device: torch.device) -> int:
+    """Most bytes that tensors took on the GPU at once in this process's life; on the CPU the process as a whole."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
+    """Share of the GPUs' peak; None on the CPU and on GPUs that are not known."""
+    if session.peak is None:
+        return None
+    each = training_flops(
+        blocks=session.shape.blocks,
+        width=session.shape.width,
+        tokens=batch.tokens,
+        frozen=session.adapters is not None,
+        regularizes=batch.regularizes,
+    )
+    return model_flops_utilization(
+        flops=session.batch.effective * each,
+        seconds=seconds,
+        devices=session.ranks.place.world_size,
+        peak=session.peak,
+    )

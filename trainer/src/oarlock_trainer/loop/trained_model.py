@@ -1,0 +1,195 @@
+"""The model that an attempt trains: how it fits into its GPUs, its weights, and the engine that spreads it over the ranks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from oarlock_api.engine import CompileMode
+from oarlock_trainer.checkpoint.load import load
+from oarlock_trainer.engine.initialize import initialize, sharder
+from oarlock_trainer.loop import measured_memory
+from oarlock_trainer.loop.setup import adapters_of, initial_weights, model_folder, saved_adapters
+from oarlock_trainer.models.flux import kept_code, lora, transformer
+from oarlock_trainer.models.flux.frozen_weights import quantize
+from oarlock_trainer.models.flux.tuning import tune
+from oarlock_trainer.models.flux.warm_up import Shape, warm_up
+from oarlock_trainer.plan import compiling, refusal
+from oarlock_trainer.plan.embeds import read_encoded
+from oarlock_trainer.plan.parameters import read_architecture
+from oarlock_trainer.plan.planner import plan_for
+from oarlock_trainer.plan.work import picture_tokens
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, MutableMapping
+
+    from torch import nn
+
+    from oarlock_api.engine import Attention
+    from oarlock_api.training import Training
+    from oarlock_trainer.engine.engine import Engine
+    from oarlock_trainer.loop.setup import Claim
+    from oarlock_trainer.plan.planner import Plan
+
+ZERO_STAGE = "ACCELERATE_DEEPSPEED_ZERO_STAGE"
+
+
+def plan_of(claim: Claim) -> Plan:
+    """How the job is fitted into the GPUs that it has: into the smallest, if they differ. Collective.
+
+    Raises ConfigurationError where it does not fit.
+    """
+    job, ranks = claim.job, claim.ranks
+    is_gpu = ranks.device.type == "cuda"
+    found = ranks.gather((torch.cuda.mem_get_info()[1], torch.cuda.get_device_name()) if is_gpu else None)
+    memory, name = min(found) if is_gpu else (None, "")
+    plan = plan_for(
+        job.training,
+        read_architecture(model_folder(job)),
+        world_size=job.place.world_size,
+        local_world_size=job.place.local_world_size,
+        gpu_memory_bytes=memory,
+        gpu_name=name,
+        image_tokens=max(picture_tokens(bucket.size.width, bucket.size.height) for bucket in claim.prepared.buckets),
+        text_tokens=text_tokens(claim),
+    )
+    if job.place.is_leader:
+        sys.stderr.write(f"{plan.words()}\n")
+    return plan
+
+
+def tell_accelerate(plan: Plan, environment: MutableMapping[str, str]) -> None:
+    """Set accelerate's variable for ZeRO's stage to the one that runs; there is none for DDP."""
+    if plan.zero_stage:
+        environment[ZERO_STAGE] = str(plan.zero_stage)
+
+
+def text_tokens(claim: Claim) -> int:
+    """Tokens of the longest text that a batch may have: all are padded to it, unless padding is masked."""
+    prepared, training = claim.prepared, claim.job.training
+    if prepared.texts is None or training.objective.attention_mask:  # with a mask the empty caption has one token
+        return read_encoded(model_folder(claim.job), training.model.flavor).tokens
+    _, (tokens, *_) = prepared.texts.read(prepared.empty_text)
+    return int(tokens)
+
+
+def load_model(claim: Claim, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
+    """The model on its device as it is before the first step: with adapters and initFrom, where the job has them.
+
+    With `shard` no rank has more than one whole parameter of safetensors at a time, and rank 0 alone reads them: it sends
+    each to the others. Collective then.
+    """
+    job, device = claim.job, claim.ranks.device
+    adapters = adapters_of(job)
+    initial = None if claim.resumed else initial_weights(job)
+    base = model_folder(job) if adapters else initial or model_folder(job)
+    blank = claim.resumed is not None and not adapters  # the checkpoint's take their place
+    model = transformer.load(
+        base,
+        device=device,
+        blank=blank,
+        placed=shard or (lambda _parameter: None),
+        reads=shard is None or job.place.is_leader,
+        ahead=job.place.local_rank == 0,
+    )
+    if adapters:
+        lora.add_adapters(model, adapters, seed=job.training.seed)
+        if initial:
+            lora.load(model, adapters, initial)
+        quantize(model, adapters.quantize_base, device=device)
+    return model.to(device)
+
+
+def make_engine(claim: Claim, plan: Plan) -> tuple[Engine, Plan]:
+    """The model on its device, tuned and sharded, with the checkpoint's state where there is one; and the plan that it fits.
+
+    Raises ConfigurationError where a step does not fit into the GPUs.
+    """
+    job, ranks, resumed = claim.job, claim.ranks, claim.resumed
+    training = _with_graphs(claim)
+    settled = plan.settled(training)
+    tell_accelerate(plan, os.environ)
+    shard = sharder(settled, job.place)
+    model = load_model(claim, shard)
+    scratch = Path(tempfile.gettempdir())
+    kernel = tune(
+        model,
+        training,
+        device=ranks.device,
+        recomputed=plan.recomputed,
+        scratch=scratch,
+        lean=plan.work.lean,
+        ranks_per_node=job.place.local_world_size,
+    )
+    warms_up = ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE
+    engine = initialize(model, settled, job.place)
+    if warms_up:
+        plan = _warm_up(claim, model, kernel, plan, whole=shard is None)
+    if resumed:
+        load(resumed, engine, adapters=saved_adapters(job))
+        channel.send(channel.Event.RESUMED, step=resumed.step)
+    return engine, plan
+
+
+def _with_graphs(claim: Claim) -> Training:
+    """The job's training, where it compiles with `compile.dynamic` decided by the shapes of its batches."""
+    training = claim.job.training
+    if training.compile.mode is CompileMode.NONE:
+        return training
+    shapes = len({picture_tokens(bucket.size.width, bucket.size.height) for bucket in claim.prepared.buckets})
+    settled = compiling.settled(training.compile, shapes=shapes, masked=training.objective.attention_mask)
+    return training.model_copy(update={"compile": settled})
+
+
+def _warm_up(claim: Claim, model: Any, kernel: Attention, plan: Plan, *, whole: bool) -> Plan:
+    """Steps on zeros: what is compiled is compiled before the first step, and the plan is held against the GPUs' memory.
+
+    `whole`: the ranks' weights are not sharded.
+    """
+    longest = text_tokens(claim)
+    shapes = {Shape.of(bucket.size, text_tokens=longest) for bucket in claim.prepared.buckets}
+    plans = [plan]
+
+    def fit(step: Callable[[], None]) -> None:
+        fitted, peak = measured_memory.fit(
+            plan,
+            claim.job.training,
+            step,
+            recompute=partial(setattr, model.forward, "recomputed"),
+            gauge=measured_memory.GpuGauge(claim.ranks.device),
+            gather=claim.ranks.gather,
+        )
+        plans.append(fitted)
+        if claim.job.place.is_leader:
+            took = f"a step on zeros took {peak / 1e9:.1f} GB of a GPU at its peak (measured)"
+            more = "" if fitted is plan else f" with more blocks recomputed than were planned; {fitted.words()}"
+            channel.tell(f"{took}{more}")
+
+    def told(done: int, shapes: int, seconds: float) -> None:
+        channel.send(channel.Event.NOTE, message=f"step on zeros: shape {done} of {shapes}, {seconds:.1f} s")
+        channel.send(channel.Event.WORKING)
+
+    job, device = claim.job, claim.ranks.device
+    compiles = job.training.compile.mode is not CompileMode.NONE
+    if compiles:
+        kept_code.bring(job.output, device)
+    measures = whole and device.type == "cuda"
+    try:
+        warm_up(model, shapes, job.training, kernel=kernel, told=told, fit=fit if measures else None)
+    except RuntimeError as error:
+        if not measured_memory.out_of_memory(error):
+            raise
+        limit = plan.gpus.memory or 0
+        words = refusal.measured(plan.work, job.training, limit=limit, recomputed=plans[-1].recomputed, peak=None)
+        raise ConfigurationError(words) from error
+    if compiles and job.place.rank == job.place.local_rank:
+        kept_code.keep(job.output, device)
+    return plans[-1]

@@ -1,0 +1,1 @@
+"""The processes that train: one host that imports everything once and forks the ranks of its node."""

@@ -1,0 +1,39 @@
+"""SIGTERM means: save and leave; SAVE_SIGNAL: save, and go on. Noted here; the loop acts where all ranks can agree."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from oarlock_trainer.ranks.rank_host import SAVE_SIGNAL
+from oarlock_trainer.runtime.errors import LeftOnRequest
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+
+class StopRequest:
+    """Whether this process was asked to leave, or to save."""
+
+    def __init__(self) -> None:
+        """Takes both signals from now on, and what was asked of this rank since its fork."""
+        self.requested = self._saving = False
+        signal.signal(signal.SIGTERM, self._note)
+        signal.signal(SAVE_SIGNAL, self._note_saving)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {SAVE_SIGNAL})  # the rank host has blocked it
+
+    def take_saving(self) -> bool:
+        """Whether a checkpoint was asked for since the last call."""
+        asked, self._saving = self._saving, False
+        return asked
+
+    def leave_if_requested(self) -> None:
+        """Where there is nothing to save yet: leave at once."""
+        if self.requested:
+            raise LeftOnRequest("left on request: there was nothing to save")
+
+    def _note(self, _signal: int, _frame: FrameType | None) -> None:
+        self.requested = True
+
+    def _note_saving(self, _signal: int, _frame: FrameType | None) -> None:
+        self._saving = True
