@@ -14,11 +14,12 @@ import pytest
 from saving import POSITION, Alone, Plain, save, save_alone, saver
 
 from oarlock_trainer.checkpoint import commit
-from oarlock_trainer.checkpoint.format import Adapters, FileFacts, inspect, valid_checkpoints
+from oarlock_trainer.checkpoint.format import FileFacts, inspect, valid_checkpoints
 from oarlock_trainer.checkpoint.layout import runs_of
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.checkpoint.writer import NoRoom, Saved
 from oarlock_trainer.job import Place
+from oarlock_trainer.models.flux.lora_targets import Adapters
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 
 

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from saving import Plain, save_alone, saver
 from saving import save as save_one
 
-from oarlock_trainer.checkpoint.format import Adapters
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.cli import main
 from oarlock_trainer.models.flux import lora
+from oarlock_trainer.models.flux.lora_targets import Adapters
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from dealing import (
     training,
 )
 
-from oarlock_trainer.preprocess.pipeline import Prepared
+from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from oarlock_trainer.runtime.file_modes import make_ordinary
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from oarlock_trainer.checkpoint.format import Adapters, Checkpoint
+    from oarlock_trainer.checkpoint.format import Checkpoint
+    from oarlock_trainer.models.flux.lora_targets import Adapters
 
 _TRAINED = "transformer"
 _LARGEST_FILE = 4 * 10**9

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,10 @@ from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
 from oarlock_api.weights import AdapterAlgorithm
 from oarlock_trainer.checkpoint.layout import Run
 from oarlock_trainer.data.sampler import Origin
+from oarlock_trainer.models.flux.lora_targets import Adapters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 MANIFEST = "manifest.json"
 MARKER = "COMMITTED"
@@ -55,17 +56,6 @@ class DataPosition:
     origin: Origin
     reached: Origin
     streams: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Adapters:
-    """What a LoRA job's factors are, and what they are multiplied by: alpha / rank."""
-
-    rank: int
-    alpha: float
-    algorithm: AdapterAlgorithm = AdapterAlgorithm.LORA
-    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict, compare=False)
-    """Of each factor; sizes are compared without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from oarlock_trainer.checkpoint.format import Adapters, Checkpoint
+    from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.engine.engine import Engine, Part
+    from oarlock_trainer.models.flux.lora_targets import Adapters
 
 _LISTED = 3
 

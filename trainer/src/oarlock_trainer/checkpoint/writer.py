@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.checkpoint.fence import Fence
-    from oarlock_trainer.checkpoint.format import Adapters, DataPosition
+    from oarlock_trainer.checkpoint.format import DataPosition
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.models.flux.lora_targets import Adapters
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from oarlock_api.engine import Strategy
 from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer.checkpoint.fence import Fence
-from oarlock_trainer.checkpoint.format import Adapters, Checkpoint
+from oarlock_trainer.checkpoint.format import Checkpoint
 from oarlock_trainer.checkpoint.reader import take_over
 from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of
@@ -22,6 +22,7 @@ from oarlock_trainer.engine import deepspeed
 from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.loop import publish
 from oarlock_trainer.models.flux import folder, lora
+from oarlock_trainer.models.flux.lora_targets import Adapters
 from oarlock_trainer.models.source import bring
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.plan.support import refuse_unsupported
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
+    from oarlock_trainer.data.prepared import Prepared
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
-    from oarlock_trainer.preprocess.pipeline import Prepared
     from oarlock_trainer.runtime.start_clock import StartClock
     from oarlock_trainer.validation.validation import Validation
     from oarlock_trainer.validation.wanted import Wanted

@@ -155,7 +155,8 @@ def _warm_up(claim: Claim, model: Any, kernel: Attention, plan: Plan, *, whole: 
     `whole`: the ranks' weights are not sharded.
     """
     longest = text_tokens(claim)
-    shapes = {Shape.of(bucket.size, text_tokens=longest) for bucket in claim.prepared.buckets}
+    sizes = {bucket.size for bucket in claim.prepared.buckets}
+    shapes = {Shape.of(height=size.height, width=size.width, text_tokens=longest) for size in sizes}
     plans = [plan]
 
     def fit(step: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ embeddings; what was encoded until a kill is published already, shard by shard.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import MANIFEST, Manifest, Table, open_table, publish
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
 from oarlock_trainer.data.places import Places, forget
+from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.preprocess import data_report
 from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
@@ -62,23 +63,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.storage.files import Files
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """Everything that training reads: the table in buckets, where its embeddings are, and what all was made from.
-
-    `latents` has the entries of data.flips, those of the table's rows first. `texts` has one for each caption in the order
-    of Table.text_keys, and last the empty caption's, whose number is `empty_text`; it is None where captions are encoded
-    while training.
-    """
-
-    table: Table
-    buckets: Sequence[Bucket]
-    latents: Places
-    texts: Places | None
-    empty_text: int
-    fingerprint: str
 
 
 def table_path(output: Path) -> Path:

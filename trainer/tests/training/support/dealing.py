@@ -14,10 +14,10 @@ from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
 from oarlock_trainer.data.metadata.table import Manifest, Part, Table, write_part
 from oarlock_trainer.data.places import Places, resolve
+from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.job import Place
-from oarlock_trainer.preprocess.pipeline import Prepared
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:

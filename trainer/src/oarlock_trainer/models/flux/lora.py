@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from oarlock_api.weights import Lora
-    from oarlock_trainer.checkpoint.format import Adapters
+    from oarlock_trainer.models.flux.lora_targets import Adapters
 
 FILE = "pytorch_lora_weights.safetensors"
 """Where diffusers' pipelines and SimpleTuner look for adapters in a folder."""

@@ -7,12 +7,14 @@ parts, as in PEFT: so proj_out is that of every single block and the transformer
 from __future__ import annotations
 
 import difflib
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from oarlock_api.weights import AdapterAlgorithm
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _ATTENTION = ("to_k", "to_q", "to_v", "add_k_proj", "add_q_proj", "add_v_proj", "to_out.0", "to_add_out")
 _CONTEXT = ("add_k_proj", "add_q_proj", "add_v_proj", "to_add_out")
@@ -31,6 +33,17 @@ PRESETS: dict[str, tuple[str, ...]] = {
 }
 DEFAULT = "all+ffs"
 _SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """What a LoRA job's factors are, and what they are multiplied by: alpha / rank."""
+
+    rank: int
+    alpha: float
+    algorithm: AdapterAlgorithm = AdapterAlgorithm.LORA
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=dict, compare=False)
+    """Of each factor; sizes are compared without it."""
 
 
 def names_of(targets: Sequence[str]) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from oarlock_api.engine import Attention
     from oarlock_api.training import Training
-    from oarlock_trainer.data.buckets import Size
 
 
 _PIXELS = 8
@@ -42,9 +41,9 @@ class Shape:
     text_tokens: int
 
     @classmethod
-    def of(cls, size: Size, *, text_tokens: int) -> Shape:
-        """Of pictures of a size in pixels."""
-        return cls(size.height // _PIXELS, size.width // _PIXELS, text_tokens)
+    def of(cls, *, height: int, width: int, text_tokens: int) -> Shape:
+        """Of pictures of height x width pixels."""
+        return cls(height // _PIXELS, width // _PIXELS, text_tokens)
 
 
 def warm_up(

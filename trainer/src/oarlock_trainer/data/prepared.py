@@ -1,0 +1,30 @@
+"""What preprocessing leaves, and training reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oarlock_trainer.data.grouping import Bucket
+    from oarlock_trainer.data.metadata.table import Table
+    from oarlock_trainer.data.places import Places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """Everything that training reads: the table in buckets, where its embeddings are, and what all was made from.
+
+    `latents` has the entries of data.flips, those of the table's rows first. `texts` has one for each caption in the order
+    of Table.text_keys, and last the empty caption's, whose number is `empty_text`; it is None where captions are encoded
+    while training.
+    """
+
+    table: Table
+    buckets: Sequence[Bucket]
+    latents: Places
+    texts: Places | None
+    empty_text: int
+    fingerprint: str
