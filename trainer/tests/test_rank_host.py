@@ -14,6 +14,7 @@ import pytest
 
 from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.channel import SAVE_SIGNAL
 from oarlock_trainer.runtime.stop import StopRequest
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def test_a_checkpoint_that_is_asked_for_right_after_the_fork_is_made_once_the_pr
 
     ranks = rank_host.Ranks(program)
     ranks.start([{"RANK": "0"}])
-    ranks.signal(rank_host.SAVE_SIGNAL)
+    ranks.signal(SAVE_SIGNAL)
     os.write(go_on, b"!")
     assert ranks.reap(block=True) == [(0, 0)]
 
@@ -101,7 +102,7 @@ def test_a_checkpoint_that_is_asked_for_disturbs_no_program_that_does_not_know_t
     going_on, go_on = os.pipe()
     ranks = rank_host.Ranks(lambda: len(os.read(going_on, 1)) - 1)
     ranks.start([{"RANK": "0"}])
-    ranks.signal(rank_host.SAVE_SIGNAL)
+    ranks.signal(SAVE_SIGNAL)
     os.write(go_on, b"!")
     assert ranks.reap(block=True) == [(0, 0)]
 
@@ -125,7 +126,7 @@ def test_a_host_that_is_asked_to_save_lives_on() -> None:
     )
     os.close(control)
     assert b"host-ready" in os.read(telling, 4096)
-    host.send_signal(rank_host.SAVE_SIGNAL)
+    host.send_signal(SAVE_SIGNAL)
     os.close(orders)
     assert host.wait(timeout=30) == 0
 

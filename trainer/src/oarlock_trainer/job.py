@@ -17,7 +17,7 @@ from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
 from oarlock_trainer.hub.hub import Hub
-from oarlock_trainer.ranks.rank_host import COLLECTIVE_SECONDS
+from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.validation_errors import mistakes
 from oarlock_trainer.storage import place

@@ -21,7 +21,7 @@ def hang(*ranks: Standing) -> Hang:
 
 WAITS = Seen(frame="all_reduce (distributed/distributed_c10d.py:2806)")
 READS = Seen(frame="take (data/batches.py:147)")
-STOPPED = Seen(frame="loop (oarlock_trainer/loop/train.py:80)", state="stopped by a signal")
+STOPPED = Seen(frame="loop (loop/train.py:80)", state="stopped by a signal")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ STOPPED = Seen(frame="loop (oarlock_trainer/loop/train.py:80)", state="stopped b
             {8: WAITS, 9: WAITS, 10: WAITS, 11: STOPPED},
             "no step for 60.2 s (60 s are allowed): ranks 8-10 at step 7, in all_reduce "
             "(distributed/distributed_c10d.py:2806); rank 11 at step 7, stopped by a signal, in loop "
-            "(oarlock_trainer/loop/train.py:80)",
+            "(loop/train.py:80)",
             id="three wait for the fourth",
         ),
         pytest.param(
@@ -90,7 +90,7 @@ def test_eight_ranks_that_all_stand_elsewhere_fit_into_a_report() -> None:
 
 
 MAIN = '  File "/app/oarlock_trainer/loop/train.py", line 80 in loop\n  File "/app/run.py", line 3 in main\n'
-LOOP = "loop (oarlock_trainer/loop/train.py:80)"
+LOOP = "loop (loop/train.py:80)"
 WORKER = '  File "/usr/lib/python3.11/threading.py", line 331 in wait\n'
 
 

@@ -90,7 +90,7 @@ def test_a_check_that_hangs_dies_with_the_agent(gpus: Agent) -> None:
     def check() -> int | None:
         for pid in Path(f"/proc/{gpus.pid}/task/{gpus.pid}/children").read_text().split():
             with contextlib.suppress(OSError):  # one that is over
-                if "agent.preflight.child" in Path(f"/proc/{pid}/cmdline").read_text():
+                if "preflight.child" in Path(f"/proc/{pid}/cmdline").read_text():
                     return int(pid)
         return None
 

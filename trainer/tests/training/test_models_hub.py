@@ -17,7 +17,7 @@ from model_sources import job_of, names_below, nothing, publish  # noqa: E402
 from saving import Alone  # noqa: E402
 
 from oarlock_api.weights import HubModel  # noqa: E402
-from oarlock_trainer.hub.hub import Hub  # noqa: E402
+from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT, Hub  # noqa: E402
 from oarlock_trainer.models import wanted  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
 from oarlock_trainer.models.source import bring  # noqa: E402
@@ -35,7 +35,7 @@ def hub() -> Iterator[tiny_hub.TinyHub]:
 
 
 def hub_source(hub: tiny_hub.TinyHub, scratch: Path, *, repo: str = "o/m", **environment: str) -> HubSource:
-    own = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", preload.OFFLINE_BY_DEFAULT: "1"}
+    own = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", OFFLINE_BY_DEFAULT: "1"}
     speaks = Hub({**os.environ, **own, **environment})
     return HubSource("training.model.hub", speaks, HubModel(repo=repo), wanted.of_model, scratch)
 
@@ -61,7 +61,7 @@ def test_a_model_of_a_hub_is_fetched_once_by_its_commit_and_checked(
     refs = tmp_path / "scratch/hub/models--o--m/refs"  # as `hf download` leaves them
     refs.mkdir()
     (refs / "main").write_text(hub.commit("o/m"))
-    offline = hub_source(hub, tmp_path / "scratch", **{"HF_HUB_OFFLINE": "1", preload.OFFLINE_BY_DEFAULT: ""})
+    offline = hub_source(hub, tmp_path / "scratch", **{"HF_HUB_OFFLINE": "1", OFFLINE_BY_DEFAULT: ""})
     hub.asked.clear()
     assert brought(offline) == found
     assert hub.asked == []
@@ -132,7 +132,7 @@ def test_what_a_hub_refuses_says_what_to_do(
     hub.add("o/m", tiny_flux)
     if case == "gated":
         hub.gated.add("o/m")
-    offline = {"HF_HUB_OFFLINE": "1", preload.OFFLINE_BY_DEFAULT: ""} if case == "offline" else {}
+    offline = {"HF_HUB_OFFLINE": "1", OFFLINE_BY_DEFAULT: ""} if case == "offline" else {}
     source = hub_source(hub, tmp_path / "scratch", repo="o/n" if case == "missing" else "o/m", **offline)
     with pytest.raises(ConfigurationError, match=f"training.model.hub: .*{said}"):
         source.list()

@@ -17,7 +17,7 @@ import tiny_hub  # noqa: E402
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
 from oarlock_api.contract.secrets import secret_variable  # noqa: E402
 from oarlock_api.training import Training  # noqa: E402
-from oarlock_trainer.hub.hub import Hub  # noqa: E402
+from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT, Hub  # noqa: E402
 from oarlock_trainer.job import Job, Place  # noqa: E402
 from oarlock_trainer.loop import publish as publishing  # noqa: E402
 from oarlock_trainer.models.wanted import of_model  # noqa: E402
@@ -178,7 +178,7 @@ def job(
         output_directory=str(output), training={},
     )  # fmt: skip
     place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
-    own: dict[str, Any] = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", preload.OFFLINE_BY_DEFAULT: "1"}
+    own: dict[str, Any] = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", OFFLINE_BY_DEFAULT: "1"}
     speaks = Hub({**os.environ, **own, secret_variable("hub", "write"): token})
     return Job(file=file, training=training, place=place, simulate_gpus=False, hub=speaks)
 

@@ -27,8 +27,8 @@ from oarlock_trainer.agent.webhooks.redaction import secret_values
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 from oarlock_trainer.preflight.checks import Preflight
 from oarlock_trainer.ranks import rank_host
-from oarlock_trainer.ranks.rank_host import SAVE_SIGNAL
 from oarlock_trainer.runtime import children, clock, wakeup
+from oarlock_trainer.runtime.channel import SAVE_SIGNAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -32,10 +32,9 @@ from oarlock_trainer.agent.link.protocol import PeerLost
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks import StartError
 from oarlock_trainer.agent.verdict import Verdict, is_failure
-from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime import children, wakeup
-from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment, read_pod
+from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, ConfigurationError, read_assignment, read_pod
 from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ class _Supervisor:
             self._ranks_started = True
             self._board.enter(PodPhase.STARTING)
             seconds = self._preflight.rank_seconds
-            check = {} if seconds is None else {rank_host.COLLECTIVE_SECONDS: f"{seconds:.3f}"}
+            check = {} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"}
             environments = [
                 rank_environment.of_rank(self._assignment, local) | self._guard.rank_environment(local) | check
                 for local in range(len(self._assignment.started_ranks))

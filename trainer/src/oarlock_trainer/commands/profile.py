@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.layout import PROFILE, PROFILE_CLOCK, PROFILE_TRACE
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-
-FOLDER, TRACE, CLOCK = "profile", "trace.json.gz", "clock.json"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,9 +34,9 @@ def join(output: Path, attempt: int | None = None) -> Path:
     Raises ConfigurationError where there is none.
     """
     place = _attempt(output, attempt)
-    traces = [_Trace(path) for path in sorted(place.glob(f"rank-*.{TRACE}"), key=_rank)]
+    traces = [_Trace(path) for path in sorted(place.glob(f"rank-*.{PROFILE_TRACE}"), key=_rank)]
     start = min(one.start for one in traces)
-    path = place / f"all.{TRACE}"
+    path = place / f"all.{PROFILE_TRACE}"
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=5) as file:
         file.write(f'{{"displayTimeUnit": "ms", "baseTimeNanoseconds": {start}, "traceEvents": [')
         separator = ""
@@ -56,7 +55,7 @@ class _Trace:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             self._found: dict[str, Any] = json.load(file)
         self._rank = _rank(path)
-        clock = path.with_name(path.name.replace(TRACE, CLOCK))
+        clock = path.with_name(path.name.replace(PROFILE_TRACE, PROFILE_CLOCK))
         ahead = json.loads(clock.read_text(encoding="utf-8"))["aheadNanoseconds"]
         self._base = int(self._found.get("baseTimeNanoseconds", 0)) - ahead
         first = min((one["ts"] for one in self._found["traceEvents"] if one.get("ph") == "X"), default=0.0)
@@ -77,15 +76,15 @@ class _Trace:
 def _attempt(output: Path, attempt: int | None) -> Path:
     """The folder of an attempt that has traces."""
     places = (
-        [output / FOLDER / f"attempt-{attempt}"]
+        [output / PROFILE / f"attempt-{attempt}"]
         if attempt
-        else sorted((output / FOLDER).glob("attempt-*"), key=lambda place: int(place.name.partition("-")[2]))
+        else sorted((output / PROFILE).glob("attempt-*"), key=lambda place: int(place.name.partition("-")[2]))
     )
     for place in reversed(places):
-        if any(place.glob(f"rank-*.{TRACE}")):
+        if any(place.glob(f"rank-*.{PROFILE_TRACE}")):
             return place
     raise ConfigurationError(
-        f"{output / FOLDER} holds no traces{f' of attempt {attempt}' if attempt else ''}: set spec.training.profile, such "
+        f"{output / PROFILE} holds no traces{f' of attempt {attempt}' if attempt else ''}: set spec.training.profile, such "
         "as {steps: 5}, and name the output of a job that has done these steps"
     )
 

@@ -17,29 +17,42 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAIN = "from oarlock_trainer.bundle.start import main\n\nmain()\n"
+_RUNTIME = (
+    "__init__",
+    "assignment",
+    "cgroup",
+    "channel",
+    "children",
+    "clock",
+    "error_summary",
+    "notes",
+    "own_module",
+    "parent",
+    "pipe_lines",
+    "wakeup",
+)
 _OURS = {
     "oarlock_api": ("__init__.py", "contract"),
     "oarlock_trainer": (
         "__init__.py",
         "agent",
         "bundle",
-        "channel.py",
-        "checkpoints_arguments.py",
         "circuit.py",
         "cli.py",
+        "commands/__init__.py",
+        "commands/checkpoints_arguments.py",
+        "commands/job_arguments.py",
+        "commands/samples.py",
         "health",
-        "job_arguments.py",
-        "last_words.py",
-        "notes.py",
-        "parent.py",
-        "rank_host.py",
-        "samples_command.py",
-        "wakeup.py",
+        "preflight",
+        "ranks/__init__.py",
+        "ranks/rank_host.py",
+        *(f"runtime/{name}.py" for name in _RUNTIME),
     ),
 }
 """Package -> what of it the agent and its helpers import."""
-_LEFT_OUT = {"reference.py"}
-"""Makes pages of the documentation."""
+_LEFT_OUT = {"health/reference.py", "preflight/collective"}
+"""What makes pages of the documentation, and what the ranks alone use."""
 _OTHERS = ("pynvml",)
 
 
@@ -64,7 +77,7 @@ def _contents() -> Iterator[tuple[Path, str]]:
         for part in parts:
             place = root / part
             for path in sorted(place.rglob("*.py")) if place.is_dir() else (place,):
-                if path.name not in _LEFT_OUT:
+                if not any(path.relative_to(root).is_relative_to(other) for other in _LEFT_OUT):
                     yield path, f"{package}/{path.relative_to(root).as_posix()}"
     for module in _OTHERS:
         yield _origin(module), f"{module}.py"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.secrets import secret_variable
-from oarlock_trainer.ranks.preload import OFFLINE_BY_DEFAULT
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 from oarlock_trainer.runtime.parent import pipe
 
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
 
     from oarlock_api.secret_refs import SecretKeyRef
 
+OFFLINE_BY_DEFAULT = "OARLOCK_OFFLINE_BY_DEFAULT"
+"""Variable that is set where nobody but us told the libraries to stay offline: a model that the job itself has on a hub
+may be fetched then."""
 _TRUE = ("1", "ON", "YES", "TRUE")
 _LOOK_SECONDS = 0.5
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oarlock_trainer.commands.profile import CLOCK, FOLDER, TRACE
+from oarlock_api.contract.layout import PROFILE, PROFILE_CLOCK, PROFILE_TRACE
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import write_json
 from oarlock_trainer.runtime.errors import storage
@@ -39,7 +39,7 @@ _ALLOCATIONS = 200_000
 
 def folder(output: Path, attempt: int) -> Path:
     """Where an attempt's recordings lie."""
-    return output / FOLDER / f"attempt-{attempt}"
+    return output / PROFILE / f"attempt-{attempt}"
 
 
 class Profiler:
@@ -59,8 +59,8 @@ class Profiler:
         place, ranks = folder(self._session.job.output, self._session.job.file.attempt), self._session.ranks
         with storage(f"making {place}"):
             place.mkdir(parents=True, exist_ok=True)
-        self._files = {end: place / f"rank-{ranks.place.rank}.{end}" for end in (TRACE, MEMORY, CLOCK)}
-        write_json(self._files[CLOCK], {"rank": ranks.place.rank, "aheadNanoseconds": ahead(ranks)})
+        self._files = {end: place / f"rank-{ranks.place.rank}.{end}" for end in (PROFILE_TRACE, MEMORY, PROFILE_CLOCK)}
+        write_json(self._files[PROFILE_CLOCK], {"rank": ranks.place.rank, "aheadNanoseconds": ahead(ranks)})
         bring_back()  # torch's profiler asks its compiler for its settings
         activities = [torch.profiler.ProfilerActivity.CPU]
         if ranks.device.type == "cuda":
@@ -84,11 +84,11 @@ class Profiler:
         self._session.ranks.barrier()
         channel.send(channel.Event.WORKING)
         if self._session.ranks.place.is_leader:
-            channel.send(channel.Event.NOTE, message=f"steps {self._from + 1} to {done} are recorded below {FOLDER}")
+            channel.send(channel.Event.NOTE, message=f"steps {self._from + 1} to {done} are recorded below {PROFILE}")
 
     def _write(self, recorded: Any) -> None:
-        with storage(f"writing {self._files[TRACE]}"):
-            recorded.export_chrome_trace(str(self._files[TRACE]))
+        with storage(f"writing {self._files[PROFILE_TRACE]}"):
+            recorded.export_chrome_trace(str(self._files[PROFILE_TRACE]))
             if self._session.ranks.device.type == "cuda":
                 torch.cuda.memory._dump_snapshot(str(self._files[MEMORY]))  # type: ignore[no-untyped-call]  # noqa: SLF001
                 torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001

@@ -6,8 +6,8 @@ counted on the CPU, where torch's compiler divides a block into its passes as fo
 
 - Compiled, 19.1 in a double block and 17.1 in a single one. Beside the inputs of its matrices the compiler keeps both sides
   of the GELU, four widths each, and queries, keys and values before and after their norms.
-- Compiled with an activation memory budget (`BUDGET`), 13.1 and 12.1: it computes GELU and modulated norms once more in
-  the backward pass, and no matrix and no attention.
+- Compiled with an activation memory budget (models/flux/compiled.py), 13.1 and 12.1: it computes GELU and modulated norms
+  once more in the backward pass, and no matrix and no attention.
 - Eager, 20 and 17 beside float32 copies that two norms make on the CPU. 24 is taken.
 
 What a GPU keeps has not been measured.
@@ -17,10 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BUDGET = 0.9
-"""torch._functorch.config.activation_memory_budget of a lean block. Any number between the share of 0.69 that is left and 1
-has torch recompute what is pointwise. Below that it would recompute attention, too, where its kernel is cuDNN's: torch 2.13
-does not count that among what is expensive."""
 _BFLOAT16 = 2
 _INPUT = 1.0
 

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from oarlock_api.weights import ModelFlavor
+from oarlock_trainer.models.flux.folder import TEXT_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from oarlock_api.weights import ModelFlavor
     from oarlock_trainer.data.buckets import Size
 
 _BFLOAT16 = 2
-TEXT_TOKENS = {ModelFlavor.DEV: 512, ModelFlavor.KREA: 512, ModelFlavor.SCHNELL: 256}
-"""That T5 sequences are padded to."""
 _Side = TypeVar("_Side", int, np.ndarray)
 
 

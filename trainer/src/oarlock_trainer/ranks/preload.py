@@ -17,11 +17,8 @@ from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variabl
 from oarlock_api.contract.job_file import parse_job_file
 from oarlock_api.contract.wire import WireError
 from oarlock_api.weights import AdapterAlgorithm, Method
+from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT
 from oarlock_trainer.runtime.uncompiled import import_torch
-
-OFFLINE_BY_DEFAULT = "OARLOCK_OFFLINE_BY_DEFAULT"
-"""Variable that is set where nobody but us told the libraries to stay offline: a model that the job itself has on a hub
-may be fetched then."""
 
 _IMPORTED_LATE = (
     "deepspeed.comm.mori",

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.runtime import channel, wakeup
+from oarlock_trainer.runtime.channel import SAVE_SIGNAL
 from oarlock_trainer.runtime.parent import die_with
 
 if TYPE_CHECKING:
@@ -39,12 +40,7 @@ if TYPE_CHECKING:
 PROGRAM = "oarlock_trainer.loop.train:main"
 WARM = "oarlock_trainer.ranks.preload:import_everything"
 STACKS_SIGNAL = signal.SIGUSR2
-SAVE_SIGNAL = signal.SIGUSR1
-"""Asks a rank for a checkpoint at the next step. Blocked in a rank until its program unblocks it, as StopRequest does: what
-comes before waits, and a program that knows nothing of it is not disturbed."""
 STACKS_FD = "OARLOCK_STACKS_FD"
-COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
-"""Environment variable of ranks that are to begin with the collective check: its time."""
 _SET_NAME = 15
 """PR_SET_NAME of prctl(2)."""
 

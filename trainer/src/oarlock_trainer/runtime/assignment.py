@@ -25,6 +25,9 @@ from oarlock_api.contract.wire import WireError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
+"""Environment variable of ranks that are to begin with the collective check: its time."""
+
 
 class ConfigurationError(ValueError):
     """The environment or job.json is not what this image understands. The message says what to mend."""

@@ -13,6 +13,7 @@ import json
 import operator
 import os
 import select
+import signal
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 AGENT_FD = "OARLOCK_AGENT_FD"
 """Environment variable with the number of the inherited file descriptor."""
 
+SAVE_SIGNAL = signal.SIGUSR1
+"""Asks a rank for a checkpoint at the next step. Blocked in a rank until its program unblocks it, as StopRequest does: what
+comes before waits, and a program that knows nothing of it is not disturbed."""
 MAX_LINE = select.PIPE_BUF
 """Longest line, newline included: POSIX writes that much into a pipe in one piece (4096 bytes on Linux)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.ranks.rank_host import SAVE_SIGNAL
+from oarlock_trainer.runtime.channel import SAVE_SIGNAL
 from oarlock_trainer.runtime.errors import LeftOnRequest
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ import torch
 from oarlock_api.engine import CompileMode
 from oarlock_trainer.models.flux.forward import blocks_of
 from oarlock_trainer.models.flux.kept_code import kind
-from oarlock_trainer.plan.activations import BUDGET
 from oarlock_trainer.runtime.cgroup import cores_of_the_ranks
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.uncompiled import bring_back
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 
     from oarlock_api.engine import Compile
 
+BUDGET = 0.9
+"""torch._functorch.config.activation_memory_budget of a lean block. Any number between the share of 0.69 that is left and 1
+has torch recompute what is pointwise. Below that it would recompute attention, too, where its kernel is cuDNN's: torch 2.13
+does not count that among what is expensive."""
 _GRAPHS = 256
 """Bound of compiled graphs per kind of block, one for each shape; torch's own is 8."""
 _CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from oarlock_trainer.models.flux.classes import vae_class
-from oarlock_trainer.models.flux.folder import loading
-from oarlock_trainer.plan.embeds import TEXT_TOKENS
+from oarlock_trainer.models.flux.folder import TEXT_TOKENS, loading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

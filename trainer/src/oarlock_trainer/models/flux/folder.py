@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from oarlock_api.weights import ModelFlavor
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, StorageError, failed_reading, readable
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _INDEX = "model_index.json"
 _CONFIG = "config.json"
 TRANSFORMER = "transformer"
+TEXT_TOKENS = {ModelFlavor.DEV: 512, ModelFlavor.KREA: 512, ModelFlavor.SCHNELL: 256}
+"""That T5 sequences are padded to."""
 _NETWORKS = (TRANSFORMER, "vae", "text_encoder", "text_encoder_2")
 _TOKENIZERS = ("tokenizer", "tokenizer_2")
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model")
