@@ -23,10 +23,10 @@ from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_local.objects import GPU_RESOURCE
 from oarlock_local.processes import die_with_parent
 from oarlock_operator.decide import decide
-from oarlock_operator.job_facts import read_job
 from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod
-from oarlock_operator.observation import Defaults, Job, Observation
+from oarlock_operator.model.observation import Defaults, Job, Observation
+from oarlock_operator.observe.job_facts import read_job
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

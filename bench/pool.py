@@ -24,10 +24,10 @@ from urllib.parse import parse_qs, urlsplit
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 
-from oarlock_operator.cluster import Cluster
-from oarlock_operator.node_facts import RawNode
-from oarlock_operator.observed_nodes import Brakes
-from oarlock_operator.pool import PoolReader
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.model.observed_nodes import Brakes
+from oarlock_operator.nodes.node_facts import RawNode
+from oarlock_operator.nodes.pool import PoolReader
 
 LOOKS = 5
 

@@ -83,6 +83,6 @@ def test_every_default_image_and_every_one_in_the_documentation_has_the_workspac
         if path.suffix in kinds or path.name.startswith("Dockerfile")
     }
     named = {name: tags for name, tags in found.items() if tags and "/tests/" not in f"/{name}"}
-    assert "operator/src/oarlock_operator/settings.py" in named
+    assert "operator/src/oarlock_operator/process/settings.py" in named
     wrong = {name: tags for name, tags in named.items() if {tag.rstrip(".") for tag in tags} != {version_of(".")}}
     assert not wrong

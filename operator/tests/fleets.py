@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Job
-from oarlock_operator.observed_nodes import CordonMark, Node, Pool, PoolNode
-from oarlock_operator.plan import CordonNode
+from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.observation import Job
+from oarlock_operator.model.observed_nodes import CordonMark, Node, Pool, PoolNode
+from oarlock_operator.model.plan import CordonNode
 
 
 @dataclass(frozen=True)

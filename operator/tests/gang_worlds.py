@@ -8,7 +8,7 @@ from jobs import job, spec
 from worlds import World
 
 from oarlock_api.scheduling import Gang
-from oarlock_operator.observation import GangSystems
+from oarlock_operator.model.observation import GangSystems
 
 VOLCANO = GangSystems(apis={Gang.VOLCANO: "scheduling.volcano.sh/v1beta1"})
 KUEUE = GangSystems(apis={Gang.KUEUE: "kueue.x-k8s.io/v1beta2"})

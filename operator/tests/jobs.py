@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.spec import TrainingJobSpec
-from oarlock_operator.observation import Job, Pod
+from oarlock_operator.model.observation import Job, Pod
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 

@@ -15,20 +15,20 @@ from typing import Any
 
 from kubernetes.aio.client import Configuration
 
-from oarlock_operator.api_error import ApiError, Conflict
-from oarlock_operator.cluster import Cluster
-from oarlock_operator.events import EventPoster
-from oarlock_operator.gang_systems import GangReader
-from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Defaults
-from oarlock_operator.observed_nodes import Brakes
+from oarlock_operator.kube.api_error import ApiError, Conflict
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.throttle import Throttle
+from oarlock_operator.model.observation import Defaults
+from oarlock_operator.model.observed_nodes import Brakes
+from oarlock_operator.nodes.pool import PoolReader
+from oarlock_operator.nodes.spares import SpareReader
+from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.pace import Pace
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.progress import ProgressReader, Route
+from oarlock_operator.pods.terminated_pods import Sightings
 from oarlock_operator.reconcile import Reconciler
-from oarlock_operator.sightings import Sightings
-from oarlock_operator.spares import SpareReader
-from oarlock_operator.throttle import Throttle
 
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
 CORE = "/api/v1/namespaces/default"

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from oarlock_operator.api_error import Conflict, NotFound
-from oarlock_operator.decoding import Page
+from oarlock_operator.kube.api_error import Conflict, NotFound
+from oarlock_operator.kube.decoding import Page
 
 Json = dict[str, Any]
 T = TypeVar("T")

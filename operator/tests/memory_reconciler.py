@@ -11,19 +11,19 @@ import msgspec
 from jobs import START, spec
 from memory_api import Json, MemoryApi
 
-from oarlock_operator.events import EventPoster
-from oarlock_operator.gang_systems import GangReader
-from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Defaults, GangSystems
-from oarlock_operator.observed_nodes import Brakes
+from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.throttle import Throttle
+from oarlock_operator.model.observation import Defaults, GangSystems
+from oarlock_operator.model.observed_nodes import Brakes
+from oarlock_operator.nodes.pool import PoolReader
+from oarlock_operator.nodes.spares import SpareReader
+from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.pace import Pace
-from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.progress import ProgressReader, Route
+from oarlock_operator.pods.pod_facts import RawPod
+from oarlock_operator.pods.terminated_pods import Sightings
 from oarlock_operator.reconcile import Reconciler
-from oarlock_operator.sightings import Sightings
-from oarlock_operator.spares import SpareReader
-from oarlock_operator.throttle import Throttle
 
 KEY = ("default", "flux")
 PATH = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"

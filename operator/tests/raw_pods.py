@@ -8,7 +8,7 @@ import msgspec
 from memory_api import Json
 
 from oarlock_api.contract.report import Report
-from oarlock_operator.pod_facts import RawPod
+from oarlock_operator.pods.pod_facts import RawPod
 
 REPORT = Report(2, 1, "pod-uid", "GPU", 80, "2026-01-01T12:00:00+00:00", "XID 79")
 

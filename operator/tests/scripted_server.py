@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from kubernetes.aio.client import Configuration
 
-from oarlock_operator.cluster import Cluster
+from oarlock_operator.kube.cluster import Cluster
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from jobs import job, spec
 
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.observation import Job, Pod
+from oarlock_operator.model.observation import Job, Pod
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 GOOD = PodStatus(

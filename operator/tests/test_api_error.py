@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_operator.api_error import ApiError
+from oarlock_operator.kube.api_error import ApiError
 
 VOLCANO = 'admission webhook "validatepod.volcano.sh" denied the request: as the podgroup phase is Pending'
 POLICY = "pods \"flux-1-0\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no such label"

@@ -20,12 +20,12 @@ from processes import Api
 
 from oarlock_api.contract.names import Label
 from oarlock_operator import metrics
-from oarlock_operator.cluster import Cluster, load_configuration
-from oarlock_operator.observation import Key
-from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.watches import pod_watch
-from oarlock_operator.workers import work
-from oarlock_operator.workqueue import WorkQueue
+from oarlock_operator.kube.cluster import Cluster, load_configuration
+from oarlock_operator.model.observation import Key
+from oarlock_operator.pods.pod_facts import RawPod
+from oarlock_operator.process.watches import pod_watch
+from oarlock_operator.process.workers import work
+from oarlock_operator.process.workqueue import WorkQueue
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster as LocalCluster

@@ -13,12 +13,12 @@ from structlog.testing import capture_logs
 
 from oarlock_api.bounds import MOST_BYTES, MOST_LEVELS
 from oarlock_operator import metrics
-from oarlock_operator.api_error import Malformed
-from oarlock_operator.decoding import KEPT_LEVELS, Page, decoded, decoded_page, parsed, shallow
-from oarlock_operator.job_facts import read_job
-from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.unreadable import Unreadable
-from oarlock_operator.watches import SeenJob
+from oarlock_operator.kube.api_error import Malformed
+from oarlock_operator.kube.decoding import KEPT_LEVELS, Page, decoded, decoded_page, parsed, shallow
+from oarlock_operator.kube.unreadable import Unreadable
+from oarlock_operator.observe.job_facts import read_job
+from oarlock_operator.pods.pod_facts import RawPod
+from oarlock_operator.process.watches import SeenJob
 
 DEEP = pytest.mark.parametrize("levels", [900, 1_600, 9_990])
 METADATA = {"namespace": "ns", "name": "flux", "uid": "uid-1", "resourceVersion": "7"}

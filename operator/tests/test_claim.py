@@ -13,14 +13,14 @@ from jobs import job, spec
 from worlds import World
 
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.api_error import NotFound
-from oarlock_operator.decoding import Page
+from oarlock_operator.kube.api_error import NotFound
+from oarlock_operator.kube.decoding import Page
 from oarlock_operator.manifests.ownership import output_mark
 from oarlock_operator.manifests.pod import pod as pod_manifest
-from oarlock_operator.neighbours import lingering, rival
-from oarlock_operator.observation import Job, ServiceSeen
-from oarlock_operator.outputs import Outputs
-from oarlock_operator.pod_facts import Metadata
+from oarlock_operator.model.observation import Job, ServiceSeen
+from oarlock_operator.observe.output_conflicts import lingering, rival
+from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.pods.pod_facts import Metadata
 
 Json = dict[str, Any]
 

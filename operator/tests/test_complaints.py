@@ -12,9 +12,9 @@ from jobs import START, job
 
 from oarlock_api.history import RecoveryStatus
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.complaints import AFTER, MOST, MOST_PAGES, with_complaints
-from oarlock_operator.decoding import Page
-from oarlock_operator.observation import Pod
+from oarlock_operator.kube.decoding import Page
+from oarlock_operator.model.observation import Pod
+from oarlock_operator.pods.pod_warnings import AFTER, MOST, MOST_PAGES, with_complaints
 
 Json = dict[str, Any]
 

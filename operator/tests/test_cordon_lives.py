@@ -19,8 +19,8 @@ from world_writes import Killed
 from worlds import World
 
 from oarlock_operator.decide.brakes import TOO_LATE
-from oarlock_operator.observation import Pod
-from oarlock_operator.observed_nodes import Brakes, Pool
+from oarlock_operator.model.observation import Pod
+from oarlock_operator.model.observed_nodes import Brakes, Pool
 
 NAMES = tuple(f"node-{number}" for number in range(6))
 BRAKES = Brakes(max_nodes=3, namespace_max_nodes=1)

@@ -13,19 +13,19 @@ from memory_api import MemoryApi
 from worlds import World
 
 from oarlock_operator import reconcile
-from oarlock_operator.events import EventPoster
-from oarlock_operator.gang_systems import GangReader
-from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Job
-from oarlock_operator.observe import job_path
-from oarlock_operator.observed_nodes import Brakes, Pool
+from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.throttle import Throttle
+from oarlock_operator.model.observation import Job
+from oarlock_operator.model.observed_nodes import Brakes, Pool
+from oarlock_operator.model.plan import Action
+from oarlock_operator.nodes.pool import PoolReader
+from oarlock_operator.nodes.spares import SpareReader
+from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.observe import job_path
+from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.pace import Pace
-from oarlock_operator.plan import Action
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.progress import ProgressReader, Route
-from oarlock_operator.sightings import Sightings
-from oarlock_operator.spares import SpareReader
-from oarlock_operator.throttle import Throttle
+from oarlock_operator.pods.terminated_pods import Sightings
 
 
 def reconciler(api: Any, world: World) -> reconcile.Reconciler:

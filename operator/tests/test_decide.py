@@ -10,7 +10,7 @@ from jobs import job
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import ServiceSeen
+from oarlock_operator.model.observation import ServiceSeen
 
 
 def test_a_new_job_gets_a_service_and_one_pod_per_node() -> None:

@@ -10,7 +10,7 @@ from jobs import job, spec
 from world_writes import Killed
 from worlds import World
 
-from oarlock_operator.observed_nodes import Node
+from oarlock_operator.model.observed_nodes import Node
 
 
 def whys(world: World) -> list[tuple[str | None, str | None]]:

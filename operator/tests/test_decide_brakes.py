@@ -10,8 +10,8 @@ import pytest
 from jobs import START, job, spec
 from worlds import World
 
-from oarlock_operator.observed_nodes import Brakes, CordonMark, Pool, PoolNode
-from oarlock_operator.plan import CordonNode, LatchBreaker, Plan
+from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Pool, PoolNode
+from oarlock_operator.model.plan import CordonNode, LatchBreaker, Plan
 
 POOL = Pool(size=20, schedulable=20)
 RECENT = CordonMark("other", "team/another", START, START)

@@ -9,7 +9,7 @@ import pytest
 from jobs import job, spec
 from worlds import World
 
-from oarlock_operator.plan import CreatePods
+from oarlock_operator.model.plan import CreatePods
 
 
 @pytest.mark.parametrize(

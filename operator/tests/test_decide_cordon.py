@@ -12,9 +12,9 @@ from worlds import World, condition
 
 from oarlock_api.contract.report import Gpu
 from oarlock_operator.decide import decide
-from oarlock_operator.marks import Mark
-from oarlock_operator.observed_nodes import Node, Pool
-from oarlock_operator.plan import CordonNode, CreatePods
+from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.observed_nodes import Node, Pool
+from oarlock_operator.model.plan import CordonNode, CreatePods
 
 POOL = Pool(size=20, schedulable=20)
 

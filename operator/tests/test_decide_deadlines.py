@@ -10,7 +10,7 @@ from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.plan import DeleteJob, DeletePods
+from oarlock_operator.model.plan import DeleteJob, DeletePods
 
 
 def obstruct(world: World, rank: int, obstacle: str, **changes: object) -> None:

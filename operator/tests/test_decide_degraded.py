@@ -9,7 +9,7 @@ from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_api.contract.status import Degradation, PlanStatus
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.reasons import Reason
 
 FULL = "no room for the checkpoint of step 20: give the output more room"
 

@@ -13,8 +13,8 @@ from jobs import job, spec
 from world_writes import told_to_stop
 from worlds import World, condition
 
-from oarlock_operator.observation import Ending
-from oarlock_operator.observed_nodes import Node
+from oarlock_operator.model.observation import Ending
+from oarlock_operator.model.observed_nodes import Node
 
 OVERRUN = "Pod ephemeral local storage usage exceeds the total limit of containers 8Gi."
 CUSTOM = {"training": None, "custom": {"command": ["python", "train.py"]}, "pod": {"image": "mine:1"}}

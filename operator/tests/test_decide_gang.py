@@ -14,7 +14,7 @@ from jobs import job, spec
 from world_writes import Killed
 from worlds import World, condition
 
-from oarlock_operator.observation import GangSystems
+from oarlock_operator.model.observation import GangSystems
 
 
 def test_what_auto_chose_at_the_start_is_kept_whatever_the_cluster_serves_later() -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from worlds import World, condition
 
-from oarlock_operator.observation import Ending
+from oarlock_operator.model.observation import Ending
 
 RUNC = (
     "failed to create containerd task: runc create failed: unable to start container process: error during container init: "

@@ -10,8 +10,8 @@ from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import ServiceSeen
-from oarlock_operator.plan import CreatePods, DeletePods
+from oarlock_operator.model.observation import ServiceSeen
+from oarlock_operator.model.plan import CreatePods, DeletePods
 
 
 def test_a_pod_that_somebody_else_deletes_has_its_grace_to_save_and_teardown_seconds_more() -> None:

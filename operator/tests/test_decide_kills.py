@@ -14,8 +14,8 @@ from jobs import job, spec
 from world_writes import Killed
 from worlds import World
 
-from oarlock_operator.marks import Mark
-from oarlock_operator.observed_nodes import Node, Pool
+from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.observed_nodes import Node, Pool
 
 
 def living(world: World) -> list[int]:

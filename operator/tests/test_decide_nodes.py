@@ -10,9 +10,9 @@ from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import Ending
-from oarlock_operator.observed_nodes import Node
-from oarlock_operator.plan import CreatePods, DeletePods
+from oarlock_operator.model.observation import Ending
+from oarlock_operator.model.observed_nodes import Node
+from oarlock_operator.model.plan import CreatePods, DeletePods
 
 GONE = Node(name="node-1", exists=False, ready=False)
 UNREACHABLE = Node(name="node-1", ready=False, unreachable=True, boot_id="boot-1")

@@ -12,9 +12,9 @@ from worlds import World, condition
 
 from oarlock_api.scheduling import Gang
 from oarlock_operator.decide import decide
-from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Group
-from oarlock_operator.observed_nodes import Node
+from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.observation import Group
+from oarlock_operator.model.observed_nodes import Node
 
 
 def test_time_in_a_queue_is_a_stage_of_its_own_and_no_delay_of_the_scheduler() -> None:

@@ -15,9 +15,9 @@ from world_writes import Killed
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.marks import Mark
-from oarlock_operator.observed_nodes import Node, Pool
-from oarlock_operator.pod_facts import RawPod, read_pod
+from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.observed_nodes import Node, Pool
+from oarlock_operator.pods.pod_facts import RawPod, read_pod
 
 CORDONED = Node(name="node-1", boot_id="boot-1", mark=Mark("cordoned", enforced=True))
 MENDED = replace(CORDONED, mark=None)

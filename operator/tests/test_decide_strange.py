@@ -12,8 +12,8 @@ from world_writes import Killed, told_to_stop
 from worlds import World
 
 from oarlock_operator.decide import decide
-from oarlock_operator.observation import Ending
-from oarlock_operator.plan import CreatePods
+from oarlock_operator.model.observation import Ending
+from oarlock_operator.model.plan import CreatePods
 
 
 def stuck() -> World:

@@ -9,8 +9,8 @@ import pytest
 from jobs import START, job, spec
 from worlds import World, condition
 
-from oarlock_operator.observed_nodes import Node, NodeStrike, Pool
-from oarlock_operator.plan import CordonNode, NoteStrike, Plan
+from oarlock_operator.model.observed_nodes import Node, NodeStrike, Pool
+from oarlock_operator.model.plan import CordonNode, NoteStrike, Plan
 
 POOL = Pool(size=20, schedulable=20)
 

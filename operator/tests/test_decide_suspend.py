@@ -10,7 +10,7 @@ from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.plan import CreatePods, DeletePods
+from oarlock_operator.model.plan import CreatePods, DeletePods
 
 
 def suspended(world: World, *, wanted: bool = True, **changes: object) -> World:

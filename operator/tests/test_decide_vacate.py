@@ -8,9 +8,9 @@ import pytest
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.marks import Mark
-from oarlock_operator.observed_nodes import Node
-from oarlock_operator.plan import DeletePods
+from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.observed_nodes import Node
+from oarlock_operator.model.plan import DeletePods
 
 CORDONED = Mark("cordoned", enforced=True)
 LABELLED = Mark("label autopilot.ibm.com/gpuhealth=EVICT", enforced=False)

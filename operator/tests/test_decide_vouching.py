@@ -12,7 +12,7 @@ from test_decide_brakes import ANOTHER, POOL, broken, cordons, refused
 from world_writes import program_of
 from worlds import World
 
-from oarlock_operator.plan import CreatePods
+from oarlock_operator.model.plan import CreatePods
 
 DEFAULTS = {
     "terminationMessagePath": "/dev/termination-log",

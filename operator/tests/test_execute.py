@@ -10,12 +10,13 @@ from jobs import job, spec
 from memory_api import MemoryApi
 from virtual_time import in_virtual_time
 
-from oarlock_operator.api_error import ApiError, Conflict
 from oarlock_operator.execute import execute
+from oarlock_operator.kube.api_error import ApiError, Conflict
+from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.manifests.service import selector, service
-from oarlock_operator.observed_nodes import Brakes
-from oarlock_operator.plan import (
+from oarlock_operator.model.observed_nodes import Brakes
+from oarlock_operator.model.plan import (
     Action,
     CordonNode,
     CreatePods,
@@ -24,8 +25,7 @@ from oarlock_operator.plan import (
     LatchBreaker,
     SelectAttempt,
 )
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.throttle import Throttle
+from oarlock_operator.nodes.pool import PoolReader
 
 PODS = "/api/v1/namespaces/default/pods"
 SERVICE = "/api/v1/namespaces/default/services/flux"

@@ -13,7 +13,7 @@ from jobs import START, report
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_operator.faults.attribution import attribute, detected_at
 from oarlock_operator.faults.classify import Budget, Fault, classify, missing
-from oarlock_operator.observation import Ending, Pod
+from oarlock_operator.model.observation import Ending, Pod
 
 POD = Pod(name="flux-1-1", uid="u", attempt=1, rank=1, node="node-b", started=True)
 

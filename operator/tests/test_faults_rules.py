@@ -10,9 +10,9 @@ import pytest
 from jobs import START, gpu_report, job, report, spec
 from worlds import World, condition
 
-from oarlock_operator.observation import Ending, Pod
-from oarlock_operator.observed_nodes import Node, Pool
-from oarlock_operator.plan import CordonNode, DeletePods
+from oarlock_operator.model.observation import Ending, Pod
+from oarlock_operator.model.observed_nodes import Node, Pool
+from oarlock_operator.model.plan import CordonNode, DeletePods
 
 POOL = Pool(size=20, schedulable=20)
 

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 from scripted_server import answering
 
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.cluster import Cluster
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.cluster import Cluster
 
 WRITES = [
     ("POST", "/api/v1/namespaces/ns/pods"),
@@ -104,7 +104,7 @@ async def test_what_decides_nothing_about_jobs_is_free_of_the_fence(method: str,
 async def test_a_write_that_waited_for_a_connection_is_not_sent_once_the_process_may_not_act(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oarlock_operator.cluster.CONNECTIONS", 1)
+    monkeypatch.setattr("oarlock_operator.kube.cluster.CONNECTIONS", 1)
     async with served() as (cluster, server):
         server.hold.clear()
         slow = asyncio.create_task(cluster.get("/api/v1/nodes/n1"))

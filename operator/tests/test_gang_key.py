@@ -21,22 +21,22 @@ from status_pod import GOOD, POD, Server, running_job
 from worlds import World
 
 from oarlock_api.contract import gang_key as signing
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.cluster import Cluster
-from oarlock_operator.decoding import decoded
 from oarlock_operator.execute import execute
-from oarlock_operator.keys import UnusableKeyError, gang_keys, parse_keys
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.kube.decoding import decoded
+from oarlock_operator.kube.server_clock import ANSWERS
+from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.manifests.gang_key import gang_key
 from oarlock_operator.manifests.pod import pod
-from oarlock_operator.observation import Defaults
-from oarlock_operator.plan import CreatePods
-from oarlock_operator.pod_facts import RawPod, read_pod
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.progress import ProgressReader, Refusal, Route
-from oarlock_operator.server_clock import ANSWERS
-from oarlock_operator.settings import Settings
-from oarlock_operator.startup import StartUp
-from oarlock_operator.throttle import Throttle
+from oarlock_operator.model.observation import Defaults
+from oarlock_operator.model.plan import CreatePods
+from oarlock_operator.nodes.pool import PoolReader
+from oarlock_operator.observe.progress import ProgressReader, Refusal, Route
+from oarlock_operator.pods.pod_facts import RawPod, read_pod
+from oarlock_operator.process.keys import UnusableKeyError, gang_keys, parse_keys
+from oarlock_operator.process.settings import Settings
+from oarlock_operator.process.startup import StartUp
 
 MASTER, OLDER = b"m" * 32, b"o" * 32
 KEYED = replace(POD, program=replace(POD.program, keyed=True))

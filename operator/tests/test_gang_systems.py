@@ -10,10 +10,10 @@ from jobs import job
 
 from oarlock_api.scheduling import Gang
 from oarlock_api.status import Resolved, TrainingJobStatus
-from oarlock_operator.api_error import ApiError, NotFound
-from oarlock_operator.gang_systems import FRESH_SECONDS, KNOWN_SECONDS, GangReader
-from oarlock_operator.groups import read_groups
-from oarlock_operator.observation import GangSystems
+from oarlock_operator.kube.api_error import ApiError, NotFound
+from oarlock_operator.model.observation import GangSystems
+from oarlock_operator.observe.gang_systems import FRESH_SECONDS, KNOWN_SECONDS, GangReader
+from oarlock_operator.observe.groups import read_groups
 
 
 class Served:

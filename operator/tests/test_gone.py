@@ -12,21 +12,21 @@ from jobs import START
 from raw_pods import container, pod
 from test_observe import Listing, Silent, cluster_with
 
-from oarlock_operator.gang_systems import GangReader
-from oarlock_operator.gone import GoneJobs
-from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Defaults
-from oarlock_operator.observed_nodes import Brakes
+from oarlock_operator.kube.throttle import Throttle
+from oarlock_operator.model.observation import Defaults
+from oarlock_operator.model.observed_nodes import Brakes
+from oarlock_operator.model.plan import Event
+from oarlock_operator.nodes.pool import PoolReader
+from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.gone_jobs import GoneJobs
 from oarlock_operator.pace import Pace
-from oarlock_operator.plan import Event
-from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.pool import PoolReader
+from oarlock_operator.pods.pod_facts import RawPod
+from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.process.sinks import Sinks
+from oarlock_operator.process.watches import SeenJob
+from oarlock_operator.process.workqueue import WorkQueue
 from oarlock_operator.reconcile import Reconciler
-from oarlock_operator.sightings import Sightings
-from oarlock_operator.sinks import Sinks
-from oarlock_operator.throttle import Throttle
-from oarlock_operator.watches import SeenJob
-from oarlock_operator.workqueue import WorkQueue
 
 KEY = ("default", "flux")
 JOB = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"

@@ -9,8 +9,8 @@ import pytest
 from memory_api import MemoryApi
 from virtual_time import in_virtual_time, now
 
-from oarlock_operator.api_error import ApiError, Conflict
-from oarlock_operator.leader import Leader, LeadershipLost
+from oarlock_operator.kube.api_error import ApiError, Conflict
+from oarlock_operator.kube.leader import Leader, LeadershipLost
 
 SECONDS = 15.0
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/oarlock"

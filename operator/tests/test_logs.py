@@ -7,7 +7,7 @@ import sys
 
 _PROGRAM = """
 import structlog
-from oarlock_operator.logs import set_up
+from oarlock_operator.process.logs import set_up
 set_up(log_format="console", level="info")
 log = structlog.get_logger()
 try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from memory_reconciler import KEY, PODS, reconciler, with_job
 
-from oarlock_operator.api_error import ApiError
+from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.reconcile import Reconciler
 
 

@@ -14,9 +14,9 @@ from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.faults.classify import Budget, Fault, classify
-from oarlock_operator.marks import Mark
-from oarlock_operator.observation import Ending, Pod
-from oarlock_operator.observed_nodes import Node
+from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.observation import Ending, Pod
+from oarlock_operator.model.observed_nodes import Node
 
 AT_FIRST = {(seen.name, frozenset(seen.labels.items())) for each in metrics.REGISTRY.collect() for seen in each.samples}
 """What is shown before any test has counted."""

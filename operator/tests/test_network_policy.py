@@ -10,11 +10,11 @@ from memory_api import MemoryApi
 from worlds import World
 
 from oarlock_operator.execute import execute
+from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.manifests.network_policy import network_policy
-from oarlock_operator.observation import Defaults
-from oarlock_operator.plan import CreatePods
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.throttle import Throttle
+from oarlock_operator.model.observation import Defaults
+from oarlock_operator.model.plan import CreatePods
+from oarlock_operator.nodes.pool import PoolReader
 
 MONITORING: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
 

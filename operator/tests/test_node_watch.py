@@ -11,7 +11,7 @@ import kopf
 import pytest
 from kubernetes.aio.client import Configuration
 
-from oarlock_operator.node_watch import watch_nodes
+from oarlock_operator.process.node_watch import watch_nodes
 
 
 def no_news(_kind: str | None, _node: dict[str, Any]) -> None:

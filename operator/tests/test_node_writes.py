@@ -15,18 +15,18 @@ from memory_api import Json, MemoryApi
 from structlog.testing import capture_logs
 
 from oarlock_api.history import FaultGPU
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.cordon_marks import CORDONED, ENDED, last_mark
-from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import execute
-from oarlock_operator.nodes import remove_mark
-from oarlock_operator.observation import Key
-from oarlock_operator.observed_nodes import Brakes, CordonMark, NodeStrike
-from oarlock_operator.plan import Action, CordonNode, LatchBreaker, NoteStrike
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.throttle import Throttle
-from oarlock_operator.workers import work_on_nodes
-from oarlock_operator.workqueue import WorkQueue
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.throttle import Throttle
+from oarlock_operator.model.cordon_marks import CORDONED, ENDED, last_mark
+from oarlock_operator.model.observation import Key
+from oarlock_operator.model.observed_nodes import Brakes, CordonMark, NodeStrike
+from oarlock_operator.model.plan import Action, CordonNode, LatchBreaker, NoteStrike
+from oarlock_operator.nodes.pool import PoolReader
+from oarlock_operator.nodes.troubled import remove_mark
+from oarlock_operator.process.workers import work_on_nodes
+from oarlock_operator.process.workqueue import WorkQueue
 
 NODE = "/api/v1/nodes/n1"
 BREAKER = "/api/v1/namespaces/oarlock/configmaps/oarlock-cordon-breaker"

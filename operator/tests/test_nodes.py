@@ -9,7 +9,7 @@ from jobs import START
 from memory_api import Json
 from raw_nodes import node
 
-from oarlock_operator.nodes import MOST_GONE, NodeSightings, read_node
+from oarlock_operator.nodes.troubled import MOST_GONE, NodeSightings, read_node
 
 
 @pytest.mark.parametrize(

@@ -15,16 +15,16 @@ from raw_pods import REPORT, as_raw, container, pod
 
 from oarlock_api.contract.report import Gpu
 from oarlock_api.scheduling import Gang
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.decoding import Page
-from oarlock_operator.gang_systems import GangReader
-from oarlock_operator.groups import TidyJobs
-from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Defaults, GangSystems, Observation, Pod
-from oarlock_operator.observe import observe
-from oarlock_operator.outputs import Outputs
-from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.sightings import Sightings
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.decoding import Page
+from oarlock_operator.model.observation import Defaults, GangSystems, Observation, Pod
+from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.groups import TidyJobs
+from oarlock_operator.observe.observe import observe
+from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.pods.pod_facts import RawPod
+from oarlock_operator.pods.terminated_pods import Sightings
 
 
 def job(**parts: Any) -> Json:

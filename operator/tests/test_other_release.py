@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.other_release import ESSENTIAL, UnreadableStatusError, overlaid, read_status
+from oarlock_operator.observe.other_release import ESSENTIAL, UnreadableStatusError, overlaid, read_status
 
 Json = dict[str, Any]
 KEYS = {

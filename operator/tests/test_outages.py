@@ -11,13 +11,13 @@ from memory_api import MemoryApi
 from test_leader import SECONDS, candidate, holder
 from virtual_time import in_virtual_time, now
 
-from oarlock_operator.api_error import ApiError, Malformed
-from oarlock_operator.leader import LeadershipLost
-from oarlock_operator.node_watch import Patience
-from oarlock_operator.outages import LONGEST_DELAY, supervised
-from oarlock_operator.settings import Settings
-from oarlock_operator.startup import StartUp
-from oarlock_operator.workqueue import WorkQueue
+from oarlock_operator.kube.api_error import ApiError, Malformed
+from oarlock_operator.kube.leader import LeadershipLost
+from oarlock_operator.kube.outages import LONGEST_DELAY, supervised
+from oarlock_operator.process.node_watch import Patience
+from oarlock_operator.process.settings import Settings
+from oarlock_operator.process.startup import StartUp
+from oarlock_operator.process.workqueue import WorkQueue
 
 HALF_AN_HOUR = 1800.0
 NOTICED = 5.0

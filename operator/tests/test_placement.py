@@ -14,13 +14,13 @@ from jobs import job, spec
 
 from oarlock_api.history import AvoidedNode
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.decoding import Page
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.decoding import Page
 from oarlock_operator.manifests.pod import pod as pod_manifest
-from oarlock_operator.marks import mark_of
-from oarlock_operator.observation import Job, Pod
-from oarlock_operator.placement import has_room, may_run_on, requests
-from oarlock_operator.spares import MOST_READ, REREAD_SECONDS, SpareReader
+from oarlock_operator.model.node_maintenance import mark_of
+from oarlock_operator.model.observation import Job, Pod
+from oarlock_operator.nodes.placement import has_room, may_run_on, requests
+from oarlock_operator.nodes.spares import MOST_READ, REREAD_SECONDS, SpareReader
 
 Json = dict[str, Any]
 SCHEDULING = {"nodeSelector": {"pool": "gpu"}}

@@ -11,9 +11,9 @@ from memory_api import Json
 from raw_pods import REPORT, condition, container, pod
 
 from oarlock_api.contract.report import Report
-from oarlock_operator.observation import Ending, Pod
-from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.pod_facts import read_pod as read_raw_pod
+from oarlock_operator.model.observation import Ending, Pod
+from oarlock_operator.pods.pod_facts import RawPod
+from oarlock_operator.pods.pod_facts import read_pod as read_raw_pod
 
 
 def read_pod(raw: Json, *, gone: bool = False) -> Pod:

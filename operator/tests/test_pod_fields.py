@@ -21,7 +21,7 @@ from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.network_policy import network_policy
 from oarlock_operator.manifests.pod import CONTAINER, pod
 from oarlock_operator.manifests.service import service
-from oarlock_operator.plan import CreatePods
+from oarlock_operator.model.plan import CreatePods
 
 if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster

@@ -21,10 +21,10 @@ from status_pod import GOOD, PEER, POD, Server, running_job
 from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import MAX_BYTES
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator import progress
-from oarlock_operator.cluster import Cluster
-from oarlock_operator.observation import Ending, Pod
-from oarlock_operator.progress import ProgressReader, Route
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.model.observation import Ending, Pod
+from oarlock_operator.observe import progress
+from oarlock_operator.observe.progress import ProgressReader, Route
 
 
 @pytest.fixture(params=Route, ids=lambda route: route.value)

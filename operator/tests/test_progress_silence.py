@@ -13,8 +13,8 @@ from status_pod import GOOD, PEER, POD, Server, running_job
 
 from oarlock_api.history import RecoveryStatus
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.cluster import Cluster
-from oarlock_operator.progress import ProgressReader, Route
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.observe.progress import ProgressReader, Route
 
 
 class Clock:

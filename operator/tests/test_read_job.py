@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jobs import spec
 
-from oarlock_operator.job_facts import read_job
+from oarlock_operator.observe.job_facts import read_job
 
 
 def job(**parts: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import oarlock_operator
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.reasons import Reason
 from oarlock_operator.reference import page
 
 SOURCES = Path(oarlock_operator.__file__).parent

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from virtual_time import in_virtual_time, now
 
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.decoding import Page
-from oarlock_operator.observation import Key
-from oarlock_operator.resync import Resync
-from oarlock_operator.workqueue import WorkQueue
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.decoding import Page
+from oarlock_operator.model.observation import Key
+from oarlock_operator.process.resync import Resync
+from oarlock_operator.process.workqueue import WorkQueue
 
 
 class Listing:

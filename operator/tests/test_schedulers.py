@@ -13,7 +13,7 @@ from oarlock_api.status import Resolved
 from oarlock_operator import schedulers
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.pod import pod
-from oarlock_operator.observation import GangSystems
+from oarlock_operator.model.observation import GangSystems
 from oarlock_operator.schedulers.system import Request
 
 RACK, ZONE = "topology.example/rack", "topology.kubernetes.io/zone"

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from oarlock_operator import metrics
-from oarlock_operator.server import serving
+from oarlock_operator.process.server import serving
 
 
 async def fetch(port: int, path: str) -> tuple[int, str, str]:

@@ -13,12 +13,12 @@ from jobs import START
 from memory_reconciler import KEY, PATH, PODS, JobApi, pod_of, reconciler, with_job
 from test_fence import AUDITED, served
 
-from oarlock_operator import server_clock
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.leader import Leader
-from oarlock_operator.server_clock import ANSWERS, SURE_SECONDS, ServerClock
-from oarlock_operator.settings import Settings
-from oarlock_operator.startup import StartUp
+from oarlock_operator.kube import server_clock
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.leader import Leader
+from oarlock_operator.kube.server_clock import ANSWERS, SURE_SECONDS, ServerClock
+from oarlock_operator.process.settings import Settings
+from oarlock_operator.process.startup import StartUp
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

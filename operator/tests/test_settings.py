@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 
 from oarlock_operator import __main__ as program
-from oarlock_operator.settings import Settings
+from oarlock_operator.process.settings import Settings
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from oarlock_operator.pod_facts import Affinity, Metadata, RawPod
-from oarlock_operator.sightings import Sightings
+from oarlock_operator.pods.pod_facts import Affinity, Metadata, RawPod
+from oarlock_operator.pods.terminated_pods import Sightings
 
 
 def raw(

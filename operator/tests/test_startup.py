@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from memory_api import MemoryApi
 
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.cluster import Cluster
-from oarlock_operator.startup import cluster_id
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.process.startup import cluster_id
 
 
 async def known_as(api: MemoryApi, **settings: str) -> str:

@@ -10,7 +10,7 @@ from jobs import START
 from memory_api import Json
 from memory_reconciler import KEY, PATH, PODS, JobApi, pod_of, reconciler, with_job
 
-from oarlock_operator.pod_facts import RawPod
+from oarlock_operator.pods.pod_facts import RawPod
 from oarlock_operator.reconcile import Reconciler
 
 

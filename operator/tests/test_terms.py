@@ -11,14 +11,14 @@ import pytest
 from memory_api import Json
 from test_fence import served
 
-from oarlock_operator import process
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.lead import Term
-from oarlock_operator.leader import LeadershipLost
-from oarlock_operator.process import Process
-from oarlock_operator.progress import Route
-from oarlock_operator.settings import Settings
-from oarlock_operator.startup import Known, NodeRights
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.leader import LeadershipLost
+from oarlock_operator.observe.progress import Route
+from oarlock_operator.process import process
+from oarlock_operator.process.lead import Term
+from oarlock_operator.process.process import Process
+from oarlock_operator.process.settings import Settings
+from oarlock_operator.process.startup import Known, NodeRights
 
 SETTINGS = Settings(lease_namespace="ns", cluster_id="lab")
 

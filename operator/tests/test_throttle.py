@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from virtual_time import in_virtual_time
 
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.throttle import Throttle
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.throttle import Throttle
 
 BUSY = ApiError(429, "TooManyRequests", "later")
 

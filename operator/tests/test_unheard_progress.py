@@ -9,7 +9,7 @@ from jobs import job, report, spec
 from worlds import World
 
 from oarlock_api.contract.names import pod_name
-from oarlock_operator.observation import Ending
+from oarlock_operator.model.observation import Ending
 
 
 def test_checkpoints_that_only_the_last_words_tell_of_are_progress() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from memory_reconciler import KEY, PATH, reconciler, with_job
 
-from oarlock_operator.api_error import ApiError
+from oarlock_operator.kube.api_error import ApiError
 
 UNREADABLE = {
     "attempt": {"number": 3},

@@ -15,10 +15,10 @@ from aiohttp import web
 from scripted_server import answering
 from structlog.testing import capture_logs
 
-from oarlock_operator import collection_watch
-from oarlock_operator.cluster import PAGE_BYTES
-from oarlock_operator.pod_facts import RawPod
-from oarlock_operator.watches import job_watch, pod_watch
+from oarlock_operator.kube import collection_watch
+from oarlock_operator.kube.cluster import PAGE_BYTES
+from oarlock_operator.pods.pod_facts import RawPod
+from oarlock_operator.process.watches import job_watch, pod_watch
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -10,10 +10,10 @@ import msgspec
 from memory_api import Json, MemoryApi
 from virtual_time import in_virtual_time, now
 
-from oarlock_operator.decoding import Page
-from oarlock_operator.observation import Key
-from oarlock_operator.workers import NODE_WORKERS, work_on_nodes
-from oarlock_operator.workqueue import WorkQueue
+from oarlock_operator.kube.decoding import Page
+from oarlock_operator.model.observation import Key
+from oarlock_operator.process.workers import NODE_WORKERS, work_on_nodes
+from oarlock_operator.process.workqueue import WorkQueue
 
 
 class Nodes(MemoryApi):

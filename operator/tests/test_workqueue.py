@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from virtual_time import in_virtual_time, now
 
-from oarlock_operator.workqueue import FAIRNESS, FIRST_DELAY, MAX_DELAY, WorkQueue
+from oarlock_operator.process.workqueue import FAIRNESS, FIRST_DELAY, MAX_DELAY, WorkQueue
 
 
 def queue_of(jitter: Callable[[], float] = lambda: 0.0) -> WorkQueue[str]:

@@ -16,9 +16,9 @@ from made_pods import told
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.manifests.affinity import kept_off
-from oarlock_operator.observation import Group, Job, Pod, Program, ServiceSeen
-from oarlock_operator.observed_nodes import Node
-from oarlock_operator.plan import (
+from oarlock_operator.model.observation import Group, Job, Pod, Program, ServiceSeen
+from oarlock_operator.model.observed_nodes import Node
+from oarlock_operator.model.plan import (
     Action,
     CordonNode,
     CreateGroup,
@@ -31,7 +31,7 @@ from oarlock_operator.plan import (
     NoteStrike,
     SelectAttempt,
 )
-from oarlock_operator.pod_facts import RawPod, read_pod
+from oarlock_operator.pods.pod_facts import RawPod, read_pod
 
 
 def program_of(manifest: dict[str, Any]) -> Program:

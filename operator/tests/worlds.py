@@ -14,9 +14,9 @@ from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
 from oarlock_operator.decide.cordon import is_open
-from oarlock_operator.observation import Defaults, Ending, GangSystems, Job, Observation, Pod
-from oarlock_operator.observed_nodes import Node, Pool
-from oarlock_operator.plan import Plan
+from oarlock_operator.model.observation import Defaults, Ending, GangSystems, Job, Observation, Pod
+from oarlock_operator.model.observed_nodes import Node, Pool
+from oarlock_operator.model.plan import Plan
 from oarlock_operator.schedulers import system_of
 
 

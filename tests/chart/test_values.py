@@ -13,7 +13,7 @@ import yaml
 from oarlock_local.binaries import HELM_DOCS
 from oarlock_local.build import built
 from oarlock_local.errors import BuildError
-from oarlock_operator.settings import Settings
+from oarlock_operator.process.settings import Settings
 from tests.chart.rendering import CHART
 
 OF_THE_CHART = {

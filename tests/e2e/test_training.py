@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_local.demo.install import NAMESPACE, RELEASE
-from oarlock_operator.cluster import Cluster, load_configuration
-from oarlock_operator.gang_systems import GangReader
-from oarlock_operator.groups import TidyJobs
-from oarlock_operator.keys import gang_keys
-from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Defaults
-from oarlock_operator.observe import observe
-from oarlock_operator.outputs import Outputs
-from oarlock_operator.progress import ProgressReader, Route
-from oarlock_operator.sightings import Sightings
+from oarlock_operator.kube.cluster import Cluster, load_configuration
+from oarlock_operator.model.observation import Defaults
+from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.groups import TidyJobs
+from oarlock_operator.observe.observe import observe
+from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.observe.progress import ProgressReader, Route
+from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.process.keys import gang_keys
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from oarlock_api.manifest import load_all
 from oarlock_api.trainingjob import TrainingJob
 from oarlock_local.errors import ClusterError
 from oarlock_operator.manifests.pod import pod
-from oarlock_operator.observation import Job
+from oarlock_operator.model.observation import Job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from oarlock_local.cluster import Cluster
 from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import VALUES, install_operator, operators_account
 from oarlock_local.demo.output import make_output
-from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
+from oarlock_operator.process.settings import DEFAULT_TRAINER_IMAGE
 from tests.e2e.jobs import Jobs
 from tests.gangs.coscheduling import running_coscheduling
 from tests.gangs.kueue import running_kueue

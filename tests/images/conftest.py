@@ -23,7 +23,7 @@ from oarlock_local.demo.install import install_operator, operators_account
 from oarlock_local.demo.output import make_output
 from oarlock_local.launch import default_shares
 from oarlock_local.machine import why_no_nodes
-from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
+from oarlock_operator.process.settings import DEFAULT_TRAINER_IMAGE
 from tests.e2e.jobs import Jobs
 from tests.images import builder
 from tests.images.dockerfile import ROOT

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
+from oarlock_operator.process.settings import DEFAULT_TRAINER_IMAGE
 from tests.e2e.jobs import Jobs
 from tests.images import builder
 from tests.images.conftest import Loaded

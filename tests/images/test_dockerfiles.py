@@ -15,7 +15,7 @@ import yaml
 
 from oarlock_api.contract.environment import LINK_PORT, RENDEZVOUS_PORT, STATUS_PORT
 from oarlock_operator.manifests import pod
-from oarlock_operator.settings import DEFAULT_TRAINER_IMAGE
+from oarlock_operator.process.settings import DEFAULT_TRAINER_IMAGE
 from tests.images.dockerfile import ROOT, Ignored, Instruction, instructions, sources
 
 OPERATOR, TRAINER = ROOT / "Dockerfile.operator", ROOT / "Dockerfile.trainer"

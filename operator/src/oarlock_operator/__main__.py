@@ -10,10 +10,11 @@ from kubernetes.aio.config import ConfigException
 from pydantic import ValidationError
 from pydantic_settings import CliApp, SettingsError
 
-from oarlock_operator import logs, metrics
-from oarlock_operator.keys import UnusableKeyError
-from oarlock_operator.process import run
-from oarlock_operator.settings import Settings
+from oarlock_operator import metrics
+from oarlock_operator.process import logs
+from oarlock_operator.process.keys import UnusableKeyError
+from oarlock_operator.process.process import run
+from oarlock_operator.process.settings import Settings
 
 log = structlog.get_logger(__name__)
 

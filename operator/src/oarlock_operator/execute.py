@@ -14,11 +14,11 @@ import structlog
 
 from oarlock_api.contract.names import API_VERSION, PLURAL
 from oarlock_operator import metrics
-from oarlock_operator.api_error import ApiError, Conflict, NotFound
-from oarlock_operator.cluster import Cluster, Json
-from oarlock_operator.node_strikes import note_strike
-from oarlock_operator.observation import Job
-from oarlock_operator.plan import (
+from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound
+from oarlock_operator.kube.cluster import Cluster, Json
+from oarlock_operator.kube.throttle import Throttle
+from oarlock_operator.model.observation import Job
+from oarlock_operator.model.plan import (
     Action,
     CordonNode,
     CreateGroup,
@@ -31,8 +31,8 @@ from oarlock_operator.plan import (
     NoteStrike,
     SelectAttempt,
 )
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.throttle import Throttle
+from oarlock_operator.nodes.gpu_fault_history import note_strike
+from oarlock_operator.nodes.pool import PoolReader
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.history import Attempt, LastFault, RecoveryStage
 from oarlock_api.status import Phase, TrainingJobStatus
-from oarlock_operator.reasons import STARTS, VOLUNTARY, Reason
+from oarlock_operator.model.reasons import STARTS, VOLUNTARY, Reason
 
 # When each counter began, as a series of its own: nothing asks for it, and it would double their number.
 disable_created_metrics()  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ Single-threaded.
 
 from __future__ import annotations
 
-from oarlock_operator.observation import Key
+from oarlock_operator.model.observation import Key
 
 SHARE = 4.0
 """Moments between looks, in looks: 4 keeps routine looks below a fifth of a core a job."""

@@ -18,27 +18,27 @@ import structlog
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.spec import OPERATOR
 from oarlock_operator import metrics
-from oarlock_operator.api_error import ApiError
-from oarlock_operator.cluster import Cluster, Json
 from oarlock_operator.decide import decide, unreadable
-from oarlock_operator.events import EventPoster
 from oarlock_operator.execute import NAME_TAKEN, execute
-from oarlock_operator.gang_systems import GangReader
-from oarlock_operator.gone import GoneJobs
-from oarlock_operator.groups import TidyJobs
-from oarlock_operator.nodes import NodeSightings
-from oarlock_operator.observation import Defaults, Key, Observation
-from oarlock_operator.observe import job_path, observe
-from oarlock_operator.other_release import overlaid
-from oarlock_operator.outputs import Outputs
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.cluster import Cluster, Json
+from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.throttle import Throttle
+from oarlock_operator.model.observation import Defaults, Key, Observation
+from oarlock_operator.model.plan import CordonNode, CreatePods, LatchBreaker, Plan
+from oarlock_operator.model.reasons import Reason
+from oarlock_operator.nodes.pool import PoolReader
+from oarlock_operator.nodes.spares import SpareReader
+from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.gone_jobs import GoneJobs
+from oarlock_operator.observe.groups import TidyJobs
+from oarlock_operator.observe.observe import job_path, observe
+from oarlock_operator.observe.other_release import overlaid
+from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.observe.progress import ProgressReader
 from oarlock_operator.pace import Pace
-from oarlock_operator.plan import CordonNode, CreatePods, LatchBreaker, Plan
-from oarlock_operator.pool import PoolReader
-from oarlock_operator.progress import ProgressReader
-from oarlock_operator.reasons import Reason
-from oarlock_operator.sightings import Sightings
-from oarlock_operator.spares import SpareReader
-from oarlock_operator.throttle import Throttle
+from oarlock_operator.pods.terminated_pods import Sightings
 
 log = structlog.get_logger(__name__)
 

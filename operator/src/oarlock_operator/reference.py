@@ -11,7 +11,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from oarlock_api.generated import REPOSITORY, write_or_check
 from oarlock_api.status import ConditionType, Phase
 from oarlock_operator import metrics
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.reasons import Reason
 
 PAGE: Path = REPOSITORY / "docs/reference/status.md"
 PHASES = {

@@ -45,8 +45,8 @@ from oarlock_operator.decide import (
     vacate,
 )
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Observation
-from oarlock_operator.plan import Plan
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.plan import Plan
 
 GOING_SECONDS = 10.0
 """Between looks at a job that waits for its pods to go."""

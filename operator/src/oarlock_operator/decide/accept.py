@@ -9,8 +9,8 @@ from oarlock_api.status import ConditionType
 from oarlock_operator import schedulers
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 GANG_PATIENCE = timedelta(seconds=60)
 LOOK_AGAIN_SECONDS = 5.0

@@ -10,8 +10,8 @@ from oarlock_operator import schedulers
 from oarlock_operator.decide import avoid, queue
 from oarlock_operator.decide.budgets import ran_seconds
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 
 def begin(

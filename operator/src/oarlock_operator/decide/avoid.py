@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from oarlock_api.history import AvoidedNode
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Observation
+from oarlock_operator.model.observation import Observation
 
 LIMIT = 64
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Budget, Fault
-from oarlock_operator.observation import Observation, Pod
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.reasons import Reason
 
 SHORTEST_SECONDS, STEPS = 60.0, 5.0
 """A hang is no step for max(60 s, 5 slow steps): the agent's own measure, of which the operator knows the mean only."""

@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.vouching import unvouched
 from oarlock_operator.faults.classify import Fault
-from oarlock_operator.observation import Observation
-from oarlock_operator.observed_nodes import CordonMark, Pool
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.observed_nodes import CordonMark, Pool
 
 TOO_LATE = timedelta(hours=1)
 """For so long a cordon that was decided is tried; a node that was not reached by then is only avoided."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.finish import fail, stop
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 LOOK_AGAIN_SECONDS, LONGEST_SECONDS = 0.5, 10.0
 SHARE = 0.1

@@ -15,10 +15,10 @@ from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Fault
 from oarlock_operator.faults.evidence import evidence_words
-from oarlock_operator.observation import Observation
-from oarlock_operator.observed_nodes import Node
-from oarlock_operator.plan import CordonNode, LatchBreaker
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.observed_nodes import Node
+from oarlock_operator.model.plan import CordonNode, LatchBreaker
+from oarlock_operator.model.reasons import Reason
 
 LIMIT = 64
 LOOK_AGAIN_SECONDS = 10.0

@@ -18,9 +18,9 @@ from oarlock_operator.manifests.gang_key import gang_key
 from oarlock_operator.manifests.network_policy import network_policy
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import needs_service, selector, service
-from oarlock_operator.observation import Observation, absent
-from oarlock_operator.plan import CreateGroup, CreatePods, CreateService, SelectAttempt
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation, absent
+from oarlock_operator.model.plan import CreateGroup, CreatePods, CreateService, SelectAttempt
+from oarlock_operator.model.reasons import Reason
 from oarlock_operator.schedulers.system import Request
 
 LOOK_AGAIN_SECONDS = 2.0

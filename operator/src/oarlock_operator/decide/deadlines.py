@@ -15,8 +15,8 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.finish import fail, stop
 from oarlock_operator.faults.classify import Budget
 from oarlock_operator.faults.missing_program import missing_program, remedy
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 HOPELESS_OBSTACLES = {"InvalidImageName"}
 """What the kubelet says of pods that no waiting can help."""

@@ -16,8 +16,8 @@ from oarlock_api.status import Condition, ConditionType
 from oarlock_operator.decide import cordon, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.teardown import not_stopping
-from oarlock_operator.observation import Observation, Pod
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.reasons import Reason
 
 SILENT_SECONDS = 60.0
 _REFUSED = (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from oarlock_api.history import RecoveryStage
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Group, Observation
-from oarlock_operator.plan import DeleteGroup
+from oarlock_operator.model.observation import Group, Observation
+from oarlock_operator.model.plan import DeleteGroup
 
 
 def dissolve(o: Observation, draft: Draft) -> None:

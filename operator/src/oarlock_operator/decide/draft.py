@@ -8,7 +8,7 @@ from typing import Any
 
 from oarlock_api.history import Attempt
 from oarlock_api.status import Ranks, TrainingJobStatus
-from oarlock_operator.plan import Action, Event, EventType, Plan
+from oarlock_operator.model.plan import Action, Event, EventType, Plan
 
 KEPT_ATTEMPTS = 10
 

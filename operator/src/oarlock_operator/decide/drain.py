@@ -18,8 +18,8 @@ from oarlock_operator.decide.recover import judge
 from oarlock_operator.decide.teardown import delete, overdue
 from oarlock_operator.faults.attribution import attribute
 from oarlock_operator.faults.classify import Budget, classify
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import VOLUNTARY, Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import VOLUNTARY, Reason
 
 LOOK_AGAIN_SECONDS = 1.0
 

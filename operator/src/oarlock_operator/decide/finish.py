@@ -18,8 +18,8 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.manifests.config import below_the_mount, output_directory
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 5.0
 LONGEST_MESSAGE = 4096

@@ -15,8 +15,8 @@ from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.last_words import note_resumed
 from oarlock_operator.decide.unplaced import unplaced
 from oarlock_operator.manifests.config import below_the_mount
-from oarlock_operator.observation import Observation, Pod
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 1.0
 QUEUE_SECONDS = 60.0

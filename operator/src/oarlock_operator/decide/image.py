@@ -12,8 +12,8 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, cannot_run
 from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, NEVER_RAN
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 
 def blame_the_node(o: Observation, draft: Draft, number: int, fault: Fault) -> Fault:

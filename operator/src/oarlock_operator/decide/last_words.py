@@ -9,7 +9,7 @@ from oarlock_api.progress import LatestCheckpoint
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Fault
 from oarlock_operator.manifests.config import below_the_mount, output_directory
-from oarlock_operator.observation import Observation
+from oarlock_operator.model.observation import Observation
 
 
 def note_steps(draft: Draft, faults: Sequence[Fault]) -> None:

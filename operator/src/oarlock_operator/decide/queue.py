@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from oarlock_api.history import Attempt, RecoveryStage
 from oarlock_operator import schedulers
 from oarlock_operator.decide.draft import Draft, milliseconds_since
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 
 def wait(o: Observation, draft: Draft) -> None:

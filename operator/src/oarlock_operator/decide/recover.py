@@ -32,8 +32,8 @@ from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
 from oarlock_operator.faults.rules import ruled, warning
-from oarlock_operator.observation import Observation, Pod
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.reasons import Reason
 
 _WORKED_IN_VAIN = {FailureClass.APPLICATION, FailureClass.HANG, FailureClass.GPU, FailureClass.PEER_LOST}
 """Endings of ranks that worked. Storage, preflight, lost nodes and evictions say nothing of the program's progress."""

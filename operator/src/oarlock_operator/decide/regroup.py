@@ -13,8 +13,8 @@ from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.manifests.pod import pod as pod_manifest
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 30.0
 """How often room is looked for. spares.py remembers for as long that there was none."""

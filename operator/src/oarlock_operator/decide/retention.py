@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Observation
-from oarlock_operator.plan import DeleteJob
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.plan import DeleteJob
 
 
 def retire(o: Observation, draft: Draft) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from oarlock_operator.observation import Pod
+from oarlock_operator.model.observation import Pod
 
 _MOUNT = re.compile(r"^(FailedMount|FailedAttachVolume|FailedMapVolume): ")
 _CLAIM = re.compile(r"persistentvolumeclaim", re.IGNORECASE)

@@ -22,9 +22,9 @@ from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Avoid, Fault
-from oarlock_operator.observation import Job, Observation
-from oarlock_operator.observed_nodes import NodeStrike
-from oarlock_operator.plan import NoteStrike
+from oarlock_operator.model.observation import Job, Observation
+from oarlock_operator.model.observed_nodes import NodeStrike
+from oarlock_operator.model.plan import NoteStrike
 
 WINDOW = timedelta(hours=24)
 TOO_MANY = 2

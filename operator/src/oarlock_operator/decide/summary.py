@@ -11,8 +11,8 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.storage import volume_trouble
 from oarlock_operator.decide.teardown import not_stopping
 from oarlock_operator.decide.unplaced import unplaced
-from oarlock_operator.observation import Observation, Pod
-from oarlock_operator.reasons import STARTS, Reason
+from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.reasons import STARTS, Reason
 
 _REFUSALS = {
     Reason.INVALID_SPEC,

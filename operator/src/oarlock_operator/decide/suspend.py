@@ -12,8 +12,8 @@ from oarlock_operator.decide import attempt, dissolve, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.last_words import note_last_words
 from oarlock_operator.decide.teardown import delete
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 5.0
 UNAVAILABLE_SECONDS = 30.0

@@ -11,9 +11,9 @@ from datetime import timedelta
 
 from oarlock_api.recovery import ForceDelete
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Observation, Pod
-from oarlock_operator.plan import DeletePods
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.plan import DeletePods
+from oarlock_operator.model.reasons import Reason
 
 DEFAULT_TEARDOWN_SECONDS = 30
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oarlock_operator.cordon_marks import GIVE_BACK
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.observation import Pod
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.cordon_marks import GIVE_BACK
+from oarlock_operator.model.observation import Pod
+from oarlock_operator.model.reasons import Reason
 
 
 def unplaced(draft: Draft, pods: Iterable[Pod]) -> tuple[Reason, str] | None:

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from oarlock_api.status import Condition, ConditionStatus, ConditionType
-from oarlock_operator.observation import Job
-from oarlock_operator.plan import Event, EventType
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Job
+from oarlock_operator.model.plan import Event, EventType
+from oarlock_operator.model.reasons import Reason
 
 
 def status_with_condition(raw: dict[str, Any], job: Job, *, now: datetime) -> dict[str, Any] | None:

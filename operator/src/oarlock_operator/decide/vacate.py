@@ -12,8 +12,8 @@ from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.budgets import charged
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Budget
-from oarlock_operator.observation import Observation
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.reasons import Reason
 
 
 def vacate(o: Observation, draft: Draft) -> bool:

@@ -7,7 +7,7 @@ another command, has chosen another program (pod_program.py). A RuntimeClass is 
 
 from __future__ import annotations
 
-from oarlock_operator.observation import Program
+from oarlock_operator.model.observation import Program
 
 
 def unvouched(program: Program, *, custom: bool, trainer_image: str, named: tuple[str, ...]) -> str:

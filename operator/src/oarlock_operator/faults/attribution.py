@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from oarlock_operator.faults.classify import Budget, Fault
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.reasons import Reason
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 

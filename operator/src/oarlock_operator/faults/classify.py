@@ -9,8 +9,8 @@ from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_clas
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.report import Report
 from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, NEVER_RAN, missing_program, remedy
-from oarlock_operator.observation import Ending, Pod
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Ending, Pod
+from oarlock_operator.model.reasons import Reason
 
 
 class Budget(StrEnum):

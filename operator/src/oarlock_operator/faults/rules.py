@@ -11,8 +11,8 @@ from dataclasses import replace
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.recovery import RecoveryAction, RecoveryMatch, RecoveryRule
 from oarlock_operator.faults.classify import Avoid, Budget, Fault
-from oarlock_operator.observation import Pod
-from oarlock_operator.reasons import Reason
+from oarlock_operator.model.observation import Pod
+from oarlock_operator.model.reasons import Reason
 
 
 def ruled(fault: Fault, rules: Sequence[RecoveryRule]) -> Fault:

@@ -12,7 +12,7 @@ from oarlock_api.contract.names import Label
 from oarlock_api.history import AvoidedNode
 from oarlock_api.scheduling import Topology
 from oarlock_api.spec import TrainingJobSpec
-from oarlock_operator.observation import Job
+from oarlock_operator.model.observation import Job
 
 GPUS_OF_A_WHOLE_NODE = 8
 HIGHEST_WEIGHT, WEIGHT_STEP = 100, 10

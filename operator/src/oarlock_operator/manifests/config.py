@@ -10,7 +10,7 @@ from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, TRA
 from oarlock_api.quantity import whole_bytes
 from oarlock_api.secret_refs import SecretKeyRef
 from oarlock_api.spec import Custom, TrainingJobSpec
-from oarlock_operator.observation import Job
+from oarlock_operator.model.observation import Job
 
 _S3_KEYS: dict[str, dict[str, Any]] = {S3_KEY_ID: {}, S3_SECRET_KEY: {}, S3_TOKEN: {"optional": True}}
 """How each key of the Secret of an S3 connection is referred to."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from oarlock_api.contract.gang_key import KEY_FIELD, SECRET_TYPE, fingerprint, job_key
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
-from oarlock_operator.observation import Job
+from oarlock_operator.model.observation import Job
 
 
 def gang_key(job: Job, keys: tuple[bytes, ...], *, nodes: int) -> dict[str, Any] | None:

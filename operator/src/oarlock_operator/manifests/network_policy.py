@@ -13,7 +13,7 @@ from oarlock_api.contract.names import Label
 from oarlock_api.pod import NetworkPolicy
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
-from oarlock_operator.observation import Job
+from oarlock_operator.model.observation import Job
 
 
 def network_policy(

@@ -8,7 +8,7 @@ from typing import Any
 
 from oarlock_api.contract.names import API_VERSION, ARGO_WORKFLOW_LABEL, KIND, Label
 from oarlock_api.output import Output
-from oarlock_operator.observation import Job
+from oarlock_operator.model.observation import Job
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "oarlock"

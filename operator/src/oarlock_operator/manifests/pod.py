@@ -23,7 +23,7 @@ from oarlock_operator.manifests.ownership import job_labels, owner_reference
 from oarlock_operator.manifests.patch import patched
 from oarlock_operator.manifests.service import needs_service
 from oarlock_operator.manifests.volumes import mounts, volumes
-from oarlock_operator.observation import Job
+from oarlock_operator.model.observation import Job
 
 CONTAINER = TRAINER_CONTAINER
 USER = 1000

@@ -12,7 +12,7 @@ from oarlock_api.contract.environment import RENDEZVOUS_PORT
 from oarlock_api.contract.names import Label, service_name
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
-from oarlock_operator.observation import Job
+from oarlock_operator.model.observation import Job
 
 
 def selector(job: Job, attempt: int) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from oarlock_api.scheduling import Gang, Scheduling
 from oarlock_api.status import Resolved
 from oarlock_operator.manifests.grouping import Grouping
-from oarlock_operator.observation import GangSystems, Job
+from oarlock_operator.model.observation import GangSystems, Job
 from oarlock_operator.schedulers import coscheduling, kai, kueue, native, none, volcano
 from oarlock_operator.schedulers.system import Request, System
 

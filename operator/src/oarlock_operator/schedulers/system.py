@@ -12,7 +12,7 @@ from oarlock_api.scheduling import Scheduling
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.ownership import job_labels, owner_reference
-from oarlock_operator.observation import GangSystems, Job
+from oarlock_operator.model.observation import GangSystems, Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

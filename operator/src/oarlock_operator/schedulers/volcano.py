@@ -13,7 +13,7 @@ from oarlock_api.contract.wire import text
 from oarlock_api.scheduling import Topology
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.pod import pod as pod_manifest
-from oarlock_operator.pod_requests import requests
+from oarlock_operator.manifests.pod_requests import requests
 from oarlock_operator.schedulers.system import Request, System, priority_in_queue
 
 API = "scheduling.volcano.sh/v1beta1"

@@ -1,0 +1,277 @@
+"""Observe: read a job, its pods and its Service live, and reduce them to what decisions need.
+
+Never from a cache: a watch tells when to look, not what is there. What a watch saw of a pod's end is added (`sightings`),
+because a deleted pod is gone half a second after its last words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+
+from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
+from oarlock_api.history import RecoveryStage
+from oarlock_api.scheduling import Gang
+from oarlock_api.spec import OPERATOR, TrainingJobSpec
+from oarlock_operator.decide.cordon import is_open
+from oarlock_operator.kube.api_error import NotFound
+from oarlock_operator.kube.cluster import Cluster, Json
+from oarlock_operator.manifests.service import needs_service
+from oarlock_operator.model.observation import (
+    Defaults,
+    GangSystems,
+    Group,
+    Job,
+    Key,
+    Observation,
+    Pod,
+    ServiceSeen,
+    absent,
+)
+from oarlock_operator.model.observed_nodes import Node
+from oarlock_operator.nodes.troubled import NodeSightings, read_nodes
+from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.groups import TidyJobs, read_groups
+from oarlock_operator.observe.job_facts import read_job
+from oarlock_operator.observe.output_conflicts import lingering, rival
+from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.observe.progress import ProgressReader
+from oarlock_operator.pods.pod_facts import RawPod, read_pod
+from oarlock_operator.pods.pod_warnings import with_complaints
+from oarlock_operator.pods.strays import find_strays
+from oarlock_operator.pods.terminated_pods import Sightings
+
+_MOVING = {
+    RecoveryStage.DRAIN,
+    RecoveryStage.QUEUE,
+    RecoveryStage.SCHEDULE,
+    RecoveryStage.STOPPING,
+    RecoveryStage.SUSPENDING,
+}
+"""Stages in which groups are made, wait in a queue, or are to go."""
+
+
+def job_path(namespace: str, name: str) -> str:
+    """API path of a TrainingJob."""
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}"
+
+
+async def observe(
+    cluster: Cluster,
+    key: Key,
+    *,
+    sightings: Sightings,
+    node_sightings: NodeSightings,
+    progress: ProgressReader,
+    gangs: GangReader,
+    tidy: TidyJobs,
+    defaults: Defaults,
+    clock: Callable[[], datetime],
+    waited: float,
+    outputs: Outputs,
+    expected: bool = True,
+) -> tuple[Observation, Json] | None:
+    """One pass's view and the raw job (for its resourceVersion), or None where the job is gone.
+
+    `expected`: whether it is likely to be there; else nothing more is read before it is known. Raises ApiError.
+    """
+    raw, listed = await _job_and_pods(cluster, key, outputs, expected=expected)
+    if raw is None:
+        outputs.forget_job(key)
+        return None
+    # After an answer: what it tells happened before now.
+    now = clock()
+    job = read_job(raw)
+    outputs.note_job(job)
+    ours = [found for found in listed if found.owned_by(job.uid)]
+    left = sightings.departed(job.namespace, job.uid, alive={found.metadata.uid for found in ours})
+    strays = await find_strays(cluster, job, ours, left, sightings) if job.managed_by == OPERATOR else []
+    seen = {pod.uid: pod for pod in map(read_pod, (*ours, *strays))}
+    namesakes = [found.metadata.name for found in listed if found.of_a_namesake(job.name, job.uid)]
+    departed = tuple(read_pod(pod, gone=True) for pod in left if pod.owned_by(job.uid) and pod.metadata.uid not in seen)
+    everything = (*await with_complaints(cluster, job, list(seen.values()), now=now), *departed)
+    nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings, now=now))
+    doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
+    # Nobody asks any more how far a job has come that is to go.
+    news, silent = await progress.read(job, everything) if not job.deleting else (None, {})
+    systems, groups = await _look_for_gangs(cluster, job, everything, gangs=gangs, tidy=tidy)
+    around = await _look_around(cluster, job, raw, list(seen.values()), outputs) if _creates(job) else None
+    return Observation(
+        now=now,
+        job=job,
+        defaults=defaults,
+        pods=everything,
+        service=around.service if around else None,
+        systems=systems,
+        groups=groups,
+        looked_around=around is not None,
+        rival=around.rival if around else "",
+        lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
+        progress=news,
+        silent=silent,
+        refusing=progress.refusing(job),
+        warnings=progress.warnings(job),
+        held=progress.held(job),
+        unmonitored=progress.unmonitored(job),
+        nodes=nodes,
+        answering=await progress.answering(job, doubtful),
+        waited=waited,
+        ended_seconds=sightings.seconds_since_the_first(
+            pod.uid for pod in everything if pod.attempt == job.status.attempt and pod.stopped and not pod.succeeded
+        ),
+    ), raw
+
+
+async def _job_and_pods(
+    cluster: Cluster, key: Key, outputs: Outputs, *, expected: bool
+) -> tuple[Json | None, Sequence[RawPod]]:
+    """Both side by side, where they are likely to be there.
+
+    A job that has not begun has no pods, and there are none of an earlier job of its name, if none are known.
+    """
+    path, known = job_path(*key), outputs.pods_of(key)
+    if expected and known != frozenset():
+        raw, pods = await asyncio.gather(_found(cluster, path), _pods(cluster, key, known))
+    else:
+        raw = await _found(cluster, path)
+        if raw is None or (known == frozenset() and not (raw.get("status") or {}).get("attempt")):
+            return raw, ()
+        pods = await _pods(cluster, key, known)
+    outputs.settle(key, (pod.metadata.name for pod in pods))
+    return raw, pods
+
+
+async def _pods(cluster: Cluster, key: Key, known: frozenset[str] | None) -> Sequence[RawPod]:
+    """By the job's name, not by its uid: pods of an earlier job of the same name hold the names that this one's are to have.
+
+    A list makes the server look at every pod of the namespace: where there is but one pod, it is asked for by its name.
+    """
+    path = f"/api/v1/namespaces/{key[0]}/pods"
+    if known is None or len(known) != 1:
+        return await cluster.list_of(RawPod, path, labelSelector=f"{Label.JOB.value}={key[1]}")
+    (name,) = known
+    raw = await _found(cluster, f"{path}/{name}")
+    return () if raw is None else (msgspec.convert(raw, RawPod),)
+
+
+def _is_doubtful(pod: Pod, node: Node | None) -> bool:
+    """Whether the pod itself is asked if its node works: the node says no, or may not be read and has a taint."""
+    return pod.tainted if node is None else node.exists and not node.ready
+
+
+def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings, *, now: datetime) -> set[str]:
+    """Nodes of pods that a watch saw in trouble, and such as are to be cordoned.
+
+    And, while the job does not simply train, those that it avoids.
+    """
+    names = sightings.troubled(pod.node for pod in pods if pod.node and not pod.gone)
+    names |= {pod.node for pod in pods if pod.node and pod.tainted and pod.attempt == job.status.attempt}
+    if job.status.recovery.stage is None:
+        # The watch remembers pods for long: those of earlier attempts that are gone are no news to a job that trains.
+        pods = [pod for pod in pods if not pod.gone or pod.attempt == job.status.attempt]
+    # A GPU's past lies on its node, and is asked for where the GPU has failed again.
+    names |= {pod.node for pod in pods if pod.node and pod.ending and pod.ending.report and pod.ending.report.gpu}
+    names |= {entry.name for entry in job.status.cordoned_nodes if is_open(entry, now=now)}
+    quiet = job.status.recovery.stage is None and not any(pod.stopped or pod.deleting for pod in pods)
+    return names if quiet else names | {node.name for node in job.status.avoided_nodes}
+
+
+async def _look_for_gangs(
+    cluster: Cluster, job: Job, pods: Sequence[Pod], *, gangs: GangReader, tidy: TidyJobs
+) -> tuple[GangSystems, tuple[Group, ...]]:
+    """What a gang could be made of, where one is to be; and the groups there are, while any may wait, go or be left."""
+    status = job.status
+    over, stage = status.completion_time is not None, status.recovery.stage
+    asked = job.spec is not None and not job.spec.suspend and job.spec.scheduling.gang is not Gang.NONE
+    suspended = stage == RecoveryStage.SUSPENDED
+    choosing = asked and not over and (status.attempt == 0 or suspended)
+    gang = Gang((status.resolved.gang if status.resolved else None) or Gang.NONE)
+    used = gang is not Gang.NONE
+    # What a watch remembers of earlier attempts moves nothing any more.
+    known = [pod for pod in pods if not pod.gone or pod.attempt == status.attempt]
+    moving = stage in _MOVING or any(pod.stopped or pod.deleting for pod in known)
+    looking = used and ((moving and not over and not suspended) or not tidy.holds(job))
+    if job.deleting or not (choosing or looking):
+        return GangSystems(), ()
+    systems = await gangs.read(choosing=choosing, used=gang)
+    if not looking:
+        return systems, ()
+    groups = await read_groups(cluster, job, systems)
+    if gang in systems.apis:
+        # What is not served at the moment, as by a server that starts, is not known to be gone.
+        tidy.note(job, groups)
+    return systems, groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a job that is to make its pods shares names and output with."""
+
+    rival: str
+    lingering: Sequence[str] = ()
+    service: ServiceSeen | None = None
+
+
+async def _look_around(cluster: Cluster, job: Job, raw: Json, pods: Sequence[Pod], outputs: Outputs) -> _Around:
+    """Once all pods are made, only a rival can still be news."""
+    if job.spec is None:
+        return _Around(rival="")
+    await outputs.complete(cluster, job.namespace)
+    if job.status.attempt and not absent(job.spec, pods, job.status.attempt):
+        return _Around(rival=await rival(cluster, job, raw, outputs))
+    found = await asyncio.gather(
+        rival(cluster, job, raw, outputs), lingering(cluster, job, outputs), _service(cluster, job, job.spec)
+    )
+    return _Around(*found)
+
+
+def _creates(job: Job) -> bool:
+    """Whether the current attempt's pods are still to be made."""
+    status = job.status
+    if job.deleting or status.completion_time is not None:
+        return False
+    return not any(a.number == status.attempt and a.created_time is not None for a in status.attempts)
+
+
+async def _found(cluster: Cluster, path: str) -> Json | None:
+    try:
+        return await cluster.get(path)
+    except NotFound:
+        return None
+
+
+async def _service(cluster: Cluster, job: Job, spec: TrainingJobSpec) -> ServiceSeen | None:
+    if not needs_service(spec):
+        return None
+    raw = await _found(cluster, f"/api/v1/namespaces/{job.namespace}/services/{service_name(job.name)}")
+    if raw is None:
+        return None
+    metadata = raw["metadata"]
+    return ServiceSeen(
+        uid=metadata["uid"],
+        ours=_owned(raw, job.uid),
+        attempt=_whole((raw["spec"].get("selector") or {}).get(Label.ATTEMPT)),
+        leaving="deletionTimestamp" in metadata or _of_a_namesake(raw, job),
+    )
+
+
+def _of_a_namesake(raw: Json, job: Job) -> bool:
+    """Whether an object belongs to an earlier job of the same name."""
+    owners = raw["metadata"].get("ownerReferences") or []
+    return any((o.get("kind"), o.get("name")) == (KIND, job.name) and o.get("uid") != job.uid for o in owners)
+
+
+def _owned(raw: Json, uid: str) -> bool:
+    """Whether the job owns the object: labels can be copied by anybody."""
+    return any(owner.get("uid") == uid for owner in raw["metadata"].get("ownerReferences") or [])
+
+
+def _whole(value: object, default: int = 0) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        return default

@@ -1,0 +1,292 @@
+"""Reading /status: step, loss, newest checkpoint from rank 0; from others whether they live.
+
+Bounded in time and size, and believed only if it names this job, this pod and this attempt, because addresses are reused.
+A pod that does not answer is no news, never an error: a pass must not fail because a trainer is busy.
+
+A loss that is not finite is told for five minutes after rank 0 last told of it: it speaks of its last step only, and where
+such losses alternate with others, a condition that followed each look would flip all day, with an Event each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import aiohttp
+from yarl import URL
+
+from oarlock_api.contract import gang_key
+from oarlock_api.contract.health import HealthState
+from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
+from oarlock_api.contract.wire import WireError
+from oarlock_operator.kube.api_error import ApiError
+from oarlock_operator.kube.cluster import Cluster, read_at_most
+from oarlock_operator.model.observation import Job, Key, Pod
+from oarlock_operator.model.reasons import Reason
+
+TIMEOUT_SECONDS = 2.0
+PARALLEL = 16
+PATIENCE_SECONDS = 0.1
+"""How long a pass waits for rank 0: a pod that lives answers in a few milliseconds, and one that does not must not hold a
+worker. A later answer is kept for the next pass."""
+OTHERS_SECONDS = 60.0
+"""How often each pod but rank 0 is asked."""
+MOST_OTHERS = 32
+"""So many of them in one pass: those that do not answer cost it two seconds together."""
+UNMONITORED_SECONDS = 60.0
+"""For how long GPUs are to be unmonitored before it is told: a monitor that ended is started again."""
+NOT_FINITE_SECONDS = 300.0
+"""How long a loss that is not finite is told of after it was last seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """When a pod was last asked, and since when it has not answered, on this process's monotonic clock.
+
+    `warning`: what a GPU of it gives to think of, though it still works.
+    """
+
+    asked: float = -math.inf
+    silent_since: float | None = None
+    warning: str = ""
+    held: tuple[str, ...] = ()
+    """The probes that warned."""
+    unmonitored: str = ""
+    """Why nobody watches its GPUs."""
+    unmonitored_since: float = math.inf
+    not_finite: float = -math.inf
+    """When its loss was last not finite."""
+    refuses: bool = False
+    """Whether it answered, and knows another key than we."""
+
+
+class Refusal(Enum):
+    """A pod answers, but not us."""
+
+    KEY = "key"
+
+
+def _steady(status: PodStatus) -> PodStatus:
+    """The status with what it said of a loss a while ago, unless it says so now."""
+    words = f"a loss was not finite less than {NOT_FINITE_SECONDS / 60:.0f} minutes ago"
+    return replace(status, degraded={Degradation.NON_FINITE_LOSS: words, **status.degraded})
+
+
+def _unsigned(pod: Pod, said: str) -> str:
+    """What a pod says without a signature. Raises WireError where it has a key: then it is another who says so."""
+    if pod.program.keyed:
+        raise WireError("the pod has its gang's key, and this answer is not signed with it")
+    return said
+
+
+_STATUS = "/status"
+_MOST_BYTES = MAX_BYTES + 256
+"""With the line that signs it."""
+
+
+class Route(Enum):
+    """How a pod is reached."""
+
+    DIRECT = "direct"
+    PROXY = "proxy"
+
+
+class ProgressReader:
+    """Reads /status by one route. Close it with the process."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        route: Route,
+        *,
+        clock: Callable[[], float],
+        keys: Sequence[bytes] = (),
+    ) -> None:
+        """`keys` are those of gangs, as in Defaults."""
+        self._cluster = cluster
+        self._route = route
+        self._clock = clock
+        self._heard: dict[Key, dict[str, _Heard]] = {}
+        self._flights: dict[str, asyncio.Task[None]] = {}
+        self.keys = keys
+        self._proven: dict[str, bytes] = {}
+        """Which of the keys a pod, by its uid, has signed with: no other is tried any more."""
+        self._answers: dict[str, PodStatus] = {}
+        """Rank 0's newest answers that no pass has seen yet, by the pod's uid."""
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        for flight in self._flights.values():
+            flight.cancel()
+        if self._session:
+            await self._session.close()
+
+    async def read(self, job: Job, pods: Sequence[Pod]) -> tuple[PodStatus | None, dict[str, float]]:
+        """Status of rank 0 of the current attempt, and for how many seconds which pods (by uid) have not answered.
+
+        The others are asked seldom, and only while the gang trains. A gang in which something has ended is not asked: its
+        decision must not wait for an answer. Silence counts from this process's own first question, so that a start of
+        the operator accuses nobody.
+        """
+        current = [pod for pod in pods if pod.attempt == job.status.attempt]
+        running = [pod for pod in current if pod.started]
+        if not any(pod.rank == 0 for pod in running) or any(pod.stopped or pod.deleting for pod in current):
+            return None, {}
+        before = self._heard.get((job.namespace, job.name), {})
+        heard = {pod.uid: before.get(pod.uid, _Heard()) for pod in running}
+        self._heard[job.namespace, job.name] = heard
+        for gone in before.keys() - heard.keys():
+            self._proven.pop(gone, None)
+        now, trains = self._clock(), job.status.recovery.stage is None
+        others = [pod for pod in running if pod.rank != 0 and trains and now - heard[pod.uid].asked >= OTHERS_SECONDS]
+        others.sort(key=lambda pod: heard[pod.uid].asked)
+        for pod in others[:MOST_OTHERS]:
+            self._set_out(job, pod)
+        first = next(pod for pod in running if pod.rank == 0)
+        if first.uid not in self._flights:
+            await asyncio.wait({self._set_out(job, first)}, timeout=PATIENCE_SECONDS)
+        now = self._clock()
+        return self._answers.pop(first.uid, None), {
+            uid: now - since for uid, known in heard.items() if (since := known.silent_since) is not None
+        }
+
+    def _set_out(self, job: Job, pod: Pod) -> asyncio.Task[None]:
+        """Ask a pod in the background, unless that is under way; what it answers, or that it does not, is noted."""
+        if pod.uid not in self._flights:
+            self._flights[pod.uid] = asyncio.create_task(self._ask_and_note(job, pod))
+        return self._flights[pod.uid]
+
+    async def _ask_and_note(self, job: Job, pod: Pod) -> None:
+        try:
+            status = await self.ask(job, pod)
+        finally:
+            del self._flights[pod.uid]
+        heard = self._heard.get((job.namespace, job.name), {})
+        if pod.uid not in heard:
+            return
+        now = self._clock()
+        if status is None:
+            heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=heard[pod.uid].silent_since or now)
+            return
+        if isinstance(status, Refusal):
+            heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=None, refuses=True)
+            return
+        held, blind = (status.health.state == state for state in (HealthState.HOLD, HealthState.UNMONITORED))
+        not_finite = now if Degradation.NON_FINITE_LOSS in status.degraded else heard[pod.uid].not_finite
+        heard[pod.uid] = _Heard(
+            asked=now,
+            warning=status.health.reason if held else "",
+            held=status.health.held if held else (),
+            unmonitored=status.health.reason or "it does not say why" if blind else "",
+            unmonitored_since=min(now, heard[pod.uid].unmonitored_since) if blind else math.inf,
+            not_finite=not_finite,
+        )
+        if pod.rank == 0:
+            self._answers[pod.uid] = _steady(status) if now - not_finite < NOT_FINITE_SECONDS else status
+
+    def warnings(self, job: Job) -> dict[str, str]:
+        """What GPUs of the job's pods, by the pods' uids, last gave to think of."""
+        heard = self._heard.get((job.namespace, job.name), {})
+        return {uid: known.warning for uid, known in heard.items() if known.warning}
+
+    def held(self, job: Job) -> dict[str, tuple[str, ...]]:
+        """The probes behind `warnings`, by the pods' uids."""
+        heard = self._heard.get((job.namespace, job.name), {})
+        return {uid: known.held for uid, known in heard.items() if known.held}
+
+    def unmonitored(self, job: Job) -> dict[str, str] | None:
+        """Why nobody watches the GPUs of the job's pods, by the pods' uids; told of those where it lasts.
+
+        None where the job says so already, and this process has not asked all of its pods yet.
+        """
+        heard = self._heard.get((job.namespace, job.name), {})
+        told = any(each.reason == Reason.GPU_UNMONITORED for each in job.status.conditions)
+        if told and (not heard or any(known.asked == -math.inf for known in heard.values())):
+            return None
+        least = 0.0 if told else UNMONITORED_SECONDS
+        return {
+            uid: known.unmonitored for uid, known in heard.items() if known.asked - known.unmonitored_since >= least
+        }
+
+    def refusing(self, job: Job) -> frozenset[str]:
+        """Uids of the job's pods that were given another key than this operator's."""
+        heard = self._heard.get((job.namespace, job.name), {})
+        return frozenset(uid for uid, known in heard.items() if known.refuses)
+
+    async def answering(self, job: Job, pods: Sequence[Pod]) -> frozenset[str]:
+        """Uids of those pods whose agent answers."""
+        gate = asyncio.Semaphore(PARALLEL)
+
+        async def ask(pod: Pod) -> bool:
+            async with gate:
+                answer = await self.ask(job, pod)
+                # A refusal is nobody's in particular: of a pod that has signed with our key, only its own word counts.
+                return answer is not None and not (isinstance(answer, Refusal) and pod.uid in self._proven)
+
+        answers = await asyncio.gather(*(ask(pod) for pod in pods))
+        return frozenset(pod.uid for pod, answered in zip(pods, answers, strict=True) if answered)
+
+    async def ask(self, job: Job, pod: Pod) -> PodStatus | Refusal | None:
+        """One pod's status, that it was given another key, or None where there is no news.
+
+        A pod that mounts no key (of one node, or of an earlier release) answers unsigned, and is believed.
+        """
+        if not pod.address or job.spec is None:
+            return None
+        try:
+            said = await self._said(job, pod, job.spec.pod.ports.status, nodes=job.spec.nodes)
+            if said is None:
+                return Refusal.KEY
+            status = parse_status(said)
+        except (ApiError, aiohttp.ClientError, TimeoutError, OSError, WireError):
+            return None
+        ours = (status.job_uid, status.pod_uid, status.attempt) == (job.uid, pod.uid, pod.attempt)
+        return status if ours else None
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a job that is over or gone."""
+        for uid in self._heard.pop(key, {}):
+            self._answers.pop(uid, None)
+            self._proven.pop(uid, None)
+
+    async def _said(self, job: Job, pod: Pod, port: int, *, nodes: int) -> str | None:
+        """What /status says, None where it does not take us for its operator. Raises where there is no answer to believe."""
+        proven = self._proven.get(pod.uid)
+        masters = [proven] if proven else self.keys if nodes > 1 else []
+        for master in masters:
+            key = gang_key.attempt_key(gang_key.job_key(master, job.uid), job.uid, pod.attempt)
+            # A pod takes no question that is dated long ago, and this machine's clock may be wrong.
+            now = self._cluster.server_clock.now().timestamp()
+            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now)
+            said = await self._fetch(job, pod, port, target)
+            if gang_key.is_refusal(said):
+                continue
+            if (body := gang_key.answered(key, target, said)) is not None:
+                self._proven[pod.uid] = master
+                return body
+            return _unsigned(pod, said)
+        if masters:
+            return None
+        said = await self._fetch(job, pod, port, _STATUS)
+        return None if gang_key.is_refusal(said) else _unsigned(pod, said)
+
+    async def _fetch(self, job: Job, pod: Pod, port: int, target: str) -> str:
+        if self._route is Route.PROXY:
+            path = f"/api/v1/namespaces/{job.namespace}/pods/{pod.name}:{port}/proxy{target}"
+            try:
+                return await self._cluster.text(path, timeout=TIMEOUT_SECONDS, max_bytes=_MOST_BYTES)
+            except ApiError as error:
+                if gang_key.is_refusal(error.message):
+                    return error.message
+                raise
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        url = URL(f"http://{host}:{port}{target}", encoded=True)
+        # No redirects: a pod must not choose what the operator asks for.
+        async with asyncio.timeout(TIMEOUT_SECONDS), self._session.get(url, allow_redirects=False) as answer:
+            return (await read_at_most(answer.content, _MOST_BYTES)).decode(errors="replace")

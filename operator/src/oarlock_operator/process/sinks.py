@@ -1,0 +1,59 @@
+"""Where events go: a key on a work queue, a note of what a watch saw, and nothing else.
+
+A watch is a hint to look and never a source of truth; nothing here waits or asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from oarlock_api.contract.names import Label
+from oarlock_operator.model.observation import Key
+from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.observe.gone_jobs import GoneJobs
+from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.pace import Pace
+from oarlock_operator.pods.pod_facts import RawPod
+from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.process.watches import SeenJob
+from oarlock_operator.process.workqueue import WorkQueue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sinks:
+    """What events are told to."""
+
+    jobs: WorkQueue[Key]
+    nodes: WorkQueue[str]
+    sightings: Sightings
+    node_sightings: NodeSightings
+    pace: Pace
+    gone: GoneJobs
+    outputs: Outputs
+
+    def pod_event(self, kind: str, pod: RawPod) -> None:
+        """Something happened to a pod: its job is looked at, at once or in a moment."""
+        self.outputs.note_pod(pod.metadata, pod.status.phase or "", gone=kind == "DELETED")
+        if self.gone.holds(pod.label(Label.JOB_UID)):
+            return
+        coming = pod.status.phase in ("Pending", "", None) and pod.metadata.deletion_timestamp is None
+        if kind == "ADDED" and coming and not pod.status.conditions:
+            # The operator has made it itself, and nobody has said anything of it.
+            return
+        key = (pod.metadata.namespace, pod.label(Label.JOB))
+        ended = self.sightings.note(pod, deleted=kind == "DELETED")
+        attempt, waiting = pod.number(Label.ATTEMPT), len(self.jobs)
+        self.jobs.add_after(key, self.pace.delay(key, attempt=attempt, ended=ended, coming=coming, waiting=waiting))
+
+    def job_event(self, kind: str, job: SeenJob) -> None:
+        """Something happened to a job. What we wrote ourselves is no news; of one that goes, its end is the last."""
+        if kind == "DELETED" or job.metadata.deletion_timestamp is not None:
+            self.gone.note(job.metadata.uid)
+        if not self.pace.own(job.key, job.metadata.resource_version):
+            self.jobs.add(job.key)
+
+    def node_event(self, kind: str | None, node: dict[str, Any]) -> None:
+        """Something happened to a node: where its trouble changed, its jobs are looked at."""
+        if self.node_sightings.note(node, deleted=kind == "DELETED"):
+            self.nodes.add(node["metadata"]["name"])
