@@ -14,6 +14,7 @@ from worlds import World
 
 from oarlock_operator import reconcile
 from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.job_paths import job_path
 from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.model.observation import Job
 from oarlock_operator.model.observed_nodes import Brakes, Pool
@@ -22,7 +23,6 @@ from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
 from oarlock_operator.nodes.troubled import NodeSightings
 from oarlock_operator.observe.gang_systems import GangReader
-from oarlock_operator.observe.observe import job_path
 from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.pace import Pace
 from oarlock_operator.pods.terminated_pods import Sightings

@@ -23,6 +23,7 @@ from oarlock_operator.execute import NAME_TAKEN, execute
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.job_paths import job_path
 from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.model.observation import Defaults, Key, Observation
 from oarlock_operator.model.plan import CordonNode, CreatePods, LatchBreaker, Plan
@@ -33,7 +34,7 @@ from oarlock_operator.nodes.troubled import NodeSightings
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.gone_jobs import GoneJobs
 from oarlock_operator.observe.groups import TidyJobs
-from oarlock_operator.observe.observe import job_path, observe
+from oarlock_operator.observe.observe import observe
 from oarlock_operator.observe.other_release import overlaid
 from oarlock_operator.observe.outputs import Outputs
 from oarlock_operator.observe.progress import ProgressReader

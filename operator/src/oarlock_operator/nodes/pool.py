@@ -18,6 +18,7 @@ from oarlock_operator import metrics
 from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.job_paths import job_collections
 from oarlock_operator.model.cordon_marks import CORDONED, ENDED, last_mark, published_gpus, standing_mark, write_mark
 from oarlock_operator.model.observation import Job
 from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Brakes, CordonMark, Pool, PoolNode
@@ -25,7 +26,6 @@ from oarlock_operator.model.plan import CordonNode, Event, EventType
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.node_facts import RawNode
 from oarlock_operator.pods.pod_facts import Metadata
-from oarlock_operator.process.watches import collections
 
 log = structlog.get_logger(__name__)
 
@@ -112,7 +112,7 @@ class PoolReader:
     async def _wished(self) -> list[CordonMark]:
         """What stands in the status of jobs: cordons that were done, and such as may still be done."""
         found: list[CordonMark] = []
-        async for page in self.cluster.pages_of(_Job, collections(())[0]):
+        async for page in self.cluster.pages_of(_Job, job_collections(())[0]):
             for job in page.items:
                 name = f"{job.metadata.namespace}/{job.metadata.name}"
                 entries = job.status.cordoned_nodes or ()

@@ -15,13 +15,13 @@ from oarlock_api.history import RecoveryStage
 from oarlock_api.spec import OPERATOR
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, Json
+from oarlock_operator.kube.job_paths import job_collections
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.model.observation import Job, Key, Pod
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.node_facts import RawNode
 from oarlock_operator.nodes.placement import has_room, may_run_on
 from oarlock_operator.pods.pod_facts import Metadata
-from oarlock_operator.process.watches import collections
 
 log = structlog.get_logger(__name__)
 
@@ -110,7 +110,7 @@ class SpareReader:
         return await self.cluster.list("/api/v1/pods", fieldSelector=f"spec.nodeName={node['metadata']['name']}")
 
     async def _others_need_nodes(self, job: Job) -> bool:
-        jobs = await self.cluster.list_of(_Job, collections(())[0])
+        jobs = await self.cluster.list_of(_Job, job_collections(())[0])
         return any(_needs_nodes(other) for other in jobs if other.metadata.uid != job.uid)
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from oarlock_api.scheduling import Gang
+from oarlock_operator.kube.access import may
 from oarlock_operator.kube.api_error import ApiError, NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.model.observation import GangSystems
-from oarlock_operator.process.startup import may
 from oarlock_operator.schedulers import SYSTEMS, kai
 
 FRESH_SECONDS, KNOWN_SECONDS = 5.0, 300.0

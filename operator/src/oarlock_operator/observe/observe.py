@@ -13,13 +13,14 @@ from datetime import datetime
 
 import msgspec
 
-from oarlock_api.contract.names import API_VERSION, KIND, PLURAL, Label, service_name
+from oarlock_api.contract.names import KIND, Label, service_name
 from oarlock_api.history import RecoveryStage
 from oarlock_api.scheduling import Gang
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_operator.decide.cordon import is_open
 from oarlock_operator.kube.api_error import NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
+from oarlock_operator.kube.job_paths import job_path
 from oarlock_operator.manifests.service import needs_service
 from oarlock_operator.model.observation import (
     Defaults,
@@ -53,11 +54,6 @@ _MOVING = {
     RecoveryStage.SUSPENDING,
 }
 """Stages in which groups are made, wait in a queue, or are to go."""
-
-
-def job_path(namespace: str, name: str) -> str:
-    """API path of a TrainingJob."""
-    return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}"
 
 
 async def observe(

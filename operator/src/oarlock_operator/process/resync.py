@@ -18,9 +18,10 @@ import structlog
 from oarlock_operator import metrics
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.kube.job_paths import job_collections
 from oarlock_operator.kube.outages import LONGEST_DELAY
 from oarlock_operator.model.observation import Key
-from oarlock_operator.process.watches import SeenJob, collections
+from oarlock_operator.process.watches import SeenJob
 from oarlock_operator.process.workqueue import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -77,7 +78,7 @@ class Resync:
 
     async def _keys(self) -> set[Key]:
         found: set[Key] = set()
-        for path in collections(self._namespaces):
+        for path in job_collections(self._namespaces):
             async for page in self._cluster.pages_of(SeenJob, path, metadata_only=True):
                 found |= {job.key for job in page.items}
         return found

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import structlog
 
+from oarlock_operator.kube.access import may
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.kube.job_paths import job_collections
 from oarlock_operator.kube.outages import FIRST_DELAY, longer
 from oarlock_operator.process.keys import Keys, gang_keys
 from oarlock_operator.process.settings import Settings
-from oarlock_operator.process.watches import collections
 
 log = structlog.get_logger(__name__)
 
@@ -39,18 +40,6 @@ async def node_rights(cluster: Cluster, namespaces: Sequence[str]) -> NodeRights
     return rights
 
 
-async def may(cluster: Cluster, verb: str, resource: str, *, group: str = "", namespace: str = "") -> bool:
-    """Whether this process has a right, in a namespace or in all. Raises ApiError."""
-    wish = {"group": group, "resource": resource, "verb": verb, "namespace": namespace}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": wish},
-    }
-    answer = await cluster.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
-    return bool((answer.get("status") or {}).get("allowed"))
-
-
 async def cluster_id(cluster: Cluster, *, given: str, namespace: str) -> str:
     """What tells this cluster from all others: what is `given`, else the uid of `namespace`; empty where it may not be read.
 
@@ -70,7 +59,7 @@ async def cluster_id(cluster: Cluster, *, given: str, namespace: str) -> str:
 
 async def check_crd(cluster: Cluster, namespaces: Sequence[str]) -> None:
     """The CRD must be there: without it, watches would idle for ever and look healthy. Raises ApiError."""
-    await cluster.get(collections(namespaces)[0], limit="1")
+    await cluster.get(job_collections(namespaces)[0], limit="1")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from oarlock_api.contract.names import API_VERSION, PLURAL, Label
+from oarlock_api.contract.names import Label
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.kube.collection_watch import CollectionWatch
+from oarlock_operator.kube.job_paths import job_collections
 from oarlock_operator.model.observation import Key
 from oarlock_operator.pods.pod_facts import RawPod
 
@@ -36,12 +37,6 @@ class SeenJob(Struct, frozen=True):
         return self.metadata.namespace, self.metadata.name
 
 
-def collections(namespaces: Sequence[str]) -> list[str]:
-    """API paths of the TrainingJobs that the operator works on: in the namespaces named, else everywhere."""
-    named = [f"/apis/{API_VERSION}/namespaces/{name}/{PLURAL}" for name in namespaces]
-    return named or [f"/apis/{API_VERSION}/{PLURAL}"]
-
-
 def pod_watch(
     cluster: Cluster, namespaces: Sequence[str], sink: Callable[[str, RawPod], None]
 ) -> CollectionWatch[RawPod]:
@@ -54,4 +49,6 @@ def job_watch(
     cluster: Cluster, namespaces: Sequence[str], sink: Callable[[str, SeenJob], None]
 ) -> CollectionWatch[SeenJob]:
     """The watch of TrainingJobs, in the namespaces named or everywhere."""
-    return CollectionWatch(cluster=cluster, paths=collections(namespaces), kind=SeenJob, sink=sink, metadata_only=True)
+    return CollectionWatch(
+        cluster=cluster, paths=job_collections(namespaces), kind=SeenJob, sink=sink, metadata_only=True
+    )
