@@ -14,7 +14,7 @@ from oarlock_api.contract.report import Gpu
 from oarlock_operator.decide import decide
 from oarlock_operator.model.node_maintenance import Mark
 from oarlock_operator.model.observed_nodes import Node, Pool
-from oarlock_operator.model.plan import CordonNode, CreatePods
+from oarlock_operator.model.plan import CordonNode, CreatePods, Look, Need, Plan
 
 POOL = Pool(size=20, schedulable=20)
 
@@ -52,9 +52,9 @@ def test_a_code_without_the_drivers_evidence_takes_a_node_from_nobody() -> None:
 
 
 def test_the_pool_is_asked_for_only_where_a_cordon_is_in_question() -> None:
-    assert broken(pool=None).one_pass(ask=False).wants_pool
+    assert decide(broken(pool=None).observe()) == Need(Look.POOL)
     for code in (1, 81, 82, 83, 84, 86, 87):
-        assert not broken(code, pool=None).one_pass(ask=False).wants_pool
+        assert isinstance(decide(broken(code, pool=None).observe()), Plan)
 
 
 def test_a_cordon_that_an_operator_died_before_is_done_by_the_next_one_and_done_once() -> None:

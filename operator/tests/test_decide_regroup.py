@@ -17,6 +17,7 @@ from worlds import World, condition
 from oarlock_operator.decide import decide
 from oarlock_operator.model.node_maintenance import Mark
 from oarlock_operator.model.observed_nodes import Node, Pool
+from oarlock_operator.model.plan import Need, Plan, plan_of
 from oarlock_operator.pods.pod_facts import RawPod, read_pod
 
 CORDONED = Node(name="node-1", boot_id="boot-1", mark=Mark("cordoned", enforced=True))
@@ -170,9 +171,9 @@ def test_room_is_looked_for_again_soon_because_no_event_tells_of_it() -> None:
     here = waiting(spares=False)
     here.nodes = {"node-1": MENDED}
     here.settle()
-    plan = here.one_pass()
-    assert plan.wants_spares
-    assert 0 < (plan.again_seconds or 0) <= 30
+    asked = decide(here.observe())
+    assert isinstance(asked, Need)
+    assert 0 < (plan_of(asked).again_seconds or 0) <= 30
     here.spares = True
     assert regrouped(here)
 
@@ -182,7 +183,7 @@ def test_without_room_for_all_nobody_gives_up_a_place_but_the_node_is_not_called
     here.nodes = {"node-1": MENDED}
     assert not regrouped(here)
     assert condition(here, "Scheduled") == ("False", "Unschedulable")
-    assert decide(here.observe()).wants_spares, "asked for again"
+    assert isinstance(decide(here.observe()), Need), "asked for again"
     here.spares = True
     assert regrouped(here)
 
@@ -197,7 +198,7 @@ def test_one_node_that_came_back_makes_the_gang_anew_once_only() -> None:
     here.now += timedelta(seconds=300)
     here.settle()
     assert here.job.status.attempt == 3
-    assert not decide(here.observe()).wants_spares
+    assert isinstance(decide(here.observe()), Plan)
 
 
 def test_a_node_that_breaks_again_and_that_the_brakes_leave_uncordoned_does_not_come_back() -> None:

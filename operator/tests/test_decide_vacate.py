@@ -10,7 +10,7 @@ from worlds import World, condition
 from oarlock_operator.decide import decide
 from oarlock_operator.model.node_maintenance import Mark
 from oarlock_operator.model.observed_nodes import Node
-from oarlock_operator.model.plan import DeletePods
+from oarlock_operator.model.plan import DeletePods, Need, Plan
 
 CORDONED = Mark("cordoned", enforced=True)
 LABELLED = Mark("label autopilot.ibm.com/gpuhealth=EVICT", enforced=False)
@@ -55,12 +55,12 @@ def test_without_spares_the_gang_trains_on_and_says_so() -> None:
 
 
 def test_spares_are_counted_only_where_a_mark_is_in_question() -> None:
-    assert decide(marked(CORDONED, LABELLED, spares=False).observe()).wants_spares
-    assert not decide(marked(spares=False).observe()).wants_spares
+    assert isinstance(decide(marked(CORDONED, LABELLED, spares=False).observe()), Need)
+    assert isinstance(decide(marked(spares=False).observe()), Plan)
     starting = marked(CORDONED, spares=True)
     starting.end(1, 1)
     starting.one_pass()
-    assert not decide(starting.observe()).wants_spares, "a gang that recovers anyway keeps off marked nodes by itself"
+    assert isinstance(decide(starting.observe()), Plan), "a gang that recovers anyway keeps off marked nodes by itself"
 
 
 def test_a_mark_on_a_node_that_the_gang_has_left_is_nobodys_business() -> None:

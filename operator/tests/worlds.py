@@ -16,7 +16,7 @@ from oarlock_operator.decide import decide
 from oarlock_operator.decide.cordon import is_open
 from oarlock_operator.model.observation import Defaults, Ending, GangSystems, Job, Observation, Pod
 from oarlock_operator.model.observed_nodes import Node, Pool
-from oarlock_operator.model.plan import Plan
+from oarlock_operator.model.plan import Need, Plan, plan_of
 from oarlock_operator.schedulers import system_of
 
 
@@ -73,11 +73,12 @@ class World(Objects):
             ended_seconds=self.ended_seconds,
         )
 
-    def one_pass(self, *, ask: bool = True) -> Plan:
+    def one_pass(self) -> Plan:
         """Decide once and carry it out, with every invariant checked after every write."""
-        plan = decide(self.observe())
-        if (plan.wants_pool or plan.wants_spares) and ask:
-            plan = decide(replace(self.observe(), pool=self.look(), spares=self.spares))
+        outcome = decide(self.observe())
+        if isinstance(outcome, Need):
+            outcome = decide(replace(self.observe(), pool=self.look(), spares=self.spares))
+        plan = plan_of(outcome)
         if plan.status is not None:
             self.write_status(plan.status)
         for action in plan.actions:

@@ -26,7 +26,7 @@ from oarlock_operator.kube.events import EventPoster
 from oarlock_operator.kube.job_paths import job_path
 from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.model.observation import Defaults, Key, Observation
-from oarlock_operator.model.plan import CordonNode, CreatePods, LatchBreaker, Plan
+from oarlock_operator.model.plan import CordonNode, CreatePods, LatchBreaker, Look, Need, Plan, plan_of
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
@@ -102,25 +102,25 @@ class Reconciler:
         with structlog.contextvars.bound_contextvars(
             namespace=key[0], job=key[1], uid=o.job.uid, attempt=o.job.status.attempt
         ):
-            plan = decide(o)
-            if plan.wants_pool:
+            outcome = decide(o)
+            if isinstance(outcome, Need) and outcome.look is Look.POOL:
                 # One at a time: two jobs must not each see the other's last allowed cordon still to be had.
                 async with self.cordoning:
                     o = replace(o, pool=await self.pool.read(now=o.now))
-                    plan = await self._write(key, o, raw, decide(o), started)
+                    plan = await self._write(key, o, raw, plan_of(decide(o)), started)
                     # The gang itself is torn down and made without the lock: others' nodes are broken meanwhile.
                     now = [action for action in plan.actions if isinstance(action, CordonNode | LatchBreaker)]
                     await execute(self.cluster, o.job, now, throttle=self.throttle, pool=self.pool)
                 return await self._act(
                     key, o, replace(plan, actions=tuple(a for a in plan.actions if a not in now)), started
                 )
-            if plan.wants_spares and not self.moving.locked():
+            if isinstance(outcome, Need) and not self.moving.locked():
                 # One at a time here, too, but nobody waits for it: whoever wants to move trains on and asks again.
                 async with self.moving:
                     if await self.spares.enough(o.job, o.pods):
                         o = replace(o, spares=True)
-                        return await self._carry_out(key, o, raw, decide(o), started)
-            return await self._carry_out(key, o, raw, plan, started)
+                        outcome = decide(o)
+            return await self._carry_out(key, o, raw, plan_of(outcome), started)
 
     async def _carry_out(self, key: Key, o: Observation, raw: Json, plan: Plan, started: float) -> float | None:
         """Write, tell, act."""

@@ -46,7 +46,7 @@ from oarlock_operator.decide import (
 )
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.model.observation import Observation
-from oarlock_operator.model.plan import Plan
+from oarlock_operator.model.plan import Need, Plan
 
 GOING_SECONDS = 10.0
 """Between looks at a job that waits for its pods to go."""
@@ -69,8 +69,8 @@ POLICIES: tuple[Policy, ...] = (
 )
 
 
-def decide(o: Observation) -> Plan:
-    """The plan of one pass."""
+def decide(o: Observation) -> Plan | Need:
+    """The plan of one pass, or what it hangs on and was not looked at yet."""
     before = o.job.status
     if o.job.managed_by != OPERATOR or o.job.unreadable:
         return Plan()
@@ -82,15 +82,15 @@ def decide(o: Observation) -> Plan:
         # Its pods' events are no news any more; one on a lost node may have to be taken away.
         if any(not pod.gone for pod in o.pods):
             draft.again(GOING_SECONDS)
-        return draft.plan(before)
+        return draft.outcome(before)
     if before.completion_time is not None:
         dissolve.dissolve(o, draft)
         retention.retire(o, draft)
-        return draft.plan(before)
+        return draft.outcome(before)
     for policy in POLICIES:
         if policy(o, draft):
             break
     dissolve.dissolve(o, draft)
     summary.summarize(o, draft)
     retention.retire(o, draft)
-    return draft.plan(before)
+    return draft.outcome(before)

@@ -17,7 +17,7 @@ from oarlock_operator.faults.classify import Fault
 from oarlock_operator.faults.evidence import evidence_words
 from oarlock_operator.model.observation import Observation
 from oarlock_operator.model.observed_nodes import Node
-from oarlock_operator.model.plan import CordonNode, LatchBreaker
+from oarlock_operator.model.plan import CordonNode, LatchBreaker, Look
 from oarlock_operator.model.reasons import Reason
 
 LIMIT = 64
@@ -35,7 +35,7 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
     refusal = brakes.doubt(o, fault)
     if refusal is None:
         if o.pool is None:
-            draft.wants_pool = True
+            draft.looks.add(Look.POOL)
             return
         if node in o.pool.unschedulable:
             return

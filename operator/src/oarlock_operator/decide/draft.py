@@ -8,7 +8,7 @@ from typing import Any
 
 from oarlock_api.history import Attempt
 from oarlock_api.status import Ranks, TrainingJobStatus
-from oarlock_operator.model.plan import Action, Event, EventType, Plan
+from oarlock_operator.model.plan import Action, Event, EventType, Look, Need, Plan
 
 KEPT_ATTEMPTS = 10
 
@@ -21,8 +21,8 @@ class Draft:
     actions: list[Action] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     again_seconds: float | None = None
-    wants_pool: bool = False
-    wants_spares: bool = False
+    looks: set[Look] = field(default_factory=set)
+    """What the decision hangs on and was not looked at."""
 
     def set(self, **fields: Any) -> None:
         """Change fields of the status."""
@@ -69,17 +69,18 @@ class Draft:
         known = self.attempt(number).stage_milliseconds
         self.record(number, stage_milliseconds=known.model_copy(update={stage: max(0, round(milliseconds))}))
 
-    def plan(self, before: TrainingJobStatus) -> Plan:
-        """The finished plan; a status that did not change is not written."""
-        return Plan(
+    def outcome(self, before: TrainingJobStatus) -> Plan | Need:
+        """The finished plan, or what must be looked at. A status that did not change is not written."""
+        if Look.POOL in self.looks:
+            return Need(Look.POOL)
+        plan = Plan(
             status=None if self.status == before else self.status,
             actions=tuple(self.actions),
             events=tuple(self.events),
             again_seconds=self.again_seconds,
             minor=_but_counts(self.status) == _but_counts(before),
-            wants_pool=self.wants_pool,
-            wants_spares=self.wants_spares,
         )
+        return Need(Look.SPARES, otherwise=plan) if Look.SPARES in self.looks else plan
 
 
 def _but_counts(status: TrainingJobStatus) -> TrainingJobStatus:

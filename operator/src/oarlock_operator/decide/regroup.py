@@ -14,6 +14,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.affinity import kept_off
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.plan import Look
 from oarlock_operator.model.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 30.0
@@ -36,7 +37,7 @@ def regroup(o: Observation, draft: Draft) -> bool:
     if not back:
         return False
     if not o.spares:
-        draft.wants_spares = True
+        draft.looks.add(Look.SPARES)
         # Room elsewhere is no event of this job's; a "no" is remembered for this long, too.
         draft.again(LOOK_AGAIN_SECONDS)
         return False

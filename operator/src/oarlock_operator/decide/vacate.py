@@ -13,6 +13,7 @@ from oarlock_operator.decide.budgets import charged
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Budget
 from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.plan import Look
 from oarlock_operator.model.reasons import Reason
 
 
@@ -29,7 +30,7 @@ def vacate(o: Observation, draft: Draft) -> bool:
     if not marks:
         return False
     if not o.spares:
-        draft.wants_spares = True
+        draft.looks.add(Look.SPARES)
         return False
     words = "; ".join(f"node {name}: {mark.words}" for name, mark in sorted(marks.items()))[:1024]
     number = status.attempt

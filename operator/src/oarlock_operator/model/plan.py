@@ -143,7 +143,29 @@ class Plan:
     again_seconds: float | None = None
     minor: bool = False
     """The status differs in counts of pods only: worth a write now and then."""
-    wants_pool: bool = False
-    """Nothing of this plan holds yet: decide once more with the pool in sight."""
-    wants_spares: bool = False
-    """With enough spare nodes in sight the plan would be another one: decide once more if they are."""
+
+
+class Look(StrEnum):
+    """What is looked at only where a decision hangs on it: all nodes are read for it."""
+
+    POOL = "pool"
+    """The nodes that may be cordoned, and those that are."""
+    SPARES = "spares"
+    """Whether there is room for a whole gang elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The other outcome of `decide`: a look that is to be taken first, and then decided once more."""
+
+    look: Look
+    otherwise: Plan | None = None
+    """The plan that holds where the look is not taken, or finds nothing. None: there is none, without the look."""
+
+
+def plan_of(outcome: Plan | Need) -> Plan:
+    """The plan of an outcome whose look is not taken, or was. Raises LookupError where nothing holds without it."""
+    plan = outcome.otherwise if isinstance(outcome, Need) else outcome
+    if plan is None:
+        raise LookupError("nothing is decided without a look at the pool")
+    return plan
