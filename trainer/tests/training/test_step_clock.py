@@ -92,6 +92,19 @@ def test_of_an_engine_s_step_the_update_counts_apart_however_many_groups_it_has(
     assert spent(clock.split().parts) == {"communication": 4.0, "optimizer": 0.5}
 
 
+def test_an_update_that_an_optimizer_s_base_class_does_counts_once(clock: StepClock, hands: Hands) -> None:
+    parameters = [torch.nn.Parameter(torch.zeros(1))]
+    torch.optim.SGD(parameters)  # from its first instance on, torch calls the hooks for the base class, too
+
+    class Slow(torch.optim.SGD):
+        def step(self, closure: Any = None) -> Any:
+            hands.time += 0.25
+            return super().step(closure)
+
+    Slow(parameters).step()
+    assert spent(clock.split().parts) == {"optimizer": 0.25}
+
+
 def test_what_an_engine_does_after_the_gradients_are_there_is_no_part_of_the_backward_pass(
     clock: StepClock, hands: Hands
 ) -> None:

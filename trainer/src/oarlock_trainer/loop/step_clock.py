@@ -101,9 +101,10 @@ class StepClock:
         self._laps: deque[tuple[StepPart, Any, Any]] = deque()
         self._seconds = 0.0
         self._last, self._moment = clock(), watch.now()
+        self._updates = 0
         self._hooks = [
-            register_optimizer_step_pre_hook(lambda *_: self.lap(around_update)),
-            register_optimizer_step_post_hook(lambda *_: self.lap(StepPart.OPTIMIZER)),
+            register_optimizer_step_pre_hook(lambda *_: self._begin_update()),
+            register_optimizer_step_post_hook(lambda *_: self._end_update()),
         ]
 
     def __enter__(self) -> Self:
@@ -130,6 +131,17 @@ class StepClock:
     def updated(self) -> None:
         """The engine's step has returned: since the optimizer's update, or where there was none, it did the rest."""
         self.lap(self._around_update)
+
+    def _begin_update(self) -> None:
+        """An optimizer whose base class does the work is announced twice by torch, one within the other."""
+        if self._updates == 0:
+            self.lap(self._around_update)
+        self._updates += 1
+
+    def _end_update(self) -> None:
+        self._updates -= 1
+        if self._updates == 0:
+            self.lap(StepPart.OPTIMIZER)
 
     def skip(self) -> None:
         """What was done since the last lap belongs to no step."""
