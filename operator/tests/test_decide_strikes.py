@@ -18,9 +18,13 @@ POOL = Pool(size=20, schedulable=20)
 def struck(world: World, *, uuid: str = "GPU-5", xid: int = 94, rank: int = 1) -> Plan:
     """A rank's GPU ends the attempt with a fault that it survives; returns what follows until its peers have left."""
     world.end(rank, 81, uuid=uuid, xid=xid)
+    before = dict(world.pods)
     first = world.one_pass()
     world.kubelets()
+    remembered = {name: replace(pod, gone=True) for name, pod in before.items() if name not in world.pods}
+    world.pods |= remembered  # the operator's watch saw them go
     second = world.one_pass()
+    world.pods = {name: pod for name, pod in world.pods.items() if name not in remembered}
     return Plan(actions=(*first.actions, *second.actions), events=(*first.events, *second.events))
 
 
@@ -142,6 +146,16 @@ def test_what_all_ranks_meet_in_one_attempt_is_the_programs_however_often(xid: i
     fault = one.job.status.last_fault
     assert fault is not None
     assert "the program's own" in fault.evidence[0]
+
+
+def test_what_programs_mostly_cause_is_no_strike_where_a_pod_went_unheard() -> None:
+    """It may have met the same, and then it was the program: an operator that was away can't know."""
+    one = world()
+    one.end(1, 81, uuid="GPU-5", xid=31)
+    del one.pods["flux-1-0"]
+    plan = one.one_pass()
+    assert not any(isinstance(action, NoteStrike) for action in plan.actions)
+    assert one.job.status.strikes == ()
 
 
 @pytest.mark.parametrize("xid", [31, 94])

@@ -41,6 +41,9 @@ def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault], *,
     struck = [fault for fault in faults if _is_strike(o, fault)]
     if not struck or not heard:
         return list(faults)
+    if len({pod.rank for pod in o.pods if pod.attempt == number}) < o.spec.nodes:
+        # A pod went while nobody looked, and may have met the same: what programs mostly cause is held against no GPU.
+        struck = [fault for fault in struck if _xid(fault) not in MOSTLY_THE_PROGRAMS]
     for fault in struck:
         _remember(o, draft, fault, number)
     return [_judged(o, draft, fault, shared=len(struck) > 1) if fault in struck else fault for fault in faults]
