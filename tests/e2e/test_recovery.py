@@ -50,22 +50,33 @@ def node(local_cluster: Cluster) -> str:
 def near(jobs: Jobs, node: str) -> Iterator[Callable[..., tuple[str, str]]]:
     """Starts a gang of two, and a job of one that needs nobody to go on, with a pod each on that node."""
     started: list[str] = []
+    third = next(name for name in jobs.cluster.nodes if name not in (node, operator(jobs.cluster)["spec"]["nodeName"]))
+    others = [name for name in jobs.cluster.nodes if name != node]
 
     def start(prefix: str, **recovery: int) -> tuple[str, str]:
-        here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-        prefers = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": here}]}
         gang, lone = f"{prefix}-gang", f"{prefix}-lone"
-        for name, nodes in (lone, 1), (gang, 2):
+        for name, nodes, closed in (lone, 1, others), (gang, 2, [third]):
             started.append(name)
-            scheduling = {"affinity": {"nodeAffinity": prefers}}
-            jobs.apply(name, nodes=nodes, scheduling=scheduling, recovery=recovery, **SMALL)
+            with cordoned(jobs.cluster, closed):
+                jobs.apply(name, nodes=nodes, recovery=recovery, **SMALL)
+                jobs.wait(name, "its place", lambda _, name=name, nodes=nodes: len(jobs.nodes(name)) == nodes)
+            assert node in jobs.nodes(name)
         for name in started:
             jobs.wait_for_checkpoint_of(name, 1)
-            assert node in jobs.nodes(name)
         return gang, lone
 
     yield start
     jobs.delete(*started)
+
+
+@contextmanager
+def cordoned(cluster: Cluster, nodes: list[str]) -> Iterator[None]:
+    """A job that is placed meanwhile waits for the other nodes, full or not ready as they may be for a moment."""
+    cluster.kubectl("cordon", *nodes)
+    try:
+        yield
+    finally:
+        cluster.kubectl("uncordon", *nodes)
 
 
 @contextmanager
