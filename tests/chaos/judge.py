@@ -29,13 +29,15 @@ CLOCK_SECONDS = 1.0
 """The API server's times are whole seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Cordon:
     """One that counts within a window."""
 
     time: datetime
     node_uid: str
     job: str
+    job_gone: bool
+    """Also where another job has the name since."""
 
 
 @dataclass(slots=True)
@@ -52,8 +54,10 @@ class Judge:
     """Who hears of each at once."""
     found: list[str] = field(default_factory=list)
     _cordons: list[_Cordon] = field(default_factory=list)
-    _gone: set[str] = field(default_factory=set)
-    """Uids of nodes that are no more, and names of jobs that were deleted since their cordons."""
+    _gone_nodes: set[str] = field(default_factory=set)
+    """Uids."""
+    _gone_jobs: set[str] = field(default_factory=set)
+    """Names that no job has now."""
     _later: list[tuple[str, int, Callable[[], str]]] = field(default_factory=list)
     """Questions about another kind of object at a version that its watch has not reached yet."""
 
@@ -109,7 +113,11 @@ class Judge:
 
     def _job_changed(self, before: JobSeen | None, now: JobSeen) -> None:
         if now.deleted:
-            self._gone.add(now.name)
+            self._gone_jobs.add(now.name)
+            for cordon in self._cordons:
+                cordon.job_gone |= cordon.job == now.name
+        else:
+            self._gone_jobs.discard(now.name)
         if before is not None and now.attempt < before.attempt:
             self.say(f"attempts: {now.name} fell from {before.attempt} to {now.attempt}")
         if now.phase in TERMINAL and (before is None or before.phase != now.phase) and not now.deleted:
@@ -126,7 +134,7 @@ class Judge:
 
     def _node_changed(self, before: NodeSeen | None, now: NodeSeen) -> None:
         if now.deleted:
-            self._gone.add(now.uid)
+            self._gone_nodes.add(now.uid)
         if before is None or now.deleted:
             return
         if before.off and not now.off:
@@ -162,11 +170,11 @@ class Judge:
         killed (docs/decisions/0016): it does not count.
         """
         now, job = datetime.now(UTC), str(cordoned.words().get("job"))
-        self._gone.discard(job)
         within = self.window - timedelta(seconds=CLOCK_SECONDS)
-        recent = [
-            each for each in self._cordons if now - each.time < within and not {each.node_uid, each.job} <= self._gone
-        ]
-        self._cordons = [*recent, _Cordon(now, cordoned.uid, job)]
+        recent = [each for each in self._cordons if now - each.time < within and not self._is_forgotten(each)]
+        self._cordons = [*recent, _Cordon(now, cordoned.uid, job, job in self._gone_jobs)]
         if len(self._cordons) > self.most:
             self.say(f"brakes: {cordoned.name} is number {len(self._cordons)} within {within}, {self.most} are allowed")
+
+    def _is_forgotten(self, cordon: _Cordon) -> bool:
+        return cordon.job_gone and cordon.node_uid in self._gone_nodes

@@ -201,6 +201,19 @@ def test_a_cordon_counts_no_more_once_its_node_is_replaced_and_its_job_deleted_a
     assert told.end() == ["brakes"], "m1 still stands"
 
 
+def test_a_job_of_the_same_name_remembers_no_cordon_of_the_one_before(told: Told) -> None:
+    told.job(1)
+    for number in range(3):
+        told.ledger.planted.append(Planted("red/one", 1, "n", f"m{number}"))
+        told.node("ADDED", uid=f"m{number}")
+        told.node(uid=f"m{number}", off=True, mark=MARK)
+        if number == 0:
+            told.job_is_deleted()
+            told.node("DELETED", uid="m0", off=True, mark=MARK)
+            told.job(1)
+    assert told.end() == []
+
+
 def test_what_a_person_gave_back_is_not_cordoned_again_for_the_mark_that_is_still_there(told: Told) -> None:
     told.ledger.planted.append(Planted("red/one", 1, "n", "n1"))
     told.node(off=True, mark=MARK)
