@@ -23,11 +23,11 @@ from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.observed_nodes import Brakes
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.pace import Pace
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.reconcile import Reconciler
 
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
@@ -140,8 +140,8 @@ class Gang:
     def new_reconciler(self) -> Reconciler:
         return Reconciler(
             cluster=self.faulty,
-            sightings=Sightings(),
-            node_sightings=NodeSightings(),
+            terminated=TerminatedPods(),
+            troubled=TroubledNodes(),
             pace=Pace(),
             progress=ProgressReader(self.faulty, Route.DIRECT, clock=time.monotonic),
             gangs=GangReader(self.faulty),

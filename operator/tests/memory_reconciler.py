@@ -17,12 +17,12 @@ from oarlock_operator.model.observation import Defaults, GangSystems
 from oarlock_operator.model.observed_nodes import Brakes
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.pace import Pace
 from oarlock_operator.pods.pod_facts import RawPod
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.reconcile import Reconciler
 
 KEY = ("default", "flux")
@@ -76,8 +76,8 @@ def reconciler(api: MemoryApi, *, clock: Callable[[], datetime] = lambda: START)
     cluster: Any = api
     return Reconciler(
         cluster=cluster,
-        sightings=Sightings(),
-        node_sightings=NodeSightings(),
+        terminated=TerminatedPods(),
+        troubled=TroubledNodes(),
         pace=Pace(),
         progress=ProgressReader(cluster, Route.DIRECT, clock=time.monotonic),
         gangs=GangReader(cluster, clock=lambda: 0.0, _known=GangSystems()),

@@ -21,18 +21,18 @@ from oarlock_operator.model.observed_nodes import Brakes, Pool
 from oarlock_operator.model.plan import Action
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.pace import Pace
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 
 def reconciler(api: Any, world: World) -> reconcile.Reconciler:
     return reconcile.Reconciler(
         cluster=api,
-        sightings=Sightings(),
-        node_sightings=NodeSightings(),
+        terminated=TerminatedPods(),
+        troubled=TroubledNodes(),
         pace=Pace(),
         progress=ProgressReader(api, Route.DIRECT, clock=time.monotonic),
         gangs=GangReader(api),

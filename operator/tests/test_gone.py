@@ -17,12 +17,12 @@ from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.observed_nodes import Brakes
 from oarlock_operator.model.plan import Event
 from oarlock_operator.nodes.pool import PoolReader
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.gone_jobs import GoneJobs
 from oarlock_operator.pace import Pace
 from oarlock_operator.pods.pod_facts import RawPod
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.process.sinks import Sinks
 from oarlock_operator.process.watches import SeenJob
 from oarlock_operator.process.workqueue import WorkQueue
@@ -61,8 +61,8 @@ class Operator:
         nothing: Any = SimpleNamespace(post=self._tell, forget=lambda _: None)
         self.reconciler = Reconciler(
             cluster=cluster,
-            sightings=Sightings(),
-            node_sightings=NodeSightings(),
+            terminated=TerminatedPods(),
+            troubled=TroubledNodes(),
             pace=Pace(),
             progress=silent,
             gangs=GangReader(cluster, clock=lambda: 0.0),
@@ -77,8 +77,8 @@ class Operator:
         self.sinks = Sinks(
             jobs=self.queue,
             nodes=WorkQueue(clock=time.monotonic),
-            sightings=self.reconciler.sightings,
-            node_sightings=self.reconciler.node_sightings,
+            terminated=self.reconciler.terminated,
+            troubled=self.reconciler.troubled,
             pace=self.reconciler.pace,
             gone=self.reconciler.gone,
             outputs=self.reconciler.outputs,
@@ -122,7 +122,7 @@ async def test_of_a_job_that_was_deleted_the_end_is_looked_at_once_and_its_pods_
         assert not operator.hear("MODIFIED", pod(uid=f"p{number}", deletionTimestamp="2026-01-01T00:00:00Z"))
         assert not operator.hear("MODIFIED", ended(f"p{number}"))
         assert not operator.hear("DELETED", ended(f"p{number}"))
-    assert operator.reconciler.sightings.departed("default", "uid-1", alive=set()) == []
+    assert operator.reconciler.terminated.departed("default", "uid-1", alive=set()) == []
 
 
 async def test_a_job_that_a_pass_misses_is_known_to_be_gone_before_a_watch_tells_of_it() -> None:

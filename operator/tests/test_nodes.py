@@ -9,7 +9,7 @@ from jobs import START
 from memory_api import Json
 from raw_nodes import node
 
-from oarlock_operator.nodes.troubled import MOST_GONE, NodeSightings, read_node
+from oarlock_operator.nodes.troubled import MOST_GONE, TroubledNodes, read_node
 
 
 @pytest.mark.parametrize(
@@ -47,23 +47,23 @@ def test_what_a_person_writes_to_give_a_node_back_counts_if_it_is_a_time_with_it
 
 
 def test_every_change_of_trouble_is_news_and_a_heartbeat_is_none() -> None:
-    nodes = NodeSightings()
+    nodes = TroubledNodes()
     assert not nodes.note(node(), deleted=False)
     cordoned = node()
     cordoned["spec"]["unschedulable"] = True
     for change in (cordoned, node(ready="False"), node(ready="Unknown")):
         assert nodes.note(change, deleted=False)
         assert not nodes.note(change, deleted=False)
-    assert nodes.troubled(["n1", "n2"]) == {"n1"}
+    assert nodes.among(["n1", "n2"]) == {"n1"}
     assert nodes.note(node(), deleted=False)
-    assert nodes.troubled(["n1"]) == set()
+    assert nodes.among(["n1"]) == set()
     assert nodes.note(node(), deleted=True)
 
 
 def test_of_nodes_that_come_and_go_for_ever_only_the_last_ones_are_remembered_and_no_living_one_is_forgotten() -> None:
-    nodes = NodeSightings()
+    nodes = TroubledNodes()
     nodes.note(node("sick", ready="False"), deleted=False)
     names = [f"n{i}" for i in range(MOST_GONE + 10)]
     for name in names:
         nodes.note(node(name), deleted=True)
-    assert nodes.troubled([*names, "sick"]) == {*names[10:], "sick"}
+    assert nodes.among([*names, "sick"]) == {*names[10:], "sick"}

@@ -18,13 +18,13 @@ from oarlock_api.scheduling import Gang
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.decoding import Page
 from oarlock_operator.model.observation import Defaults, GangSystems, Observation, Pod
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.groups import TidyJobs
 from oarlock_operator.observe.observe import observe
 from oarlock_operator.observe.outputs import Outputs
 from oarlock_operator.pods.pod_facts import RawPod
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 
 def job(**parts: Any) -> Json:
@@ -78,9 +78,9 @@ class Silent:
 
 async def look(
     api: MemoryApi,
-    sightings: Sightings | None = None,
+    terminated: TerminatedPods | None = None,
     *,
-    nodes: NodeSightings | None = None,
+    nodes: TroubledNodes | None = None,
     answers: tuple[str, ...] = (),
     tidy: TidyJobs | None = None,
     systems: GangSystems | None = None,
@@ -89,8 +89,8 @@ async def look(
     seen = await observe(
         api,  # type: ignore[arg-type]
         ("default", "flux"),
-        sightings=sightings or Sightings(),
-        node_sightings=nodes or NodeSightings(),
+        terminated=terminated or TerminatedPods(),
+        troubled=nodes or TroubledNodes(),
         progress=Silent(*answers),  # type: ignore[arg-type]
         gangs=GangReader(api, clock=lambda: 0.0, _known=systems),  # type: ignore[arg-type]
         tidy=tidy or TidyJobs(),
@@ -118,19 +118,19 @@ async def test_a_job_that_is_gone_is_nothing_to_look_at() -> None:
 async def test_only_pods_that_the_job_owns_count_whatever_their_labels_say() -> None:
     copied = pod(name="debug-copy", uid="copied", ownerReferences=[{"uid": "somebody-else"}])
     stray = pod(name="stray", uid="stray", ownerReferences=None)
-    sightings = Sightings()
-    sightings.note(as_raw(name="stray", uid="seen", ownerReferences=[]), deleted=True)
-    o = await look(cluster_with(pod(), copied, stray), sightings)
+    terminated = TerminatedPods()
+    terminated.note(as_raw(name="stray", uid="seen", ownerReferences=[]), deleted=True)
+    o = await look(cluster_with(pod(), copied, stray), terminated)
     assert o is not None
     assert [seen.name for seen in o.pods] == ["flux-2-1"]
 
 
 async def test_what_the_watch_saw_of_a_pod_that_is_gone_is_added_and_a_living_pod_is_read_live() -> None:
-    sightings = Sightings()
+    terminated = TerminatedPods()
     ended = {"containerStatuses": container(terminated={"exitCode": 80, "message": REPORT.to_json()})}
-    sightings.note(as_raw(ended), deleted=True)
-    sightings.note(as_raw(ended, uid="alive"), deleted=False)
-    o = await look(cluster_with(pod(uid="alive")), sightings)
+    terminated.note(as_raw(ended), deleted=True)
+    terminated.note(as_raw(ended, uid="alive"), deleted=False)
+    o = await look(cluster_with(pod(uid="alive")), terminated)
     assert o is not None
     assert {seen.uid: (seen.gone, seen.stopped) for seen in o.pods} == {
         "alive": (False, False),
@@ -165,10 +165,10 @@ async def test_a_service_of_the_job_s_name_is_told_with_its_owner_and_attempt(
 async def test_a_node_in_trouble_is_read_live_and_its_pods_are_asked() -> None:
     api = cluster_with(placed("n1", uid="one"), placed("n2", uid="two"))
     api.objects["/api/v1/nodes/n1"] = node(ready="Unknown")
-    sightings = NodeSightings()
+    troubled = TroubledNodes()
     for name in ("n1", "n2"):
-        sightings.note(node(name), deleted=True)
-    o = await look(api, nodes=sightings, answers=("one",))
+        troubled.note(node(name), deleted=True)
+    o = await look(api, nodes=troubled, answers=("one",))
     assert o is not None
     assert {name: (seen.exists, seen.unreachable) for name, seen in o.nodes.items()} == {
         "n1": (True, True),
@@ -240,14 +240,14 @@ async def test_of_pods_that_are_gone_only_the_current_attempts_have_nodes_worth_
     attempt: int, read: set[str]
 ) -> None:
     report = replace(REPORT, gpu=Gpu(index=5, uuid="GPU-5", serial="165")).to_json()
-    sightings = Sightings()
-    sightings.note(
+    terminated = TerminatedPods()
+    terminated.note(
         as_raw({"containerStatuses": container(terminated={"exitCode": 80, "message": report})}), deleted=True
     )
     api = cluster_with()
     status = {"attempt": attempt, "avoidedNodes": [{"name": "bad"}]}
     api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status=status)
-    await look(api, sightings)
+    await look(api, terminated)
     assert {path.rpartition("/")[2] for verb, path in api.requests if "/nodes/" in path} == read
 
 
@@ -270,25 +270,25 @@ def recovered(stage: str | None = None, **status: Any) -> MemoryApi:
 
 
 async def groups_seen(
-    api: MemoryApi, sightings: Sightings, tidy: TidyJobs, *, systems: GangSystems = VOLCANO
+    api: MemoryApi, terminated: TerminatedPods, tidy: TidyJobs, *, systems: GangSystems = VOLCANO
 ) -> list[int] | None:
     """Attempts whose groups a look found; None where it asked for none."""
     api.requests.clear()
-    o = await look(api, sightings, tidy=tidy, systems=systems)
+    o = await look(api, terminated, tidy=tidy, systems=systems)
     assert o is not None
     return [found.attempt for found in o.groups] if ("LIST", GROUPS) in api.requests else None
 
 
 async def test_a_group_that_outlived_the_recovery_is_found_until_it_is_gone_and_then_none_is_asked_for() -> None:
-    api, sightings, tidy = recovered(), Sightings(), TidyJobs()
+    api, terminated, tidy = recovered(), TerminatedPods(), TidyJobs()
     first = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "1"}
-    sightings.note(as_raw(name="flux-1-0", uid="first", labels=first), deleted=True)
+    terminated.note(as_raw(name="flux-1-0", uid="first", labels=first), deleted=True)
     for _ in range(2):
-        assert await groups_seen(api, sightings, tidy) == [1, 2]
+        assert await groups_seen(api, terminated, tidy) == [1, 2]
     del api.objects[f"{GROUPS}/1"]
-    assert await groups_seen(api, sightings, tidy) == [2]
-    assert await groups_seen(api, sightings, tidy) is None
-    assert await groups_seen(api, sightings, TidyJobs()) == [2], "an operator that starts anew looks once"
+    assert await groups_seen(api, terminated, tidy) == [2]
+    assert await groups_seen(api, terminated, tidy) is None
+    assert await groups_seen(api, terminated, TidyJobs()) == [2], "an operator that starts anew looks once"
 
 
 @pytest.mark.parametrize(
@@ -298,21 +298,21 @@ async def test_a_group_that_outlived_the_recovery_is_found_until_it_is_gone_and_
 )
 async def test_a_job_of_which_nothing_runs_is_asked_for_groups_until_none_is_left(status: dict[str, str]) -> None:
     api, tidy = recovered(**status), TidyJobs()
-    assert await groups_seen(api, Sightings(), tidy) == [1, 2]
+    assert await groups_seen(api, TerminatedPods(), tidy) == [1, 2]
     for attempt in (1, 2):
         del api.objects[f"{GROUPS}/{attempt}"]
-        assert await groups_seen(api, Sightings(), tidy) is not None
-    assert await groups_seen(api, Sightings(), tidy) is None
+        assert await groups_seen(api, TerminatedPods(), tidy) is not None
+    assert await groups_seen(api, TerminatedPods(), tidy) is None
 
 
 async def test_groups_that_are_not_served_at_the_moment_are_not_known_to_be_gone() -> None:
     api, tidy = recovered("Suspended"), TidyJobs()
-    assert await groups_seen(api, Sightings(), tidy, systems=GangSystems()) is None
-    assert await groups_seen(api, Sightings(), tidy) == [1, 2]
+    assert await groups_seen(api, TerminatedPods(), tidy, systems=GangSystems()) is None
+    assert await groups_seen(api, TerminatedPods(), tidy) == [1, 2]
 
 
 async def test_while_a_gang_starts_what_its_queue_says_is_asked_for_each_time() -> None:
     api, tidy = recovered("Schedule"), TidyJobs()
     del api.objects[f"{GROUPS}/1"]
     for _ in range(3):
-        assert await groups_seen(api, Sightings(), tidy) == [2]
+        assert await groups_seen(api, TerminatedPods(), tidy) == [2]

@@ -12,13 +12,13 @@ import pytest
 from oarlock_local.demo.install import NAMESPACE, RELEASE
 from oarlock_operator.kube.cluster import Cluster, load_configuration
 from oarlock_operator.model.observation import Defaults
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.groups import TidyJobs
 from oarlock_operator.observe.observe import observe
 from oarlock_operator.observe.outputs import Outputs
 from oarlock_operator.observe.progress import ProgressReader, Route
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.process.keys import gang_keys
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ async def seen_from_outside(kubeconfig: Path, key: tuple[str, str]) -> PodStatus
         found = await observe(
             cluster,
             key,
-            sightings=Sightings(),
-            node_sightings=NodeSightings(),
+            terminated=TerminatedPods(),
+            troubled=TroubledNodes(),
             progress=reader,
             gangs=GangReader(cluster),
             tidy=TidyJobs(),

@@ -30,7 +30,7 @@ from oarlock_operator.model.plan import CordonNode, CreatePods, LatchBreaker, Lo
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.gone_jobs import GoneJobs
 from oarlock_operator.observe.groups import TidyJobs
@@ -39,7 +39,7 @@ from oarlock_operator.observe.other_release import overlaid
 from oarlock_operator.observe.outputs import Outputs
 from oarlock_operator.observe.progress import ProgressReader
 from oarlock_operator.pace import Pace
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 log = structlog.get_logger(__name__)
 
@@ -49,8 +49,8 @@ class Reconciler:
     """What a pass needs. `clock` is the wall clock in UTC."""
 
     cluster: Cluster
-    sightings: Sightings
-    node_sightings: NodeSightings
+    terminated: TerminatedPods
+    troubled: TroubledNodes
     pace: Pace
     progress: ProgressReader
     gangs: GangReader
@@ -77,8 +77,8 @@ class Reconciler:
         seen = await observe(
             self.cluster,
             key,
-            sightings=self.sightings,
-            node_sightings=self.node_sightings,
+            terminated=self.terminated,
+            troubled=self.troubled,
             progress=self.progress,
             gangs=self.gangs,
             tidy=self.tidy,
@@ -167,12 +167,12 @@ class Reconciler:
     def _note_rejections(self, o: Observation) -> None:
         """A report that is not believed does nothing but stand in the log and in a count, once."""
         for pod in o.pods:
-            if pod.ending and pod.ending.rejected and self.sightings.first_rejection(pod.uid):
+            if pod.ending and pod.ending.rejected and self.terminated.first_rejection(pod.uid):
                 metrics.REPORTS_REJECTED.inc()
                 log.warning("a report is not believed", job=o.job.name, pod=pod.name, why=pod.ending.rejected)
 
     def _forget(self, key: Key) -> None:
-        self.sightings.forget(*key)
+        self.terminated.forget(*key)
         self.pace.forget(key)
         self.progress.forget(key)
         self.spares.forget(key)

@@ -24,8 +24,8 @@ MOST_GONE = 1024
 """Names kept of nodes that were deleted: autoscalers make new ones for ever, and pods of a deleted node are gone soon."""
 
 
-class NodeSightings:
-    """Names of nodes that a watch last saw gone, not ready, unreachable, or marked by somebody."""
+class TroubledNodes:
+    """Nodes that a watch last saw gone, not ready, unreachable, or marked by somebody."""
 
     def __init__(self) -> None:
         self._troubled: dict[str, Node] = {}
@@ -46,7 +46,7 @@ class NodeSightings:
         for name in gone[:-MOST_GONE]:
             del self._troubled[name]
 
-    def troubled(self, names: Iterable[str]) -> set[str]:
+    def among(self, names: Iterable[str]) -> set[str]:
         """Those of `names` that are in trouble."""
         return {name for name in names if name in self._troubled}
 

@@ -1,6 +1,6 @@
 """Observe: read a job, its pods and its Service live, and reduce them to what decisions need.
 
-Never from a cache: a watch tells when to look, not what is there. What a watch saw of a pod's end is added (`sightings`),
+Never from a cache: a watch tells when to look, not what is there. What a watch saw of a pod's end is added (`terminated`),
 because a deleted pod is gone half a second after its last words.
 """
 
@@ -34,7 +34,7 @@ from oarlock_operator.model.observation import (
     absent,
 )
 from oarlock_operator.model.observed_nodes import Node
-from oarlock_operator.nodes.troubled import NodeSightings, read_nodes
+from oarlock_operator.nodes.troubled import TroubledNodes, read_nodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.groups import TidyJobs, read_groups
 from oarlock_operator.observe.job_facts import read_job
@@ -42,9 +42,9 @@ from oarlock_operator.observe.output_conflicts import lingering, rival
 from oarlock_operator.observe.outputs import Outputs
 from oarlock_operator.observe.progress import ProgressReader
 from oarlock_operator.pods.pod_facts import RawPod, read_pod
-from oarlock_operator.pods.pod_warnings import with_complaints
+from oarlock_operator.pods.pod_warnings import with_pod_warnings
 from oarlock_operator.pods.strays import find_strays
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 _MOVING = {
     RecoveryStage.DRAIN,
@@ -60,8 +60,8 @@ async def observe(
     cluster: Cluster,
     key: Key,
     *,
-    sightings: Sightings,
-    node_sightings: NodeSightings,
+    terminated: TerminatedPods,
+    troubled: TroubledNodes,
     progress: ProgressReader,
     gangs: GangReader,
     tidy: TidyJobs,
@@ -84,13 +84,13 @@ async def observe(
     job = read_job(raw)
     outputs.note_job(job)
     ours = [found for found in listed if found.owned_by(job.uid)]
-    left = sightings.departed(job.namespace, job.uid, alive={found.metadata.uid for found in ours})
-    strays = await find_strays(cluster, job, ours, left, sightings) if job.managed_by == OPERATOR else []
+    left = terminated.departed(job.namespace, job.uid, alive={found.metadata.uid for found in ours})
+    strays = await find_strays(cluster, job, ours, left, terminated) if job.managed_by == OPERATOR else []
     seen = {pod.uid: pod for pod in map(read_pod, (*ours, *strays))}
     namesakes = [found.metadata.name for found in listed if found.of_a_namesake(job.name, job.uid)]
     departed = tuple(read_pod(pod, gone=True) for pod in left if pod.owned_by(job.uid) and pod.metadata.uid not in seen)
-    everything = (*await with_complaints(cluster, job, list(seen.values()), now=now), *departed)
-    nodes = await read_nodes(cluster, _nodes_to_read(job, everything, node_sightings, now=now))
+    everything = (*await with_pod_warnings(cluster, job, list(seen.values()), now=now), *departed)
+    nodes = await read_nodes(cluster, _nodes_to_read(job, everything, troubled, now=now))
     doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
     # Nobody asks any more how far a job has come that is to go.
     news, silent = await progress.read(job, everything) if not job.deleting else (None, {})
@@ -116,7 +116,7 @@ async def observe(
         nodes=nodes,
         answering=await progress.answering(job, doubtful),
         waited=waited,
-        ended_seconds=sightings.seconds_since_the_first(
+        ended_seconds=terminated.seconds_since_the_first(
             pod.uid for pod in everything if pod.attempt == job.status.attempt and pod.stopped and not pod.succeeded
         ),
     ), raw
@@ -159,12 +159,12 @@ def _is_doubtful(pod: Pod, node: Node | None) -> bool:
     return pod.tainted if node is None else node.exists and not node.ready
 
 
-def _nodes_to_read(job: Job, pods: Sequence[Pod], sightings: NodeSightings, *, now: datetime) -> set[str]:
+def _nodes_to_read(job: Job, pods: Sequence[Pod], troubled: TroubledNodes, *, now: datetime) -> set[str]:
     """Nodes of pods that a watch saw in trouble, and such as are to be cordoned.
 
     And, while the job does not simply train, those that it avoids.
     """
-    names = sightings.troubled(pod.node for pod in pods if pod.node and not pod.gone)
+    names = troubled.among(pod.node for pod in pods if pod.node and not pod.gone)
     names |= {pod.node for pod in pods if pod.node and pod.tainted and pod.attempt == job.status.attempt}
     if job.status.recovery.stage is None:
         # The watch remembers pods for long: those of earlier attempts that are gone are no news to a job that trains.

@@ -23,10 +23,10 @@ MOST = 3
 MOST_PAGES = 4
 """Two thousand Events of one pod are enough to find one that says what is wrong."""
 OVER = "FailedScheduling"
-"""The scheduler's complaint about a pod that has its node by now."""
+"""The scheduler's warning about a pod that has its node by now."""
 
 
-async def with_complaints(cluster: Cluster, job: Job, pods: Sequence[Pod], *, now: datetime) -> list[Pod]:
+async def with_pod_warnings(cluster: Cluster, job: Job, pods: Sequence[Pod], *, now: datetime) -> list[Pod]:
     """The pods, some that do not start with the newest warning about them as their obstacle. Raises ApiError."""
     recovery = job.status.recovery
     if recovery.stage != RecoveryStage.START or now - (recovery.stage_start_time or now) < AFTER:

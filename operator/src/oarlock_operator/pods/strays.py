@@ -18,14 +18,14 @@ from oarlock_operator.kube.api_error import NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.model.observation import Job
 from oarlock_operator.pods.pod_facts import Metadata, Owner, PodSpec, RawPod
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 PARALLEL = 16
 _ENDING = {RecoveryStage.STOPPING, RecoveryStage.SUSPENDING, RecoveryStage.SUSPENDED}
 
 
 async def find_strays(
-    cluster: Cluster, job: Job, listed: Sequence[RawPod], departed: Sequence[RawPod], sightings: Sightings
+    cluster: Cluster, job: Job, listed: Sequence[RawPod], departed: Sequence[RawPod], terminated: TerminatedPods
 ) -> list[RawPod]:
     """Pods of the job that are there though `listed` does not name them. Raises ApiError."""
     gate = asyncio.Semaphore(PARALLEL)
@@ -34,10 +34,10 @@ async def find_strays(
         async with gate:
             return await _find(cluster, job, expected)
 
-    hidden = [pod.metadata for pod in departed if _may_run(pod) and not sightings.is_gone(pod.metadata.uid)]
+    hidden = [pod.metadata for pod in departed if _may_run(pod) and not terminated.is_gone(pod.metadata.uid)]
     wanted = [*hidden, *_unheard_of(job, [*listed, *departed])]
     found = await asyncio.gather(*(look(expected) for expected in wanted))
-    sightings.note_gone(expected.uid for expected, pod in zip(wanted, found, strict=True) if expected.uid and not pod)
+    terminated.note_gone(expected.uid for expected, pod in zip(wanted, found, strict=True) if expected.uid and not pod)
     return [pod for pod in found if pod is not None]
 
 

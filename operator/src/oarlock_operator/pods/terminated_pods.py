@@ -22,7 +22,7 @@ LIMIT = 4096
 _LABELS = {*(label.value for label in Label), MANAGED}
 
 
-class Sightings:
+class TerminatedPods:
     """Pods that were seen ended or deleted."""
 
     def __init__(self, limit: int = LIMIT, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -23,12 +23,12 @@ from oarlock_operator.model.observation import Defaults, Key
 from oarlock_operator.model.observed_nodes import Brakes
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.outputs import Outputs
 from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.pace import Pace
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.process.node_watch import watch_nodes
 from oarlock_operator.process.resync import Resync
 from oarlock_operator.process.settings import Settings
@@ -95,8 +95,8 @@ class Term:
         sinks = Sinks(
             jobs=self.queue,
             nodes=nodes,
-            sightings=reconciler.sightings,
-            node_sightings=reconciler.node_sightings,
+            terminated=reconciler.terminated,
+            troubled=reconciler.troubled,
             pace=reconciler.pace,
             gone=reconciler.gone,
             outputs=reconciler.outputs,
@@ -131,8 +131,8 @@ class Term:
         events = EventPoster(self.cluster, instance=self.identity)
         return Reconciler(
             cluster=self.cluster,
-            sightings=Sightings(),
-            node_sightings=NodeSightings(),
+            terminated=TerminatedPods(),
+            troubled=TroubledNodes(),
             pace=Pace(),
             progress=progress,
             gangs=GangReader(self.cluster, namespace=next(iter(settings.namespaces), "")),

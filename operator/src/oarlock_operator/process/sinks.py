@@ -10,12 +10,12 @@ from typing import Any
 
 from oarlock_api.contract.names import Label
 from oarlock_operator.model.observation import Key
-from oarlock_operator.nodes.troubled import NodeSightings
+from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gone_jobs import GoneJobs
 from oarlock_operator.observe.outputs import Outputs
 from oarlock_operator.pace import Pace
 from oarlock_operator.pods.pod_facts import RawPod
-from oarlock_operator.pods.terminated_pods import Sightings
+from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.process.watches import SeenJob
 from oarlock_operator.process.workqueue import WorkQueue
 
@@ -26,8 +26,8 @@ class Sinks:
 
     jobs: WorkQueue[Key]
     nodes: WorkQueue[str]
-    sightings: Sightings
-    node_sightings: NodeSightings
+    terminated: TerminatedPods
+    troubled: TroubledNodes
     pace: Pace
     gone: GoneJobs
     outputs: Outputs
@@ -42,7 +42,7 @@ class Sinks:
             # The operator has made it itself, and nobody has said anything of it.
             return
         key = (pod.metadata.namespace, pod.label(Label.JOB))
-        ended = self.sightings.note(pod, deleted=kind == "DELETED")
+        ended = self.terminated.note(pod, deleted=kind == "DELETED")
         attempt, waiting = pod.number(Label.ATTEMPT), len(self.jobs)
         self.jobs.add_after(key, self.pace.delay(key, attempt=attempt, ended=ended, coming=coming, waiting=waiting))
 
@@ -55,5 +55,5 @@ class Sinks:
 
     def node_event(self, kind: str | None, node: dict[str, Any]) -> None:
         """Something happened to a node: where its trouble changed, its jobs are looked at."""
-        if self.node_sightings.note(node, deleted=kind == "DELETED"):
+        if self.troubled.note(node, deleted=kind == "DELETED"):
             self.nodes.add(node["metadata"]["name"])

@@ -14,7 +14,7 @@ from oarlock_api.history import RecoveryStatus
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.kube.decoding import Page
 from oarlock_operator.model.observation import Pod
-from oarlock_operator.pods.pod_warnings import AFTER, MOST, MOST_PAGES, with_complaints
+from oarlock_operator.pods.pod_warnings import AFTER, MOST, MOST_PAGES, with_pod_warnings
 
 Json = dict[str, Any]
 
@@ -37,11 +37,11 @@ def warning(reason: str, minute: int, **more: Any) -> Json:
     return {"reason": reason, "message": f"{reason}!", "lastTimestamp": f"2026-01-01T12:{minute:02}:00Z", **more}
 
 
-async def complaints(told: Told, *, pods: int = 1, seconds: float = 60) -> list[str]:
+async def warnings(told: Told, *, pods: int = 1, seconds: float = 60) -> list[str]:
     placed = [Pod(name=f"p{rank}", uid=f"u{rank}", attempt=1, rank=rank, scheduled=True) for rank in range(pods)]
     starting = job(status=TrainingJobStatus(attempt=1, recovery=RecoveryStatus(stage="Start", stage_start_time=START)))
     now = START + timedelta(seconds=seconds)
-    seen = await with_complaints(told, starting, placed, now=now)  # type: ignore[arg-type]
+    seen = await with_pod_warnings(told, starting, placed, now=now)  # type: ignore[arg-type]
     assert all(pod.by_event == bool(pod.obstacle) for pod in seen), "anybody may write an Event"
     return [pod.obstacle for pod in seen]
 
@@ -59,16 +59,16 @@ async def complaints(told: Told, *, pods: int = 1, seconds: float = 60) -> list[
     ids=["newest", "placed since", "new style", "no time", "nothing said", "none"],
 )
 async def test_the_newest_warning_is_what_a_pod_waits_for(events: list[Json], words: str) -> None:
-    assert await complaints(Told(events)) == [f"{words}: {words}!" if words else ""]
+    assert await warnings(Told(events)) == [f"{words}: {words}!" if words else ""]
 
 
 async def test_of_any_number_of_events_a_bounded_part_is_read_and_of_few_pods() -> None:
     told = Told(*[[warning("FailedMount", page % 60)] * 500 for page in range(20)])
-    assert await complaints(told, pods=32) == ["FailedMount: FailedMount!"] * MOST + [""] * (32 - MOST)
+    assert await warnings(told, pods=32) == ["FailedMount: FailedMount!"] * MOST + [""] * (32 - MOST)
     assert (told.asked, told.read) == (MOST, MOST * MOST_PAGES)
 
 
 async def test_a_start_that_is_only_slow_asks_for_no_events() -> None:
     told = Told([warning("FailedMount", 5)])
-    assert await complaints(told, seconds=AFTER.total_seconds() - 1) == [""]
+    assert await warnings(told, seconds=AFTER.total_seconds() - 1) == [""]
     assert told.asked == 0
