@@ -20,7 +20,7 @@ from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.validation_errors import mistakes
-from oarlock_trainer.storage import place
+from oarlock_trainer.storage import locations
 from oarlock_trainer.storage.credentials import read_credentials
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ class Job:
 
     def files_at(self, location: Location, field: str) -> Files:
         """The files at a location that `field` of the job names."""
-        return place.files_at(location, field=field, owner=self.file.job_uid, **self._service())
+        return locations.files_at(location, field=field, owner=self.file.job_uid, **self._service())
 
     def file_at(self, location: Location, field: str) -> tuple[Files, str]:
         """The place of the one file that a location names, and its name there."""
-        return place.file_at(location, field=field, **self._service())
+        return locations.file_at(location, field=field, **self._service())
 
     def _service(self) -> dict[str, Any]:
         """What all places of the job have in common. s3MaxConnections counts a node's, of which each rank has its share."""

@@ -37,7 +37,7 @@ from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.words import Plan, PlannedBucket
-from oarlock_trainer.storage import place
+from oarlock_trainer.storage import locations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,7 +104,7 @@ def with_model_here(
 ) -> Iterator[TrainingJobSpec]:
     """The same job, whose model is here as far as a plan reads it, though it lies in a bucket or on a hub."""
     training = moved(spec, paths)
-    files_at = partial(place.files_at, connections=training.s3_connections, credentials={})
+    files_at = partial(locations.files_at, connections=training.s3_connections, credentials={})
     with sketched(training, lambda where, field: files_at(where, field=field), Hub(environment)) as model:
         here = training if model is training.model else training.model_copy(update={"model": model})
         yield spec if here is training else spec.model_copy(update={"training": here})

@@ -18,7 +18,7 @@ from oarlock_trainer.runtime.patience import Patience
 from oarlock_trainer.storage.bucket import Bucket
 from oarlock_trainer.storage.credentials import read_credentials
 from oarlock_trainer.storage.keys import Keys
-from oarlock_trainer.storage.place import file_at, files_at
+from oarlock_trainer.storage.locations import file_at, files_at
 from oarlock_trainer.storage.service import Service, client
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def test_the_region_is_auto_only_where_an_endpoint_takes_it(
 
 
 def test_a_job_without_s3_does_not_import_boto3() -> None:
-    program = "import sys, oarlock_trainer.storage.place as place; assert place and 'boto3' not in sys.modules"
+    program = "import sys, oarlock_trainer.storage.locations as locations; assert locations and 'boto3' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
