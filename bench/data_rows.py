@@ -22,6 +22,7 @@ from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table, open_table, publish
+from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +80,7 @@ def first_batch(job: Job, ranks: Ranks, mark: Callable[[str], None]) -> None:
         return table.manifest if table else None
 
     published = ranks.decide(manifest_there)
-    manifest = published or scan(job, ranks, encoders, fingerprint="bench", go_on=_nothing).manifest
+    manifest = published or scan(job, Locations(), ranks, encoders, fingerprint="bench", go_on=_nothing).manifest
     mark("metadata")
     table = Table(folder, manifest)
     mark("table mapped")

@@ -1,13 +1,13 @@
 """What one rank process is told: the job file, and its place among the ranks.
 
-The environment is read here and nowhere else in the training program.
+Facts only: what is opened with them, stores and hubs, is made once by loop.setup and passed on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -16,19 +16,12 @@ from oarlock_api.contract.gang_key import KEY_FIELD, attempt_key
 from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
-from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.validation_errors import mistakes
-from oarlock_trainer.storage import locations
-from oarlock_trainer.storage.credentials import read_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from oarlock_api.location import Location
-    from oarlock_trainer.storage.files import Files
-    from oarlock_trainer.storage.keys import Keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,30 +57,11 @@ class Job:
     key: bytes | None = field(default=None, repr=False)
     rendezvous: tuple[str, int] = ("", 0)
     collective_seconds: float | None = None
-    credentials: Mapping[str, Keys] = field(default_factory=dict)
-    hub: Hub = field(default_factory=Hub)
 
     @property
     def output(self) -> Path:
         """Directory that everything of the job lies below."""
         return Path(self.file.output_directory)
-
-    def files_at(self, location: Location, field: str) -> Files:
-        """The files at a location that `field` of the job names."""
-        return locations.files_at(location, field=field, owner=self.file.job_uid, **self._service())
-
-    def file_at(self, location: Location, field: str) -> tuple[Files, str]:
-        """The place of the one file that a location names, and its name there."""
-        return locations.file_at(location, field=field, **self._service())
-
-    def _service(self) -> dict[str, Any]:
-        """What all places of the job have in common. s3MaxConnections counts a node's, of which each rank has its share."""
-        pool = self.training.data.tuning.s3_max_connections
-        return {
-            "connections": self.training.s3_connections,
-            "credentials": self.credentials,
-            "pool_size": None if pool is None else max(pool // self.place.local_world_size, 1),
-        }
 
 
 def read_job(environment: Mapping[str, str]) -> Job:
@@ -100,12 +74,9 @@ def read_job(environment: Mapping[str, str]) -> Job:
         file = parse_job_file(path.read_text(encoding="utf-8"))
     except (OSError, WireError) as error:
         raise ConfigurationError(f"cannot read the job file {path}: {error}") from error
-    training = parse_training(file)
     return Job(
         file=file,
-        training=training,
-        credentials=read_credentials(training.s3_connections, environment),
-        hub=Hub(dict(environment)),
+        training=parse_training(file),
         place=read_place(environment),
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
         node=environment.get(Variable.NODE, ""),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from oarlock_trainer.runtime.patience import Patience
 from oarlock_trainer.storage.bucket import Bucket
 from oarlock_trainer.storage.credentials import read_credentials
 from oarlock_trainer.storage.keys import Keys
-from oarlock_trainer.storage.locations import file_at, files_at
+from oarlock_trainer.storage.locations import Locations
 from oarlock_trainer.storage.service import Service, client
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def environment(keys: Keys) -> dict[str, str]:
 
 
 @pytest.fixture
-def given(server: S3Server, environment: dict[str, str]) -> dict[str, Any]:
+def given(server: S3Server, environment: dict[str, str]) -> Locations:
     connections = (connection(name="other"), connection(endpoint=server.endpoint))
-    return {"connections": connections, "credentials": read_credentials(connections, environment), "field": FIELD}
+    return Locations(connections=connections, credentials=read_credentials(connections, environment))
 
 
 def in_bucket(prefix: str | None) -> Location:
@@ -54,44 +55,44 @@ def in_bucket(prefix: str | None) -> Location:
 
 
 def test_an_s3_location_is_read_with_the_keys_of_its_connection_s_secret(
-    given: dict[str, Any], s3_files: S3Files, folder: str
+    given: Locations, s3_files: S3Files, folder: str
 ) -> None:
-    files_at(in_bucket(folder), **given).write("a/b", b"1")
+    given.files_at(in_bucket(folder), FIELD).write("a/b", b"1")
     assert s3_files.read("a/b") == b"1"
 
 
-def test_a_path_is_a_folder(given: dict[str, Any], tmp_path: Path) -> None:
+def test_a_path_is_a_folder(given: Locations, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1")
-    assert files_at(Location(path=str(tmp_path)), **given).read("a") == b"1"
+    assert given.files_at(Location(path=str(tmp_path)), FIELD).read("a") == b"1"
 
 
-def test_one_file_is_named_by_its_path(given: dict[str, Any], tmp_path: Path) -> None:
+def test_one_file_is_named_by_its_path(given: Locations, tmp_path: Path) -> None:
     (tmp_path / "table.parquet").write_bytes(b"1")
-    files, name = file_at(Location(path=str(tmp_path / "table.parquet")), **given)
+    files, name = given.file_at(Location(path=str(tmp_path / "table.parquet")), FIELD)
     assert files.read(name) == b"1"
 
 
-def test_one_file_is_named_by_its_key(given: dict[str, Any], s3_files: S3Files, folder: str) -> None:
+def test_one_file_is_named_by_its_key(given: Locations, s3_files: S3Files, folder: str) -> None:
     s3_files.write("tables/table.parquet", b"1")
-    files, name = file_at(in_bucket(f"{folder}/tables/table.parquet"), **given)
+    files, name = given.file_at(in_bucket(f"{folder}/tables/table.parquet"), FIELD)
     assert files.read(name) == b"1"
 
 
-def test_one_file_may_lie_at_the_top_of_a_bucket(given: dict[str, Any], s3: Any) -> None:
+def test_one_file_may_lie_at_the_top_of_a_bucket(given: Locations, s3: Any) -> None:
     s3.put_object(Bucket="pictures", Key="top.parquet", Body=b"1")
-    files, name = file_at(in_bucket("top.parquet"), **given)
+    files, name = given.file_at(in_bucket("top.parquet"), FIELD)
     assert files.read(name) == b"1"
 
 
-def test_a_whole_bucket_is_no_file(given: dict[str, Any]) -> None:
+def test_a_whole_bucket_is_no_file(given: Locations) -> None:
     with pytest.raises(ConfigurationError, match=rf"{FIELD}\.s3\.prefix"):
-        file_at(in_bucket(None), **given)
+        given.file_at(in_bucket(None), FIELD)
 
 
-def test_a_connection_that_is_not_there_is_said(given: dict[str, Any]) -> None:
+def test_a_connection_that_is_not_there_is_said(given: Locations) -> None:
     location = Location.model_validate({"s3": {"bucket": "pictures", "connection": "third"}})
     with pytest.raises(ConfigurationError, match=rf"{FIELD}\.s3\.connection: third"):
-        files_at(location, **given)
+        given.files_at(location, FIELD)
 
 
 def test_a_secret_without_its_keys_is_said(environment: dict[str, str]) -> None:
@@ -150,14 +151,16 @@ def test_the_region_is_auto_only_where_an_endpoint_takes_it(
 
 
 def test_a_job_without_s3_does_not_import_boto3() -> None:
-    program = "import sys, oarlock_trainer.storage.locations as locations; assert locations and 'boto3' not in sys.modules"
+    program = (
+        "import sys, oarlock_trainer.storage.locations as locations; assert locations and 'boto3' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_the_places_of_one_service_share_its_limit_of_requests(given: dict[str, Any], service: Service) -> None:
-    given |= {"pool_size": 2}
-    places = [files_at(in_bucket(prefix), **given) for prefix in ("a", "b")]
-    places.append(file_at(in_bucket("c/d"), **given)[0])
+def test_the_places_of_one_service_share_its_limit_of_requests(given: Locations, service: Service) -> None:
+    limited_to_two = replace(given, pool_size=2)
+    places = [limited_to_two.files_at(in_bucket(prefix), FIELD) for prefix in ("a", "b")]
+    places.append(limited_to_two.file_at(in_bucket("c/d"), FIELD)[0])
     services = {place._bucket.service for place in places}  # type: ignore[attr-defined]
     (limited,) = services
     three = threading.Barrier(3)

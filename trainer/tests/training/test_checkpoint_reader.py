@@ -43,7 +43,7 @@ def start(given: Job) -> tuple[Checkpoint | None, Callable[[int], None]]:
     fence = Fence(given.output, Owner(given.file.job_uid, given.file.attempt))
     alone: Any = Alone()
     engine: Any = Plain()
-    found = take_over(given, alone, fence, go_on=lambda: None)
+    found = take_over(given, alone, fence, copies=None, go_on=lambda: None)
 
     def save_step(step: int) -> None:
         writer = Writer(given.output, fence, alone, engine, keep=5)

@@ -23,6 +23,7 @@ from oarlock_trainer.data.metadata.table import PARTS, Table
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.job import Job, Place, parse_training
 from oarlock_trainer.preprocess.stores import latents_at
+from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,15 +51,15 @@ class Jobs:
         job = Job(file=file, training=parse_training(file), place=place, simulate_gpus=False)
 
         def caches(dataset: Any) -> Any:
-            return latents_at(job, dataset)
+            return latents_at(job, Locations(), dataset)
 
         ranks = process_group.join(job, store=dist.FileStore(str(self.home / f"meeting-{time.monotonic_ns()}"), 1))
         try:
-            found = scan(job, ranks, ENCODERS, fingerprint="f", go_on=lambda: None, caches=caches).manifest
+            found = scan(job, Locations(), ranks, ENCODERS, fingerprint="f", go_on=lambda: None, caches=caches).manifest
         finally:
             dist.destroy_process_group()
         manifest = replace(found, left_out=left_out) if left_out else found
-        hand_on_scans(job, ENCODERS, manifest, caches)
+        hand_on_scans(job, Locations(), ENCODERS, manifest, caches)
         table = Table(table_folder(job.output), manifest)
         return [table.picture(row).name for row in range(len(table)) if table.kept[row]]
 

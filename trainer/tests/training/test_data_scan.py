@@ -31,6 +31,7 @@ from oarlock_trainer.engine import process_group
 from oarlock_trainer.job import Job, Place, parse_training
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, TrainingEnd
 from oarlock_trainer.storage.local import LocalFiles
+from oarlock_trainer.storage.locations import Locations
 
 DEADLINE = 60.0
 FORK = multiprocessing.get_context("fork")
@@ -67,7 +68,7 @@ def scanned(
         group = process_group.join(own, store=dist.FileStore(str(meeting), ranks))
         outcome: Scanned | TrainingEnd
         try:
-            outcome = scan(own, group, Encoders(vae="v", text="t"), fingerprint="f", go_on=go_on)
+            outcome = scan(own, Locations(), group, Encoders(vae="v", text="t"), fingerprint="f", go_on=go_on)
         except TrainingEnd as end:
             outcome = end
         Path(f"{meeting}-{rank}").write_bytes(pickle.dumps(outcome))
@@ -251,7 +252,7 @@ def test_a_picture_is_cut_later_as_it_was_in_the_scan(photos: Path) -> None:
 
 def test_a_source_that_is_not_there_is_the_jobs_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r'datasets\["photos"\]\.source\.path: .*photos is no folder here'):
-        opened.source_of(job(tmp_path, {}).training.data.datasets[0], job(tmp_path, {}))
+        opened.source_of(job(tmp_path, {}).training.data.datasets[0], Locations())
 
 
 def test_pictures_are_known_by_their_extension_and_captions_from_the_same_listing(tmp_path: Path) -> None:

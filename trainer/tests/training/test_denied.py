@@ -22,6 +22,7 @@ from oarlock_trainer.job import Job
 from oarlock_trainer.models.flux import folder
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, readable, storage
 from oarlock_trainer.storage.local import LocalFiles
+from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,9 +93,9 @@ def test_a_plan_tells_which_folder_of_a_model_is_closed(closed: str, tiny_flux: 
         output_directory=str(shared), training={},
     )  # fmt: skip
     job = Job(file=file, training=training, place=PLACE, simulate_gpus=True)
-    refuse_foreseen(job)
+    refuse_foreseen(job, Locations())
     (shared / closed).chmod(0o700)
-    said = told_to(SOMEBODY, lambda: refuse_foreseen(job))
+    said = told_to(SOMEBODY, lambda: refuse_foreseen(job, Locations()))
     assert said.startswith(f"ConfigurationError: training.model.path: user 1000:1000 may not read {model}")
     assert "belongs to 0:0, mode 0700" in said
 

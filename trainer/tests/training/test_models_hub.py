@@ -23,6 +23,7 @@ from oarlock_trainer.models.flux import folder  # noqa: E402
 from oarlock_trainer.models.source import bring  # noqa: E402
 from oarlock_trainer.models.source_kinds import HubSource  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError  # noqa: E402
+from oarlock_trainer.storage.locations import Locations  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +101,8 @@ def test_a_job_keeps_to_the_commit_that_its_first_attempt_took_and_another_job_t
 def fetched(hub: tiny_hub.TinyHub, output: Path, *, uid: str, attempt: int) -> Path:
     """The model of a job as it is after `bring`."""
     ranks: Any = Alone()
-    job = job_of(uid, output, attempt=attempt, hub=hub_source(hub, output).hub)
-    brought = bring(job, ranks, initial=True, go_on=nothing).training.model
+    job, own = job_of(uid, output, attempt=attempt), hub_source(hub, output).hub
+    brought = bring(job, ranks, locations=Locations(), hub=own, initial=True, go_on=nothing).training.model
     assert brought.hub is None
     return Path(brought.path or "")
 

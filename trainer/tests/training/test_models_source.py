@@ -7,6 +7,7 @@ import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -198,7 +199,8 @@ def test_weights_to_start_with_are_looked_at_in_their_bucket_without_reading_the
                 "data": {"datasets": [{"name": "d", "source": {"path": "/d"}}]},
             }
         )  # fmt: skip
-        check_stored_initial(training, lambda _location, _field: files)
+        locations: Any = SimpleNamespace(files_at=lambda _location, _field: files)
+        check_stored_initial(training, locations)
         return files
 
     assert {name for name, _ in checked("Full").reads} == {"transformer/config.json"}

@@ -14,6 +14,7 @@ from oarlock_local.s3 import serving
 from oarlock_trainer.job import Job, Place
 from oarlock_trainer.preprocess.stores import open_stores, read_through
 from oarlock_trainer.storage.keys import Keys
+from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
     from oarlock_trainer.storage.files import Files
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 EMBEDS = {"textEmbeds": {"path": "/embeds/text"}, "imageEmbeds": {"s3": {"bucket": "embeds", "prefix": "latents"}}}
 
 
-def job(endpoint: str, keys: Keys, **tuning: Any) -> Job:
+def job(endpoint: str, **tuning: Any) -> Job:
     training = Training.model_validate(
         {
             "model": {"family": "Flux1", "path": "/models/flux"},
@@ -35,11 +36,11 @@ def job(endpoint: str, keys: Keys, **tuning: Any) -> Job:
         training={},
     )  # fmt: skip
     place = Place(rank=0, local_rank=0, world_size=2, local_world_size=2)
-    return Job(file=file, training=training, place=place, simulate_gpus=True, credentials={"default": keys})
+    return Job(file=file, training=training, place=place, simulate_gpus=True)
 
 
-def through(given: Job) -> tuple[Files, Files]:
-    stores = open_stores(given)
+def through(given: Job, keys: Keys) -> tuple[Files, Files]:
+    stores = open_stores(given, Locations(connections=given.training.s3_connections, credentials={"default": keys}))
     latents, texts = read_through(given, stores.all)
     return latents, texts
 
@@ -51,8 +52,8 @@ def test_what_a_bucket_gave_once_comes_from_the_disk_and_folders_have_no_cache(
     with serving(tmp_path / "s3", buckets=["embeds"]) as server:
         keys = Keys(server.access_key_id, server.secret_access_key, "")
         shard = tmp_path / "s3/embeds/latents/shard-1.bin"
-        plain, _ = through(job(server.endpoint, keys))
-        cached, folder = through(job(server.endpoint, keys, s3Cache="1Gi"))
+        plain, _ = through(job(server.endpoint), keys)
+        cached, folder = through(job(server.endpoint, s3Cache="1Gi"), keys)
         plain.write("shard-1.bin", b"0123456789")
         assert cached.read("shard-1.bin", 2, 3) == b"234"
         # The object's bytes change without a word from the service: only who asks it again can know.

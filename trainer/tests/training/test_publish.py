@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from oarlock_trainer.loop import publish as publishing  # noqa: E402
 from oarlock_trainer.models.wanted import of_model  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError  # noqa: E402
 from oarlock_trainer.storage.local import LocalFiles  # noqa: E402
+from oarlock_trainer.storage.locations import Locations  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +165,8 @@ def job(
     *,
     token: str = "hf_right",  # noqa: S107
     repo: str = "somebody/flux",
-) -> Job:
+) -> tuple[Job, Locations, Hub]:
+    """What `check` and `publish` begin with."""
     training = Training.model_validate(
         {
             "model": {"family": "Flux1", "path": "/m"}, "steps": 1,
@@ -180,7 +181,7 @@ def job(
     place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
     own: dict[str, Any] = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", OFFLINE_BY_DEFAULT: "1"}
     speaks = Hub({**os.environ, **own, secret_variable("hub", "write"): token})
-    return Job(file=file, training=training, place=place, simulate_gpus=False, hub=speaks)
+    return Job(file=file, training=training, place=place, simulate_gpus=False), Locations(), speaks
 
 
 def test_a_hub_gets_the_model_in_one_commit_and_nothing_twice(
@@ -188,8 +189,8 @@ def test_a_hub_gets_the_model_in_one_commit_and_nothing_twice(
 ) -> None:
     hub.repos["somebody/flux"] = {"README.md": b"mine", "vae/older.safetensors": b"o", "vae/b.safetensors": b"o"}
     given = job(hub, tmp_path / "output")
-    publishing.check(given, go_on=nothing)
-    publishing.publish(given, model, go_on=nothing)
+    publishing.check(*given, go_on=nothing)
+    publishing.publish(*given, model, go_on=nothing)
     held = {name: body for name, body in hub.repos["somebody/flux"].items() if name != ".gitattributes"}
     assert held.pop("README.md") == b"mine"
     assert held == {
@@ -197,26 +198,26 @@ def test_a_hub_gets_the_model_in_one_commit_and_nothing_twice(
     }
     sent = len(hub.requests("PUT", "/lfs/"))
     assert sent == 2
-    publishing.publish(given, model, go_on=nothing)
+    publishing.publish(*given, model, go_on=nothing)
     assert len(hub.requests("PUT", "/lfs/")) == sent
 
 
 def test_a_repository_without_an_owner_is_one_of_the_tokens_account(
     hub: tiny_hub.TinyHub, model: Path, tmp_path: Path
 ) -> None:
-    publishing.publish(job(hub, tmp_path / "output", repo="flux"), model, go_on=nothing)
+    publishing.publish(*job(hub, tmp_path / "output", repo="flux"), model, go_on=nothing)
     assert "vae/b.safetensors" in hub.repos["somebody/flux"]
 
 
 def test_a_token_that_the_hub_does_not_know_is_told_before_training(hub: tiny_hub.TinyHub, model: Path) -> None:
     given = job(hub, model.parent, token="hf_wrong")  # noqa: S106
     with pytest.raises(ConfigurationError, match=r"training.publish\[0\].hub: the hub refused .* \(HTTP 401\)"):
-        publishing.check(given, go_on=nothing)
+        publishing.check(*given, go_on=nothing)
     with pytest.raises(ConfigurationError, match="the Secret hub gives no write"):
-        publishing.check(replace(given, hub=Hub()), go_on=nothing)
+        publishing.check(*given[:2], Hub(), go_on=nothing)
 
 
 def test_a_model_that_cannot_be_published_is_exported_and_the_end_says_so(hub: tiny_hub.TinyHub, model: Path) -> None:
     given = job(hub, model.parent, token="hf_wrong")  # noqa: S106
     with pytest.raises(StorageError, match=r"exported to .*/model, and could not be published: mine: .*401"):
-        publishing.publish(given, model, go_on=nothing)
+        publishing.publish(*given, model, go_on=nothing)

@@ -15,6 +15,7 @@ from oarlock_trainer.engine import process_group
 from oarlock_trainer.job import Job, Place
 from oarlock_trainer.models.flux import transformer
 from oarlock_trainer.plan.parameters import read_architecture
+from oarlock_trainer.storage.locations import Locations
 from oarlock_trainer.validation.texts import prepare_texts
 from oarlock_trainer.validation.validation import MOST_SECONDS, Validation
 from oarlock_trainer.validation.wanted import read_wanted
@@ -51,7 +52,7 @@ def ranks(tmp_path: Path, tiny_flux: Path) -> Iterator[Ranks]:
 
 def validation(output: Path, model: Path, ranks: Ranks, **clock: Callable[[], float]) -> Validation:
     one = job(output, model)
-    wanted = read_wanted(one)
+    wanted = read_wanted(one, Locations())
     texts = prepare_texts(one, ranks, wanted, go_on=lambda: None)
     return Validation(one, ranks, wanted, texts, architecture=read_architecture(model), **clock)
 

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.fence import Fence, Previous
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
+    from oarlock_trainer.storage.locations import Locations
 
 
-def take_over(job: Job, ranks: Ranks, fence: Fence, *, go_on: Callable[[], None]) -> Checkpoint | None:
+def take_over(
+    job: Job, ranks: Ranks, fence: Fence, *, copies: Copies | None, go_on: Callable[[], None]
+) -> Checkpoint | None:
     """Raise the fence and find the newest checkpoint that counts and whose content is whole; None = from the start.
 
     Every rank verifies its share of the hashes. A damaged one is passed over for the next older one. Where the output has
-    none, the newest copy in the store is fetched; `go_on` is called meanwhile, and may raise to stop.
+    none, the newest of `copies` is fetched, where there are any; `go_on` is called meanwhile, and may raise to stop.
     Raises FencedError, StorageError, PeerLostError where another node's storage is not ours, or ConfigurationError where
     checkpoint.resume asks for one and there is none.
     """
@@ -42,7 +45,6 @@ def take_over(job: Job, ranks: Ranks, fence: Fence, *, go_on: Callable[[], None]
             return candidate
         # It looks valid by its sizes: rotation would keep it, and delete good ones for it.
         ranks.decide(partial(_discard, candidate))
-    copies = copies_of(job)
     if copies and job.training.task is not Task.PREPROCESS:  # which needs none
         own = job.file.job_uid if job.training.checkpoint.resume is Resume.NEVER else ""
         if found := fetch_newest(copies, job.output, ranks, fence, job_uid=own, go_on=go_on):
@@ -55,10 +57,10 @@ def take_over(job: Job, ranks: Ranks, fence: Fence, *, go_on: Callable[[], None]
     return None
 
 
-def copies_of(job: Job) -> Copies | None:
+def copies_of(job: Job, locations: Locations) -> Copies | None:
     """Where a job's checkpoints are copied to; None where they are not."""
     upload = job.training.checkpoint.upload
-    return Copies(job.files_at(Location(s3=upload), "training.checkpoint.upload")) if upload else None
+    return Copies(locations.files_at(Location(s3=upload), "training.checkpoint.upload")) if upload else None
 
 
 def resume_words(found: Checkpoint, *, job_uid: str, total: int) -> str:

@@ -5,6 +5,7 @@ The checks are the run's own. They are asked all, so that one plan tells all tha
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oarlock_api.training import Task
@@ -19,16 +20,18 @@ from oarlock_trainer.validation.wanted import check_prompts, read_wanted
 
 if TYPE_CHECKING:
     from oarlock_trainer.job import Job
+    from oarlock_trainer.storage.locations import Locations
 
 
-def refuse_foreseen(job: Job) -> None:
+def refuse_foreseen(job: Job, locations: Locations) -> None:
     """Raise ConfigurationError that lists all that is wrong; StorageError where it cannot be told.
 
     A model that is not here is not looked at; names of layers are then compared with FLUX.1's own. Of one whose weights
     are not here the configuration is.
     """
     found = []
-    for check in (_settings, _model, _targets, check_initial, _stored_initial, _prompts):
+    stored = (partial(_stored_initial, locations=locations), partial(_prompts, locations=locations))
+    for check in (_settings, _model, _targets, check_initial, *stored):
         try:
             check(job)
         except ConfigurationError as error:
@@ -60,13 +63,13 @@ def _targets(job: Job) -> None:
     targeted(adapters.targets, [one.name for one in linears(shape)])
 
 
-def _stored_initial(job: Job) -> None:
-    check_stored_initial(job.training, job.files_at)
+def _stored_initial(job: Job, *, locations: Locations) -> None:
+    check_stored_initial(job.training, locations)
 
 
-def _prompts(job: Job) -> None:
+def _prompts(job: Job, *, locations: Locations) -> None:
     model = model_folder(job)
     if folder.has_configuration(model) and not folder.is_sketch(model):
-        read_wanted(job)
+        read_wanted(job, locations)
     else:
-        check_prompts(job)
+        check_prompts(job, locations)

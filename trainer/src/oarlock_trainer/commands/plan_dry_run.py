@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +36,7 @@ from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.words import Plan, PlannedBucket
-from oarlock_trainer.storage import locations
+from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -67,10 +66,11 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
         file = job_file(name, spec, training, output=output)
         place = Place(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
         job = Job(file=file, training=training, place=place, simulate_gpus=True)
-        refuse_foreseen(job)
+        locations = Locations(connections=training.s3_connections)
+        refuse_foreseen(job, locations)
         encoders = fingerprints(model)
         try:
-            scanned = scan(job, ranks, encoders, fingerprint="plan", go_on=_nothing)
+            scanned = scan(job, locations, ranks, encoders, fingerprint="plan", go_on=_nothing)
         except quarantine.TooManyRejectedError as error:
             raise error.unlisted() from error
         table = Table(table_folder(job.output), scanned.manifest)
@@ -104,8 +104,7 @@ def with_model_here(
 ) -> Iterator[TrainingJobSpec]:
     """The same job, whose model is here as far as a plan reads it, though it lies in a bucket or on a hub."""
     training = moved(spec, paths)
-    files_at = partial(locations.files_at, connections=training.s3_connections, credentials={})
-    with sketched(training, lambda where, field: files_at(where, field=field), Hub(environment)) as model:
+    with sketched(training, Locations(connections=training.s3_connections), Hub(environment)) as model:
         here = training if model is training.model else training.model_copy(update={"model": model})
         yield spec if here is training else spec.model_copy(update={"training": here})
 

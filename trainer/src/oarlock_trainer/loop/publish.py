@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_api.publishing import Publication
+    from oarlock_trainer.hub.hub import Hub
     from oarlock_trainer.job import Job
     from oarlock_trainer.storage.files import Files
+    from oarlock_trainer.storage.locations import Locations
 
 
-def check(job: Job, *, go_on: Callable[[], None]) -> None:
+def check(job: Job, locations: Locations, hub: Hub, *, go_on: Callable[[], None]) -> None:
     """Ask each place whether it knows us, before days of training end there.
 
     Raises ConfigurationError where one does not, and StorageError.
@@ -38,12 +40,12 @@ def check(job: Job, *, go_on: Callable[[], None]) -> None:
     for number, one in enumerate(job.training.publish):
         if one.hub:
             order = {"do": "check", "repo": one.hub.repo}
-            job.hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=alive(go_on))
+            hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=alive(go_on))
         else:
-            _files(job, number, one).find(INDEX)
+            _files(locations, number, one).find(INDEX)
 
 
-def publish(job: Job, model: Path, *, go_on: Callable[[], None]) -> None:
+def publish(job: Job, locations: Locations, hub: Hub, model: Path, *, go_on: Callable[[], None]) -> None:
     """Send the model to every place; each is tried, though another fails.
 
     `go_on` is called while sending, and may raise to stop. Raises StorageError, which says that the model is exported and
@@ -54,10 +56,10 @@ def publish(job: Job, model: Path, *, go_on: Callable[[], None]) -> None:
         try:
             if one.hub:
                 order = {"do": "upload", "repo": one.hub.repo, "private": one.hub.private, "folder": str(model)}
-                job.hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=still)
+                hub.ask(order, token=one.hub.token_secret_ref, named=_field(number, one), go_on=still)
             else:
                 note = job.output / PRIVATE / f"published-{one.name}.json"
-                _to_files(_files(job, number, one), model, note, still)
+                _to_files(_files(locations, number, one), model, note, still)
             channel.send(channel.Event.NOTE, message=f"the model is published: {one.name}")
         except (StorageError, ConfigurationError) as error:
             wrong.append(f"{one.name}: {error}")
@@ -69,8 +71,8 @@ def _field(number: int, one: Publication) -> str:
     return f"training.publish[{number}].{'hub' if one.hub else 's3'}"
 
 
-def _files(job: Job, number: int, one: Publication) -> Files:
-    return job.files_at(Location(s3=one.s3), f"training.publish[{number}]")
+def _files(locations: Locations, number: int, one: Publication) -> Files:
+    return locations.files_at(Location(s3=one.s3), f"training.publish[{number}]")
 
 
 def _to_files(files: Files, model: Path, note: Path, go_on: Callable[[], None]) -> None:

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.status import Degradation, PodPhase
-from oarlock_trainer.checkpoint.reader import copies_of
 from oarlock_trainer.checkpoint.upload import Upload
 from oarlock_trainer.checkpoint.writer import NoRoom
 from oarlock_trainer.engine import own_gpu
@@ -28,9 +27,8 @@ class Saves:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        copies = copies_of(session.job)
         keep = session.job.training.checkpoint.keep
-        self._upload = Upload(copies, session.fence, session.ranks, keep=keep) if copies else None
+        self._upload = Upload(session.copies, session.fence, session.ranks, keep=keep) if session.copies else None
         self._begun: int | None = session.first  # what an attempt begins with need not be saved
         self.newest: Path | None = None
         """The checkpoint that was made last."""

@@ -36,16 +36,19 @@ from oarlock_trainer.runtime.start_clock import StartPart
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oarlock_trainer.checkpoint.copies import Copies
     from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.timeline import Timeline
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.hub.hub import Hub
     from oarlock_trainer.job import Job
     from oarlock_trainer.loop.setup import Claim
     from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.plan.planner import Plan
     from oarlock_trainer.runtime.start_clock import StartClock
+    from oarlock_trainer.storage.locations import Locations
     from oarlock_trainer.validation.validation import Validation
 
 
@@ -54,8 +57,11 @@ class Session:
     """All parts of a training loop, which goes on from `resumed` and ends after `total` steps."""
 
     job: Job
+    locations: Locations
+    hub: Hub
     ranks: Ranks
     fence: Fence
+    copies: Copies | None
     batch: Batch
     plan: Plan
     order: Timeline
@@ -125,7 +131,7 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
         make_timeline(buckets, training, effective=batch.effective, origin=order.origin),
         training=training,
         place=job.place,
-        encoding=LiveEncoding(job, ranks),
+        encoding=LiveEncoding(job, claim.locations, ranks),
         text=None
         if plan.work.text_home is Home.NONE
         else LiveText(job, ranks, streamed=plan.work.text_home is Home.HOST),
@@ -137,8 +143,11 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
     )
     return Session(
         job=job,
+        locations=claim.locations,
+        hub=claim.hub,
         ranks=ranks,
         fence=claim.fence,
+        copies=claim.copies,
         batch=batch,
         plan=plan,
         order=order,

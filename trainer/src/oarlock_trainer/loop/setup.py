@@ -15,11 +15,12 @@ from oarlock_api.training import Task
 from oarlock_api.weights import Lora, Method
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import Checkpoint
-from oarlock_trainer.checkpoint.reader import take_over
+from oarlock_trainer.checkpoint.reader import copies_of, take_over
 from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.grouping import make_buckets, make_timeline, steps_of
 from oarlock_trainer.engine import deepspeed
 from oarlock_trainer.engine.initialize import strategy
+from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.loop import publish
 from oarlock_trainer.models.flux import folder, lora
 from oarlock_trainer.models.flux.lora_targets import Adapters
@@ -29,19 +30,22 @@ from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.preflight.collective import check
 from oarlock_trainer.preprocess.pipeline import prepare
 from oarlock_trainer.runtime.start_clock import StartPart
+from oarlock_trainer.storage.locations import locations_of
 from oarlock_trainer.validation.wanted import read_wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import nn
 
+    from oarlock_trainer.checkpoint.copies import Copies
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.prepared import Prepared
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.runtime.start_clock import StartClock
+    from oarlock_trainer.storage.locations import Locations
     from oarlock_trainer.validation.validation import Validation
     from oarlock_trainer.validation.wanted import Wanted
 
@@ -51,8 +55,11 @@ class Claim:
     """The output is ours and the data are there: what both training and preprocessing begin with."""
 
     job: Job
+    locations: Locations
+    hub: Hub
     ranks: Ranks
     fence: Fence
+    copies: Copies | None
     resumed: Checkpoint | None
     batch: Batch
     prepared: Prepared
@@ -94,12 +101,13 @@ def check_initial(job: Job) -> None:
         folder.check_transformer(weights, field="training.initFrom.path")
 
 
-def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
+def claim(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None], clock: StartClock) -> Claim:
     """Join the ranks, take the output over, and make sure that all embeddings are there.
 
-    `go_on` is called while waiting and encoding, and may raise to stop.
+    `environment`: where the keys of stores and hubs are. `go_on` is called while waiting and encoding, and may raise to stop.
     """
     training = job.training
+    locations, hub = locations_of(job, environment), Hub(dict(environment))
     refuse_unsupported(training)
     if training.model.path:
         folder.check(model_folder(job), field="training.model.path")
@@ -111,11 +119,12 @@ def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
     name = f"{job.file.namespace}/{job.file.job}"
     gone = name if job.file.previous_owner_is_gone else ""
     fence = Fence(job.output, owner, job=name, gone=gone, cluster=job.cluster)
-    resumed = take_over(job, ranks, fence, go_on=go_on)
+    copies = copies_of(job, locations)
+    resumed = take_over(job, ranks, fence, copies=copies, go_on=go_on)
     if training.task is Task.TRAIN and training.publish and not resumed:  # a restart does not depend on it
-        ranks.decide(lambda: publish.check(job, go_on=go_on))
+        ranks.decide(lambda: publish.check(job, locations, hub, go_on=go_on))
     clock.lap(StartPart.OUTPUT)
-    job = bring(job, ranks, initial=not resumed, go_on=go_on)
+    job = bring(job, ranks, locations=locations, hub=hub, initial=not resumed, go_on=go_on)
     if not resumed:
         check_initial(job)
     clock.lap(StartPart.FETCH)
@@ -134,14 +143,17 @@ def claim(job: Job, *, go_on: Callable[[], None], clock: StartClock) -> Claim:
         steps_of(make_timeline(buckets, training, effective=batch.effective), training)
         return buckets
 
-    wanted = ranks.decide(lambda: read_wanted(job))
-    prepared = prepare(job, ranks, cut=cut, go_on=go_on)
+    wanted = ranks.decide(lambda: read_wanted(job, locations))
+    prepared = prepare(job, locations, ranks, cut=cut, go_on=go_on)
     validation = _validation(job, ranks, wanted, go_on=go_on) if wanted else None
     clock.lap(StartPart.DATA)
     return Claim(
         job=job,
+        locations=locations,
+        hub=hub,
         ranks=ranks,
         fence=fence,
+        copies=copies,
         resumed=resumed,
         batch=batch,
         prepared=prepared,

@@ -83,12 +83,12 @@ def main() -> int:
 
 
 def run(job: Job, environment: Mapping[str, str]) -> None:
-    """Train one attempt to its end. `environment`: where the trackers' secrets are."""
+    """Train one attempt to its end. `environment`: where the secrets of stores, hubs and trackers are."""
     stop, started = StopRequest(), StartClock()
     if job.training.task is Task.EVALUATE:
         job = of_evaluation(job)
     tracked = runs_of(job, environment) if job.place.is_leader else []
-    claimed = claim(job, go_on=stop.leave_if_requested, clock=started)
+    claimed = claim(job, environment, go_on=stop.leave_if_requested, clock=started)
     if job.training.task is Task.PREPROCESS:
         _finish(claimed, step=0)
         return
@@ -280,7 +280,12 @@ def _export(session: Session, last: Checkpoint | None, stop: StopRequest) -> Non
     if session.job.training.publish:
         ranks.bound_waiting(process_group.PREPROCESS_TIMEOUT)
         go_on = stop.leave_if_requested
-        ranks.shares(lambda: publish(session.job, path, go_on=go_on) if place.is_leader else None, go_on)
+
+        def send() -> None:
+            if place.is_leader:
+                publish(session.job, session.locations, session.hub, path, go_on=go_on)
+
+        ranks.shares(send, go_on)
 
 
 def _finish(claimed: Claim, *, step: int) -> None:

@@ -76,7 +76,7 @@ def judge(claim: Claim, stop: StopRequest) -> int:
         make_timeline([], training, effective=claim.batch.effective),
         training=training,
         place=job.place,
-        encoding=LiveEncoding(job, ranks),
+        encoding=LiveEncoding(job, claim.locations, ranks),
         pin=ranks.device.type == "cuda",
     )
     shape = read_architecture(model_folder(job))

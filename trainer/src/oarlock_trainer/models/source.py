@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from oarlock_trainer.hub.hub import Hub
     from oarlock_trainer.job import Job
     from oarlock_trainer.models.source_kinds import Source
-    from oarlock_trainer.storage.files import Files
+    from oarlock_trainer.storage.locations import Locations
 
 SCRATCH = "oarlock-models"
 """Folder for what is fetched, below the node's temporary one."""
 
 
-def bring(job: Job, ranks: Ranks, *, initial: bool, go_on: Callable[[], None]) -> Job:
+def bring(job: Job, ranks: Ranks, *, locations: Locations, hub: Hub, initial: bool, go_on: Callable[[], None]) -> Job:
     """The same job, whose model is a folder of this node; so is `initFrom`, where the `initial` weights are needed.
 
     Collective. `go_on` is called while fetching and waiting, and may raise to stop. Raises ConfigurationError where what lies
@@ -45,18 +45,18 @@ def bring(job: Job, ranks: Ranks, *, initial: bool, go_on: Callable[[], None]) -
     """
     training, scratch = job.training, Path(tempfile.gettempdir(), SCRATCH)
     model, start = training.model, training.init_from
-    if source := _of_model(model, job.files_at, job.hub, scratch):
+    if source := _of_model(model, locations, hub, scratch):
         model = _at(model, _on_every_node(source, _check_model, job, ranks, go_on))
-    if initial and (stored := _of_initial(training, job.files_at, scratch)):
+    if initial and (stored := _of_initial(training, locations, scratch)):
         start = Location(path=str(_on_every_node(stored, _check_of_initial(training), job, ranks, go_on)))
     return replace(job, training=training.model_copy(update={"model": model, "init_from": start}))
 
 
 @contextmanager
-def sketched(training: Training, files_at: Callable[[Location, str], Files], hub: Hub) -> Iterator[Model]:
+def sketched(training: Training, locations: Locations, hub: Hub) -> Iterator[Model]:
     """A model that lies elsewhere as a folder here, with empty files for its weights: enough to plan with."""
     with tempfile.TemporaryDirectory(prefix="oarlock-model-") as scratch:
-        source = _of_model(training.model, files_at, hub, Path(scratch))
+        source = _of_model(training.model, locations, hub, Path(scratch))
         if source is None:
             yield training.model
             return
@@ -65,10 +65,10 @@ def sketched(training: Training, files_at: Callable[[Location, str], Files], hub
         yield _at(training.model, here)
 
 
-def check_stored_initial(training: Training, files_at: Callable[[Location, str], Files]) -> None:
+def check_stored_initial(training: Training, locations: Locations) -> None:
     """Raise ConfigurationError where `initFrom` names a bucket's files that are none to start with. No weights are read."""
     with tempfile.TemporaryDirectory(prefix="oarlock-initial-") as scratch:
-        if source := _of_initial(training, files_at, Path(scratch)):
+        if source := _of_initial(training, locations, Path(scratch)):
             _check_of_initial(training)(_sketch(source, Path(scratch, "initial")), source.field)
 
 
@@ -82,24 +82,22 @@ def _sketch(source: StoreSource | HubSource, here: Path) -> Path:
     return here
 
 
-def _of_model(
-    model: Model, files_at: Callable[[Location, str], Files], hub: Hub, scratch: Path
-) -> StoreSource | HubSource | None:
+def _of_model(model: Model, locations: Locations, hub: Hub, scratch: Path) -> StoreSource | HubSource | None:
     """Where a model comes from; None for a path."""
     if model.s3:
-        files = files_at(Location(s3=model.s3), "training.model")
+        files = locations.files_at(Location(s3=model.s3), "training.model")
         return StoreSource("training.model.s3", files, wanted.of_model, scratch)
     if model.hub:
         return HubSource("training.model.hub", hub, model.hub, wanted.of_model, scratch)
     return None
 
 
-def _of_initial(training: Training, files_at: Callable[[Location, str], Files], scratch: Path) -> StoreSource | None:
+def _of_initial(training: Training, locations: Locations, scratch: Path) -> StoreSource | None:
     """Where the weights of `initFrom` come from; None for a path, or for none."""
     start = training.init_from
     if not start or not start.s3:
         return None
-    files = files_at(Location(s3=start.s3), "training.initFrom")
+    files = locations.files_at(Location(s3=start.s3), "training.initFrom")
     choose = _adapters if training.method is Method.LORA else wanted.of_transformer
     return StoreSource("training.initFrom.s3", files, choose, scratch)
 

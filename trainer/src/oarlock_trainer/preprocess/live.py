@@ -36,19 +36,21 @@ if TYPE_CHECKING:
     from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.encode import PictureEncoder
     from oarlock_trainer.preprocess.kept import Latents
+    from oarlock_trainer.storage.locations import Locations
 
 
 class LiveEncoding:
     """Encodes pictures when they are needed. Safe to use from several threads, of which one at a time uses the encoder."""
 
-    def __init__(self, job: Job, ranks: Ranks) -> None:
+    def __init__(self, job: Job, locations: Locations, ranks: Ranks) -> None:
         """Nothing is loaded before the first picture comes."""
         self._job = job
         self._device = ranks.device
         live = [one for one in job.training.data.datasets if one.image_embeds.mode is not EmbedMode.CACHE]
         self._datasets = {dataset.name: dataset for dataset in live}
-        self._sources = {dataset.name: source_of(dataset, job) for dataset in live}
-        self._stores = {one.name: latents_at(job, one) for one in live if one.image_embeds.mode is EmbedMode.ON_DEMAND}
+        self._sources = {dataset.name: source_of(dataset, locations) for dataset in live}
+        kept = [one for one in live if one.image_embeds.mode is EmbedMode.ON_DEMAND]
+        self._stores = {dataset.name: latents_at(job, locations, dataset) for dataset in kept}
         self._kept: dict[str, Kept] = {}
         self._encoder: PictureEncoder | None = None
         self._stream = OwnStream(ranks.device)

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.storage.files import Files
+    from oarlock_trainer.storage.locations import Locations
 
 
 def table_path(output: Path) -> Path:
@@ -72,6 +73,7 @@ def table_path(output: Path) -> Path:
 
 def prepare(
     job: Job,
+    locations: Locations,
     ranks: Ranks,
     *,
     cut: Callable[[Table], Sequence[Bucket]],
@@ -87,17 +89,19 @@ def prepare(
     encoders = fingerprints(Path(job.training.model.path or ""))
     fingerprint = table_fingerprint(job.training, encoders)
     folder, empty_key = table_folder(job.output), empty_text_key(job, encoders)
-    stores = ranks.all_or_none(lambda: open_stores(job))
+    stores = ranks.all_or_none(lambda: open_stores(job, locations))
     ranks.decide(lambda: remove_unfinished(stores))
     published = ranks.decide(lambda: _published(job, folder, fingerprint))
-    caches = partial(latents_at, job)
-    manifest = published or scan(job, ranks, encoders, fingerprint=fingerprint, go_on=go_on, caches=caches).manifest
+    caches = partial(latents_at, job, locations)
+    manifest = published
+    if manifest is None:
+        manifest = scan(job, locations, ranks, encoders, fingerprint=fingerprint, go_on=go_on, caches=caches).manifest
     table = Table(folder, manifest)
     buckets = cut(table)
     ranks.decide(lambda: forget(places_folder(job)))
     found, made = ranks.decide(lambda: _find(job, table, stores, empty_key)), 0
     if not found.complete:
-        encoded, made = _encode(job, ranks, table, stores, found=found, empty_key=empty_key, go_on=go_on)
+        encoded, made = _encode(job, locations, ranks, table, stores, found=found, empty_key=empty_key, go_on=go_on)
         if encoded != table.manifest:
             table = Table(folder, encoded)
             buckets = cut(table)
@@ -109,7 +113,7 @@ def prepare(
     texts = Places(found.texts, stores_read[len(stores.latents) :]) if found.texts else None
     if table.manifest != published:
         ranks.decide(lambda: _publish(folder, table.manifest))
-        ranks.decide(lambda: _hand_on(job, encoders, table.manifest, caches))
+        ranks.decide(lambda: _hand_on(job, locations, encoders, table.manifest, caches))
     if ranks.place.is_leader:
         with storage("writing the data manifest"):
             report = data_report.write(job, table, stores, latents=latents, texts=texts, encoders=encoders)
@@ -141,10 +145,12 @@ def _find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
         return find(job, table, stores, empty_key)
 
 
-def _hand_on(job: Job, encoders: Encoders, manifest: Manifest, caches: Callable[[Dataset], Files]) -> None:
+def _hand_on(
+    job: Job, locations: Locations, encoders: Encoders, manifest: Manifest, caches: Callable[[Dataset], Files]
+) -> None:
     """Lay the scan beside the caches; where those cannot be written to, a later job scans anew."""
     try:
-        hand_on_scans(job, encoders, manifest, caches)
+        hand_on_scans(job, locations, encoders, manifest, caches)
     except (ConfigurationError, StorageError) as error:
         channel.send(channel.Event.NOTE, message=f"the scan is not handed on to other jobs: {error}")
 
@@ -156,6 +162,7 @@ def _publish(folder: Path, manifest: Manifest) -> None:
 
 def _encode(
     job: Job,
+    locations: Locations,
     ranks: Ranks,
     table: Table,
     stores: Stores,
@@ -188,7 +195,9 @@ def _encode(
         encode_own_captions(job, ranks, table, files["text"], stores=stores, empty_key=empty_key, go_on=go_on)
 
     def pictures() -> list[tuple[int, Rejected]]:
-        return encode_own_pictures(job, ranks, table, files["latents"], stores=stores, bound=bound, go_on=go_on)
+        return encode_own_pictures(
+            job, locations, ranks, table, files["latents"], stores=stores, bound=bound, go_on=go_on
+        )
 
     ranks.shares(captions, go_on)
     gathered = ranks.shares(pictures, go_on)

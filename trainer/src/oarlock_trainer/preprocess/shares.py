@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.job import Job
     from oarlock_trainer.preprocess.latents import Task
     from oarlock_trainer.preprocess.stores import Stores
+    from oarlock_trainer.storage.locations import Locations
 
 TEXT_BATCH = 16
 _WORK = "work"
@@ -86,6 +87,7 @@ def encode_own_captions(
 
 def encode_own_pictures(
     job: Job,
+    locations: Locations,
     ranks: Ranks,
     table: Table,
     file: Path,
@@ -108,7 +110,7 @@ def encode_own_pictures(
 
     training, threads = job.training, threads_of(job)
     return encode_pictures(
-        _tasks(job, table, units, stores),
+        _tasks(job, locations, table, units, stores),
         PictureEncoder(Path(training.model.path or ""), ranks.device),
         Storing(training.data.compression, threads=threads, go_on=go_on),
         batch_size=vae_batch(training),
@@ -119,10 +121,10 @@ def encode_own_pictures(
     )
 
 
-def _tasks(job: Job, table: Table, units: Sequence[np.ndarray], stores: Stores) -> Iterator[Task]:
+def _tasks(job: Job, locations: Locations, table: Table, units: Sequence[np.ndarray], stores: Stores) -> Iterator[Task]:
     from oarlock_trainer.preprocess.latents import Task  # noqa: PLC0415
 
-    datasets = {dataset.name: (dataset, source_of(dataset, job)) for dataset in job.training.data.datasets}
+    datasets = {dataset.name: (dataset, source_of(dataset, locations)) for dataset in job.training.data.datasets}
     for unit in units:
         for entry, _, number in unit.tolist():
             picture = picture_at(table, entry)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.job import Job
     from oarlock_trainer.storage.files import Files
+    from oarlock_trainer.storage.locations import Locations
 
 _PLACES = "places"
 
@@ -64,33 +65,33 @@ class Found:
         return not (self.missing_latents or self.missing_texts)
 
 
-def latents_at(job: Job, dataset: Dataset) -> Files:
+def latents_at(job: Job, locations: Locations, dataset: Dataset) -> Files:
     """Where the latents of a data set are cached."""
     if dataset.image_embeds.location:
-        return job.files_at(dataset.image_embeds.location, f'imageEmbeds.location of dataset "{dataset.name}"')
+        return locations.files_at(dataset.image_embeds.location, f'imageEmbeds.location of dataset "{dataset.name}"')
     if job.training.data.image_embeds:
-        return job.files_at(job.training.data.image_embeds, "training.data.imageEmbeds")
+        return locations.files_at(job.training.data.image_embeds, "training.data.imageEmbeds")
     return LocalFiles(job.output / "embeds" / "latents", field="output.directory", owner=job.file.job_uid)
 
 
-def texts_at(job: Job) -> Files | None:
+def texts_at(job: Job, locations: Locations) -> Files | None:
     """Where text embeddings are cached, if they are."""
     if job.training.data.text_embeds_mode is TextEmbedsMode.ON_THE_FLY:
         return None
     if job.training.data.text_embeds:
-        return job.files_at(job.training.data.text_embeds, "training.data.textEmbeds")
+        return locations.files_at(job.training.data.text_embeds, "training.data.textEmbeds")
     return LocalFiles(job.output / "embeds" / "text", field="output.directory", owner=job.file.job_uid)
 
 
-def open_stores(job: Job) -> Stores:
+def open_stores(job: Job, locations: Locations) -> Stores:
     """All places. Nothing is asked for yet.
 
     Raises ConfigurationError where a location names none.
     """
     kept = [one for one in job.training.data.datasets if one.image_embeds.mode is not EmbedMode.ON_THE_FLY]
-    of_dataset = {dataset.name: latents_at(job, dataset) for dataset in kept}
+    of_dataset = {dataset.name: latents_at(job, locations, dataset) for dataset in kept}
     distinct = {store.where: store for store in of_dataset.values()}
-    return Stores(of_dataset=of_dataset, latents=tuple(distinct.values()), texts=texts_at(job))
+    return Stores(of_dataset=of_dataset, latents=tuple(distinct.values()), texts=texts_at(job, locations))
 
 
 def remove_unfinished(stores: Stores) -> None:

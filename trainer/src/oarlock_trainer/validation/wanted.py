@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_api.validation import Validation
     from oarlock_trainer.job import Job
+    from oarlock_trainer.storage.locations import Locations
 
 SCHEDULER = "scheduler"
 _FIELD = "training.validation.promptsFrom"
@@ -50,7 +51,7 @@ class Wanted:
     seed: int
 
 
-def read_wanted(job: Job) -> list[Wanted]:
+def read_wanted(job: Job, locations: Locations) -> list[Wanted]:
     """All pictures of one validation, the largest first; none where the job makes none.
 
     Raises ConfigurationError where promptsFrom is no library of prompts, or the model has no scheduler, and StorageError.
@@ -60,7 +61,7 @@ def read_wanted(job: Job) -> list[Wanted]:
         return []
     scheduler = Path(job.training.model.path or "") / SCHEDULER
     folder.check_file(scheduler, "scheduler_config.json", field="training.model.path")
-    prompts = _prompts(job, settings)
+    prompts = _prompts(job, locations, settings)
     found = [
         _picture(job.training, settings, name, prompt, size)
         for size in settings.resolutions
@@ -69,17 +70,17 @@ def read_wanted(job: Job) -> list[Wanted]:
     return sorted(found, key=lambda one: -one.width * one.height)
 
 
-def check_prompts(job: Job) -> None:
+def check_prompts(job: Job, locations: Locations) -> None:
     """What read_wanted says of the prompts, on a machine without the model."""
     settings = job.training.validation
     if settings and job.training.task is not Task.PREPROCESS:
-        _prompts(job, settings)
+        _prompts(job, locations, settings)
 
 
-def _prompts(job: Job, settings: Validation) -> dict[str, str]:
+def _prompts(job: Job, locations: Locations, settings: Validation) -> dict[str, str]:
     """Name -> prompt of a picture, with those of promptsFrom."""
     prompts = {one.name: one.prompt for one in settings.prompts}
-    for name, prompt in _library(job).items():
+    for name, prompt in _library(job, locations).items():
         if name in prompts:
             raise ConfigurationError(
                 f'{_FIELD}: the prompt "{name}" would get the same file as another one: rename one of the two'
@@ -111,12 +112,12 @@ def _picture(training: Training, settings: Validation, name: str, prompt: str, s
     )
 
 
-def _library(job: Job) -> dict[str, str]:
+def _library(job: Job, locations: Locations) -> dict[str, str]:
     """Name -> prompt of promptsFrom. A name that is no file's gets hyphens."""
     location = job.training.validation and job.training.validation.prompts_from
     if not location:
         return {}
-    files, name = job.file_at(location, _FIELD)
+    files, name = locations.file_at(location, _FIELD)
     try:
         body = files.read(name, 0, _LIBRARY_BYTES + 1)
         raw: Any = json.loads(body) if len(body) <= _LIBRARY_BYTES else None

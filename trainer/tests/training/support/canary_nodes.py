@@ -102,7 +102,8 @@ def run_rank(rank: int, order: dict[str, Any], store: str) -> dict[str, Any]:
     dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
     TROUBLES.get(order["trouble"].get(str(rank)), lambda: None)()
     try:
-        take_over(job, Ranks(place, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2)), go_on=lambda: None)
+        ranks, fence = Ranks(place, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2))
+        take_over(job, ranks, fence, copies=None, go_on=lambda: None)
     except TrainingEnd as end:
         return {"code": int(end.code), "said": str(end)}
     except RuntimeError as error:

@@ -9,7 +9,6 @@ from saving import PLACE
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
-from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.job import Job
 from oarlock_trainer.models import wanted
 from oarlock_trainer.models.source_kinds import StoreSource
@@ -61,7 +60,7 @@ def source_of(place: Path, scratch: Path) -> tuple[StoreSource, Counting]:
     return StoreSource(FIELD, files, wanted.of_model, scratch), files
 
 
-def job_of(uid: str, output: Path, *, attempt: int = 1, hub: Hub | None = None) -> Job:
+def job_of(uid: str, output: Path, *, attempt: int = 1) -> Job:
     training = Training.model_validate(
         {
             "model": {"family": "Flux1", "hub": {"repo": "o/m"}}, "steps": 1,
@@ -72,4 +71,4 @@ def job_of(uid: str, output: Path, *, attempt: int = 1, hub: Hub | None = None) 
         job="flux", namespace="default", job_uid=uid, attempt=attempt, nodes=1, gpus_per_node=0,
         output_directory=str(output), training={},
     )  # fmt: skip
-    return Job(file=file, training=training, place=PLACE, simulate_gpus=False, hub=hub or Hub())
+    return Job(file=file, training=training, place=PLACE, simulate_gpus=False)

@@ -31,6 +31,7 @@ from oarlock_trainer.job import Job, Place, parse_training  # noqa: E402
 from oarlock_trainer.preprocess.live import LiveEncoding  # noqa: E402
 from oarlock_trainer.preprocess.pipeline import prepare  # noqa: E402
 from oarlock_trainer.runtime.errors import LeftOnRequest, TrainingEnd  # noqa: E402
+from oarlock_trainer.storage.locations import locations_of  # noqa: E402
 
 preload.import_encoders()
 
@@ -49,7 +50,7 @@ def facts_of(prepared: Prepared) -> dict[str, Any]:
 
 def encode_live(job: Job, ranks: process_group.Ranks, prepared: Prepared, rows: list[int]) -> list[Any]:
     """Shapes and sums of the latents of some rows, or entries as in data.flips, of one size, made twice."""
-    live = LiveEncoding(job, ranks)
+    live = LiveEncoding(job, locations_of(job, os.environ), ranks)
     pictures = [picture_at(prepared.table, row) for row in rows]
     made = [[one and (one[1], int(one[0].sum())) for one in live.encode(pictures)] for _ in range(2)]
     live.close()
@@ -67,7 +68,7 @@ def run_rank(job: Job, order: dict[str, Any], meeting: Path) -> dict[str, Any]:
 
     try:
         ranks = process_group.join(job, store=dist.FileStore(str(meeting), job.place.world_size))
-        prepared = prepare(job, ranks, cut=lambda _: [], go_on=go_on)
+        prepared = prepare(job, locations_of(job, os.environ), ranks, cut=lambda _: [], go_on=go_on)
         facts = facts_of(prepared)
         if entries := order.get("sums"):
             read = [prepared.latents.read(entry) for entry in entries]

@@ -63,7 +63,7 @@ def claim_of(place: Place, model: Path) -> Claim:
         training=body,
     )  # fmt: skip
     job = Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
-    rest: Any = dict.fromkeys(("fence", "resumed", "batch", "prepared", "validation"))
+    rest: Any = dict.fromkeys(("locations", "hub", "fence", "copies", "resumed", "batch", "prepared", "validation"))
     return Claim(job=job, ranks=Ranks(place, torch.device("cpu"), None), **rest)
 
 

@@ -9,11 +9,11 @@ from oarlock_trainer.runtime.errors import NotThereError, readable
 
 if TYPE_CHECKING:
     from oarlock_api.dataset import Dataset, Parquet
-    from oarlock_trainer.job import Job
     from oarlock_trainer.storage.files import Files
+    from oarlock_trainer.storage.locations import Locations
 
 
-def source_of(dataset: Dataset, job: Job) -> Files:
+def source_of(dataset: Dataset, locations: Locations) -> Files:
     """The data set's pictures.
 
     Raises ConfigurationError where a folder is none, or may not be read: an empty data set would say less.
@@ -21,7 +21,7 @@ def source_of(dataset: Dataset, job: Job) -> Files:
     field = field_of(dataset)
     if dataset.source.path is not None:
         check_folder(Path(dataset.source.path), field=f"{field}.path")
-    return job.files_at(dataset.source, field)
+    return locations.files_at(dataset.source, field)
 
 
 def field_of(dataset: Dataset) -> str:
@@ -37,6 +37,6 @@ def check_folder(folder: Path, *, field: str) -> None:
         raise NotThereError.of(f"{field}: {folder} is no folder here", "mount it with pod.volumes, or correct it")
 
 
-def table_of(dataset: Dataset, settings: Parquet, job: Job) -> tuple[Files, str]:
+def table_of(dataset: Dataset, settings: Parquet, locations: Locations) -> tuple[Files, str]:
     """The place of the data set's table, and its name there."""
-    return job.file_at(settings.location, f'training.data.datasets["{dataset.name}"].metadata.parquet.location')
+    return locations.file_at(settings.location, f'training.data.datasets["{dataset.name}"].metadata.parquet.location')

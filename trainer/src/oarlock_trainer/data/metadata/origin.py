@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.recipe import Recipe
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
+    from oarlock_trainer.storage.locations import Locations
 
 _THREADS = 16
 """Reading headers waits for the storage; more threads than this only wait for Python."""
@@ -35,13 +36,15 @@ _THREADS = 16
 Result = TypeVar("Result")
 
 
-def find_pieces(job: Job, ranks: Ranks, recipe: Recipe, folder: Path, go_on: Callable[[], None]) -> Pieces:
+def find_pieces(
+    job: Job, locations: Locations, ranks: Ranks, recipe: Recipe, *, folder: Path, go_on: Callable[[], None]
+) -> Pieces:
     """The pieces of a data set, the same on all ranks; rank 0 alone lists.
 
     Raises ConfigurationError where the source or the table cannot be read as the job says.
     """
     dataset = recipe.dataset
-    files = source_of(dataset, job)
+    files = source_of(dataset, locations)
     threads = max((job.training.data.tuning.workers or _THREADS) // job.place.local_world_size, 1)
     settings = dataset.metadata.parquet if dataset.metadata else None
     ranks.all_or_none(lambda: Wording(dataset))
@@ -55,12 +58,12 @@ def find_pieces(job: Job, ranks: Ranks, recipe: Recipe, folder: Path, go_on: Cal
     given = Given(
         dataset=dataset, settings=settings, files=files, wording=Wording(dataset), stems=stems, threads=threads
     )
-    return ranks.all_or_none(lambda: open_table_file(given, dataset, settings, job))
+    return ranks.all_or_none(lambda: open_table_file(given, dataset, settings, locations))
 
 
-def open_table_file(given: Given, dataset: Dataset, settings: Parquet, job: Job) -> Pieces:
+def open_table_file(given: Given, dataset: Dataset, settings: Parquet, locations: Locations) -> Pieces:
     """A table by its extension."""
-    files, name = table_of(dataset, settings, job)
+    files, name = table_of(dataset, settings, locations)
     entry = files.find(name)
     if entry is None:
         missing = f'dataset "{dataset.name}": metadata.parquet.location: there is no {files.where}/{name}'

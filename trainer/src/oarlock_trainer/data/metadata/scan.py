@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.job import Job
     from oarlock_trainer.storage.files import Files
+    from oarlock_trainer.storage.locations import Locations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class Scanned:
 
 def scan(
     job: Job,
+    locations: Locations,
     ranks: Ranks,
     encoders: Encoders,
     *,
@@ -68,7 +70,7 @@ def scan(
     """
     ranks.bound_waiting(PREPROCESS_TIMEOUT)
     folder = table_folder(job.output)
-    recipes = ranks.all_or_none(lambda: _recipes(job, encoders))
+    recipes = ranks.all_or_none(lambda: _recipes(job, locations, encoders))
     kept = ranks.decide(lambda: _kept(folder, recipes, caches))
     parts: list[Part] = []
     left_out: list[int] = []
@@ -77,7 +79,7 @@ def scan(
             own = kept[number].parts(number)
             left_out += [sum(part.rows for part in parts) + row for row in kept[number].left_out]
         else:
-            made = _make(job, ranks, recipe, go_on)
+            made = _make(job, locations, ranks, recipe, go_on)
             own = tuple(Part(file=one.file, dataset=number, rows=one.rows) for one in made)
         parts += own
     names = tuple(recipe.dataset.name for recipe in recipes)
@@ -102,11 +104,13 @@ def picture_cut(training: Training, dataset: Dataset, name: str, size: Size) -> 
     return cuts(training, dataset, pa.array([name]), sides).one(0)
 
 
-def hand_on_scans(job: Job, encoders: Encoders, manifest: Manifest, caches: Callable[[Dataset], Files]) -> None:
+def hand_on_scans(
+    job: Job, locations: Locations, encoders: Encoders, manifest: Manifest, caches: Callable[[Dataset], Files]
+) -> None:
     """Lay each data set's part of the table beside its caches. Rank 0 only."""
     folder = table_folder(job.output)
     of_datasets = by_dataset(manifest)
-    for number, recipe in enumerate(_recipes(job, encoders)):
+    for number, recipe in enumerate(_recipes(job, locations, encoders)):
         hand_on(caches(recipe.dataset), recipe.fingerprint(), folder, of_datasets[number])
 
 
@@ -120,17 +124,17 @@ def _kept(folder: Path, recipes: Sequence[Recipe], caches: Callable[[Dataset], F
     return kept
 
 
-def _recipes(job: Job, encoders: Encoders) -> list[Recipe]:
+def _recipes(job: Job, locations: Locations, encoders: Encoders) -> list[Recipe]:
     return [
-        Recipe(training=job.training, dataset=dataset, source=source_of(dataset, job).where, encoders=encoders)
+        Recipe(training=job.training, dataset=dataset, source=source_of(dataset, locations).where, encoders=encoders)
         for dataset in job.training.data.datasets
     ]
 
 
-def _make(job: Job, ranks: Ranks, recipe: Recipe, go_on: Callable[[], None]) -> list[Made]:
+def _make(job: Job, locations: Locations, ranks: Ranks, recipe: Recipe, go_on: Callable[[], None]) -> list[Made]:
     """Make a data set's parts; all ranks return all of them, in order."""
     folder, place = table_folder(job.output), ranks.place
-    pieces = find_pieces(job, ranks, recipe, folder, go_on)
+    pieces = find_pieces(job, locations, ranks, recipe, folder=folder, go_on=go_on)
     own = range(place.rank, len(pieces.groups), place.world_size)
     mine = sum(pieces.pieces[number].pictures for group in own for number in pieces.groups[group])
     everything = sum(piece.pictures for piece in pieces.pieces)
