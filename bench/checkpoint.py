@@ -74,7 +74,7 @@ def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
 
     from oarlock_trainer.engine.initialize import initialize  # noqa: PLC0415
     from oarlock_trainer.engine.process_group import Ranks  # noqa: PLC0415
-    from oarlock_trainer.job import Place  # noqa: PLC0415
+    from oarlock_trainer.runtime.job import Place  # noqa: PLC0415
 
     os.environ |= {"LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": str(RANKS)}  # DeepSpeed insists
     torch.set_num_threads(1)

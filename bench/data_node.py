@@ -89,7 +89,7 @@ def _rank(rank: int, order: _Order, answers: Any) -> None:
 
     from oarlock_api.contract.job_file import JobFile  # noqa: PLC0415
     from oarlock_trainer.engine import process_group  # noqa: PLC0415
-    from oarlock_trainer.job import Job, Place, parse_training  # noqa: PLC0415
+    from oarlock_trainer.runtime.job import Job, Place, parse_training  # noqa: PLC0415
 
     os.environ |= {"RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"}
     marks: dict[str, float] = {}

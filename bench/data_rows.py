@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
 
 _GROUP = 1 << 20
 _WORDS = "cat dog house portrait of a an red old wooden table with light mountain under evening sky painting detailed"

@@ -20,8 +20,8 @@ from data_report import RESULTS
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.health.fabric import NcclLog
-from oarlock_trainer.job import Job, Place
 from oarlock_trainer.ranks import preload
+from oarlock_trainer.runtime.job import Job, Place
 
 PORT = 29600
 

@@ -13,8 +13,8 @@ from oarlock_api.training import Training
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.reader import take_over
 from oarlock_trainer.checkpoint.writer import Writer
-from oarlock_trainer.job import Job, Place
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.job import Job, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

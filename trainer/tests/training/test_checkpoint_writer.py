@@ -18,9 +18,9 @@ from oarlock_trainer.checkpoint.format import FileFacts, inspect, valid_checkpoi
 from oarlock_trainer.checkpoint.layout import runs_of
 from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.checkpoint.writer import NoRoom, Saved
-from oarlock_trainer.job import Place
 from oarlock_trainer.models.flux.lora_targets import Adapters
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
+from oarlock_trainer.runtime.job import Place
 
 
 def pid_of(writer: Any) -> int:

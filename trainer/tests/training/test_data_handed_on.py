@@ -21,8 +21,8 @@ from oarlock_trainer.data.metadata.handed_on import FOLDER
 from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import PARTS, Table
 from oarlock_trainer.engine import process_group
-from oarlock_trainer.job import Job, Place, parse_training
 from oarlock_trainer.preprocess.stores import latents_at
+from oarlock_trainer.runtime.job import Job, Place, parse_training
 from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from oarlock_trainer.data.metadata.scan import Scanned, picture_cut, scan, table
 from oarlock_trainer.data.metadata.table import PARTS, Table, publish
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
-from oarlock_trainer.job import Job, Place, parse_training
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, TrainingEnd
+from oarlock_trainer.runtime.job import Job, Place, parse_training
 from oarlock_trainer.storage.local import LocalFiles
 from oarlock_trainer.storage.locations import Locations
 

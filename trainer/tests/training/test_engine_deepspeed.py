@@ -19,8 +19,8 @@ from oarlock_trainer.engine import deepspeed
 from oarlock_trainer.engine.deepspeed import configuration
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.learning_rate import learning_rate
-from oarlock_trainer.job import Place
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.job import Place
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
 from oarlock_trainer.runtime.errors import ConfigurationError, lost_a_peer
-from oarlock_trainer.job import Place
+from oarlock_trainer.runtime.job import Place
 import torch
 
 reading, writing = os.pipe()
@@ -80,7 +80,7 @@ preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
 from oarlock_trainer.runtime.errors import LeftOnRequest, StorageError, TrainingEnd, lost_a_peer
-from oarlock_trainer.job import Place
+from oarlock_trainer.runtime.job import Place
 import torch
 
 def nothing(): pass
@@ -135,7 +135,7 @@ preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
 from oarlock_trainer.runtime.errors import PeerLostError
-from oarlock_trainer.job import Place
+from oarlock_trainer.runtime.job import Place
 import torch
 
 class Spy:

@@ -14,7 +14,7 @@ from oarlock_trainer.engine.around import judged
 from oarlock_trainer.engine.engine import AVERAGE, MASTER, Engine
 from oarlock_trainer.engine.initialize import initialize
 from oarlock_trainer.engine.learning_rate import learning_rate
-from oarlock_trainer.job import Place
+from oarlock_trainer.runtime.job import Place
 
 ALONE = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
 OPTIMIZER = {

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oarlock_trainer.job import read_job
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.job import read_job
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ import yaml
 from oarlock_api.contract.job_file import parse_job_file
 from oarlock_trainer.cli import main
 from oarlock_trainer.commands import local_manifest
-from oarlock_trainer.job import parse_training
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.job import parse_training
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oarlock_trainer.job import read_job
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError
+from oarlock_trainer.runtime.job import read_job
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ import pytest
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_local.s3 import serving
-from oarlock_trainer.job import Job, Place
 from oarlock_trainer.preprocess.stores import open_stores, read_through
+from oarlock_trainer.runtime.job import Job, Place
 from oarlock_trainer.storage.keys import Keys
 from oarlock_trainer.storage.locations import Locations
 

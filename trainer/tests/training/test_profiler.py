@@ -13,10 +13,10 @@ import torch
 from oarlock_api.profiling import Profile
 from oarlock_trainer import cli
 from oarlock_trainer.commands.profile import join
-from oarlock_trainer.job import Place
 from oarlock_trainer.loop.profiler import Profiler, folder, offset
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.job import Place
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.training import Training
-from oarlock_trainer.job import Job, Place
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.job import Job, Place
 from oarlock_trainer.tracking import trackers
 from oarlock_trainer.tracking.trackers import runs_of
 

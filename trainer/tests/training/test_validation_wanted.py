@@ -9,8 +9,8 @@ import pytest
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
-from oarlock_trainer.job import Job, Place
 from oarlock_trainer.runtime.errors import ConfigurationError
+from oarlock_trainer.runtime.job import Job, Place
 from oarlock_trainer.storage.locations import Locations
 from oarlock_trainer.validation.wanted import Wanted, read_wanted
 

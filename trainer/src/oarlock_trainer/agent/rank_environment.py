@@ -19,9 +19,9 @@ from oarlock_api.contract.secrets import (
     s3_variables,
     tracker_variables,
 )
-from oarlock_trainer import circuit
 from oarlock_trainer.agent import accelerate_config
 from oarlock_trainer.agent.interface import interface_with
+from oarlock_trainer.health import circuit
 from oarlock_trainer.runtime.cgroup import cpu_limit
 
 if TYPE_CHECKING:

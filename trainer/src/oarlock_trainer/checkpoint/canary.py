@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
 
 BYTES = 1 << 20
 """Of each node: enough for several of a file system's blocks, too few to be noticed."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.checkpoint.fence import Fence, Previous
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
 

@@ -19,7 +19,7 @@ from oarlock_trainer.runtime.errors import ConfigurationError, all_of, readable
 from oarlock_trainer.validation.wanted import check_prompts, read_wanted
 
 if TYPE_CHECKING:
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
 

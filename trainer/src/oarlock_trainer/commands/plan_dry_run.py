@@ -31,11 +31,11 @@ from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.hub.hub import Hub
-from oarlock_trainer.job import Job, Place
 from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.words import Plan, PlannedBucket
+from oarlock_trainer.runtime.job import Job, Place
 from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:

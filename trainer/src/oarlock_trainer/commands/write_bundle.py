@@ -37,7 +37,6 @@ _OURS = {
         "__init__.py",
         "agent",
         "bundle",
-        "circuit.py",
         "cli.py",
         "commands/__init__.py",
         "commands/checkpoints_arguments.py",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.places import Places
     from oarlock_trainer.data.prepared import Prepared
     from oarlock_trainer.data.timeline import Timeline
-    from oarlock_trainer.job import Place
+    from oarlock_trainer.runtime.job import Place
 
 _THREADS = 8
 """Reads in flight per rank: enough to hide a network's latency behind a step, few enough for eight ranks on a node."""

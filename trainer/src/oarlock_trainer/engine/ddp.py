@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_trainer.engine.slots import Slot
-    from oarlock_trainer.job import Place
+    from oarlock_trainer.runtime.job import Place
 
 _OPTIMIZER = "optimizer"
 """Name of the logical tensors that are of no parameter: what the optimizer keeps as a whole."""

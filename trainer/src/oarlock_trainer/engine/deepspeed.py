@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_trainer.engine.engine import Part
-    from oarlock_trainer.job import Place
+    from oarlock_trainer.runtime.job import Place
 
 GRADIENTS_SHARDED = 2
 """The stage in which every rank has the whole weights, and its share of the gradients."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_trainer.engine.engine import Engine
-    from oarlock_trainer.job import Place
+    from oarlock_trainer.runtime.job import Place
 
 
 def strategy(training: Training) -> Strategy:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch._C._distributed_c10d import Store
 
-    from oarlock_trainer.job import Job, Place
+    from oarlock_trainer.runtime.job import Job, Place
 
 START_TIMEOUT = 900.0
 """Seconds. Ranks may load weights and open data at very different speeds."""

@@ -17,7 +17,7 @@ from oarlock_api.contract.gang_key import mac
 from oarlock_trainer.runtime.errors import PeerLostError
 
 if TYPE_CHECKING:
-    from oarlock_trainer.job import Place
+    from oarlock_trainer.runtime.job import Place
 
 _SEAL_BYTES = 32
 _MOST_BYTES = 1 << 30

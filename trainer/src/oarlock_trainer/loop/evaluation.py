@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.batches import Loader
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.loss import MicroBatch
+    from oarlock_trainer.runtime.job import Job
 
 
 @torch.no_grad()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.publishing import Publication
     from oarlock_trainer.hub.hub import Hub
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
 

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.hub.hub import Hub
-    from oarlock_trainer.job import Job
     from oarlock_trainer.loop.setup import Claim
     from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.plan.planner import Plan
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.runtime.start_clock import StartClock
     from oarlock_trainer.storage.locations import Locations
     from oarlock_trainer.validation.validation import Validation

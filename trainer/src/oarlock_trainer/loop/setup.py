@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.prepared import Prepared
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.runtime.start_clock import StartClock
     from oarlock_trainer.storage.locations import Locations
     from oarlock_trainer.validation.validation import Validation

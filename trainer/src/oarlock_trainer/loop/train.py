@@ -22,7 +22,6 @@ from oarlock_trainer.engine.around import judged
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.initialize import strategy
 from oarlock_trainer.engine.learning_rate import learning_rate
-from oarlock_trainer.job import read_job
 from oarlock_trainer.loop import loss_curve
 from oarlock_trainer.loop.evaluation import evaluate
 from oarlock_trainer.loop.profiler import Profiler
@@ -47,6 +46,7 @@ from oarlock_trainer.runtime.errors import (
     lost_a_peer,
     lost_storage,
 )
+from oarlock_trainer.runtime.job import read_job
 from oarlock_trainer.runtime.start_clock import StartClock, StartPart
 from oarlock_trainer.runtime.stop import StopRequest
 from oarlock_trainer.tracking.trackers import Trackers, runs_of
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.checkpoint.format import Checkpoint
     from oarlock_trainer.data.batches import StepBatch
-    from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.loss import MicroBatch
+    from oarlock_trainer.runtime.job import Job
 
 
 def main() -> int:

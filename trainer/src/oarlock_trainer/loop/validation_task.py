@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from oarlock_trainer.checkpoint.format import Checkpoint
-    from oarlock_trainer.job import Job
     from oarlock_trainer.loop.setup import Claim
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.runtime.stop import StopRequest
     from oarlock_trainer.validation.validation import Outcome
 

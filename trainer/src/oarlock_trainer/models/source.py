@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from oarlock_api.weights import Model
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.hub.hub import Hub
-    from oarlock_trainer.job import Job
     from oarlock_trainer.models.source_kinds import Source
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
 SCRATCH = "oarlock-models"

@@ -20,8 +20,8 @@ from oarlock_trainer.storage.files import Entry
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oarlock_trainer.job import Job
     from oarlock_trainer.models.source_kinds import Source
+    from oarlock_trainer.runtime.job import Job
 
 
 def listing_of(source: Source, job: Job) -> Listing:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Manifest, Table
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
 
 _REPORTS = "reports"
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.places import Places
-    from oarlock_trainer.job import Job
     from oarlock_trainer.preprocess.stores import Stores
+    from oarlock_trainer.runtime.job import Job
 
 
 def write(

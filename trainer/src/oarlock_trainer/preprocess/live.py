@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
     from oarlock_trainer.models.flux.encode import PictureEncoder
     from oarlock_trainer.preprocess.kept import Latents
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
     from oarlock_trainer.preprocess.latents import Task
     from oarlock_trainer.preprocess.stores import Stores
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
 TEXT_BATCH = 16

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oarlock_api.dataset import Dataset
     from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.metadata.table import Table
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from oarlock_api.location import Location, S3Connection, S3Location
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.keys import Keys
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from oarlock_api.publishing import Tracker as Settings
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.tracking.tracker import Tracker
 
 _KINDS: dict[TrackerType, Callable[[RunFacts], Tracker]] = {

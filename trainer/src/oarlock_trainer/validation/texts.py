@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.validation.wanted import Wanted
 
 _FOLDER = f"{PRIVATE}/validation"

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
     from oarlock_trainer.plan.parameters import Architecture
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.validation.texts import Texts
     from oarlock_trainer.validation.wanted import Wanted
 

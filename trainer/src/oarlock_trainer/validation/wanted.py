@@ -16,7 +16,7 @@ from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError
 if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_api.validation import Validation
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
 SCHEDULER = "scheduler"

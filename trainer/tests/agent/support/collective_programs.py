@@ -6,10 +6,10 @@ import os
 
 from fake_programs import _announce, _wait_for
 
-from oarlock_trainer.job import read_job
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import TrainingEnd
+from oarlock_trainer.runtime.job import read_job
 from oarlock_trainer.runtime.uncompiled import import_torch
 
 

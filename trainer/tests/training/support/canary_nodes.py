@@ -31,8 +31,8 @@ from oarlock_trainer.checkpoint import canary  # noqa: E402
 from oarlock_trainer.checkpoint.fence import Fence  # noqa: E402
 from oarlock_trainer.checkpoint.reader import take_over  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks, leave  # noqa: E402
-from oarlock_trainer.job import Job, Place  # noqa: E402
 from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
+from oarlock_trainer.runtime.job import Job, Place  # noqa: E402
 
 TRAINING = Training.model_validate(
     {

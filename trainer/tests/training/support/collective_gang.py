@@ -30,9 +30,9 @@ import torch.distributed as dist  # noqa: E402
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
 from oarlock_trainer.engine import process_group  # noqa: E402
 from oarlock_trainer.health.fabric import Fabric  # noqa: E402
-from oarlock_trainer.job import Job, Place  # noqa: E402
 from oarlock_trainer.preflight.collective import check, exercise, reach, slow_network  # noqa: E402
 from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: E402
+from oarlock_trainer.runtime.job import Job, Place  # noqa: E402
 from oarlock_trainer.runtime.stop import StopRequest  # noqa: E402
 
 

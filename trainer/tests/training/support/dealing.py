@@ -17,7 +17,7 @@ from oarlock_trainer.data.places import Places, resolve
 from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.job import Place
+from oarlock_trainer.runtime.job import Place
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from oarlock_trainer.engine.initialize import initialize  # noqa: E402
 from oarlock_trainer.engine.learning_rate import learning_rate  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
 from oarlock_trainer.engine.whole_weights import whole_weights  # noqa: E402
-from oarlock_trainer.job import Place  # noqa: E402
 from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: E402
+from oarlock_trainer.runtime.job import Place  # noqa: E402
 
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what ranks print is no answer

@@ -9,9 +9,9 @@ from saving import PLACE
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
-from oarlock_trainer.job import Job
 from oarlock_trainer.models import wanted
 from oarlock_trainer.models.source_kinds import StoreSource
+from oarlock_trainer.runtime.job import Job
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:

@@ -27,10 +27,10 @@ from oarlock_api.contract.job_file import JobFile  # noqa: E402
 from oarlock_trainer.data.flips import picture_at  # noqa: E402
 from oarlock_trainer.data.prepared import Prepared  # noqa: E402
 from oarlock_trainer.engine import process_group  # noqa: E402
-from oarlock_trainer.job import Job, Place, parse_training  # noqa: E402
 from oarlock_trainer.preprocess.live import LiveEncoding  # noqa: E402
 from oarlock_trainer.preprocess.pipeline import prepare  # noqa: E402
 from oarlock_trainer.runtime.errors import LeftOnRequest, TrainingEnd  # noqa: E402
+from oarlock_trainer.runtime.job import Job, Place, parse_training  # noqa: E402
 from oarlock_trainer.storage.locations import locations_of  # noqa: E402
 
 preload.import_encoders()

@@ -17,7 +17,7 @@ from oarlock_trainer.checkpoint.format import DataPosition, valid_checkpoints
 from oarlock_trainer.checkpoint.writer import NoRoom, Saved, Writer
 from oarlock_trainer.data.sampler import Origin
 from oarlock_trainer.engine.engine import MASTER, Part
-from oarlock_trainer.job import Place
+from oarlock_trainer.runtime.job import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

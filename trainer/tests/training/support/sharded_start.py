@@ -35,7 +35,6 @@ from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.engine.initialize import sharder  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
 from oarlock_trainer.engine.whole_weights import elements, whole_weights  # noqa: E402
-from oarlock_trainer.job import Job, Place  # noqa: E402
 from oarlock_trainer.loop.setup import Claim  # noqa: E402
 from oarlock_trainer.loop.trained_model import load_model, make_engine  # noqa: E402
 from oarlock_trainer.models.flux import transformer  # noqa: E402
@@ -43,6 +42,7 @@ from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
 from oarlock_trainer.plan.parameters import read_architecture  # noqa: E402
 from oarlock_trainer.plan.planner import plan_for  # noqa: E402
 from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
+from oarlock_trainer.runtime.job import Job, Place  # noqa: E402
 
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what ranks print is no answer

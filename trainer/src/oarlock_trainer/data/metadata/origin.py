@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.pieces import Pieces
     from oarlock_trainer.data.metadata.recipe import Recipe
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
 _THREADS = 16

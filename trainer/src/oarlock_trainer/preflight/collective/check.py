@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oarlock_trainer.engine.process_group import Ranks
-    from oarlock_trainer.job import Job
+    from oarlock_trainer.runtime.job import Job
 
 CHECK = "collective"
 _NOTES = f"{PRIVATE}/meeting"

@@ -1,6 +1,6 @@
 """Whether this node's GPUs may be used, for programs that want to ask instead of being ended.
 
-    from oarlock_trainer import circuit
+    from oarlock_trainer.health import circuit
     if circuit.read().state == "open":
         save_what_can_be_saved()
 
