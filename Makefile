@@ -49,13 +49,13 @@ test: setup ## Run all tests
 lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
-	@$(RUN)/mypy api/src operator/src trainer/src local/src tests
+	@$(RUN)/mypy api/src operator/src trainer/src importer/src local/src tests
 	@$(RUN)/lint-imports
 	@$(RUN)/python -m oarlock_api.crd --check
 	@$(RUN)/python -m oarlock_api.reference --check
 	@$(RUN)/python -m oarlock_operator.reference --check
 	@$(RUN)/python -m oarlock_trainer.health.reference --check
-	@$(RUN)/python -m oarlock_trainer.importer.page --check
+	@$(RUN)/python -m oarlock_import.page --check
 	@$(RUN)/python docs/pictures/draw.py --check
 	@$(UV) lock --check --quiet
 
@@ -70,7 +70,7 @@ generate: setup ## Write the CRD, the reference pages and the pictures from thei
 	@$(RUN)/python -m oarlock_api.reference
 	@$(RUN)/python -m oarlock_operator.reference
 	@$(RUN)/python -m oarlock_trainer.health.reference
-	@$(RUN)/python -m oarlock_trainer.importer.page
+	@$(RUN)/python -m oarlock_import.page
 	@$(RUN)/python docs/pictures/draw.py
 
 .PHONY: docs

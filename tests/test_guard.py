@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-DISTRIBUTIONS = ("api", "operator", "trainer", "local")
+DISTRIBUTIONS = ("api", "operator", "trainer", "importer", "local")
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 SKIPPED = {"__pycache__", "node_modules", "out", "dist"}
 

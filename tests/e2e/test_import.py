@@ -17,7 +17,7 @@ from tests.e2e.jobs import EXAMPLE, Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
-SEED = Path(__file__).parents[2] / "trainer/tests/importer/seed"
+SEED = Path(__file__).parents[2] / "importer/tests/seed"
 """Blocks of SimpleTuner's guide to several nodes, as they stand there."""
 TRAINER = str(Path(sys.executable).parent / "oarlock-trainer")
 STEPS, EVERY = 8, 4

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COMMANDS = (
-    "agent", "train", "check-storage", "check-gpus", "plan", "preprocess", "import-simpletuner", "export-agent",
+    "agent", "train", "check-storage", "check-gpus", "plan", "preprocess", "export-agent",
     "make-tiny-flux", "make-photographs", "checkpoints",
 )  # fmt: skip
 

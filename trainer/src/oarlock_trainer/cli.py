@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    parser, commands = _parser()
+    if not given or given[0] not in commands.choices:  # else an agent would start 0.1 s later, for nothing
+        _add_installed(commands)
+    options = parser.parse_args(given)
     code: int = options.run(options)
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
     parser = argparse.ArgumentParser(
         prog="oarlock-trainer",
         description="The program in Oarlock's training pods. In a pod it runs as `oarlock-trainer agent`; "
@@ -41,8 +45,15 @@ def _parser() -> argparse.ArgumentParser:
     checkpoints_arguments.add(commands)
     _add_export_agent(commands)
     samples.add(commands)
-    _add_import_simpletuner(commands)
-    return parser
+    return parser, commands
+
+
+def _add_installed(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Commands of other distributions, such as oarlock-import's `import-simpletuner`."""
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    for command in entry_points(group="oarlock_trainer.commands"):
+        command.load()(commands)
 
 
 def _add_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -236,36 +247,6 @@ def _export_agent(options: argparse.Namespace) -> int:
 
     write_bundle.write(options.directory)
     return ExitCode.DONE
-
-
-def _add_import_simpletuner(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "import-simpletuner",
-        help="turn SimpleTuner's configuration into a TrainingJob",
-        description="Write the manifest of a job that trains as SimpleTuner would with this configuration, and say on "
-        "standard error what became of each option: mapped, ignored or refused. Files that the configuration names are "
-        f"found beside it. Exit code {ExitCode.CONFIGURATION}, and no manifest, if anything is refused.",
-    )
-    parser.add_argument("config", type=Path, metavar="CONFIG", help="config.json, config.toml or config.env")
-    parser.add_argument("--datasets", type=Path, metavar="FILE", help="multidatabackend.json")
-    parser.add_argument("--accelerate", type=Path, metavar="FILE", help="accelerate's YAML")
-    parser.add_argument("--webhooks", type=Path, metavar="FILE", help="webhooks.json")
-    parser.add_argument("--name", help="name of the job (default: that of the output directory)")
-    parser.add_argument("--claim", default="training-output", help="claim for the output (default: %(default)s)")
-    parser.add_argument(
-        "--working-directory",
-        default="/output",
-        metavar="DIR",
-        help="where relative paths begin in the pods (default: %(default)s)",
-    )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where the manifest goes (default: stdout)")
-    parser.set_defaults(run=_import_simpletuner)
-
-
-def _import_simpletuner(options: argparse.Namespace) -> int:
-    from oarlock_trainer.importer import command  # noqa: PLC0415
-
-    return command.run(options)
 
 
 def _say(sentence: str) -> None:

@@ -1,0 +1,281 @@
+"""The entries of multidatabackend.json: data sets, the places of embeddings, and how often each data set is seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from oarlock_import import captions, crops, metadata
+from oarlock_import.captions import own_or_global
+from oarlock_import.draft import Draft
+from oarlock_import.options import Options
+from oarlock_import.places import Places, label
+from oarlock_import.rows import table
+from oarlock_import.tables.dataset import DATASET, EMBEDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ROLES = {"image": "Train", "eval": "Evaluation"}
+_DATASET, _EMBEDS = table(*DATASET), table(*EMBEDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One enabled entry of the file."""
+
+    name: str
+    kind: str
+    options: Options
+
+
+def place(
+    entries: list[Any], options: Options, draft: Draft, *, places: Places, source: str, find: Callable[[str], str]
+) -> None:
+    """Write training.data; `find` gives the text of a file that an entry names."""
+    found = _read(entries, options, source)
+    texts = [entry for entry in found if entry.kind == "text_embeds"]
+    latents = {entry.name: entry for entry in found if entry.kind == "image_embeds"}
+    sets = [entry for entry in found if entry.kind in _ROLES]
+    _defaults(options, draft)
+    cached = _caches_text(texts, options, draft)
+    home, filters = _text_embeds(texts, draft if cached else Draft(), places, find)
+    drafts = [_dataset(entry, options, places=places, home=home, latents=latents, filters=filters) for entry in sets]
+    _weights([entry.options for entry in sets], drafts, options)
+    _evaluation(sets, options)
+    for entry, written in zip(sets, drafts, strict=True):
+        _settle(entry, written)
+    draft.put("training.data.datasets", [each.spec for each in drafts])
+    for entry in latents.values():
+        for key in ("aws_data_prefix", "cache_dir"):
+            entry.options.ignored(key, "cache_dir_vae of the data set says where its latents lie")
+        entry.options.ignored("text_cache_disable", "the entry of dataset_type text_embeds says whether text is cached")
+        entry.options.mapped("id", words="-> imageEmbeds.location of the data sets that name it")
+        _settle(entry, Draft())
+
+
+def _read(entries: list[Any], options: Options, source: str) -> list[Entry]:
+    named = {str(entry.get("image_embeds")) for entry in entries if isinstance(entry, dict)}
+    found: list[Entry] = []
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, dict) or not entry.get("id"):
+            options.report.refused(source, f"entry {number}", "has no id")
+            continue
+        name = str(entry["id"])
+        # SimpleTuner's own examples leave the type of image_embeds out.
+        kind = str(entry.get("dataset_type") or ("image_embeds" if name in named else "image")).lower()
+        given = dict(entry)
+        if isinstance(given.get("aws"), dict):
+            given |= given.pop("aws")
+        if _is_disabled(given):
+            options.report.ignored(source, name, "disabled")
+        elif kind not in (*_ROLES, "text_embeds", "image_embeds"):
+            options.report.refused(source, name, f"dataset_type {kind} is not here, these are pictures and captions")
+        else:
+            rows = _DATASET if kind in _ROLES else _EMBEDS
+            found.append(Entry(name, kind, Options(f"{source}[{name}]", given, rows=rows, report=options.report)))
+    return found
+
+
+def _is_disabled(given: dict[str, Any]) -> bool:
+    return any(str(given.get(key, "")).lower() in ("true", "1") for key in ("disabled", "disable"))
+
+
+def _settle(entry: Entry, draft: Draft) -> None:
+    for key in ("dataset_type", "type", "default"):
+        if key in entry.options:
+            entry.options.mapped(key, words="where and what the entry is")
+    entry.options.ignored("disabled", "false")
+    entry.options.settle(draft)
+
+
+def _defaults(options: Options, draft: Draft) -> None:
+    """What holds for all data sets."""
+    field = "training.data"
+    options.carry(draft, "compress_disk_cache", value="Gzip" if options.value("compress_disk_cache") else "None")
+    repeat = options.value("allow_dataset_oversubscription")
+    options.carry(draft, "allow_dataset_oversubscription", value="Repeat" if repeat else "Fail")
+    draft.put(f"{field}.onMissingEmbeds", "Encode")
+    for key in (
+        *("minimum_image_size", "maximum_image_size", "target_downsample_size", "caption_strategy", "instance_prompt"),
+        *("prepend_instance_prompt", "only_instance_prompt", "parquet_caption_column", "parquet_filename_column"),
+        *("vae_cache_ondemand", "vae_cache_disable", "vae_cache_preprocess", "preserve_data_backend_cache"),
+        "cache_dir_vae",
+    ):
+        if key in options:
+            options.mapped(key, words="to the data sets that do not say it themselves")
+
+
+def _caches_text(texts: list[Entry], options: Options, draft: Draft) -> bool:
+    """Whether captions are encoded before training, by the entry for text embeddings or by the option for all."""
+    own = _home(texts).options if texts else options
+    if not own_or_global(own, options, "text_cache_disable"):
+        words = "-> text embeddings are cached"
+    else:
+        draft.put("training.data.textEmbedsMode", "OnTheFly")
+        words = "-> training.data.textEmbedsMode: OnTheFly"
+        for key in ("cache_dir", "aws_data_prefix") if texts else ():
+            own.ignored(key, "text embeddings are not kept")
+    for given in dict.fromkeys((own, options)):
+        if "text_cache_disable" in given:
+            given.mapped("text_cache_disable", words=words)
+    return "training.data.textEmbedsMode" not in words
+
+
+def _home(texts: list[Entry]) -> Entry:
+    """The one entry that counts."""
+    return next((entry for entry in texts if entry.options.value("default")), texts[0])
+
+
+def _text_embeds(texts: list[Entry], draft: Draft, places: Places, find: Callable[[str], str]) -> tuple[str, list[str]]:
+    """Name of the one place for text embeddings, and the filters that are kept with it."""
+    if not texts:
+        return "", []
+    home = _home(texts)
+    filters = captions.read_filters(home.options, find)
+    for entry in texts:
+        if entry is not home:
+            entry.options.refused("id", f"all text embeddings lie in one place, {home.name}; remove this entry")
+            for key in ("cache_dir", "aws_data_prefix", "aws_bucket_name", "aws_endpoint_url", "caption_filter_list"):
+                entry.options.ignored(key, "the entry is refused")
+            for key in (
+                "text_cache_disable",
+                "aws_region_name",
+                "aws_access_key_id",
+                "aws_secret_access_key",
+                "aws_session_token",
+            ):
+                entry.options.ignored(key, "the entry is refused")
+            _settle(entry, Draft())
+    options, folder = home.options, home.options.value("cache_dir")
+    if options.value("type") == "aws":
+        location = places.bucket(
+            options, "/".join(p.strip("/") for p in (options.value("aws_data_prefix"), folder) if p)
+        )
+    else:
+        location = {"path": places.path(folder, is_made=True)} if folder else None
+    if location is not None:
+        draft.put("training.data.textEmbeds", location)
+    for key in ("id", "cache_dir", "aws_data_prefix"):
+        if key in options:
+            options.mapped(key, words="-> training.data.textEmbeds")
+    _settle(home, Draft())
+    return home.name, filters
+
+
+def _dataset(
+    entry: Entry, options: Options, *, places: Places, home: str, latents: dict[str, Entry], filters: list[str]
+) -> Draft:
+    draft, dataset = Draft(), entry.options
+    dataset.carry(draft, "id", to="name", value=label(entry.name))
+    keeps, adapters = dataset.value("is_regularisation_data"), options.value("model_type") == "lora"
+    role = "Regularization" if keeps and adapters else _ROLES[entry.kind]
+    draft.put("role", role)
+    if "dataset_type" in dataset:
+        dataset.mapped("dataset_type", words=f"-> role: {role}")
+    if keeps and not adapters:
+        dataset.ignored(
+            "is_regularisation_data", "SimpleTuner itself trains on such data as on any other, but for LoRA"
+        )
+    elif "is_regularisation_data" in dataset:
+        dataset.mapped("is_regularisation_data", words=f"-> role: {role}")
+    _source(dataset, places, draft)
+    metadata.place(dataset, options, draft, places=places)
+    captions.place(dataset, options, draft, filters=filters)
+    _latents(dataset, options, draft, places=places, stores=latents)
+    crops.place(dataset, options, draft)
+    if "text_embeds" in dataset and dataset.value("text_embeds") != home:
+        dataset.refused("text_embeds", f"all text embeddings lie in one place, {home or 'the output'}")
+    elif "text_embeds" in dataset:
+        dataset.mapped("text_embeds", words="-> training.data.textEmbeds")
+    if dataset.value("end_step"):
+        dataset.carry(draft, "end_step")
+    dataset.ignored("end_step", "0 is no end")
+    preserve = own_or_global(dataset, options, "preserve_data_backend_cache")
+    draft.put("preserveScan", preserve)
+    draft.put("randomFlip", value=False)  # SimpleTuner shows pictures as they are
+    if "preserve_data_backend_cache" in dataset:
+        dataset.mapped("preserve_data_backend_cache", words=f"-> preserveScan: {str(preserve).lower()}")
+    return draft
+
+
+def _source(dataset: Options, places: Places, draft: Draft) -> None:
+    folder, prefix = dataset.value("instance_data_dir"), dataset.value("aws_data_prefix")
+    if dataset.value("type") == "aws":
+        location = places.bucket(dataset, prefix or folder)
+    elif folder:
+        location = {"path": places.path(folder)}
+    else:
+        dataset.refused("instance_data_dir", "is missing")
+        location = None
+    if location is not None:
+        draft.put("source", location)
+    for key in ("instance_data_dir", "aws_data_prefix"):
+        if key in dataset:
+            dataset.mapped(key, words="-> source")
+
+
+def _latents(dataset: Options, options: Options, draft: Draft, *, places: Places, stores: dict[str, Entry]) -> None:
+    """When latents are made and where they lie."""
+    ondemand = own_or_global(dataset, options, "vae_cache_ondemand") or options.value("vae_cache_preprocess") is False
+    mode = "OnTheFly" if own_or_global(dataset, options, "vae_cache_disable") else "OnDemand" if ondemand else "Cache"
+    draft.put("imageEmbeds.mode", mode)
+    for key in ("vae_cache_ondemand", "vae_cache_disable"):
+        if key in dataset:
+            dataset.mapped(key, words=f"-> imageEmbeds.mode: {mode}")
+    if mode == "OnTheFly":
+        for key in ("image_embeds", "cache_dir_vae"):
+            dataset.ignored(key, "latents are not kept")
+        return
+    store = dataset
+    if "image_embeds" in dataset:
+        if dataset.value("image_embeds") not in stores:
+            dataset.refused("image_embeds", f"there is no entry {dataset.value('image_embeds')}")
+            return
+        store = stores[dataset.value("image_embeds")].options
+        dataset.mapped("image_embeds", words="-> imageEmbeds.location")
+    _home_of_latents(dataset, options, draft, places=places, store=store)
+
+
+def _home_of_latents(dataset: Options, options: Options, draft: Draft, *, places: Places, store: Options) -> None:
+    """Write the location in `store`: the data set's own, or the one of its image_embeds."""
+    folder, location = own_or_global(dataset, options, "cache_dir_vae"), None
+    if store.value("type") == "aws" and (folder or store is not dataset):
+        location = places.bucket(store, folder)
+    elif folder:
+        location = {"path": places.path(folder, is_made=True)}
+    if location is not None:
+        draft.put("imageEmbeds.location", location)
+    if "cache_dir_vae" in dataset:
+        dataset.mapped("cache_dir_vae", words="-> imageEmbeds.location")
+
+
+def _weights(datasets: list[Options], drafts: list[Draft], options: Options) -> None:
+    """Probabilities: SimpleTuner's are weights, ours are shares of the steps."""
+    uniform = str(options.value("data_backend_sampling")).lower() == "uniform"
+    drawn = [pair for pair in zip(datasets, drafts, strict=True) if pair[1].spec["role"] != "Evaluation"]
+    weights = [dataset.value("probability") or 1.0 for dataset, _ in drawn]
+    if uniform and len(drawn) > 1:
+        for (dataset, draft), weight in zip(drawn, weights, strict=True):
+            dataset.carry(draft, "probability", value=round(weight / sum(weights), 9))
+    elif len(set(weights)) > 1:
+        for dataset, _ in drawn:
+            if "probability" in dataset:
+                dataset.refused(
+                    "probability",
+                    "with data_backend_sampling auto-weighting it multiplies sizes that are not known here; set "
+                    "data_backend_sampling to uniform, or make all probabilities equal",
+                )
+    for dataset in datasets:
+        dataset.ignored("probability", "all data sets have the same, so that they are drawn by size")
+    if "data_backend_sampling" in options:
+        options.mapped("data_backend_sampling", words="shares of the steps" if uniform else "by size")
+
+
+def _evaluation(sets: list[Entry], options: Options) -> None:
+    if "eval_dataset_id" not in options:
+        return
+    others = [entry.name for entry in sets if entry.kind == "eval" and entry.name != options.value("eval_dataset_id")]
+    if others:
+        options.refused("eval_dataset_id", f"every data set for evaluation is measured; remove {', '.join(others)}")
+    options.mapped("eval_dataset_id", words="-> role: Evaluation")

@@ -1,0 +1,118 @@
+"""The base model and its adapters."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING
+
+from oarlock_import import lycoris
+from oarlock_trainer.models.flux.lora_targets import PRESETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oarlock_import.draft import Draft
+    from oarlock_import.options import Options
+    from oarlock_import.places import Places
+
+_REPOSITORIES = {
+    "dev": "black-forest-labs/FLUX.1-dev",
+    "krea": "black-forest-labs/FLUX.1-Krea-dev",
+    "schnell": "black-forest-labs/FLUX.1-schnell",
+}
+_FLAVORS = {name.rpartition("/")[2].lower(): flavor for flavor, name in _REPOSITORIES.items()}
+_STANDARD = ("lora_rank", "lora_alpha", "lora_dropout", "flux_lora_target")
+_LYCORIS = ("lycoris_config", "init_lokr_norm")
+_OF_LORA = (*_STANDARD, *_LYCORIS, "lora_type", "init_lora", "disable_assistant_lora")
+
+
+def place(
+    options: Options, draft: Draft, *, places: Places, find: Callable[[str], str], has_folder: Callable[[str], bool]
+) -> None:
+    """Write model, method and adapters; `find` gives the text of a file, `has_folder` tells whether one is here."""
+    if "model_family" not in options:
+        options.refused("model_family", "is missing: write flux (in config.env FLUX=true or MODEL_FAMILY=flux)")
+    options.carry(draft, "model_family")
+    flavor = _base(options, draft, places, has_folder)
+    if options.value("model_type") == "lora":
+        _lora(options, draft, places=places, flavor=flavor, find=find)
+        return
+    precision = str(options.value("base_model_precision"))
+    if precision != "no_change":
+        options.refused("base_model_precision", "SimpleTuner itself trains quantized weights only by LoRA; remove it")
+    for key in (*_OF_LORA, "base_model_precision"):
+        options.ignored(key, "model_type is full")
+
+
+def _base(options: Options, draft: Draft, places: Places, has_folder: Callable[[str], bool]) -> str:
+    """Where the model lies; returns the flavor. As diffusers does, a folder is taken before a repository of that name."""
+    name = options.value("pretrained_model_name_or_path")
+    known = _FLAVORS.get(posixpath.basename(str(name)).lower())
+    flavor = known if known and "model_flavour" not in options else str(options.value("model_flavour")).lower()
+    if known and "model_flavour" not in options:
+        draft.put("training.model.flavor", known.capitalize())
+        options.mapped(
+            "model_flavour",
+            words=f"(SimpleTuner's default flavour is Krea) -> training.model.flavor: {known.capitalize()}, because "
+            f"pretrained_model_name_or_path names {posixpath.basename(name)}",
+        )
+    else:
+        options.carry(draft, "model_flavour", value=None if flavor not in _REPOSITORIES else flavor.capitalize())
+    if str(name or "").endswith(".safetensors"):
+        options.refused("pretrained_model_name_or_path", "one file is not enough: name a diffusers directory")
+    elif name is None or (name.count("/") == 1 and not name.startswith((".", "/")) and not has_folder(name)):
+        repository = _REPOSITORIES.get(flavor, "") if name is None or known else name
+        draft.put("training.model.hub.repo", repository)
+        options.mapped("pretrained_model_name_or_path", words=f"-> training.model.hub.repo: {repository}")
+        if "revision" in options:
+            options.carry(draft, "revision", to="training.model.hub.revision")
+        places.report.task(
+            "a gated repository needs a token: kubectl create secret generic hub --from-literal=token=..., then set "
+            "training.model.hub.tokenSecretRef to {name: hub, key: token}"
+        )
+    else:
+        options.carry(draft, "pretrained_model_name_or_path", to="training.model.path", value=places.path(name))
+    options.ignored("revision", "belongs to a repository of the hub")
+    return flavor
+
+
+def _lora(options: Options, draft: Draft, *, places: Places, flavor: str, find: Callable[[str], str]) -> None:
+    if options.value("lora_type") == "lycoris":
+        options.mapped("lora_type", words="-> training.lora.algorithm, see lycoris_config")
+        lycoris.place(options, draft, find=find)
+        if "init_lokr_norm" in options:
+            options.refused("init_lokr_norm", "factors begin as LyCORIS begins them; remove it")
+        for key in _STANDARD:
+            options.ignored(key, "lycoris_config decides")
+    else:
+        _standard(options, draft)
+        for key in _LYCORIS:
+            options.ignored(key, "lora_type is standard")
+    options.carry(draft, "base_model_precision")
+    init = options.value("init_lora")
+    if init is not None and init.startswith((".", "/")):
+        draft.put("training.initFrom.path", places.path(init))
+        options.mapped("init_lora", words="-> training.initFrom.path")
+    elif init is not None:
+        options.refused("init_lora", "repositories of the hub are not read here: download it, and write its path")
+    if flavor == "schnell" and not options.value("disable_assistant_lora"):
+        options.refused(
+            "disable_assistant_lora", "SimpleTuner trains schnell over an assistant adapter, which is not here; set it"
+        )
+    options.ignored("disable_assistant_lora", "there is no assistant adapter here")
+
+
+def _standard(options: Options, draft: Draft) -> None:
+    options.mapped("lora_type", words="-> training.lora.algorithm: LoRA")
+    options.carry(draft, "lora_rank")
+    if "lora_alpha" in options:
+        options.carry(draft, "lora_alpha")
+    else:
+        draft.put("training.lora.alpha", options.value("lora_rank"))
+        options.mapped("lora_alpha", words="-> training.lora.alpha: the rank")
+    options.carry(draft, "lora_dropout")
+    target = str(options.value("flux_lora_target")).lower()
+    if target in PRESETS:
+        options.carry(draft, "flux_lora_target", value=list(PRESETS[target]))
+    else:
+        options.refused("flux_lora_target", f"{target} is not here: use one of {', '.join(PRESETS)}")

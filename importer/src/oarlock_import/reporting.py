@@ -1,0 +1,102 @@
+"""Pictures, trackers and publishing: they change nothing that is trained."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oarlock_import.draft import Draft
+    from oarlock_import.options import Options
+    from oarlock_import.places import Places
+
+_PICTURES = ("validation_guidance", "validation_num_inference_steps", "validation_seed", "validation_step_interval")
+_TRACKERS = {"tensorboard": "TensorBoard", "wandb": "Wandb"}
+
+
+def place(options: Options, draft: Draft, *, places: Places) -> None:
+    """Write validation, tracking and publish."""
+    _pictures(options, draft, places)
+    _trackers(options, draft, places)
+    _hub(options, draft, places)
+
+
+def _pictures(options: Options, draft: Draft, places: Places) -> None:
+    prompt, library = options.value("validation_prompt"), options.value("user_prompt_library")
+    off = options.value("validation_disable")
+    if off or not (prompt or library):
+        why = "validation_disable is set" if off else "there is no validation_prompt and no user_prompt_library"
+        for key in (*_PICTURES, "validation_resolution", "validation_prompt", "user_prompt_library"):
+            options.ignored(key, f"no pictures are made: {why}")
+        options.ignored("validation_disable", "no pictures are made" if off else "false")
+        return
+    options.ignored("validation_disable", "false")
+    for key in _PICTURES:
+        options.carry(draft, key)
+    if prompt:
+        options.carry(draft, "validation_prompt", value=[{"name": "validation", "prompt": prompt}])
+    if library:
+        draft.put("training.validation.promptsFrom", {"path": places.path(library)})
+        options.mapped("user_prompt_library", words="-> training.validation.promptsFrom")
+    sizes = [_size(word.strip().lower()) for word in str(options.value("validation_resolution")).split(",")]
+    if all(sizes):
+        options.carry(draft, "validation_resolution", value=sizes)
+    else:
+        options.refused("validation_resolution", "has to be pixels, such as 1024 or 1024x768, separated by commas")
+
+
+def _size(word: str) -> str:
+    """WIDTHxHEIGHT; "" where it is none."""
+    both = re.fullmatch(r"([0-9]{2,5})(?:x([0-9]{2,5}))?", word)
+    return f"{both[1]}x{both[2] or both[1]}" if both else ""
+
+
+def _trackers(options: Options, draft: Draft, places: Places) -> None:
+    names = [name.strip().lower() for name in (options.value("report_to") or "none").split(",")]
+    wanted = [name for name in names if name != "none"]
+    unknown = [name for name in wanted if name not in _TRACKERS]
+    if unknown:
+        options.refused("report_to", f"{', '.join(unknown)} is not here: use tensorboard, wandb or none")
+        return
+    entries = []
+    for name in wanted:
+        project, run = options.value("tracker_project_name"), options.value("tracker_run_name")
+        entry = {"name": name, "type": _TRACKERS[name], "project": project, "run": run}
+        if name == "wandb":
+            secret = f"{places.job}-wandb"
+            entry["secretRef"] = {"name": secret}
+            places.report.task(f"kubectl create secret generic {secret} --from-literal=WANDB_API_KEY=...")
+        entries.append(entry)
+    if entries:
+        options.carry(draft, "report_to", value=entries)
+    options.ignored("report_to", "none")
+    for key in ("tracker_project_name", "tracker_run_name"):
+        if entries:
+            options.mapped(key, words=f"-> training.tracking: {options.value(key)}")
+        options.ignored(key, "report_to names no tracker")
+
+
+def _hub(options: Options, draft: Draft, places: Places) -> None:
+    if not options.value("push_to_hub"):
+        for key in ("push_to_hub", "hub_model_id", "push_checkpoints_to_hub", "model_card_private"):
+            options.ignored(key, "push_to_hub is not set")
+        return
+    repository = options.value("hub_model_id")
+    if repository is None:
+        options.refused("hub_model_id", "is missing, and push_to_hub needs it")
+        return
+    secret = f"{places.job}-hub"
+    hub = {
+        "repo": repository,
+        "private": options.value("model_card_private"),
+        "tokenSecretRef": {"name": secret, "key": "token"},
+    }
+    options.carry(draft, "push_to_hub", value=[{"name": "hub", "hub": hub}])
+    owner = "" if "/" in repository else ", without an owner: of the account that the token belongs to"
+    options.mapped("hub_model_id", words=f"-> training.publish.hub.repo{owner}")
+    if options.value("push_checkpoints_to_hub"):
+        differs = "the finished model alone is pushed; training.checkpoint.upload sends checkpoints to a bucket"
+        options.mapped("push_checkpoints_to_hub", words="-> training.publish", differs=differs)
+    options.ignored("push_checkpoints_to_hub", "false")
+    options.mapped("model_card_private", words=f"-> training.publish.hub.private: {str(hub['private']).lower()}")
+    places.report.task(f"kubectl create secret generic {secret} --from-literal=token=...   # may write to {repository}")

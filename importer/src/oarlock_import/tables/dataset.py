@@ -1,0 +1,131 @@
+"""Keys of the entries of multidatabackend.json."""
+
+from __future__ import annotations
+
+from oarlock_import.rows import Kind, Row, ignored, judged, mapped, refused
+
+_STORE: tuple[Row, ...] = (
+    judged("id", "name", Kind.TEXT),
+    judged("type", "source", Kind.TEXT, default="local", words={"local": "path", "aws": "s3"}),
+    judged("disabled", "nothing: the entry is left out", Kind.SWITCH, default=False, aliases=("disable",)),
+    judged("dataset_type", "role", Kind.TEXT, default="image"),
+    judged("aws_bucket_name", "bucket", Kind.TEXT),
+    judged("aws_data_prefix", "prefix", Kind.TEXT),
+    judged("aws_endpoint_url", "training.s3Connections.endpoint", Kind.TEXT),
+    judged("aws_region_name", "training.s3Connections.region", Kind.TEXT, default="auto"),
+    judged("aws_access_key_id", "training.s3Connections.credentialsSecretRef", Kind.ANY),
+    judged("aws_secret_access_key", "training.s3Connections.credentialsSecretRef", Kind.ANY),
+    judged("aws_session_token", "training.s3Connections.credentialsSecretRef", Kind.ANY),
+    *ignored(
+        "connections of a job are pooled over all its data sets; see training.data.tuning", "aws_max_pool_connections"
+    ),
+    *ignored(
+        "reading and writing are bounded queues of Oarlock's own",
+        "write_batch_size read_batch_size text_encoder_batch_size vae_batch_size image_processing_batch_size"
+        " metadata_update_interval aspect_bucket_worker_count",
+    ),
+    *ignored("compress_disk_cache holds for the whole job", "compress_cache"),
+    *ignored("what is cached is made before training, which changes no number", "text_cache_ondemand"),
+    *ignored("scans are skipped by preserve_data_backend_cache alone", "skip_file_discovery"),
+    *ignored("a remark", "_comment comment description"),
+)
+
+DATASET: tuple[Row, ...] = (
+    *_STORE,
+    judged("instance_data_dir", "source", Kind.TEXT, aliases=("instance_data_root",)),
+    judged("text_embeds", "training.data.textEmbeds", Kind.TEXT),
+    *ignored("the entry of dataset_type text_embeds says whether text is cached", "text_cache_disable"),
+    judged("image_embeds", "imageEmbeds.location", Kind.TEXT),
+    judged("cache_dir_vae", "imageEmbeds.location", Kind.TEXT),
+    judged("vae_cache_ondemand", "imageEmbeds.mode", Kind.SWITCH),
+    judged("vae_cache_disable", "imageEmbeds.mode", Kind.SWITCH, aliases=("disable_vae_cache",)),
+    judged("metadata_backend", "metadata", Kind.TEXT, default="discovery"),
+    judged("parquet", "metadata.parquet", Kind.ANY),
+    judged("caption_strategy", "captions.strategy", Kind.TEXT),
+    judged("instance_prompt", "captions.text or captions.prepend", Kind.TEXT),
+    judged("prepend_instance_prompt", "captions.prepend", Kind.SWITCH),
+    judged("only_instance_prompt", "captions.strategy", Kind.SWITCH),
+    judged("resolution", "resolution", Kind.NUMBER),
+    judged("resolution_type", "resolutionType", Kind.TEXT),
+    judged("crop", "crop.aspect", Kind.SWITCH, default=False),
+    judged("crop_aspect", "crop.aspect", Kind.TEXT, default="square"),
+    judged("crop_style", "crop.style", Kind.TEXT, default="random"),
+    judged("crop_aspect_buckets", "crop.aspects", Kind.ANY),
+    judged("minimum_image_size", "size.minimum", Kind.NUMBER),
+    judged("maximum_image_size", "size.maximum", Kind.NUMBER),
+    judged("target_downsample_size", "size.downsampleTo", Kind.NUMBER),
+    judged("max_upscale_threshold", "size.maximumUpscalePercent", Kind.NUMBER),
+    mapped("minimum_aspect_ratio", "size.minimumAspect", Kind.NUMBER),
+    mapped("maximum_aspect_ratio", "size.maximumAspect", Kind.NUMBER),
+    mapped("repeats", "repeats", Kind.WHOLE, default=0),
+    judged("probability", "probability", Kind.NUMBER, default=1.0),
+    mapped("max_num_samples", "maxSamples", Kind.WHOLE),
+    mapped("start_step", "startStep", Kind.WHOLE),
+    judged("end_step", "endStep", Kind.WHOLE),
+    judged("preserve_data_backend_cache", "preserveScan", Kind.SWITCH),
+    judged("is_regularisation_data", "role", Kind.SWITCH, default=False, aliases=("is_regularization_data",)),
+    *refused("windows are said in steps: set start_step", "start_epoch", unless=(0, 1)),
+    *refused("windows are said in steps: set end_step", "end_epoch", unless=(0,)),
+    *refused("a latent is made once; set vae_cache_disable to crop anew each time", "vae_cache_clear_each_epoch"),
+    *refused("all data sets share training.batchSize", "train_batch_size"),
+    *refused("all data sets share the noise levels", "timestep_offset slider_strength", unless=(0,)),
+    *refused("captions are drawn as they are", "caption_shuffle"),
+    *refused("filters belong to the entry of dataset_type text_embeds", "caption_filter_list", unless=([],)),
+    *refused(
+        "no training of conditioned models here",
+        "conditioning conditioning_data conditioning_type conditioning_config source_dataset_id",
+    ),
+    *refused("pictures only, no video or sound", "video audio"),
+    *refused("no classifier filters pictures here", "nsfw nsfw_filter nsfw_detection"),
+    *ignored(
+        "caches are keyed by content",
+        "hash_filenames shorten_filenames scan_for_errors vae_cache_scan_behaviour ignore_epochs",
+    ),
+    *ignored("pictures for validation come from prompts", "disable_validation"),
+    *ignored(
+        "pictures are never deleted; what cannot be used is listed", "delete_unwanted_images delete_problematic_images"
+    ),
+)
+
+PARQUET: tuple[Row, ...] = (
+    judged("path", "metadata.parquet.location", Kind.TEXT),
+    judged("filename_column", "metadata.parquet.filenameColumn", Kind.TEXT, default="id"),
+    judged("caption_column", "metadata.parquet.captionColumns", Kind.ANY, default="description"),
+    mapped("width_column", "metadata.parquet.widthColumn", Kind.TEXT),
+    mapped("height_column", "metadata.parquet.heightColumn", Kind.TEXT),
+    mapped("fallback_caption_column", "metadata.parquet.fallbackCaptionColumn", Kind.TEXT),
+    mapped("identifier_includes_extension", "metadata.parquet.filenameHasExtension", Kind.SWITCH, default=False),
+    *ignored("the aspect is width / height", "aspect_ratio_column"),
+    *refused(
+        "pictures only, no video or sound",
+        "num_frames_column fps_column audio_column lyrics_column sample_rate_column duration_column"
+        " num_channels_column",
+    ),
+    *refused("boxes are not used", "bbox_column"),
+)
+
+EMBEDS: tuple[Row, ...] = (
+    *_STORE,
+    judged("default", "training.data.textEmbeds", Kind.SWITCH, default=False),
+    judged("cache_dir", "training.data.textEmbeds", Kind.TEXT),
+    judged("text_cache_disable", "training.data.textEmbedsMode", Kind.SWITCH),
+    judged("caption_filter_list", "training.data.datasets.captions.filters", Kind.ANY),
+    *ignored("scans are skipped by the preserve_data_backend_cache of each data set", "preserve_data_backend_cache"),
+    *ignored("where latents lie is said by cache_dir_vae of each data set", "instance_data_dir instance_data_root"),
+)
+
+WEBHOOK: tuple[Row, ...] = (
+    judged("webhook_type", "type", Kind.TEXT, words={"raw": "Raw", "discord": "Discord"}),
+    judged("callback_url", "urlSecretRef", Kind.ANY),
+    judged("webhook_url", "urlSecretRef", Kind.ANY),
+    judged("auth_token", "authSecretRef", Kind.ANY),
+    mapped("message_prefix", "messagePrefix", Kind.TEXT),
+    mapped(
+        "log_level",
+        "minLevel",
+        Kind.TEXT,
+        default="info",
+        words={word.lower(): word for word in ("Debug", "Info", "Warning", "Error", "Critical")},
+    ),
+    *refused("certificates are verified; SSL_CERT_FILE in pod.env names an authority of your own", "ssl_no_verify"),
+)

@@ -1,0 +1,100 @@
+"""Options of the model and of LoRA."""
+
+from __future__ import annotations
+
+from oarlock_import.rows import Kind, Row, ignored, judged, mapped, refused
+
+_ONLY_THE_DIRECTORY = (
+    "a job takes all parts of the model from one diffusers directory; make one that holds this part, and name it in "
+    "pretrained_model_name_or_path"
+)
+_CONDITIONED = "no training of ControlNet or other conditioned models here"
+
+MODEL: tuple[Row, ...] = (
+    mapped("model_family", "training.model.family", Kind.TEXT, words={"flux": "Flux1"}),
+    judged(
+        "model_flavour",
+        "training.model.flavor",
+        Kind.TEXT,
+        default="krea",
+        words={"dev": "Dev", "schnell": "Schnell", "krea": "Krea"},
+        aliases=("model_flavor",),
+    ),
+    judged("pretrained_model_name_or_path", "training.model.path or training.model.hub", Kind.TEXT),
+    judged("revision", "training.model.hub.revision", Kind.TEXT),
+    mapped("model_type", "training.method", Kind.TEXT, default="full", words={"full": "Full", "lora": "LoRA"}),
+    judged("init_lora", "training.initFrom", Kind.TEXT),
+    judged("lora_rank", "training.lora.rank", Kind.WHOLE, default=16),
+    judged("lora_alpha", "training.lora.alpha", Kind.NUMBER),
+    judged("lora_dropout", "training.lora.dropout", Kind.NUMBER, default=0.1),
+    judged("flux_lora_target", "training.lora.targets", Kind.TEXT, default="all"),
+    judged(
+        "base_model_precision",
+        "training.lora.quantizeBase",
+        Kind.TEXT,
+        default="no_change",
+        words={
+            "no_change": "None",
+            "int8-quanto": "Int8",
+            "int8-torchao": "Int8",
+            "nf4-bnb": "NF4",
+            "nf4-torchao": "NF4",
+            "fp8-quanto": "FP8",
+            "fp8-torchao": "FP8",
+        },
+    ),
+    judged("init_lokr_norm", "nothing: factors begin as LyCORIS begins them", Kind.NUMBER),
+    judged("disable_assistant_lora", "nothing: Oarlock has no assistant adapter", Kind.SWITCH, default=False),
+    judged(
+        "lora_type",
+        "training.lora.algorithm",
+        Kind.TEXT,
+        default="standard",
+        words={"standard": "LoRA", "lycoris": "LoKr"},
+    ),
+    judged(
+        "lycoris_config",
+        "training.lora, see lycoris_config.json",
+        Kind.TEXT,
+        default="config/lycoris_config.json",
+    ),
+    *refused("adapters start as PEFT starts them by default", "lora_init_type", unless=("default",)),
+    *refused("only plain LoRA here", "peft_lora_mode", unless=("standard",)),
+    *refused("only plain LoRA here", "use_dora"),
+    *refused(
+        _ONLY_THE_DIRECTORY,
+        "pretrained_transformer_model_name_or_path pretrained_vae_model_name_or_path pretrained_t5_model_name_or_path",
+    ),
+    *refused(_ONLY_THE_DIRECTORY, "pretrained_transformer_subfolder", unless=("transformer",)),
+    *refused("the weights are read in the precision that they are stored in", "variant"),
+    *refused(_CONDITIONED, "controlnet control controlnet_model_name_or_path controlnet_custom_config"),
+    *refused("token routing (TREAD) is not here", "tread_config"),
+    *refused("text encoders are not trained here", "train_text_encoder"),
+    *refused("all parameters are trained, biases are not singled out", "layer_freeze_strategy", unless=("none",)),
+    *refused(
+        "the encoders run in the precision of the model's files",
+        "text_encoder_1_precision text_encoder_2_precision text_encoder_3_precision text_encoder_4_precision",
+        unless=("no_change",),
+    ),
+    *refused("FLUX.1 is trained by flow matching", "prediction_type", unless=("flow_matching",)),
+    *refused("the text's length is the flavor's: 512, Schnell 256", "tokenizer_max_length"),
+    *refused("padding stays as the tokenizer makes it", "t5_padding", unless=("unmodified",)),
+    *refused("the base model is quantized without its activations", "quantize_activations"),
+    *refused("quantized base weights keep bfloat16 beside them", "base_model_default_dtype", unless=("bf16",)),
+    *refused("there is no distillation here", "distillation_method distillation_config", unless=("none",)),
+    *refused("adapters of sliders are not here", "slider_lora_target"),
+    *refused("no assistant adapter here; remove it, or train another flavor", "assistant_lora_path"),
+    *ignored("belongs to another peft_lora_mode", "singlora_ramp_up_steps"),
+    *ignored("belongs to the assistant adapter", "assistant_lora_weight_name"),
+    *ignored("how the weights are quantized does not change what they become", "quantize_via"),
+    *ignored("projections are computed together where that is faster", "fuse_qkv_projections fused_qkv_projections"),
+    *ignored("belongs to train_text_encoder", "text_encoder_lr text_encoder_limit save_text_encoder"),
+    *ignored(
+        "belongs to train_text_encoder",
+        "freeze_encoder freeze_encoder_before freeze_encoder_after freeze_encoder_strategy",
+    ),
+    *ignored(
+        "the encoders leave the GPU when the captions are encoded", "fully_unload_text_encoder offload_during_startup"
+    ),
+    *ignored("the VAE is encoded in bfloat16, float16 is not needed", "vae_dtype"),
+)
