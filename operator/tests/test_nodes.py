@@ -18,10 +18,10 @@ from oarlock_operator.nodes.troubled import MOST_GONE, TroubledNodes, read_node
         (node(), True, False),
         (node(ready="False"), False, False),
         (node(ready="Unknown"), False, True),
-        (node(tainted=True), False, True),
+        (node(tainted=True), True, False),
         ({"metadata": {"name": "n1"}}, False, False),
     ],
-    ids=["ready", "not-ready", "unknown", "tainted-only", "says-nothing-yet"],
+    ids=["ready", "not-ready", "unknown", "ready-and-still-tainted", "says-nothing-yet"],
 )
 def test_a_node_is_ready_not_ready_or_unreachable(raw: Json, ready: bool, unreachable: bool) -> None:  # noqa: FBT001
     seen = read_node(raw)

@@ -18,7 +18,6 @@ from oarlock_operator.model.node_maintenance import mark_of
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.nodes.gpu_fault_history import read_strikes
 
-UNREACHABLE = "node.kubernetes.io/unreachable"
 PARALLEL = 16
 MOST_GONE = 1024
 """Names kept of nodes that were deleted: autoscalers make new ones for ever, and pods of a deleted node are gone soon."""
@@ -52,16 +51,18 @@ class TroubledNodes:
 
 
 def read_node(raw: dict[str, Any]) -> Node:
-    """A node's facts. One that says nothing of itself yet is not ready."""
+    """A node's facts. One that says nothing of itself yet is not ready.
+
+    The taint for unreachable nodes is not asked: it comes after the condition, and stays for seconds on a node that is back.
+    """
     status, spec = raw.get("status") or {}, raw.get("spec") or {}
     ready = next((c.get("status") for c in status.get("conditions") or [] if c.get("type") == "Ready"), "")
-    tainted = any(taint.get("key") == UNREACHABLE for taint in spec.get("taints") or [])
     metadata = raw["metadata"]
     return Node(
         name=metadata["name"],
         uid=metadata.get("uid") or "",
-        ready=ready == "True" and not tainted,
-        unreachable=ready == "Unknown" or tainted,
+        ready=ready == "True",
+        unreachable=ready == "Unknown",
         boot_id=(status.get("nodeInfo") or {}).get("bootID") or "",
         mark=mark_of(raw),
         unschedulable=bool(spec.get("unschedulable")),
