@@ -19,7 +19,7 @@ from oarlock_api.status import Phase
 from oarlock_operator import metrics
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.model.observation import Job
-from oarlock_trainer.agent.metrics import exposition
+from oarlock_trainer.agent.status.metrics import exposition
 from tests.chart.rendering import CHART, EVERYTHING, ROOT, one, render
 
 RUNBOOKS = ROOT / "docs/runbooks"

@@ -10,7 +10,7 @@ import yaml
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.secrets import secret_variable
-from oarlock_trainer.agent import accelerate_config, rank_environment
+from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 if TYPE_CHECKING:

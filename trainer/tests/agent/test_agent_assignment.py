@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.contract.gang_key import attempt_key
-from oarlock_trainer.agent import rank_environment
+from oarlock_trainer.agent.ranks import rank_environment
 from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment, read_pod
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import yaml
 from agent_process import Agent
 
 from oarlock_api.contract.job_file import CustomProgram, JobFile
-from oarlock_trainer.agent import accelerate_config
+from oarlock_trainer.agent.ranks import accelerate_config
 from oarlock_trainer.commands import write_bundle
 from oarlock_trainer.runtime.assignment import Assignment, Pod
 

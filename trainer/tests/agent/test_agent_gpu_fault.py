@@ -13,7 +13,7 @@ import pytest
 from agent_process import eventually, lives
 
 from oarlock_local import nvml
-from oarlock_trainer.agent.gpu_guard import ECHO_SECONDS
+from oarlock_trainer.agent.gpus.gpu_guard import ECHO_SECONDS
 from oarlock_trainer.health import circuit
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_trainer.agent.hang import Watch
+from oarlock_trainer.agent.hangs.hang import Watch
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime.channel import Event, Message
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from agent_process import eventually, lives
 
-from oarlock_trainer.agent.flight_recorder import FlightRecorder
+from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import Degradation, PodPhase, parse_status
-from oarlock_trainer.agent import metrics
-from oarlock_trainer.agent.status_board import StatusBoard
-from oarlock_trainer.agent.status_server import StatusServer
+from oarlock_trainer.agent.status import metrics
+from oarlock_trainer.agent.status.status_board import StatusBoard
+from oarlock_trainer.agent.status.status_server import StatusServer
 from oarlock_trainer.runtime.assignment import Pod
 from oarlock_trainer.runtime.channel import Event, Message
 

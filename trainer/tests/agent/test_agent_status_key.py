@@ -9,9 +9,9 @@ import pytest
 
 from oarlock_api.contract.gang_key import REFUSED, answered, question
 from oarlock_api.contract.status import PodStatus, parse_status
-from oarlock_trainer.agent import door as door_module
-from oarlock_trainer.agent.door import Door
-from oarlock_trainer.agent.status_server import StatusServer
+from oarlock_trainer.agent.status import access as door_module
+from oarlock_trainer.agent.status.access import Door
+from oarlock_trainer.agent.status.status_server import StatusServer
 
 KEY = b"k" * 32
 STATUS = PodStatus(job_uid="u", pod_uid="p", attempt=1, rank=0, phase="Training", heartbeat_at="2026-01-01T00:00:00Z")

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.contract.status import PodStatus
-from oarlock_trainer.agent import status_server
-from oarlock_trainer.agent.door import Door
-from oarlock_trainer.agent.places import Places
-from oarlock_trainer.agent.status_server import StatusServer
+from oarlock_trainer.agent.status import status_server
+from oarlock_trainer.agent.status.access import Door
+from oarlock_trainer.agent.status.connection_limit import Places
+from oarlock_trainer.agent.status.status_server import StatusServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

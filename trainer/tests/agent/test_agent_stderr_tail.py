@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from oarlock_trainer.agent.stderr_tail import KEPT, StderrTail
+from oarlock_trainer.agent.ranks.stderr_tail import KEPT, StderrTail
 
 
 def remembered(written: bytes) -> str:

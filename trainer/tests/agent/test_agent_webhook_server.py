@@ -9,10 +9,10 @@ import socket
 import pytest
 
 from oarlock_api.contract.status import PodStatus
-from oarlock_trainer.agent.door import is_here
-from oarlock_trainer.agent.hearsay.inbox import Inbox
-from oarlock_trainer.agent.hearsay.payloads import Step
-from oarlock_trainer.agent.status_server import StatusServer
+from oarlock_trainer.agent.status.access import is_here
+from oarlock_trainer.agent.status.status_server import StatusServer
+from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
+from oarlock_trainer.agent.trainer_webhooks.payloads import Step
 
 STEP = json.dumps({"type": "training.progress", "progress": {"current": 3}}).encode()
 

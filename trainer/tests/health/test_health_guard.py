@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_api.contract.health import CircuitState, Health, parse_health
-from oarlock_trainer.agent.gpu_guard import CORROBORATE_SECONDS, ECHO_SECONDS, GpuGuard
+from oarlock_trainer.agent.gpus.gpu_guard import CORROBORATE_SECONDS, ECHO_SECONDS, GpuGuard
 from oarlock_trainer.agent.outcome import Outcome
-from oarlock_trainer.agent.status_board import StatusBoard
+from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.verdict import Verdict
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 from oarlock_trainer.runtime import children

@@ -12,7 +12,7 @@ import pytest
 from gpu_pod import monitors
 
 from oarlock_api.contract.health import HealthState
-from oarlock_trainer.agent.gpu_health import PROVEN_SECONDS, SILENT_SECONDS, GpuHealth
+from oarlock_trainer.agent.gpus.gpu_health import PROVEN_SECONDS, SILENT_SECONDS, GpuHealth
 from oarlock_trainer.runtime import children
 
 if TYPE_CHECKING:

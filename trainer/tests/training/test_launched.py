@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oarlock_api.contract.job_file import JobFile
-from oarlock_trainer.agent import accelerate_config
+from oarlock_trainer.agent.ranks import accelerate_config
 from oarlock_trainer.cli import main
 from oarlock_trainer.commands import launched
 from oarlock_trainer.runtime.assignment import Assignment, ConfigurationError, Pod

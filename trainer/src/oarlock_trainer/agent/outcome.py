@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_api.contract.report import Report
-    from oarlock_trainer.agent.status_board import StatusBoard
+    from oarlock_trainer.agent.status.status_board import StatusBoard
     from oarlock_trainer.health.symptom import Symptom
     from oarlock_trainer.runtime.assignment import Assignment
     from oarlock_trainer.runtime.channel import Message

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.status import CheckResult, PreflightCheck
-from oarlock_trainer.agent import accelerate_config, rank_environment
-from oarlock_trainer.agent.door import Door
-from oarlock_trainer.agent.gpu_guard import GpuGuard
-from oarlock_trainer.agent.hang_guard import HangGuard
-from oarlock_trainer.agent.hearsay.hearsay import Hearsay
-from oarlock_trainer.agent.hearsay.inbox import Inbox
+from oarlock_trainer.agent.gpus.gpu_guard import GpuGuard
+from oarlock_trainer.agent.hangs.hang_guard import HangGuard
 from oarlock_trainer.agent.link.gang_link import GangLink
-from oarlock_trainer.agent.local_command import LocalCommand
-from oarlock_trainer.agent.local_ranks import LocalRanks
 from oarlock_trainer.agent.outcome import Outcome
-from oarlock_trainer.agent.status_board import StatusBoard
-from oarlock_trainer.agent.status_server import StatusServer
+from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
+from oarlock_trainer.agent.ranks.local_command import LocalCommand
+from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
+from oarlock_trainer.agent.status.access import Door
+from oarlock_trainer.agent.status.status_board import StatusBoard
+from oarlock_trainer.agent.status.status_server import StatusServer
+from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
+from oarlock_trainer.agent.trainer_webhooks.messages import Hearsay
 from oarlock_trainer.agent.webhooks.redaction import secret_values
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 from oarlock_trainer.preflight.checks import Preflight
@@ -33,8 +33,8 @@ from oarlock_trainer.runtime.channel import SAVE_SIGNAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oarlock_trainer.agent.accelerate_config import Launch
-    from oarlock_trainer.agent.ranks import Ranks
+    from oarlock_trainer.agent.ranks.accelerate_config import Launch
+    from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.runtime.assignment import Assignment
 
 

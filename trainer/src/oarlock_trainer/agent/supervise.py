@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
-from oarlock_trainer.agent import accelerate_config, logs, parts, rank_environment, termination
-from oarlock_trainer.agent.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
+from oarlock_trainer.agent import logs, parts, termination
+from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.link.protocol import PeerLost
 from oarlock_trainer.agent.parts import Options, PortTakenError
-from oarlock_trainer.agent.ranks import StartError
+from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
+from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime import children, wakeup
@@ -40,7 +41,7 @@ from oarlock_trainer.runtime.channel import Event
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_trainer.agent.accelerate_config import Launch
+    from oarlock_trainer.agent.ranks.accelerate_config import Launch
     from oarlock_trainer.preflight.finding import Finding
 
 log = logging.getLogger(__name__)

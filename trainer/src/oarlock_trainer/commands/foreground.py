@@ -13,7 +13,7 @@ from pathlib import Path
 from oarlock_api.contract.environment import Variable
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.training import Task
-from oarlock_trainer.agent import accelerate_config, rank_environment
+from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.verdict import exit_code
 from oarlock_trainer.commands import launched
 from oarlock_trainer.ranks import rank_host

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oarlock_api.contract.environment import Variable
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent import accelerate_config, rank_environment
+from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment
 

@@ -18,7 +18,7 @@ from oarlock_trainer.agent.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from oarlock_trainer.agent.hang import Hang, Standing
+    from oarlock_trainer.agent.hangs.hang import Hang, Standing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.agent.stderr_tail import StderrTail
+from oarlock_trainer.agent.ranks.stderr_tail import StderrTail
 from oarlock_trainer.runtime import channel, children, own_module
 from oarlock_trainer.runtime.pipe_lines import PipeLines
 

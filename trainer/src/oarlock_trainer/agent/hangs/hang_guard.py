@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.wire import integer
-from oarlock_trainer.agent.flight_recorder import FlightRecorder
-from oarlock_trainer.agent.hang import Watch
-from oarlock_trainer.agent.hang_words import Seen, verdict_of
-from oarlock_trainer.agent.stacks import Stacks, explaining_state, top_frame
+from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
+from oarlock_trainer.agent.hangs.hang import Watch
+from oarlock_trainer.agent.hangs.hang_verdict import Seen, verdict_of
+from oarlock_trainer.agent.hangs.stacks import Stacks, explaining_state, top_frame
 from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.ranks.rank_host import HostEvent
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from oarlock_trainer.agent.hang import Hang
-    from oarlock_trainer.agent.ranks import Ranks
+    from oarlock_trainer.agent.hangs.hang import Hang
+    from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.agent.verdict import Verdict
     from oarlock_trainer.runtime.assignment import Assignment
     from oarlock_trainer.runtime.channel import Message

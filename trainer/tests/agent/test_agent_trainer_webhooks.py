@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from simpletuner_events import GPU_FAULT, JSON, STATUS, stage
 
 from oarlock_api.contract.report import CLAIMED
-from oarlock_trainer.agent.hearsay.hearsay import Hearsay
-from oarlock_trainer.agent.hearsay.inbox import Inbox, Reception
+from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox, Reception
+from oarlock_trainer.agent.trainer_webhooks.messages import Hearsay
 from oarlock_trainer.runtime.channel import Event, Message
 
 ANYTHING = st.recursive(

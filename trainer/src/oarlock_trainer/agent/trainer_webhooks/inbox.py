@@ -11,10 +11,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.wire import WireError
-from oarlock_trainer.agent.hearsay.payloads import UnknownError, read
+from oarlock_trainer.agent.trainer_webhooks.payloads import UnknownError, read
 
 if TYPE_CHECKING:
-    from oarlock_trainer.agent.hearsay.payloads import Told
+    from oarlock_trainer.agent.trainer_webhooks.payloads import Told
 
 log = logging.getLogger(__name__)
 

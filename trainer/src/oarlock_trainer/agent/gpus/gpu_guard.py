@@ -15,14 +15,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_trainer.agent.gpu_health import GpuHealth
+from oarlock_trainer.agent.gpus.gpu_health import GpuHealth
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from oarlock_trainer.agent.outcome import Outcome
-    from oarlock_trainer.agent.status_board import StatusBoard
+    from oarlock_trainer.agent.status.status_board import StatusBoard
     from oarlock_trainer.agent.webhooks.webhooks import Webhooks
     from oarlock_trainer.health.symptom import Symptom
     from oarlock_trainer.runtime.assignment import Assignment

@@ -6,9 +6,9 @@ import pytest
 
 from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import PodPhase
-from oarlock_trainer.agent.hang import Hang, Standing
-from oarlock_trainer.agent.hang_words import Seen, verdict_of
-from oarlock_trainer.agent.stacks import top_frame
+from oarlock_trainer.agent.hangs.hang import Hang, Standing
+from oarlock_trainer.agent.hangs.hang_verdict import Seen, verdict_of
+from oarlock_trainer.agent.hangs.stacks import top_frame
 
 
 def standing(rank: int, step: int | None = 7, phase: PodPhase = PodPhase.TRAINING) -> Standing:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.report import Gpu
 from oarlock_api.contract.status import PodPhase
-from oarlock_trainer.agent.hearsay.payloads import Fault, Saved, Stage, Step, Trouble
+from oarlock_trainer.agent.trainer_webhooks.payloads import Fault, Saved, Stage, Step, Trouble
 from oarlock_trainer.health import errors_told
 from oarlock_trainer.health.errors_told import Told as Kind
 from oarlock_trainer.health.symptom import Symptom
@@ -20,8 +20,8 @@ from oarlock_trainer.runtime.channel import Event, Message
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oarlock_trainer.agent.hearsay.inbox import Inbox
-    from oarlock_trainer.agent.hearsay.payloads import Told
+    from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
+    from oarlock_trainer.agent.trainer_webhooks.payloads import Told
 
 PROBE = "webhook"
 """In contract.report.CLAIMED."""

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from oarlock_api.contract.job_file import JobFile
-from oarlock_trainer.agent import accelerate_config, rank_environment
-from oarlock_trainer.agent.interface import interface_with
+from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
+from oarlock_trainer.agent.ranks.network_interface import interface_with
 from oarlock_trainer.runtime.assignment import Assignment, Pod
 
 
@@ -41,7 +41,8 @@ def test_an_interface_is_found_by_its_address(address: str, name: str | None) ->
 def test_further_addresses_and_ipv6_are_found_under_the_interfaces_own_name() -> None:
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         pytest.skip("makes interfaces in a network namespace of its own, with unshare and ip")
-    look = "import sys; from oarlock_trainer.agent.interface import interface_with; print(*map(interface_with, sys.argv[1:]))"
+    module = "oarlock_trainer.agent.ranks.network_interface"
+    look = f"import sys; from {module} import interface_with; print(*map(interface_with, sys.argv[1:]))"
     script = (
         "ip link add one type bridge && ip link add onetwo type bridge && ip addr add 10.9.0.1/24 dev one && "
         "ip addr add 10.9.0.2/24 dev one label one:1 && ip addr add 10.9.0.3/24 dev onetwo && "

@@ -19,15 +19,15 @@ from oarlock_api.contract.secrets import (
     s3_variables,
     tracker_variables,
 )
-from oarlock_trainer.agent import accelerate_config
-from oarlock_trainer.agent.interface import interface_with
+from oarlock_trainer.agent.ranks import accelerate_config
+from oarlock_trainer.agent.ranks.network_interface import interface_with
 from oarlock_trainer.health import circuit
 from oarlock_trainer.runtime.cgroup import cpu_limit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_trainer.agent.accelerate_config import Launch
+    from oarlock_trainer.agent.ranks.accelerate_config import Launch
     from oarlock_trainer.runtime.assignment import Assignment
 
 _MOST_THREADS = 8

@@ -11,7 +11,7 @@ from simpletuner_events import GPU_FAULT, JSON, STATUS, stage
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_api.contract.wire import WireError
-from oarlock_trainer.agent.hearsay.payloads import (
+from oarlock_trainer.agent.trainer_webhooks.payloads import (
     FORM,
     Fault,
     Saved,

@@ -15,8 +15,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
-from oarlock_trainer.agent.ranks import StartError
-from oarlock_trainer.agent.stderr_tail import StderrTail
+from oarlock_trainer.agent.ranks.ranks import StartError
+from oarlock_trainer.agent.ranks.stderr_tail import StderrTail
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime import children
 from oarlock_trainer.runtime.channel import Event, Message
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from oarlock_api.contract.job_file import CustomProgram
-    from oarlock_trainer.agent.hearsay.hearsay import Hearsay
+    from oarlock_trainer.agent.trainer_webhooks.messages import Hearsay
 
 _UNDERSTOOD = frozenset({signal.SIGTERM, signal.SIGCONT})
 """Any other signal of the agent's would end a program that has no handler for it."""

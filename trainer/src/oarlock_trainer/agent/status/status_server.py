@@ -18,11 +18,11 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.gang_key import REFUSED
-from oarlock_trainer.agent import metrics
-from oarlock_trainer.agent.door import Door, is_here
-from oarlock_trainer.agent.hearsay.inbox import Inbox, Reception
-from oarlock_trainer.agent.hearsay.payloads import MAX_BYTES
-from oarlock_trainer.agent.places import Places
+from oarlock_trainer.agent.status import metrics
+from oarlock_trainer.agent.status.access import Door, is_here
+from oarlock_trainer.agent.status.connection_limit import Places
+from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox, Reception
+from oarlock_trainer.agent.trainer_webhooks.payloads import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,1 @@
+"""What the node's GPUs tell while ranks train, and what follows from it."""

@@ -1,0 +1,1 @@
+"""When ranks count as hung, and what is gathered of them before they are killed."""
