@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 from diagram import Arrow, Box, Diagram, Frame, svg
+from record import RECORDED
+from terminal import terminal
 
 HERE = Path(__file__).parent
 
@@ -91,10 +93,13 @@ PICTURES = {
     ),
 }
 
+DEMO = "A recorded run of make demo: two nodes train, a GPU breaks, its node is cordoned, training goes on elsewhere"
+
 
 def main(arguments: list[str]) -> int:
     """Write the pictures, or tell which differ from their source."""
     drawn = {HERE / f"{name}.svg": svg(diagram) for name, diagram in PICTURES.items()}
+    drawn[HERE / "demo.svg"] = terminal(DEMO, RECORDED.read_text().splitlines())
     if arguments == ["--check"]:
         stale = [path.name for path, text in drawn.items() if not path.exists() or path.read_text() != text]
         if stale:
