@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oarlock_local.build import binaries
 from oarlock_local.folders import ClusterFolder
 from oarlock_local.machine import why_no_nodes
 from oarlock_local.teardown import lock_or_refuse
@@ -25,6 +26,8 @@ def test_ctrl_c_in_the_middle_of_the_demo_leaves_nothing(tmp_path: Path) -> None
     if reason := why_no_nodes():
         pytest.skip(reason)
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    # A cluster's programs, and no others: what else the demo built would be missed here.
+    environment["OARLOCK_LOCAL_BIN"] = str(binaries(nodes=True))
     command = [sys.executable, "-m", "oarlock_local.demo"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment

@@ -20,8 +20,15 @@ def render(
     chart: Path, helm_program: Path, *, release: str, namespace: str, values: Mapping[str, Any] = _NOTHING
 ) -> list[dict[str, Any]]:
     """The objects of a release of the chart, for this package's Kubernetes. Raises ChartError."""
-    text = _rendered(chart, helm_program, release, namespace, json.dumps(dict(values)))
+    text = rendered(chart, helm_program, release=release, namespace=namespace, values=values)
     return [item for item in yaml.load_all(text, yaml.CSafeLoader) if item]
+
+
+def rendered(
+    chart: Path, helm_program: Path, *, release: str, namespace: str, values: Mapping[str, Any] = _NOTHING
+) -> str:
+    """The same as text, with the chart's comments. Raises ChartError."""
+    return _rendered(chart, helm_program, release, namespace, json.dumps(dict(values)))
 
 
 @cache

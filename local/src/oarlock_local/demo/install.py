@@ -1,4 +1,4 @@
-"""The operator as a pod of a local cluster, by the chart that any cluster gets."""
+"""The operator as a pod of a local cluster: as any cluster gets it, by kubectl alone or by the chart."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ VALUES: dict[str, Any] = {
     # Often, for a demo that is watched; the default spares the API server.
     "settings": {"PROGRESS_SECONDS": 1},
 }
+
+
+def apply_operator(cluster: Cluster, root: Path) -> None:
+    """Apply deploy/local of the checkout `root`, and wait until the operator is ready and TrainingJobs can be made.
+
+    The same as `install_operator` with VALUES, which a test holds it to; nothing has to be built for it.
+    """
+    cluster.kubectl("apply", "--server-side", "-k", str(root / "deploy/local"))
+    cluster.kubectl("rollout", "status", f"deployment/{RELEASE}-operator", "-n", NAMESPACE, "--timeout=120s")
+    wait_until_served(cluster, root / "crds/trainingjobs.yaml")
 
 
 def install_operator(

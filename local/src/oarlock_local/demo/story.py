@@ -10,11 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from oarlock_local.binaries import HELM
-from oarlock_local.build import built
 from oarlock_local.cluster import Cluster, running
 from oarlock_local.demo.inputs import make_inputs
-from oarlock_local.demo.install import install_operator
+from oarlock_local.demo.install import apply_operator
 from oarlock_local.demo.job import Disappointed, JobView
 from oarlock_local.demo.output import CLAIM, make_output
 from oarlock_local.demo.table import attempts_table
@@ -36,7 +34,6 @@ def tell(root: Path) -> None:
     print("A 3-node Kubernetes on this machine, a 2-node FLUX.1 job on simulated GPUs, one broken GPU.")
     began = time.monotonic()
     require(nodes=True)
-    helm_program = built(HELM)
     with ThreadPoolExecutor(1) as pool:
         inputs: Future[Path] = pool.submit(make_inputs)
         started = time.monotonic()
@@ -46,7 +43,7 @@ def tell(root: Path) -> None:
             say("cluster", f"3 nodes Ready in {time.monotonic() - started:.1f} s")
             print(f"            look for yourself: export KUBECONFIG={cluster.kubeconfig}")
             started = time.monotonic()
-            install_operator(cluster, root, helm_program)
+            apply_operator(cluster, root)
             say("operator", f"ready in {time.monotonic() - started:.1f} s, a pod like any other")
             output = make_output(cluster, root, inputs.result())
             pictures = len(list((output / "data/photos").glob("*.png")))

@@ -1,0 +1,81 @@
+"""deploy/: Oarlock by kubectl alone is what the chart brings."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from oarlock_local import chart
+from oarlock_local.build import binaries
+from oarlock_local.cluster import Cluster
+from oarlock_local.demo.install import VALUES
+from oarlock_local.plain_manifest import REGISTRY, plain_manifest
+from tests.chart.rendering import CHART, ROOT
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+INSTALL = ROOT / "docs/install.md"
+CRD = "CustomResourceDefinition"
+API = "trainingjobs.oarlock.dev"
+Objects = dict[tuple[str, str], dict[str, Any]]
+
+
+def by_name(objects: list[dict[str, Any]]) -> Objects:
+    """Objects by kind and name, without what only Helm needs, and with environments that do not depend on their order."""
+    for item in objects:
+        (item["metadata"].get("labels") or {}).pop(MANAGED_BY, None)
+        if item["kind"] == "Deployment":
+            pod = item["spec"]["template"]
+            pod["metadata"]["labels"].pop(MANAGED_BY, None)
+            for container in pod["spec"]["containers"]:
+                container["env"].sort(key=lambda variable: variable["name"])
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+
+
+@pytest.fixture(scope="module")
+def kubectl() -> Path:
+    return binaries(nodes=False) / "kubectl"
+
+
+def built(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
+    """What `kubectl apply -k` applies."""
+    command = [str(kubectl), "kustomize", str(folder)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return list(yaml.load_all(text, yaml.CSafeLoader))
+
+
+def test_the_page_on_installing_names_both_images(kubectl: Path, tmp_path: Path) -> None:
+    (yours,) = re.findall(r"^```yaml\n(.*?kind: Kustomization.*?)^```$", INSTALL.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "oarlock").symlink_to(ROOT)
+    (tmp_path / "kustomization.yaml").write_text(yours)
+    text = json.dumps(built(kubectl, tmp_path))
+    assert REGISTRY in (ROOT / "deploy/base/operator.yaml").read_text()
+    assert REGISTRY not in text
+    assert "registry.example.com/oarlock/operator:0.1.0" in text
+    assert "registry.example.com/oarlock/trainer:0.1.0" in text
+
+
+def test_an_api_server_takes_every_object(serving: Cluster) -> None:
+    dry = ("--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts")
+    told = serving.kubectl("apply", *dry, "-k", str(ROOT / "deploy/base"))
+    assert len(told.splitlines()) == 15
+
+
+def test_the_file_is_what_the_chart_renders(helm_program: Path) -> None:
+    written = (ROOT / "deploy/base/operator.yaml").read_text()
+    assert written == plain_manifest(ROOT, helm_program), "run .venv/bin/python -m oarlock_local.plain_manifest"
+
+
+def test_the_demo_gets_the_same_by_kubectl_as_by_helm(kubectl: Path, helm_program: Path) -> None:
+    by_kubectl = by_name(built(kubectl, ROOT / "deploy/local"))
+    by_helm = by_name(chart.render(CHART, helm_program, release="oarlock", namespace="oarlock", values=VALUES))
+    assert by_kubectl.pop(("Namespace", "oarlock"))
+    # Of one file in both; each program writes some of its numbers otherwise.
+    assert by_kubectl.pop((CRD, API))
+    assert by_helm.pop((CRD, API))
+    assert by_kubectl == by_helm
