@@ -104,7 +104,7 @@ def test_every_part_has_its_module_with_pinned_checksums(*, seccomp: bool) -> No
 
 def test_ready_made_programs_are_used_as_they_are(tmp_path: Path) -> None:
     for part in control_plane_parts():
-        for name in (part.binary, *part.names):
+        for name in part.programs:
             (tmp_path / name).touch()
     assert binaries(nodes=False, environ={READY_MADE: str(tmp_path)}) == tmp_path
 

@@ -36,6 +36,11 @@ class Part:
     names: tuple[str, ...] = field(default=())
     """Further names of the same binary, as symbolic links beside it."""
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names that it is called by."""
+        return self.names or (self.binary,)
+
 
 KUBERNETES = Part(
     binary="kubernetes",

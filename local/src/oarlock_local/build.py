@@ -1,8 +1,8 @@
 """Builds the binaries once into the cache, and finds them there ever after.
 
 Two builders at a time take turns by a file lock, and the second finds the work done. A binary gets its name only
-when it is complete, so an interrupted build leaves nothing that looks finished.
-`OARLOCK_LOCAL_BIN=DIR` names a folder of ready-made binaries to use instead.
+when it is complete, so an interrupted build leaves nothing that looks finished. What is on PATH in the right version is
+copied instead; `OARLOCK_LOCAL_BIN=DIR` names a folder of ready-made binaries to use instead of all.
 """
 
 import fcntl
@@ -11,16 +11,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
 from oarlock_local.binaries import Part, cache_key, control_plane_parts, modules_folder, node_parts
+from oarlock_local.build_progress import Progress
 from oarlock_local.errors import BuildError
 from oarlock_local.folders import cache_folder
+from oarlock_local.ready_made import copy, on_path
 
 READY_MADE = "OARLOCK_LOCAL_BIN"
 
@@ -65,6 +65,7 @@ def build_into(folder: Path, parts: Sequence[Part], modules: Path, out: TextIO) 
     folder.mkdir(parents=True, exist_ok=True)
     with _taking_turns(folder / "build.lock", out):
         # What was missing before may have been built by whoever had the lock.
+        _take_from_path(_missing(folder, parts), modules, folder, out)
         _build(_missing(folder, parts), modules, folder, out)
 
 
@@ -81,7 +82,7 @@ def _ready_made(folder: Path, *, nodes: bool) -> Path:
 def lacking_nothing(folder: Path, parts: Sequence[Part]) -> Path:
     """A folder of ready-made programs that has these; raises BuildError where it has not."""
     if missing := _missing(folder, parts):
-        gaps = {name for part in missing for name in (part.binary, *part.names) if not (folder / name).exists()}
+        gaps = {name for part in missing for name in part.programs if not (folder / name).exists()}
         raise BuildError(
             f"{READY_MADE}={folder} lacks {', '.join(sorted(gaps))}. Unset it to build them into the cache."
         )
@@ -89,7 +90,7 @@ def lacking_nothing(folder: Path, parts: Sequence[Part]) -> Path:
 
 
 def _missing(folder: Path, parts: Sequence[Part]) -> list[Part]:
-    return [part for part in parts if not all((folder / name).exists() for name in (part.binary, *part.names))]
+    return [part for part in parts if not all((folder / name).exists() for name in part.programs)]
 
 
 @contextmanager
@@ -103,19 +104,26 @@ def _taking_turns(lock: Path, out: TextIO) -> Iterator[None]:
         yield
 
 
+def _take_from_path(parts: Sequence[Part], modules: Path, folder: Path, out: TextIO) -> None:
+    for part in parts:
+        if programs := on_path(part, modules):
+            copy(programs, folder)
+            print(f" tools      {part.binary}: taken from {next(iter(programs.values())).parent}", file=out, flush=True)
+
+
 def _build(parts: Sequence[Part], modules: Path, folder: Path, out: TextIO) -> None:
     if not parts:
         return
     _require_compilers()
     print(f" tools      building {len(parts)} programs from source, once, into {folder}", file=out, flush=True)
-    began = time.monotonic()
-    for number, part in enumerate(parts, 1):
-        title = f" tools      {number}/{len(parts)} {part.binary}"
-        _build_one(part, modules, folder, partial(_show_progress, out, title))
-        _show(f"{title}  done, {_clock(time.monotonic() - began)} in all", out, end="\n")
+    progress = Progress(parts, out)
+    for part in parts:
+        progress.begin()
+        _build_one(part, modules, folder, progress.tell)
+        progress.done()
 
 
-def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[float], None]) -> None:
+def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[], None]) -> None:
     unfinished = folder / f".{part.binary}.unfinished"
     # The linker refuses to write over what an interrupted build left.
     unfinished.unlink(missing_ok=True)
@@ -123,7 +131,6 @@ def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[float], 
     command += ["-ldflags", f"-s -w {part.link_flags}".strip(), "-o", str(unfinished), part.package]
     environ = {**os.environ, "CGO_ENABLED": "1" if part.cgo else "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"}
     log = folder / f"{part.binary}.log"
-    began = time.monotonic()
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=modules / part.module, env=environ, stdout=output, stderr=output)
         try:
@@ -132,7 +139,7 @@ def _build_one(part: Part, modules: Path, folder: Path, show: Callable[[float], 
                     code = process.wait(timeout=1)
                     break
                 except subprocess.TimeoutExpired:
-                    show(time.monotonic() - began)
+                    show()
         finally:
             process.kill()
     if code != 0:
@@ -156,21 +163,3 @@ def _require_compilers() -> None:
             f"{' and '.join(missing)} not found on PATH. Install Go (1.21 or later: it fetches the exact version by "
             f"itself) and a C compiler, or point {READY_MADE} to ready-made binaries."
         )
-
-
-def _show_progress(out: TextIO, title: str, seconds: float) -> None:
-    """Called every second; a log that is no terminal gets a sign of life twice a minute."""
-    end = "\n" if int(seconds) % 30 == 0 and not out.isatty() else ""
-    _show(f"{title}  {_clock(seconds)}", out, end=end)
-
-
-def _show(line: str, out: TextIO, end: str = "") -> None:
-    """Rewrites the line on a terminal; elsewhere prints finished lines only."""
-    if out.isatty():
-        print(f"\r\033[K{line}", end=end, file=out, flush=True)
-    elif end:
-        print(line, end=end, file=out, flush=True)
-
-
-def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
