@@ -1,0 +1,210 @@
+"""Which tests a change can break: `python tests/changed.py [COMMIT]` prints each suite and its test files, a line for each.
+
+What changed is what git tells since COMMIT, by default since the last one. A test file is chosen where it is itself changed,
+or imports what changed, over any number of steps. Modules and programs that are only named in a string, because another
+process runs them, count as imported. Tests of whole clusters are chosen for any change of the product. What is no Python goes
+by its folder, and what stands in no table runs everything: better too much than a test too few.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+SUITES = ("api", "operator", "trainer", "importer", "local", "tests")
+PROGRAMS = {
+    "oarlock-trainer": "oarlock_trainer.cli",
+    "oarlock-operator": "oarlock_operator.__main__",
+    "oarlock-local": "oarlock_local.cli",
+}
+WHOLE = ("tests/e2e", "tests/argo", "tests/gangs", "tests/chaos", "tests/images", "tests/docs")
+"""Folders of tests that run the product as people do: any change of it can break them."""
+BY_FOLDER = {
+    "charts/": ("tests/chart", "tests/e2e", "tests/test_guard.py"),
+    "crds/": ("tests/chart", "tests/e2e", "api/tests"),
+    "docs/": ("tests/docs", "tests/chart", "tests/test_guard.py"),
+    "examples/": ("tests/examples", "tests/e2e", "tests/docs", "api/tests"),
+    ".github/": ("tests/test_guard.py",),
+    "README.md": ("tests/docs",),
+    "CONTRIBUTING.md": ("tests/docs",),
+    "SECURITY.md": ("tests/docs",),
+    "CHANGELOG.md": ("tests/test_guard.py",),
+}
+CLUSTERS = "oarlock_local.pytest_plugin"
+"""Fixtures that pytest finds by itself."""
+_OF_A_CLUSTER = re.compile(r"\b(?:local_cluster|control_plane)\b")
+_NAMED = re.compile(r"\boarlock_\w+(?:\.\w+)*|\boarlock-(?:trainer|operator|local)\b")
+
+
+class Repository:
+    """The Python files of a checkout and what each of them leads to."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._modules = {
+            _dotted(path.relative_to(source)): path
+            for suite in SUITES
+            for source in [root / suite / "src"]
+            for path in source.rglob("*.py")
+        }
+        self._modules |= {_dotted(path.relative_to(root)): path for path in (root / "tests").rglob("*.py")}
+        self._beside = {
+            suite: {_dotted(path.relative_to(folder)): path for path in folder.rglob("*.py")}
+            for suite in SUITES
+            for folder in [root / suite / "tests"]
+        }
+        """Modules that the tests of one suite share, by their path below its tests."""
+        self._closures: dict[Path, frozenset[Path]] = {}
+        self._direct: dict[Path, frozenset[Path]] = {}
+
+    def tests(self) -> list[Path]:
+        """Every test file."""
+        folders = (self.root / suite / ("" if suite == "tests" else "tests") for suite in SUITES)
+        return sorted(path for folder in folders for path in folder.rglob("test_*.py"))
+
+    def needs(self, test: Path) -> frozenset[Path]:
+        """Every Python file that the test file leads to, and itself."""
+        if test not in self._closures:
+            seen, open_ = {test}, [test]
+            while open_:
+                for path in self._leads_to(open_.pop()):
+                    if path not in seen:
+                        seen.add(path)
+                        open_.append(path)
+            self._closures[test] = frozenset(seen)
+        return self._closures[test]
+
+    def broken_by(self, changed: Iterable[str]) -> list[Path]:
+        """The test files that changes of these files, given by their paths below the root, can break."""
+        chosen: set[Path] = set()
+        tests = self.tests()
+        for name in changed:
+            path = self.root / name
+            folders = next((found for start, found in BY_FOLDER.items() if name.startswith(start)), None)
+            if path.suffix == ".py" and path.exists() and folders is None:
+                chosen.update(test for test in tests if path in self.needs(test))
+                if "/src/" in name:
+                    chosen.update(test for test in tests if self._below(test, WHOLE))
+            elif folders is not None:
+                chosen.update(test for test in tests if self._below(test, folders))
+            else:
+                return tests
+        return sorted(chosen)
+
+    def _below(self, test: Path, folders: tuple[str, ...]) -> bool:
+        name = str(test.relative_to(self.root))
+        return any(name == folder or name.startswith(f"{folder}/") for folder in folders)
+
+    def _leads_to(self, path: Path) -> frozenset[Path]:
+        if path not in self._direct:
+            found = {self._find(name, path) for name in _names(path, ast.parse(path.read_text(encoding="utf-8")).body)}
+            for conftest in self._conftests(path):
+                found |= {self._find(name, conftest) for name in _names(conftest, _used(conftest, path))}
+            if path.name.startswith("test_") and _OF_A_CLUSTER.search(path.read_text(encoding="utf-8")):
+                found.add(self._find(CLUSTERS, path))
+            self._direct[path] = frozenset().union(*found)
+        return self._direct[path]
+
+    def _find(self, name: str, by: Path) -> frozenset[Path]:
+        """The files of a module and the packages above it, as the file `by` sees them."""
+        parts = name.split(".")
+        starts = [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+        beside = {} if "src" in by.parts else self._beside.get(by.relative_to(self.root).parts[0], {})
+        runs = [f"{name}.__main__"] if "src" not in by.parts else []
+        return frozenset(
+            modules[each] for modules in (self._modules, beside) for each in (*starts, *runs) if each in modules
+        )
+
+    def _conftests(self, path: Path) -> list[Path]:
+        if not path.name.startswith("test_"):
+            return []
+        return [folder / "conftest.py" for folder in path.parents if (folder / "conftest.py").exists()]
+
+
+def _dotted(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _names(path: Path, body: list[ast.stmt]) -> set[str]:
+    """Modules that statements of a file import, or name in a string, at whatever depth.
+
+    In the product a sentence may speak of a program or a package: there only a whole string that is a module's name counts.
+    """
+    found: set[str] = set()
+    for node in (each for statement in body for each in ast.walk(statement)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = ".".join(part for part in (*_package(path, node.level), node.module) if part)
+            found.update(f"{module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if "src" not in path.parts:
+                found.update(PROGRAMS.get(name, name) for name in _NAMED.findall(node.value))
+            elif _NAMED.fullmatch(node.value) and "." in node.value:
+                found.add(node.value)
+    return found
+
+
+def _package(path: Path, level: int) -> tuple[str, ...]:
+    """The package that a relative import starts from; none for an absolute one."""
+    if not level:
+        return ()
+    parts = path.parents[level - 1].parts
+    return parts[parts.index("src") + 1 :] if "src" in parts else parts[parts.index("tests") :]
+
+
+def _used(conftest: Path, test: Path) -> list[ast.stmt]:
+    """The statements of a conftest that a test comes to: fixtures that it names, and what these name in turn."""
+    body = ast.parse(conftest.read_text(encoding="utf-8")).body
+    defined = {name: statement for statement in body for name in _defines(statement)}
+    open_ = set(re.findall(r"\w+", test.read_text(encoding="utf-8")))
+    open_ |= {name for name, statement in defined.items() if "autouse=True" in ast.unparse(statement)}
+    chosen: dict[str, ast.stmt] = {}
+    while open_:
+        name = open_.pop()
+        if name in defined and name not in chosen:
+            chosen[name] = defined[name]
+            open_ |= set(re.findall(r"\w+", ast.unparse(defined[name])))
+    return list(chosen.values())
+
+
+def _defines(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a module makes."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name.split(".")[0] for alias in statement.names]
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return [target.id for target in targets if isinstance(target, ast.Name)]
+    return []
+
+
+def changed_since(root: Path, commit: str) -> list[str]:
+    """Files that differ from a commit, and those that git does not know yet. Raises CalledProcessError of an unknown one."""
+    asked = (["diff", "--name-only", commit], ["ls-files", "--others", "--exclude-standard"])
+    told = [
+        subprocess.run(["git", *each], cwd=root, check=True, capture_output=True, text=True).stdout for each in asked
+    ]
+    return sorted({line for text in told for line in text.splitlines()})
+
+
+def main(arguments: list[str]) -> int:
+    """Print what is to be run."""
+    root = Path(__file__).resolve().parents[1]
+    chosen = Repository(root).broken_by(changed_since(root, arguments[0] if arguments else "HEAD"))
+    for suite in SUITES:
+        if files := [
+            str(path.relative_to(root / suite)) for path in chosen if path.relative_to(root).parts[0] == suite
+        ]:
+            sys.stdout.write(" ".join((suite, *files)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

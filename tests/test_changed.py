@@ -1,0 +1,88 @@
+"""What `tests/run --changed` chooses, on a small repository and on this one."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.changed import Repository, changed_since
+
+ROOT = Path(__file__).parents[1]
+FILES = {
+    "api/src/oarlock_api/__init__.py": "",
+    "api/src/oarlock_api/names.py": "NAME = 'n'",
+    "operator/src/oarlock_operator/__init__.py": "",
+    "operator/src/oarlock_operator/decide.py": "from oarlock_api.names import NAME",
+    "operator/src/oarlock_operator/pace.py": "HINT = 'see oarlock_operator.decide, or run oarlock-trainer'",
+    "operator/tests/worlds.py": "from oarlock_operator.decide import NAME",
+    "operator/tests/test_decide.py": "def test_it():\n    from worlds import NAME",
+    "operator/tests/test_pace.py": "from oarlock_operator import pace",
+    "trainer/src/oarlock_trainer/__init__.py": "",
+    "trainer/src/oarlock_trainer/cli.py": "START = ['python', '-m', 'oarlock_trainer.ranks']",
+    "trainer/src/oarlock_trainer/ranks.py": "",
+    "trainer/tests/conftest.py": (
+        "import pytest\nfrom oarlock_trainer import ranks\n@pytest.fixture\ndef rank():\n    return ranks\n"
+    ),
+    "trainer/tests/test_cli.py": "RUN = 'oarlock-trainer train'",
+    "trainer/tests/test_fixture.py": "def test_it(rank): ...",
+    "trainer/tests/test_nothing.py": "def test_it(): ...",
+    "tests/e2e/test_demo.py": "",
+    "tests/chart/test_values.py": "",
+    "charts/oarlock/values.yaml": "",
+    "uv.lock": "",
+}
+ALL = {name for name in FILES if "/test_" in name}
+WHOLE = {"tests/e2e/test_demo.py"}
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        ("api/src/oarlock_api/names.py", {"operator/tests/test_decide.py", *WHOLE}),
+        ("operator/src/oarlock_operator/decide.py", {"operator/tests/test_decide.py", *WHOLE}),
+        ("operator/src/oarlock_operator/pace.py", {"operator/tests/test_pace.py", *WHOLE}),
+        (
+            "trainer/src/oarlock_trainer/ranks.py",
+            {"trainer/tests/test_cli.py", "trainer/tests/test_fixture.py", *WHOLE},
+        ),
+        ("operator/tests/worlds.py", {"operator/tests/test_decide.py"}),
+        ("operator/tests/test_pace.py", {"operator/tests/test_pace.py"}),
+        ("charts/oarlock/values.yaml", {"tests/chart/test_values.py", *WHOLE}),
+        ("uv.lock", ALL),
+        ("operator/src/oarlock_operator/deleted.py", ALL),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_leads_to_a_change_is_chosen_and_nothing_else(changed: str, chosen: set[str], small: Path) -> None:
+    found = {str(path.relative_to(small)) for path in Repository(small).broken_by([changed])}
+    assert found == chosen
+
+
+def test_what_git_does_not_know_yet_has_changed_too(small: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", *identity, *arguments], cwd=small, check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "first")
+    (small / "uv.lock").write_text("changed")
+    (small / "new.py").write_text("")
+    assert changed_since(small, "HEAD") == ["new.py", "uv.lock"]
+
+
+def test_here_a_decision_of_the_operator_runs_its_own_tests_and_none_of_the_trainer_s() -> None:
+    chosen = Repository(ROOT).broken_by(["operator/src/oarlock_operator/decide/brakes.py"])
+    folders = {path.relative_to(ROOT).parts[0] for path in chosen}
+    assert "operator" in folders
+    assert "trainer" not in folders
