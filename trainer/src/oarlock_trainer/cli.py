@@ -42,7 +42,7 @@ def _parser() -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argpa
     _add_profile(commands)
     _add_check_storage(commands)
     _add_check_gpus(commands)
-    checkpoints_arguments.add(commands)
+    checkpoints_arguments.add(commands, run=_checkpoints)
     _add_export_agent(commands)
     samples.add(commands)
     return parser, commands
@@ -229,6 +229,12 @@ def _check_gpus(options: argparse.Namespace) -> int:
     finding = gpus.find(expected=options.expected, node=node, cuda=driver.torch_cuda())
     _say(finding.detail)
     return finding.code
+
+
+def _checkpoints(options: argparse.Namespace) -> int:
+    from oarlock_trainer.commands import checkpoints  # noqa: PLC0415
+
+    return checkpoints.run(options)
 
 
 def _add_export_agent(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

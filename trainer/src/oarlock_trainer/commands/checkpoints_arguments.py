@@ -1,4 +1,4 @@
-"""How `oarlock-trainer checkpoints` takes its arguments; what it does is imported when it does it."""
+"""How `oarlock-trainer checkpoints` takes its arguments. What it does is in checkpoints.py."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
 DAMAGED = 1
 """Exit code for a checkpoint that is not what was written."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the command with its three parts."""
+def add(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], *, run: Callable[[argparse.Namespace], int]
+) -> None:
+    """Add the command with its three parts; `run` does the one that `options.part` names."""
     parser = commands.add_parser(
         "checkpoints",
         help="list, verify or export the checkpoints of a job",
@@ -36,12 +39,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     exporting.add_argument("--to", type=Path, required=True, metavar="DIR", help="directory to make")
     for name, part in parts.choices.items():
         part.add_argument("directory", type=Path, metavar="DIR", help="the output directory, or its checkpoints")
-        part.set_defaults(run=_run, part=name)
+        part.set_defaults(run=run, part=name)
     verifying.add_argument("step", type=int, nargs="?", metavar="STEP", help="the one after so many steps")
     exporting.add_argument("--step", type=int, metavar="STEP", help="the one after so many steps")
-
-
-def _run(options: argparse.Namespace) -> int:
-    from oarlock_trainer.commands import checkpoints  # noqa: PLC0415
-
-    return checkpoints.run(options)
