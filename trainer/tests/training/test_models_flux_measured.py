@@ -196,7 +196,7 @@ def started(monkeypatch: pytest.MonkeyPatch, job: Training, warm_up: Callable[..
         monkeypatch.setattr(trained_model, name, called(name, result))
     monkeypatch.setattr(trained_model, "warm_up", warmed)
     place = SimpleNamespace(rank=1, local_rank=0, local_world_size=8, is_leader=False)
-    claim: Any = SimpleNamespace(
+    setup: Any = SimpleNamespace(
         job=SimpleNamespace(training=job, place=place, output=None),
         ranks=SimpleNamespace(device=torch.device("cuda", 0), gather=lambda own: [own]),
         resumed=None,
@@ -207,7 +207,7 @@ def started(monkeypatch: pytest.MonkeyPatch, job: Training, warm_up: Callable[..
         ),
     )
     monkeypatch.setattr(trained_model.kept_code, "bring", lambda *_: None)
-    _, plan = trained_model.make_engine(claim, plan_of(job))
+    _, plan = trained_model.make_engine(setup, plan_of(job))
     return order, plan
 
 

@@ -124,10 +124,10 @@ def test_one_rank_of_each_node_that_reads_weights_reads_ahead(
     monkeypatch.setattr(trained_model, "adapters_of", lambda _job: None)
     monkeypatch.setattr(trained_model, "initial_weights", lambda _job: None)
     monkeypatch.setattr(trained_model, "model_folder", lambda _job: tiny_flux)
-    claim: Any = SimpleNamespace(
+    setup: Any = SimpleNamespace(
         job=SimpleNamespace(place=SimpleNamespace(local_rank=local_rank, is_leader=rank == 0)),
         ranks=SimpleNamespace(device="cpu"),
         resumed=None,
     )
-    trained_model.load_model(claim, (lambda _parameter: None) if sharded else None)
+    trained_model.load_model(setup, (lambda _parameter: None) if sharded else None)
     assert asked == (sorted((tiny_flux / "transformer").glob("*.safetensors")) if reads_ahead else [])

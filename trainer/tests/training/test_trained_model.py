@@ -82,7 +82,7 @@ def test_a_step_is_planned_for_the_longest_text_that_it_may_have(
     training = Training.model_validate(
         {"model": model, "steps": 1, "data": data, "objective": {"attentionMask": masked}}
     )
-    claim: Any = SimpleNamespace(
+    setup: Any = SimpleNamespace(
         job=SimpleNamespace(training=training), prepared=SimpleNamespace(texts=texts, empty_text=0)
     )
-    assert text_tokens(claim) == wanted
+    assert text_tokens(setup) == wanted

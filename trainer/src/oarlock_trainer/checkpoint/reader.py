@@ -38,7 +38,7 @@ def take_over(
     Raises FencedError, StorageError, PeerLostError where another node's storage is not ours, or ConfigurationError where
     checkpoint.resume asks for one and there is none.
     """
-    candidates = ranks.decide(lambda: _claim(job, fence))
+    candidates = ranks.decide(lambda: _take_fence(job, fence))
     canary.check(job, ranks)  # before a node that mounts something else takes good checkpoints for damaged ones
     for candidate in candidates:
         if all(ranks.gather(ranks.all_or_none(partial(_share_is_whole, candidate, ranks)))):
@@ -74,7 +74,7 @@ def resume_words(found: Checkpoint, *, job_uid: str, total: int) -> str:
     return f"resuming from step {found.step} of {total}: checkpoint {found.path}, made by {who}"
 
 
-def _claim(job: Job, fence: Fence) -> list[Checkpoint]:
+def _take_fence(job: Job, fence: Fence) -> list[Checkpoint]:
     with storage(f"taking over the output {job.output}"):
         job.output.mkdir(parents=True, exist_ok=True)
         previous = fence.previous()

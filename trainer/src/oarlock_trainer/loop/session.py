@@ -1,4 +1,4 @@
-"""Everything that a training loop needs, put together from a claim: order of samples, model, engine, checkpoints, figures."""
+"""Everything that a training loop needs, put together: order of samples, model, engine, checkpoints, figures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.engine import Engine
     from oarlock_trainer.engine.process_group import Ranks
     from oarlock_trainer.hub.hub import Hub
-    from oarlock_trainer.loop.setup import Claim
+    from oarlock_trainer.loop.setup import Setup
     from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.plan.planner import Plan
     from oarlock_trainer.runtime.job import Job
@@ -109,54 +109,54 @@ class Session:
         )
 
 
-def assemble(claim: Claim, clock: StartClock) -> Session:
+def assemble(setup: Setup, clock: StartClock) -> Session:
     """Load the model, resume, and start reading the first batch."""
-    job, ranks, batch, training = claim.job, claim.ranks, claim.batch, claim.job.training
-    buckets = claim.prepared.buckets
+    job, ranks, batch, training = setup.job, setup.ranks, setup.batch, setup.job.training
+    buckets = setup.prepared.buckets
     if job.place.is_leader:
-        bucket_report.write(job, claim.prepared.table, buckets, batch)
-    order = _order(claim, buckets)
+        bucket_report.write(job, setup.prepared.table, buckets, batch)
+    order = _order(setup, buckets)
     total = steps_of(order, training)
-    if claim.resumed and job.place.is_leader:
-        channel.tell(resume_words(claim.resumed, job_uid=job.file.job_uid, total=total))
-    plan = plan_of(claim)
+    if setup.resumed and job.place.is_leader:
+        channel.tell(resume_words(setup.resumed, job_uid=job.file.job_uid, total=total))
+    plan = plan_of(setup)
     channel.send(channel.Event.PLAN, **plan.status())
-    engine, plan = make_engine(claim, plan)
+    engine, plan = make_engine(setup, plan)
     channel.send(channel.Event.PLAN, **plan.status())  # as it was measured
     clock.lap(StartPart.MODEL)
     loader = Loader(
-        claim.prepared,
+        setup.prepared,
         buckets,
         # The same order once more: it is asked from another thread.
         make_timeline(buckets, training, effective=batch.effective, origin=order.origin),
         training=training,
         place=job.place,
-        encoding=LiveEncoding(job, claim.locations, ranks),
+        encoding=LiveEncoding(job, setup.locations, ranks),
         text=None
         if plan.work.text_home is Home.NONE
         else LiveText(job, ranks, streamed=plan.work.text_home is Home.HOST),
         pin=ranks.device.type == "cuda",
     )
-    first = claim.resumed.step if claim.resumed else 0
+    first = setup.resumed.step if setup.resumed else 0
     prefetch = Prefetcher(
         loader, first, total, patience=patience(job.file.hang_seconds), begin=partial(own_gpu.choose, ranks.device)
     )
     return Session(
         job=job,
-        locations=claim.locations,
-        hub=claim.hub,
+        locations=setup.locations,
+        hub=setup.hub,
         ranks=ranks,
-        fence=claim.fence,
-        copies=claim.copies,
+        fence=setup.fence,
+        copies=setup.copies,
         batch=batch,
         plan=plan,
         order=order,
         streams=streams_of(buckets, training),
-        data_fingerprint=claim.prepared.fingerprint,
+        data_fingerprint=setup.prepared.fingerprint,
         engine=engine,
         writer=Writer(
             job.output,
-            claim.fence,
+            setup.fence,
             ranks,
             engine,
             keep=training.checkpoint.keep,
@@ -165,26 +165,26 @@ def assemble(claim: Claim, clock: StartClock) -> Session:
         interval=Interval(training.checkpoint, now=time.monotonic()),
         loader=loader,
         prefetch=prefetch,
-        validation=claim.validation,
+        validation=setup.validation,
         metrics=Metrics(job.output, job.file.attempt) if job.place.is_leader else None,
         peak=peak_flops(torch.cuda.get_device_name()) if ranks.device.type == "cuda" else None,
-        resumed=claim.resumed,
+        resumed=setup.resumed,
         total=total,
     )
 
 
-def _order(claim: Claim, buckets: Sequence[Bucket]) -> Timeline:
+def _order(setup: Setup, buckets: Sequence[Bucket]) -> Timeline:
     """The order of samples: the checkpoint's, cut anew where the batch or the datasets' turns changed, or a new one."""
-    make = partial(make_timeline, buckets, claim.job.training, effective=claim.batch.effective)
-    if claim.resumed is None:
+    make = partial(make_timeline, buckets, setup.job.training, effective=setup.batch.effective)
+    if setup.resumed is None:
         return make()
-    step, position = claim.resumed.step, claim.resumed.manifest.data
-    if position.fingerprint != claim.prepared.fingerprint:
+    step, position = setup.resumed.step, setup.resumed.manifest.data
+    if position.fingerprint != setup.prepared.fingerprint:
         channel.send(channel.Event.NOTE, message=f"the data changed: their order begins anew at step {step}")
         return make(origin=Origin(step))
     same = make(origin=position.origin)
     if same.digest == position.order:
         return same
     return make(
-        origin=carried_over(position.reached, was=position.streams, now=streams_of(buckets, claim.job.training))
+        origin=carried_over(position.reached, was=position.streams, now=streams_of(buckets, setup.job.training))
     )

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Setup:
     """The output is ours and the data are there: what both training and preprocessing begin with."""
 
     job: Job
@@ -101,7 +101,7 @@ def check_initial(job: Job) -> None:
         folder.check_transformer(weights, field="training.initFrom.path")
 
 
-def claim(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None], clock: StartClock) -> Claim:
+def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None], clock: StartClock) -> Setup:
     """Join the ranks, take the output over, and make sure that all embeddings are there.
 
     `environment`: where the keys of stores and hubs are. `go_on` is called while waiting and encoding, and may raise to stop.
@@ -147,7 +147,7 @@ def claim(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None]
     prepared = prepare(job, locations, ranks, cut=cut, go_on=go_on)
     validation = _validation(job, ranks, wanted, go_on=go_on) if wanted else None
     clock.lap(StartPart.DATA)
-    return Claim(
+    return Setup(
         job=job,
         locations=locations,
         hub=hub,

@@ -28,7 +28,7 @@ from oarlock_trainer.loop.profiler import Profiler
 from oarlock_trainer.loop.publish import publish
 from oarlock_trainer.loop.saves import Saves
 from oarlock_trainer.loop.session import Session, assemble
-from oarlock_trainer.loop.setup import Claim, claim
+from oarlock_trainer.loop.setup import Setup, set_up
 from oarlock_trainer.loop.step_clock import StepClock, watch_of
 from oarlock_trainer.loop.step_guard import StepGuard
 from oarlock_trainer.loop.step_report import report
@@ -88,14 +88,14 @@ def run(job: Job, environment: Mapping[str, str]) -> None:
     if job.training.task is Task.EVALUATE:
         job = of_evaluation(job)
     tracked = runs_of(job, environment) if job.place.is_leader else []
-    claimed = claim(job, environment, go_on=stop.leave_if_requested, clock=started)
+    setup = set_up(job, environment, go_on=stop.leave_if_requested, clock=started)
     if job.training.task is Task.PREPROCESS:
-        _finish(claimed, step=0)
+        _finish(setup, step=0)
         return
     if job.training.task is Task.EVALUATE:
-        _finish(claimed, step=judge(claimed, stop))
+        _finish(setup, step=judge(setup, stop))
         return
-    session = assemble(claimed, started)
+    session = assemble(setup, started)
     started.lap(StartPart.REST)
     if session.metrics:
         session.metrics.started(session.first, started)
@@ -105,9 +105,9 @@ def run(job: Job, environment: Mapping[str, str]) -> None:
         with StepClock(watch_of(session.ranks.device), around_update=_around_update(session)) as clock:
             saved = loop(session, stop, clock)
         channel.send(channel.Event.PHASE, name=PodPhase.EXPORTING)
-        _export(session, claimed.ranks.decide(lambda: inspect(saved)) if saved else claimed.resumed, stop)
-    claimed.ranks.decide(lambda: loss_curve.write(job.output))
-    _finish(claimed, step=session.total)
+        _export(session, setup.ranks.decide(lambda: inspect(saved)) if saved else setup.resumed, stop)
+    setup.ranks.decide(lambda: loss_curve.write(job.output))
+    _finish(setup, step=session.total)
 
 
 def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
@@ -288,9 +288,9 @@ def _export(session: Session, last: Checkpoint | None, stop: StopRequest) -> Non
         ranks.shares(send, go_on)
 
 
-def _finish(claimed: Claim, *, step: int) -> None:
+def _finish(setup: Setup, *, step: int) -> None:
     """Say that the job is done, when rank 0 has done all."""
-    claimed.ranks.decide(lambda: claimed.fence.finish(step))
+    setup.ranks.decide(lambda: setup.fence.finish(step))
     channel.send(channel.Event.PHASE, name=PodPhase.DONE)
     process_group.leave()
 

@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from oarlock_api.engine import Attention
     from oarlock_api.training import Training
     from oarlock_trainer.engine.engine import Engine
-    from oarlock_trainer.loop.setup import Claim
+    from oarlock_trainer.loop.setup import Setup
     from oarlock_trainer.plan.planner import Plan
 
 ZERO_STAGE = "ACCELERATE_DEEPSPEED_ZERO_STAGE"
 
 
-def plan_of(claim: Claim) -> Plan:
+def plan_of(setup: Setup) -> Plan:
     """How the job is fitted into the GPUs that it has: into the smallest, if they differ. Collective.
 
     Raises ConfigurationError where it does not fit.
     """
-    job, ranks = claim.job, claim.ranks
+    job, ranks = setup.job, setup.ranks
     is_gpu = ranks.device.type == "cuda"
     found = ranks.gather((torch.cuda.mem_get_info()[1], torch.cuda.get_device_name()) if is_gpu else None)
     memory, name = min(found) if is_gpu else (None, "")
@@ -58,8 +58,8 @@ def plan_of(claim: Claim) -> Plan:
         local_world_size=job.place.local_world_size,
         gpu_memory_bytes=memory,
         gpu_name=name,
-        image_tokens=max(picture_tokens(bucket.size.width, bucket.size.height) for bucket in claim.prepared.buckets),
-        text_tokens=text_tokens(claim),
+        image_tokens=max(picture_tokens(bucket.size.width, bucket.size.height) for bucket in setup.prepared.buckets),
+        text_tokens=text_tokens(setup),
     )
     if job.place.is_leader:
         sys.stderr.write(f"{plan.words()}\n")
@@ -72,26 +72,26 @@ def tell_accelerate(plan: Plan, environment: MutableMapping[str, str]) -> None:
         environment[ZERO_STAGE] = str(plan.zero_stage)
 
 
-def text_tokens(claim: Claim) -> int:
+def text_tokens(setup: Setup) -> int:
     """Tokens of the longest text that a batch may have: all are padded to it, unless padding is masked."""
-    prepared, training = claim.prepared, claim.job.training
+    prepared, training = setup.prepared, setup.job.training
     if prepared.texts is None or training.objective.attention_mask:  # with a mask the empty caption has one token
-        return read_encoded(model_folder(claim.job), training.model.flavor).tokens
+        return read_encoded(model_folder(setup.job), training.model.flavor).tokens
     _, (tokens, *_) = prepared.texts.read(prepared.empty_text)
     return int(tokens)
 
 
-def load_model(claim: Claim, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
+def load_model(setup: Setup, shard: Callable[[nn.Parameter], None] | None = None) -> nn.Module:
     """The model on its device as it is before the first step: with adapters and initFrom, where the job has them.
 
     With `shard` no rank has more than one whole parameter of safetensors at a time, and rank 0 alone reads them: it sends
     each to the others. Collective then.
     """
-    job, device = claim.job, claim.ranks.device
+    job, device = setup.job, setup.ranks.device
     adapters = adapters_of(job)
-    initial = None if claim.resumed else initial_weights(job)
+    initial = None if setup.resumed else initial_weights(job)
     base = model_folder(job) if adapters else initial or model_folder(job)
-    blank = claim.resumed is not None and not adapters  # the checkpoint's take their place
+    blank = setup.resumed is not None and not adapters  # the checkpoint's take their place
     model = transformer.load(
         base,
         device=device,
@@ -108,17 +108,17 @@ def load_model(claim: Claim, shard: Callable[[nn.Parameter], None] | None = None
     return model.to(device)
 
 
-def make_engine(claim: Claim, plan: Plan) -> tuple[Engine, Plan]:
+def make_engine(setup: Setup, plan: Plan) -> tuple[Engine, Plan]:
     """The model on its device, tuned and sharded, with the checkpoint's state where there is one; and the plan that it fits.
 
     Raises ConfigurationError where a step does not fit into the GPUs.
     """
-    job, ranks, resumed = claim.job, claim.ranks, claim.resumed
-    training = _with_graphs(claim)
+    job, ranks, resumed = setup.job, setup.ranks, setup.resumed
+    training = _with_graphs(setup)
     settled = plan.settled(training)
     tell_accelerate(plan, os.environ)
     shard = sharder(settled, job.place)
-    model = load_model(claim, shard)
+    model = load_model(setup, shard)
     scratch = Path(tempfile.gettempdir())
     kernel = tune(
         model,
@@ -132,44 +132,44 @@ def make_engine(claim: Claim, plan: Plan) -> tuple[Engine, Plan]:
     warms_up = ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE
     engine = initialize(model, settled, job.place)
     if warms_up:
-        plan = _warm_up(claim, model, kernel, plan, whole=shard is None)
+        plan = _warm_up(setup, model, kernel, plan, whole=shard is None)
     if resumed:
         load(resumed, engine, adapters=saved_adapters(job))
         channel.send(channel.Event.RESUMED, step=resumed.step)
     return engine, plan
 
 
-def _with_graphs(claim: Claim) -> Training:
+def _with_graphs(setup: Setup) -> Training:
     """The job's training, where it compiles with `compile.dynamic` decided by the shapes of its batches."""
-    training = claim.job.training
+    training = setup.job.training
     if training.compile.mode is CompileMode.NONE:
         return training
-    shapes = len({picture_tokens(bucket.size.width, bucket.size.height) for bucket in claim.prepared.buckets})
+    shapes = len({picture_tokens(bucket.size.width, bucket.size.height) for bucket in setup.prepared.buckets})
     settled = compiling.settled(training.compile, shapes=shapes, masked=training.objective.attention_mask)
     return training.model_copy(update={"compile": settled})
 
 
-def _warm_up(claim: Claim, model: Any, kernel: Attention, plan: Plan, *, whole: bool) -> Plan:
+def _warm_up(setup: Setup, model: Any, kernel: Attention, plan: Plan, *, whole: bool) -> Plan:
     """Steps on zeros: what is compiled is compiled before the first step, and the plan is held against the GPUs' memory.
 
     `whole`: the ranks' weights are not sharded.
     """
-    longest = text_tokens(claim)
-    sizes = {bucket.size for bucket in claim.prepared.buckets}
+    longest = text_tokens(setup)
+    sizes = {bucket.size for bucket in setup.prepared.buckets}
     shapes = {Shape.of(height=size.height, width=size.width, text_tokens=longest) for size in sizes}
     plans = [plan]
 
     def fit(step: Callable[[], None]) -> None:
         fitted, peak = measured_memory.fit(
             plan,
-            claim.job.training,
+            setup.job.training,
             step,
             recompute=partial(setattr, model.forward, "recomputed"),
-            gauge=measured_memory.GpuGauge(claim.ranks.device),
-            gather=claim.ranks.gather,
+            gauge=measured_memory.GpuGauge(setup.ranks.device),
+            gather=setup.ranks.gather,
         )
         plans.append(fitted)
-        if claim.job.place.is_leader:
+        if setup.job.place.is_leader:
             took = f"a step on zeros took {peak / 1e9:.1f} GB of a GPU at its peak (measured)"
             more = "" if fitted is plan else f" with more blocks recomputed than were planned; {fitted.words()}"
             channel.tell(f"{took}{more}")
@@ -178,7 +178,7 @@ def _warm_up(claim: Claim, model: Any, kernel: Attention, plan: Plan, *, whole: 
         channel.send(channel.Event.NOTE, message=f"step on zeros: shape {done} of {shapes}, {seconds:.1f} s")
         channel.send(channel.Event.WORKING)
 
-    job, device = claim.job, claim.ranks.device
+    job, device = setup.job, setup.ranks.device
     compiles = job.training.compile.mode is not CompileMode.NONE
     if compiles:
         kept_code.bring(job.output, device)

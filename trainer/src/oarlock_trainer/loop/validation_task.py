@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from oarlock_trainer.checkpoint.format import Checkpoint
-    from oarlock_trainer.loop.setup import Claim
+    from oarlock_trainer.loop.setup import Setup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.runtime.stop import StopRequest
     from oarlock_trainer.validation.validation import Outcome
@@ -59,24 +59,24 @@ def of_evaluation(job: Job) -> Job:
     )
 
 
-def judge(claim: Claim, stop: StopRequest) -> int:
+def judge(setup: Setup, stop: StopRequest) -> int:
     """Judge the model, write the report; returns the steps that it was trained for. Collective."""
-    job, ranks, training, found = claim.job, claim.ranks, claim.job.training, claim.resumed
+    job, ranks, training, found = setup.job, setup.ranks, setup.job.training, setup.resumed
     ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * job.file.hang_seconds))
     step = found.step if found else 0
-    model = load_model(claim)
+    model = load_model(setup)
     if found:
         _take_over(model, found)
     tune(model, training, device=ranks.device, recomputed=0, scratch=Path(tempfile.gettempdir()))
     model.eval()
     channel.send(channel.Event.PHASE, name=PodPhase.VALIDATING)
     loader = Loader(
-        claim.prepared,
+        setup.prepared,
         [],
-        make_timeline([], training, effective=claim.batch.effective),
+        make_timeline([], training, effective=setup.batch.effective),
         training=training,
         place=job.place,
-        encoding=LiveEncoding(job, claim.locations, ranks),
+        encoding=LiveEncoding(job, setup.locations, ranks),
         pin=ranks.device.type == "cuda",
     )
     shape = read_architecture(model_folder(job))
@@ -86,10 +86,10 @@ def judge(claim: Claim, stop: StopRequest) -> int:
 
     losses = evaluate(nullcontext(model), loader, job, ranks, has_guidance=shape.has_guidance, leaving=leaving)
     loader.close()
-    outcome = claim.validation.make(nullcontext(model), step, leaving=leaving) if claim.validation else None
+    outcome = setup.validation.make(nullcontext(model), step, leaving=leaving) if setup.validation else None
     if ranks.sum([float(stop.requested)])[0]:
         raise LeftOnRequest("left on request while judging the model: a restart makes what is missing")
-    ranks.decide(lambda: _report(claim, step, losses, outcome))
+    ranks.decide(lambda: _report(setup, step, losses, outcome))
     return step
 
 
@@ -102,11 +102,11 @@ def _take_over(model: nn.Module, found: Checkpoint) -> None:
             parameter.copy_(weights.read(name, parameter.shape))
 
 
-def _report(claim: Claim, step: int, losses: Mapping[str, float], outcome: Outcome | None) -> None:
+def _report(setup: Setup, step: int, losses: Mapping[str, float], outcome: Outcome | None) -> None:
     """Write the losses and what pictures there are. Rank 0 only."""
     from oarlock_trainer.validation.index import Pictures  # noqa: PLC0415 - brings Pillow
 
-    job, found = claim.job, claim.resumed
+    job, found = setup.job, setup.resumed
     metrics = Metrics(job.output, job.file.attempt)
     if losses:
         metrics.evaluation(step, losses)
@@ -117,7 +117,7 @@ def _report(claim: Claim, step: int, losses: Mapping[str, float], outcome: Outco
     model = found.path if found else start.path if start else job.training.model.path
     path = job.output / EVALUATION_REPORT
     with storage(f"reading the index of pictures in {job.output}"):
-        pictures = Pictures(job.output, job_uid=job.file.job_uid).of_step(step) if claim.validation else []
+        pictures = Pictures(job.output, job_uid=job.file.job_uid).of_step(step) if setup.validation else []
     body = {
         "version": 1,
         "step": step,
@@ -127,7 +127,7 @@ def _report(claim: Claim, step: int, losses: Mapping[str, float], outcome: Outco
         "failed": outcome.failed if outcome else [],
         "leftOut": outcome.left_out if outcome else 0,
     }
-    claim.fence.check()
+    setup.fence.check()
     with storage(f"writing {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, body)

@@ -114,7 +114,7 @@ class CachedFiles:
     def _keep(self, path: Path, content: bytes) -> None:
         # An offer only: what a full or broken disk does not take is read again from where it is.
         size = len(content) + _CHECKSUM_BYTES
-        with contextlib.suppress(OSError), self._room.claim(size, now=time.time()) as fits:
+        with contextlib.suppress(OSError), self._room.reserve(size, now=time.time()) as fits:
             if not fits:
                 return
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -33,11 +33,11 @@ class Room:
         self._share = (capacity - self._kept) // processes
         self._lock = threading.Lock()
         self._written = self._share  # nobody has looked yet
-        self._claimed = 0
+        self._reserved = 0
         self._looking = False
 
     @contextlib.contextmanager
-    def claim(self, size: int, *, now: float) -> Iterator[bool]:
+    def reserve(self, size: int, *, now: float) -> Iterator[bool]:
         """Whether `size` bytes may be written, within the context.
 
         `now` is the time of day in seconds. False is no failure: too large, or room is being made just now.
@@ -45,13 +45,13 @@ class Room:
         if (before := self._due(self._share)) is not None:
             self._look(now, before)
         with self._lock:
-            fits = self._written + self._claimed + size <= self._share
-            self._claimed += size * fits
+            fits = self._written + self._reserved + size <= self._share
+            self._reserved += size * fits
         try:
             yield fits
         finally:
             with self._lock:
-                self._claimed -= size * fits
+                self._reserved -= size * fits
                 self._written += size * fits
             if (before := self._due(self._share // 2)) is not None:
                 threading.Thread(target=self._look, args=(now, before), name=MAKING_ROOM, daemon=True).start()

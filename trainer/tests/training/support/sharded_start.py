@@ -35,7 +35,7 @@ from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.engine.initialize import sharder  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
 from oarlock_trainer.engine.whole_weights import elements, whole_weights  # noqa: E402
-from oarlock_trainer.loop.setup import Claim  # noqa: E402
+from oarlock_trainer.loop.setup import Setup  # noqa: E402
 from oarlock_trainer.loop.trained_model import load_model, make_engine  # noqa: E402
 from oarlock_trainer.models.flux import transformer  # noqa: E402
 from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
@@ -49,8 +49,8 @@ os.dup2(2, 1)  # what ranks print is no answer
 RANKS = 2
 
 
-def claim_of(place: Place, model: Path) -> Claim:
-    """What is claimed of a job, as far as its engine needs it."""
+def setup_of(place: Place, model: Path) -> Setup:
+    """The setup of a job, as far as its engine needs it."""
     body = {
         "model": {"family": "Flux1", "path": str(model)},
         "steps": 2,
@@ -64,7 +64,7 @@ def claim_of(place: Place, model: Path) -> Claim:
     )  # fmt: skip
     job = Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
     rest: Any = dict.fromkeys(("locations", "hub", "fence", "copies", "resumed", "batch", "prepared", "validation"))
-    return Claim(job=job, ranks=Ranks(place, torch.device("cpu"), None), **rest)
+    return Setup(job=job, ranks=Ranks(place, torch.device("cpu"), None), **rest)
 
 
 class Counted:
@@ -109,10 +109,10 @@ def start(place: Place, model: Path) -> dict[str, Any]:
 
     transformer.load = watched  # type: ignore[assignment]
     safetensors.safe_open = Counted  # type: ignore[assignment, misc]
-    claim = claim_of(place, model)
-    training = claim.job.training
+    setup = setup_of(place, model)
+    training = setup.job.training
     plan = plan_for(training, read_architecture(model), world_size=RANKS, local_world_size=RANKS, gpu_memory_bytes=None)
-    loaded = make_engine(claim, plan)[0].weights
+    loaded = make_engine(setup, plan)[0].weights
     read = Counted.bytes
     whole = {name: weight.clone() for name, weight in whole_weights(loaded)}
     return {
@@ -128,9 +128,9 @@ def start(place: Place, model: Path) -> dict[str, Any]:
 def fail(place: Place, model: Path, readable: int) -> ExitCode:
     """Load the model where no more than so many bytes of it can be read; returns how this rank ends."""
     Counted.most = Counted.bytes + readable
-    claim = claim_of(place, model)
+    setup = setup_of(place, model)
     try:
-        load_model(claim, sharder(claim.job.training, place))
+        load_model(setup, sharder(setup.job.training, place))
     except TrainingEnd as end:
         return end.code
     except RuntimeError as error:
