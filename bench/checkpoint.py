@@ -74,16 +74,16 @@ def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
 
     from oarlock_trainer.engine.initialize import initialize  # noqa: PLC0415
     from oarlock_trainer.engine.process_group import Ranks  # noqa: PLC0415
-    from oarlock_trainer.runtime.job import Place  # noqa: PLC0415
+    from oarlock_trainer.runtime.job import RankInfo  # noqa: PLC0415
 
     os.environ |= {"LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": str(RANKS)}  # DeepSpeed insists
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), RANKS)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS)
-    place = Place(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
+    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
     layers = max(parameters // WIDTH**2, 1)
     model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers))).to(torch.bfloat16)
-    engine = initialize(model, _training(), place)
+    engine = initialize(model, _training(), rank_info)
     inputs = torch.randn(SAMPLES, WIDTH).to(torch.bfloat16)
 
     def step(before_update: Wait) -> float:
@@ -96,7 +96,7 @@ def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
         dist.barrier()
         return time.monotonic() - began
 
-    contenders = _contenders(engine, Ranks(place, torch.device("cpu"), None), folder)
+    contenders = _contenders(engine, Ranks(rank_info, torch.device("cpu"), None), folder)
     figures: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
     for name, save in contenders.items():  # what the first save of each makes for all of them
         _save_once(save, step, folder / name / "warm")
@@ -158,7 +158,7 @@ def _contenders(engine: Any, ranks: Any, folder: Path) -> dict[str, Any]:
 
         def finish() -> None:
             saved: Any = writer.finish()
-            if ranks.place.is_leader:
+            if ranks.rank_info.is_leader:
                 saved.path.rename(target)
             dist.barrier()
 

@@ -89,7 +89,7 @@ def _rank(rank: int, order: _Order, answers: Any) -> None:
 
     from oarlock_api.contract.job_file import JobFile  # noqa: PLC0415
     from oarlock_trainer.engine import process_group  # noqa: PLC0415
-    from oarlock_trainer.runtime.job import Job, Place, parse_training  # noqa: PLC0415
+    from oarlock_trainer.runtime.job import Job, RankInfo, parse_training  # noqa: PLC0415
 
     os.environ |= {"RANK": str(rank), "GLOO_SOCKET_IFNAME": "lo"}
     marks: dict[str, float] = {}
@@ -101,8 +101,8 @@ def _rank(rank: int, order: _Order, answers: Any) -> None:
         job="bench", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0,
         output_directory=str(order.output), training=order.training,
     )  # fmt: skip
-    place = Place(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
-    job = Job(file=file, training=parse_training(file), place=place, simulate_gpus=False)
+    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
+    job = Job(file=file, training=parse_training(file), rank_info=rank_info, simulate_gpus=False)
     try:
         ranks = process_group.join(job, store=distributed.FileStore(str(order.meeting), RANKS))
         mark("joined")

@@ -84,7 +84,7 @@ def first_batch(job: Job, ranks: Ranks, mark: Callable[[str], None]) -> None:
     mark("metadata")
     table = Table(folder, manifest)
     mark("table mapped")
-    batch = Batch(per_rank=training.batch_size, ranks=ranks.place.world_size, accumulation=1)
+    batch = Batch(per_rank=training.batch_size, ranks=ranks.rank_info.world_size, accumulation=1)
     buckets = make_buckets(table, training, batch)
     mark("buckets")
     drawn = make_timeline(buckets, training, effective=batch.effective).at(0)

@@ -21,7 +21,7 @@ from data_report import RESULTS
 from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.health.fabric import NcclLog
 from oarlock_trainer.ranks import preload
-from oarlock_trainer.runtime.job import Job, Place
+from oarlock_trainer.runtime.job import Job, RankInfo
 
 PORT = 29600
 
@@ -70,9 +70,9 @@ def _rank(local: int, gpus: int, options: argparse.Namespace) -> int:
         job="bench", namespace="", job_uid="bench", attempt=1, nodes=options.nodes,
         gpus_per_node=0 if options.cpus else gpus, output_directory=".", training={},
     )  # fmt: skip
-    place = Place(rank=rank, local_rank=local, world_size=world, local_world_size=gpus)
+    rank_info = RankInfo(rank=rank, local_rank=local, world_size=world, local_world_size=gpus)
     log = NcclLog(os.environ)
-    ranks = process_group.join(Job(file=file, training=None, place=place, simulate_gpus=False))
+    ranks = process_group.join(Job(file=file, training=None, rank_info=rank_info, simulate_gpus=False))
     times = exercise.run(ranks, log.network)
     process_group.leave()
     if rank == 0:

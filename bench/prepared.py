@@ -197,10 +197,12 @@ def _ours(model: Any) -> Callable[[dict[str, Any]], Step]:
     import torch.distributed as dist  # noqa: PLC0415
 
     from oarlock_trainer.engine.initialize import initialize  # noqa: PLC0415
-    from oarlock_trainer.runtime.job import Place  # noqa: PLC0415
+    from oarlock_trainer.runtime.job import RankInfo  # noqa: PLC0415
 
     rank = dist.get_rank()
-    engine = initialize(model, _training(), Place(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS))
+    engine = initialize(
+        model, _training(), RankInfo(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
+    )
 
     def prepare(given: dict[str, Any]) -> Step:
         def step() -> float:

@@ -103,7 +103,7 @@ def ours(work: Work, given: dict[str, Any], target: torch.Tensor, options: argpa
     from oarlock_trainer.engine.initialize import initialize  # noqa: PLC0415
     from oarlock_trainer.models.flux import forward  # noqa: PLC0415
     from oarlock_trainer.models.flux.attention import attend_with  # noqa: PLC0415
-    from oarlock_trainer.runtime.job import Place  # noqa: PLC0415
+    from oarlock_trainer.runtime.job import RankInfo  # noqa: PLC0415
 
     training = Training.model_validate(
         {
@@ -116,8 +116,8 @@ def ours(work: Work, given: dict[str, Any], target: torch.Tensor, options: argpa
     model = make_model(work, device=CPU, dtype=torch.bfloat16)
     forward.install(model, attend=attend_with(Attention.SDPA), recomputed=0)
     rank = dist.get_rank()
-    place = Place(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
-    engine = initialize(model, training, place)
+    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=RANKS, local_world_size=RANKS)
+    engine = initialize(model, training, rank_info)
 
     def step() -> float:
         loss = torch.zeros(())

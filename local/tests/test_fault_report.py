@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oarlock_local.fault_report import Place, gangs_of, places_of, what_was_done
+from oarlock_local.fault_report import RunningPod, gangs_of, running_pods, what_was_done
 from oarlock_local.nvml import GpuFault
 
 
@@ -22,7 +22,7 @@ def test_a_fault_is_told_in_one_line(kind: str, target: str, what: GpuFault, wor
 
 
 def test_a_fault_that_meets_no_gang_says_where_the_gangs_are() -> None:
-    gang = [Place("default/flux-1-1", "node-3"), Place("default/flux-1-0", "node-2")]
+    gang = [RunningPod("default/flux-1-1", "node-3"), RunningPod("default/flux-1-0", "node-2")]
     assert gangs_of("node-2", gang) == "pods of gangs on node-2: default/flux-1-0"
     apart = "no pod of a gang is on node-1; on other nodes: "
     assert gangs_of("node-1", gang) == f"{apart}default/flux-1-0 on node-2, default/flux-1-1 on node-3"
@@ -38,4 +38,4 @@ def test_a_pod_that_has_ended_or_has_no_node_stands_nowhere() -> None:
         pod("failed", "Failed", nodeName="node-1"),
         pod("waits", "Pending"),
     ]
-    assert list(places_of(pods)) == [Place("team/runs", "node-1")]
+    assert list(running_pods(pods)) == [RunningPod("team/runs", "node-1")]

@@ -17,7 +17,7 @@ _OF_A_GANG = "oarlock.dev/job"
 _ENDED = ("Succeeded", "Failed")
 
 
-class Place(NamedTuple):
+class RunningPod(NamedTuple):
     """A running pod of a gang, as NAMESPACE/NAME, and its node."""
 
     pod: str
@@ -34,7 +34,7 @@ def whom_it_meets(cluster: Cluster, kind: str, target: str) -> str:
     except ClusterError as error:
         # A fault of the API server may be on: the next one is done all the same.
         return f"which pods of gangs were on {target} is not known: {error}"
-    return gangs_of(target, places_of(pods))
+    return gangs_of(target, running_pods(pods))
 
 
 def what_was_done(kind: str, target: str, what: GpuFault) -> str:
@@ -44,7 +44,7 @@ def what_was_done(kind: str, target: str, what: GpuFault) -> str:
     return f"{words} ({', '.join(said).replace('_', '-')})" if said else words
 
 
-def gangs_of(node: str, places: Iterable[Place]) -> str:
+def gangs_of(node: str, places: Iterable[RunningPod]) -> str:
     """The pods of gangs on a node; where there are none, those on other nodes."""
     ordered = sorted(places)
     if there := [place.pod for place in ordered if place.node == node]:
@@ -53,9 +53,9 @@ def gangs_of(node: str, places: Iterable[Place]) -> str:
     return f"no pod of a gang is on {node}; on other nodes: {elsewhere or 'none'}"
 
 
-def places_of(pods: Iterable[Mapping[str, Any]]) -> Iterator[Place]:
+def running_pods(pods: Iterable[Mapping[str, Any]]) -> Iterator[RunningPod]:
     """Where pods are that have a node and have not ended."""
     for pod in pods:
         node = pod["spec"].get("nodeName")
         if node and pod["status"].get("phase") not in _ENDED:
-            yield Place(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", node)
+            yield RunningPod(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", node)

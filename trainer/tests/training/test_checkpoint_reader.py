@@ -14,7 +14,7 @@ from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.reader import take_over
 from oarlock_trainer.checkpoint.writer import Writer
 from oarlock_trainer.runtime.errors import ConfigurationError
-from oarlock_trainer.runtime.job import Job, Place
+from oarlock_trainer.runtime.job import Job, RankInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,8 @@ def job(output: Path, *, attempt: int, uid: str = "job", resume: str = "Auto") -
         job="flux", namespace="default", job_uid=uid, attempt=attempt, nodes=1, gpus_per_node=0,
         output_directory=str(output), training={},
     )  # fmt: skip
-    place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
-    return Job(file=file, training=training, place=place, simulate_gpus=False)
+    rank_info = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
+    return Job(file=file, training=training, rank_info=rank_info, simulate_gpus=False)
 
 
 def start(given: Job) -> tuple[Checkpoint | None, Callable[[int], None]]:

@@ -20,7 +20,7 @@ from oarlock_trainer.checkpoint.load import load
 from oarlock_trainer.checkpoint.writer import NoRoom, Saved
 from oarlock_trainer.models.flux.lora_targets import Adapters
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 
 
 def pid_of(writer: Any) -> int:
@@ -157,7 +157,7 @@ class Together(Alone):
     """Rank 0 of several, where the others' files are there already."""
 
     def __init__(self, ranks: int, others: list[Any]) -> None:
-        super().__init__(Place(rank=0, local_rank=0, world_size=ranks, local_world_size=ranks))
+        super().__init__(RankInfo(rank=0, local_rank=0, world_size=ranks, local_world_size=ranks))
         self.others = others
 
     def gather(self, value: Any) -> list[Any]:

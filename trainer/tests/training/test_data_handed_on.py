@@ -22,7 +22,7 @@ from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import PARTS, Table
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.preprocess.stores import latents_at
-from oarlock_trainer.runtime.job import Job, Place, parse_training
+from oarlock_trainer.runtime.job import Job, RankInfo, parse_training
 from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Jobs:
             job=name, namespace="default", job_uid=name, attempt=1, nodes=1, gpus_per_node=0,
             output_directory=str(self.home / name), training=training,
         )  # fmt: skip
-        place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
-        job = Job(file=file, training=parse_training(file), place=place, simulate_gpus=False)
+        rank_info = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
+        job = Job(file=file, training=parse_training(file), rank_info=rank_info, simulate_gpus=False)
 
         def caches(dataset: Any) -> Any:
             return latents_at(job, Locations(), dataset)

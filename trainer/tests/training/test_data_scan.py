@@ -29,7 +29,7 @@ from oarlock_trainer.data.metadata.table import PARTS, Table, publish
 from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, TrainingEnd
-from oarlock_trainer.runtime.job import Job, Place, parse_training
+from oarlock_trainer.runtime.job import Job, RankInfo, parse_training
 from oarlock_trainer.storage.local import LocalFiles
 from oarlock_trainer.storage.locations import Locations
 
@@ -53,8 +53,8 @@ def job(home: Path, *datasets: dict[str, Any], rank: int = 0, ranks: int = 1, **
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0,
         output_directory=str(home / "output"), training=body,
     )  # fmt: skip
-    place = Place(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
-    return Job(file=file, training=parse_training(file), place=place, simulate_gpus=False)
+    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
+    return Job(file=file, training=parse_training(file), rank_info=rank_info, simulate_gpus=False)
 
 
 def scanned(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
-from saving import PLACE
+from saving import RANK_INFO
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
@@ -92,7 +92,7 @@ def test_a_plan_tells_which_folder_of_a_model_is_closed(closed: str, tiny_flux: 
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0,
         output_directory=str(shared), training={},
     )  # fmt: skip
-    job = Job(file=file, training=training, place=PLACE, simulate_gpus=True)
+    job = Job(file=file, training=training, rank_info=RANK_INFO, simulate_gpus=True)
     refuse_foreseen(job, Locations())
     (shared / closed).chmod(0o700)
     said = told_to(SOMEBODY, lambda: refuse_foreseen(job, Locations()))

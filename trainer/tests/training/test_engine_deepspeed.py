@@ -20,7 +20,7 @@ from oarlock_trainer.engine.deepspeed import configuration
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.learning_rate import learning_rate
 from oarlock_trainer.runtime.errors import ConfigurationError
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,7 +95,7 @@ def test_the_norm_is_on_its_way_to_the_host_before_the_update(monkeypatch: pytes
         optimizer.step()  # a sub-group of stage 3 each
 
     theirs = SimpleNamespace(optimizer=zero, step=step, get_global_grad_norm=lambda: norm)
-    engine = deepspeed.Engine(theirs, Place(rank=0, local_rank=0, world_size=1, local_world_size=1))
+    engine = deepspeed.Engine(theirs, RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1))
     engine.step(0.1)
     assert asked == ["norm sent", "updated", "updated"]
     assert engine.gradient_norm() == 3.0
@@ -113,7 +113,7 @@ def test_a_bucket_that_the_largest_tensor_does_not_fit_into_is_refused_with_both
     with pytest.raises(
         ConfigurationError, match="bucketElements is 1000000, and the model's largest tensor has 1001000"
     ):
-        deepspeed.initialize(model, wanted, Place(rank=0, local_rank=0, world_size=1, local_world_size=1))
+        deepspeed.initialize(model, wanted, RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1))
 
 
 _CHECK = """

@@ -83,7 +83,7 @@ def test_what_decodes_pictures_has_as_many_threads_as_without_it() -> None:
     """They are shared among the node's ranks by the cores that the pod has, which the ranks' parent still shows."""
     job: Any = SimpleNamespace(
         training=SimpleNamespace(data=SimpleNamespace(tuning=SimpleNamespace(workers=None))),
-        place=SimpleNamespace(local_world_size=1),
+        rank_info=SimpleNamespace(local_world_size=1),
     )
     here, there = os.pipe()
     if (pid := os.fork()) == 0:

@@ -19,14 +19,14 @@ preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
 from oarlock_trainer.runtime.errors import ConfigurationError, lost_a_peer
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 import torch
 
 reading, writing = os.pipe()
 rank = 0 if os.fork() else 1
 store = dist.FileStore(sys.argv[1], 2)
 dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-ranks = Ranks(Place(rank=rank, local_rank=rank, world_size=2, local_world_size=2), torch.device("cpu"), None)
+ranks = Ranks(RankInfo(rank=rank, local_rank=rank, world_size=2, local_world_size=2), torch.device("cpu"), None)
 
 assert ranks.gather(rank * 10) == [0, 10]
 assert ranks.sum([1.0, rank]) == [2.0, 1.0]
@@ -80,7 +80,7 @@ preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
 from oarlock_trainer.runtime.errors import LeftOnRequest, StorageError, TrainingEnd, lost_a_peer
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 import torch
 
 def nothing(): pass
@@ -92,10 +92,10 @@ def leave():
     raise LeftOnRequest("asked to leave")
 
 def run(rank, work, go_on):
-    place = Place(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
+    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
     store = dist.FileStore(sys.argv[1], 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    ranks = Ranks(place, torch.device("cpu"), None)
+    ranks = Ranks(rank_info, torch.device("cpu"), None)
     ranks.bound_waiting(20.0)
     assert ranks.shares(lambda: rank, nothing) == [0, 1]
     try:
@@ -135,7 +135,7 @@ preload.settle_environment()
 import torch.distributed as dist
 from oarlock_trainer.engine.process_group import Ranks
 from oarlock_trainer.runtime.errors import PeerLostError
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 import torch
 
 class Spy:
@@ -144,15 +144,15 @@ class Spy:
 
 rank = 0 if os.fork() else 1
 dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1], 2), rank=rank, world_size=2)
-place = Place(rank=rank, local_rank=0, world_size=2, local_world_size=1)
-of_the_gang = Ranks(place, torch.device("cpu"), None, key=b"k" * 32)
+rank_info = RankInfo(rank=rank, local_rank=0, world_size=2, local_world_size=1)
+of_the_gang = Ranks(rank_info, torch.device("cpu"), None, key=b"k" * 32)
 assert of_the_gang.gather(("rank", rank)) == [("rank", 0), ("rank", 1)]
 assert of_the_gang.decide(lambda: {"word": "rank 0's"}) == {"word": "rank 0's"}
 
 keys = (b"k" * 32, None if sys.argv[3] == "none" else b"o" * 32)
 if sys.argv[3] == "earlier":
     keys = (b"k" * 32, b"k" * 32)
-mixed = Ranks(place, torch.device("cpu"), None, key=keys[rank])
+mixed = Ranks(rank_info, torch.device("cpu"), None, key=keys[rank])
 if sys.argv[3] == "earlier" and rank == 1:
     mixed._exchange._turn = 7  # what it says was sealed for another exchange
 try:

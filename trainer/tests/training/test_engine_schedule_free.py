@@ -14,9 +14,9 @@ from oarlock_trainer.engine.around import judged
 from oarlock_trainer.engine.engine import AVERAGE, MASTER, Engine
 from oarlock_trainer.engine.initialize import initialize
 from oarlock_trainer.engine.learning_rate import learning_rate
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 
-ALONE = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
+ALONE = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
 OPTIMIZER = {
     "name": "AdamWScheduleFree", "learningRate": 1e-2, "betas": [0.8, 0.99], "weightDecay": 0.1,
     "schedule": {"warmupSteps": 3},

@@ -15,7 +15,7 @@ from oarlock_trainer.engine import process_group
 from oarlock_trainer.loop.evaluation import evaluate
 from oarlock_trainer.models.flux import transformer
 from oarlock_trainer.models.flux.loss import MicroBatch
-from oarlock_trainer.runtime.job import Job, Place
+from oarlock_trainer.runtime.job import Job, RankInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,8 +63,8 @@ def test_asked_to_leave_it_ends_at_the_next_batch_and_tells_no_loss(
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0,
         output_directory=str(tmp_path), training=body,
     )  # fmt: skip
-    place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
-    job = Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
+    rank_info = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
+    job = Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
     ranks = process_group.join(job, store=distributed.HashStore())
     model: Any = transformer.load(tiny_flux)
     loader: Any = Loader(model.config)

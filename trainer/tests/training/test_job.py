@@ -32,7 +32,7 @@ def environment(folder: Path, **fields: Any) -> dict[str, str]:
 
 def test_a_rank_knows_its_job_and_its_place(tmp_path: Path) -> None:
     job = read_job(environment(tmp_path))
-    assert (job.place.rank, job.place.local_rank, job.place.world_size) == (3, 1, 4)
+    assert (job.rank_info.rank, job.rank_info.local_rank, job.rank_info.world_size) == (3, 1, 4)
     assert str(job.output) == "/output/flux"
     assert job.training.objective.timestep_shift == 3.0
     assert job.cluster == ""

@@ -195,9 +195,9 @@ def started(monkeypatch: pytest.MonkeyPatch, job: Training, warm_up: Callable[..
     for name, result in (("sharder", None), ("load_model", model), ("tune", "kernel"), ("initialize", "engine")):
         monkeypatch.setattr(trained_model, name, called(name, result))
     monkeypatch.setattr(trained_model, "warm_up", warmed)
-    place = SimpleNamespace(rank=1, local_rank=0, local_world_size=8, is_leader=False)
+    rank_info = SimpleNamespace(rank=1, local_rank=0, local_world_size=8, is_leader=False)
     setup: Any = SimpleNamespace(
-        job=SimpleNamespace(training=job, place=place, output=None),
+        job=SimpleNamespace(training=job, rank_info=rank_info, output=None),
         ranks=SimpleNamespace(device=torch.device("cuda", 0), gather=lambda own: [own]),
         resumed=None,
         prepared=SimpleNamespace(

@@ -125,7 +125,7 @@ def test_one_rank_of_each_node_that_reads_weights_reads_ahead(
     monkeypatch.setattr(trained_model, "initial_weights", lambda _job: None)
     monkeypatch.setattr(trained_model, "model_folder", lambda _job: tiny_flux)
     setup: Any = SimpleNamespace(
-        job=SimpleNamespace(place=SimpleNamespace(local_rank=local_rank, is_leader=rank == 0)),
+        job=SimpleNamespace(rank_info=SimpleNamespace(local_rank=local_rank, is_leader=rank == 0)),
         ranks=SimpleNamespace(device="cpu"),
         resumed=None,
     )

@@ -12,7 +12,7 @@ from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_local.s3 import serving
 from oarlock_trainer.preprocess.stores import open_stores, read_through
-from oarlock_trainer.runtime.job import Job, Place
+from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.keys import Keys
 from oarlock_trainer.storage.locations import Locations
 
@@ -35,8 +35,8 @@ def job(endpoint: str, **tuning: Any) -> Job:
         job="flux", namespace="default", job_uid="u", attempt=1, nodes=1, gpus_per_node=2, output_directory="/output",
         training={},
     )  # fmt: skip
-    place = Place(rank=0, local_rank=0, world_size=2, local_world_size=2)
-    return Job(file=file, training=training, place=place, simulate_gpus=True)
+    rank_info = RankInfo(rank=0, local_rank=0, world_size=2, local_world_size=2)
+    return Job(file=file, training=training, rank_info=rank_info, simulate_gpus=True)
 
 
 def through(given: Job, keys: Keys) -> tuple[Files, Files]:

@@ -16,7 +16,7 @@ from oarlock_trainer.commands.profile import join
 from oarlock_trainer.loop.profiler import Profiler, folder, offset
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import ConfigurationError
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ def test_a_trace_that_takes_minutes_to_write_is_waited_for_by_all_and_no_hang(
 
     class Ranks:
         device = torch.device("cpu")
-        place = Place(rank=1, world_size=2, local_rank=1, local_world_size=2)
+        rank_info = RankInfo(rank=1, world_size=2, local_rank=1, local_world_size=2)
 
         def barrier(self) -> None:
             told.append("barrier")

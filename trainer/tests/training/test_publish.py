@@ -20,7 +20,7 @@ from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT, Hub  # noqa: E402
 from oarlock_trainer.loop import publish as publishing  # noqa: E402
 from oarlock_trainer.models.wanted import of_model  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError  # noqa: E402
-from oarlock_trainer.runtime.job import Job, Place  # noqa: E402
+from oarlock_trainer.runtime.job import Job, RankInfo  # noqa: E402
 from oarlock_trainer.storage.local import LocalFiles  # noqa: E402
 from oarlock_trainer.storage.locations import Locations  # noqa: E402
 
@@ -178,10 +178,10 @@ def job(
         job="flux", namespace="default", job_uid="job", attempt=1, nodes=1, gpus_per_node=0,
         output_directory=str(output), training={},
     )  # fmt: skip
-    place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
+    rank_info = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
     own: dict[str, Any] = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", OFFLINE_BY_DEFAULT: "1"}
     speaks = Hub({**os.environ, **own, secret_variable("hub", "write"): token})
-    return Job(file=file, training=training, place=place, simulate_gpus=False), Locations(), speaks
+    return Job(file=file, training=training, rank_info=rank_info, simulate_gpus=False), Locations(), speaks
 
 
 def test_a_hub_gets_the_model_in_one_commit_and_nothing_twice(

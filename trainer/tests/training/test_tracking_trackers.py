@@ -14,7 +14,7 @@ from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.training import Training
 from oarlock_trainer.runtime.errors import ConfigurationError
-from oarlock_trainer.runtime.job import Job, Place
+from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.tracking import trackers
 from oarlock_trainer.tracking.trackers import runs_of
 
@@ -35,8 +35,8 @@ def job(*tracking: dict[str, Any], uid: str = "uid", output: str = "/output/flux
         job="flux", namespace="default", job_uid=uid, attempt=1, nodes=1, gpus_per_node=0, output_directory=output,
         training=body,
     )  # fmt: skip
-    place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
-    return Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
+    rank_info = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
+    return Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
 
 
 WANDB = {"name": "w", "type": "Wandb", "secretRef": {"name": "figures"}}

@@ -30,12 +30,12 @@ class Recorded:
         self.asked: list[str] = []
         self.reported: list[float] = []
         self.sent: list[Sequence[float]] = []
-        place = SimpleNamespace(rank=0, local_rank=0, world_size=RANKS, local_world_size=RANKS, is_leader=True)
+        rank_info = SimpleNamespace(rank=0, local_rank=0, world_size=RANKS, local_world_size=RANKS, is_leader=True)
         micro_batch = SimpleNamespace(to=lambda _device: SimpleNamespace(sigmas=torch.tensor([0.5])))
         batch = SimpleNamespace(micro_batches=[micro_batch] * training.gradient_accumulation, regularizes=False)
         self.session: Any = SimpleNamespace(
             job=SimpleNamespace(training=training, file=SimpleNamespace(hang_seconds=0)),
-            ranks=SimpleNamespace(place=place, device="cpu", sum=self._sum, bound_waiting=lambda _: None),
+            ranks=SimpleNamespace(rank_info=rank_info, device="cpu", sum=self._sum, bound_waiting=lambda _: None),
             engine=SimpleNamespace(
                 model=None,
                 weights=None,

@@ -14,7 +14,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.models.flux import transformer
 from oarlock_trainer.plan.parameters import read_architecture
-from oarlock_trainer.runtime.job import Job, Place
+from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
 from oarlock_trainer.validation.texts import prepare_texts
 from oarlock_trainer.validation.validation import MOST_SECONDS, Validation
@@ -39,8 +39,8 @@ def job(output: Path, model: Path) -> Job:
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0,
         output_directory=str(output), training=body,
     )  # fmt: skip
-    place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
-    return Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
+    rank_info = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
+    return Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
 
 
 @pytest.fixture

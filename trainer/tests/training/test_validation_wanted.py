@@ -10,7 +10,7 @@ import pytest
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_trainer.runtime.errors import ConfigurationError
-from oarlock_trainer.runtime.job import Job, Place
+from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
 from oarlock_trainer.validation.wanted import Wanted, read_wanted
 
@@ -34,8 +34,8 @@ def job(tmp_path: Path, flavor: str = "Dev", task: str = "Train", **validation: 
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0,
         output_directory=str(tmp_path), training=body,
     )  # fmt: skip
-    place = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
-    return Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
+    rank_info = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
+    return Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
 
 
 def wanted_of(given: Job) -> list[Wanted]:

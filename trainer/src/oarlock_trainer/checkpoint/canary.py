@@ -53,9 +53,9 @@ def check(job: Job, ranks: Ranks) -> None:
         return
     folder = job.output / CHECKPOINTS / f"{TEMPORARY}canary-{job.file.job_uid[:8]}-a{job.file.attempt}"
     committed = folder.with_name(f"{folder.name}-committed")
-    speaks = job.place.local_rank == 0
+    speaks = job.rank_info.local_rank == 0
     nodes = job.file.nodes
-    rank = job.place.rank - job.place.local_rank  # all ranks of a node end as the one that speaks for it
+    rank = job.rank_info.rank - job.rank_info.local_rank  # all ranks of a node end as the one that speaks for it
     where = f"{folder.parent} ({find_mount(folder, MOUNTS)})"
     told = [each for each in ranks.gather(_tried(job, lambda: _write(job, folder)) if speaks else None) if each]
     judge_writing([each for each in told if isinstance(each, Failed)], nodes=nodes, rank=rank)
@@ -69,7 +69,7 @@ def check(job: Job, ranks: Ranks) -> None:
     failed = ranks.decide(lambda: _tried(job, lambda: _commit(folder, committed, written)))
     judge_writing([failed] if failed else [], nodes=nodes, rank=rank)
     judge(_spoken(ranks.gather(_read_back(job, committed) if speaks else None)), rank=rank, where=where)
-    if job.place.is_leader:
+    if job.rank_info.is_leader:
         shutil.rmtree(committed, ignore_errors=True)
 
 
@@ -80,7 +80,7 @@ def _tried(job: Job, work: Callable[[], Result]) -> Result | Failed:
     except StorageError as error:
         cause = error.__cause__
         full = isinstance(cause, OSError) and cause.errno in FULL
-        return Failed(job.place.rank, job.node, str(error), full=full)
+        return Failed(job.rank_info.rank, job.node, str(error), full=full)
 
 
 def _spoken(values: Sequence[Result | None]) -> list[Result]:
@@ -106,18 +106,18 @@ def _next(written: Sequence[Written], rank: int) -> Written:
 
 
 def _write(job: Job, folder: Path) -> Written:
-    file = f"rank-{job.place.rank:05}.state"
+    file = f"rank-{job.rank_info.rank:05}.state"
     content = os.urandom(BYTES)  # nothing that an earlier attempt left, or a cache holds, can pass for it
     with storage(f"writing a canary into {folder}"):
         sha256 = write(memoryview(content), folder / file)
         sync_folder(folder)
-    return Written(job.place.rank, job.node, FileFacts(file, BYTES, sha256))
+    return Written(job.rank_info.rank, job.node, FileFacts(file, BYTES, sha256))
 
 
 def _look(job: Job, folder: Path, written: Sequence[Written]) -> View:
     """By name: a listing may be older than the files."""
     found = frozenset(each.file.name for each in written[:WATCHED] if _is_seen(folder / each.file.name))
-    return View(job.place.rank, job.node, found, _complaint(folder, _next(written, job.place.rank)))
+    return View(job.rank_info.rank, job.node, found, _complaint(folder, _next(written, job.rank_info.rank)))
 
 
 def _is_seen(path: Path) -> bool:
@@ -154,4 +154,4 @@ def _read_back(job: Job, committed: Path) -> View:
             complaint = f"{committed / MARKER} does not fit {MANIFEST}"
     except OSError as error:
         complaint = f"{committed}, as rank 0 renamed it: {error.strerror}"
-    return View(job.place.rank, job.node, complaint=complaint)
+    return View(job.rank_info.rank, job.node, complaint=complaint)

@@ -49,7 +49,7 @@ def fetch_newest(
         ranks.bound_waiting(START_TIMEOUT)
         if all(whole):
             return ranks.decide(lambda: _complete(copy, temporary, fence))  # noqa: B023
-        if ranks.place.is_leader:
+        if ranks.rank_info.is_leader:
             channel.tell(f"{copy.name} in {copies.files.where} is damaged: the copy before it is taken")
     return None
 
@@ -62,7 +62,7 @@ def _begin(temporary: Path) -> None:
 
 def _fetch_share(copies: Copies, copy: Copy, temporary: Path, ranks: Ranks, go_on: Callable[[], None]) -> bool:
     """Fetch this rank's share of the files; whether they are what the manifest says."""
-    share = copy.manifest.files[ranks.place.rank :: ranks.place.world_size]
+    share = copy.manifest.files[ranks.rank_info.rank :: ranks.rank_info.world_size]
     total, done, tell = sum(file.size for file in share), 0, Told(f"checkpoint {copy.name}")
     for facts in share:
         digest = hashlib.sha256()

@@ -119,8 +119,8 @@ def _clean(job: Job) -> None:
 
 
 def _share_is_whole(candidate: Checkpoint, ranks: Ranks) -> bool:
-    place = ranks.place
-    share = candidate.manifest.files[place.rank :: place.world_size]
+    rank_info = ranks.rank_info
+    share = candidate.manifest.files[rank_info.rank :: rank_info.world_size]
     with storage(f"reading the checkpoint {candidate.path}"):
         try:
             return all(digest(candidate.path / file.name) == file.sha256 for file in told(share, Beat()))

@@ -86,7 +86,7 @@ class Upload:
             self._pending = None
             return Copied(pending.path.name, wrong)
         pending.sent = True
-        if self._ranks.place.is_leader:
+        if self._ranks.rank_info.is_leader:
             pending.commit = Background(lambda: self._commit(pending))
         return None
 
@@ -104,11 +104,11 @@ class Upload:
 
     def _send(self, path: Path) -> bytes:
         """Send this rank's share; returns the manifest, which may be gone from the output once all have sent theirs."""
-        place = self._ranks.place
+        rank_info = self._ranks.rank_info
         with storage(f"copying {path}"):
             manifest = (path / MANIFEST).read_bytes()
         if not self._copies.holds(path.name, manifest):
-            mine = parse_manifest(manifest.decode()).files[place.rank :: place.world_size]
+            mine = parse_manifest(manifest.decode()).files[rank_info.rank :: rank_info.world_size]
             self._copies.send(path, [file.name for file in mine])
         return manifest
 

@@ -105,8 +105,8 @@ class Writer:
         began = time.monotonic()
         parts = self._engine.parts()
         self._snapshot.begin(parts)
-        if self._ranks.place.is_leader:
-            self._commit.look_for_room(step, self._snapshot.size * self._ranks.place.world_size)
+        if self._ranks.rank_info.is_leader:
+            self._commit.look_for_room(step, self._snapshot.size * self._ranks.rank_info.world_size)
         self._pending = _Pending(step, position, self._engine.updates, runs_of(parts), began)
         self._pending.stall = time.monotonic() - began
 
@@ -163,7 +163,7 @@ class Writer:
 
     def _hand_over(self, pending: _Pending) -> None:
         pending.copied = True
-        path = self._commit.temporary(pending.step) / shard_name(self._ranks.place.rank)
+        path = self._commit.temporary(pending.step) / shard_name(self._ranks.rank_info.rank)
         self._shard.begin(path, self._snapshot.size)
 
     def _all_written(self, pending: _Pending) -> NoRoom | None:
@@ -180,7 +180,7 @@ class Writer:
                 with self._commit.writing(pending.step):
                     raise one
         pending.written = True
-        if self._ranks.place.is_leader:
+        if self._ranks.rank_info.is_leader:
             manifest = self._manifest(pending, told)
             pending.commit = Background(lambda: self._commit.commit(manifest))
         return None
@@ -198,7 +198,7 @@ class Writer:
             updates=pending.updates,
             attempt=self._fence.owner.attempt,
             job_uid=self._fence.owner.job_uid,
-            world_size=self._ranks.place.world_size,
+            world_size=self._ranks.rank_info.world_size,
             saved_at=pending.saved_at,
             data=pending.position,
             files=tuple(file for file, _ in told),

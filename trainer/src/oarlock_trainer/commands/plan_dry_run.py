@@ -35,7 +35,7 @@ from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.words import Plan, PlannedBucket
-from oarlock_trainer.runtime.job import Job, Place
+from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
     world_size = spec.nodes * max(spec.gpus_per_node, 1)
     with tempfile.TemporaryDirectory(prefix="oarlock-plan-") as output, _alone() as ranks:
         file = job_file(name, spec, training, output=output)
-        place = Place(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
-        job = Job(file=file, training=training, place=place, simulate_gpus=True)
+        rank_info = RankInfo(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
+        job = Job(file=file, training=training, rank_info=rank_info, simulate_gpus=True)
         locations = Locations(connections=training.s3_connections)
         refuse_foreseen(job, locations)
         encoders = fingerprints(model)
@@ -160,7 +160,7 @@ def _alone() -> Iterator[process_group.Ranks]:
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
         yield process_group.Ranks(
-            Place(rank=0, local_rank=0, world_size=1, local_world_size=1), torch.device("cpu"), control=None
+            RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1), torch.device("cpu"), control=None
         )
     finally:
         process_group.leave()

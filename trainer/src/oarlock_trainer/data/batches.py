@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.places import Places
     from oarlock_trainer.data.prepared import Prepared
     from oarlock_trainer.data.timeline import Timeline
-    from oarlock_trainer.runtime.job import Place
+    from oarlock_trainer.runtime.job import RankInfo
 
 _THREADS = 8
 """Reads in flight per rank: enough to hide a network's latency behind a step, few enough for eight ranks on a node."""
@@ -87,7 +87,7 @@ class Loader:
         order: Timeline,
         *,
         training: Training,
-        place: Place,
+        rank_info: RankInfo,
         encoding: Encoding,
         pin: bool,
         text: TextEncoding | None = None,
@@ -100,7 +100,7 @@ class Loader:
         self._buckets = buckets
         self._order = order
         self._training = training
-        self._place = place
+        self._rank_info = rank_info
         self._encoding = encoding
         self._pin = pin
         self._text_encoding = text
@@ -111,7 +111,7 @@ class Loader:
         self._unusable: set[int] = set()
         self.moved = 0.0
         workers = training.data.tuning.workers
-        threads = max(workers // place.local_world_size, 1) if workers else _THREADS
+        threads = max(workers // rank_info.local_world_size, 1) if workers else _THREADS
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="samples")
 
     def close(self) -> None:
@@ -123,10 +123,10 @@ class Loader:
         """This rank's micro-batches of one optimizer step."""
         drawn = self._order.at(step)
         bucket = self._buckets[drawn.bucket]
-        size, ranks = self._training.batch_size, self._place.world_size
+        size, ranks = self._training.batch_size, self._rank_info.world_size
         micro_batches = []
         for micro in range(self._training.gradient_accumulation):
-            first = (micro * ranks + self._place.rank) * size
+            first = (micro * ranks + self._rank_info.rank) * size
             rows = bucket.rows[drawn.pictures[first : first + size]]
             indices = range(index := step * len(drawn.pictures) + first, index + size)
             mirrored = self._mirrored(bucket.dataset, indices)
@@ -142,10 +142,10 @@ class Loader:
 
         A picture gets the same noise every time, so that losses at different steps compare.
         """
-        size, ranks, dealt = self._training.batch_size, self._place.world_size, 0
+        size, ranks, dealt = self._training.batch_size, self._rank_info.world_size, 0
         for dataset, _, rows in group(self._prepared.table, self._training, {Role.EVALUATION}):
             # Dealt on from bucket to bucket: many small ones would else all fall to the first ranks.
-            mine = rows[(self._place.rank - dealt) % ranks :: ranks]
+            mine = rows[(self._rank_info.rank - dealt) % ranks :: ranks]
             dealt += len(rows)
             for start in range(0, len(mine), size):
                 some = mine[start : start + size]

@@ -139,5 +139,5 @@ def data_come(prefetch: Prefetcher, ranks: Ranks, *, leaving: Callable[[], bool]
         channel.send(channel.Event.WORKING)
         if left:
             return False
-        if having == ranks.place.world_size:
+        if having == ranks.rank_info.world_size:
             return True

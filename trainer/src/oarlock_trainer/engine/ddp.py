@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_trainer.engine.slots import Slot
-    from oarlock_trainer.runtime.job import Place
+    from oarlock_trainer.runtime.job import RankInfo
 
 _OPTIMIZER = "optimizer"
 """Name of the logical tensors that are of no parameter: what the optimizer keeps as a whole."""
@@ -43,9 +43,9 @@ wait for the group's threads with the interpreter's lock in hand, which they may
 class DdpEngine:
     """The model on all ranks; see engine.Engine for what each method promises."""
 
-    def __init__(self, model: nn.Module, training: Training, place: Place) -> None:
+    def __init__(self, model: nn.Module, training: Training, rank_info: RankInfo) -> None:
         """`model` is on its device; what requires a gradient is trained."""
-        self._place = place
+        self._rank_info = rank_info
         self._clipping = training.gradient_clipping
         self._accumulation = training.gradient_accumulation
         self._trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
@@ -53,7 +53,7 @@ class DdpEngine:
         self._masters = {name: value if own else _master(value) for name, value in self._trained.items()}
         self._optimizer = make_optimizer(self._masters.values(), training.optimizer, seed=training.seed)
         self._weights = model
-        self._ddp = _distributed(model, training, self._trained) if place.world_size > 1 else None
+        self._ddp = _distributed(model, training, self._trained) if rank_info.world_size > 1 else None
         self._micro_batches = 0
         self._norm: float | None = None
         self.skipped = 0
@@ -92,7 +92,7 @@ class DdpEngine:
 
     def parts(self) -> Sequence[Part]:
         """This rank's state: of each tensor the range that falls to it when all ranks share it evenly."""
-        rank, ranks = self._place.rank, self._place.world_size
+        rank, ranks = self._rank_info.rank, self._rank_info.world_size
         parts = []
         for name, slot, values in self._slots():
             start, stop = len(values) * rank // ranks, len(values) * (rank + 1) // ranks

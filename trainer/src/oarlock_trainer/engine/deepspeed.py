@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_trainer.engine.engine import Part
-    from oarlock_trainer.runtime.job import Place
+    from oarlock_trainer.runtime.job import RankInfo
 
 GRADIENTS_SHARDED = 2
 """The stage in which every rank has the whole weights, and its share of the gradients."""
@@ -92,10 +92,10 @@ def _accumulates_in_float32(training: Training) -> bool:
 class Engine:
     """The model on all ranks."""
 
-    def __init__(self, engine: Any, place: Place) -> None:
+    def __init__(self, engine: Any, rank_info: RankInfo) -> None:
         """`engine` is DeepSpeed's."""
         self._engine = engine
-        self._rank = place.rank
+        self._rank = rank_info.rank
         self._norm: tuple[torch.Tensor, HostCopy] | None = None
         engine.optimizer.optimizer.register_step_pre_hook(self._send_norm)
 
@@ -162,13 +162,13 @@ class Engine:
         zero_state.restored(self._engine.optimizer, self.weights, self._rank, updates=updates, parts=parts)
 
 
-def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
+def initialize(model: nn.Module, training: Training, rank_info: RankInfo) -> Engine:
     """Spread a model over all ranks, whole on each, or sharded already. The process groups exist already. Collective.
 
     Raises ConfigurationError where the job asks for what cannot be had with this model.
     """
     _check_bucket(model, training)
-    _settle(place)
+    _settle(rank_info)
     check(training)
     import deepspeed  # noqa: PLC0415 - its import reads the environment
     from deepspeed.runtime.zero.utils import ZERO_SUPPORTED_OPTIMIZERS  # noqa: PLC0415
@@ -181,16 +181,16 @@ def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
     engine, *_ = deepspeed.initialize(
         model=model,
         optimizer=optimizer,
-        config=configuration(training, world_size=place.world_size),
+        config=configuration(training, world_size=rank_info.world_size),
         dist_init_required=False,
     )
     _assert_as_configured(engine, training)
-    return Engine(engine, place)
+    return Engine(engine, rank_info)
 
 
-def make_sharder(training: Training, place: Place) -> Callable[[nn.Parameter], None]:
+def make_sharder(training: Training, rank_info: RankInfo) -> Callable[[nn.Parameter], None]:
     """What leaves a rank its share of a parameter that is whole on rank 0, as stage 3 has it. Each call is collective."""
-    _settle(place)
+    _settle(rank_info)
     import deepspeed  # noqa: PLC0415
 
     # As in deepspeed.initialize: else the configuration would be checked against one rank.
@@ -199,7 +199,7 @@ def make_sharder(training: Training, place: Place) -> Callable[[nn.Parameter], N
     )
     # Given a module, if an empty one, it also has linear layers keep no whole weight for the backward pass.
     zero = deepspeed.zero.Init(
-        module=torch.nn.Module(), config_dict_or_path=configuration(training, world_size=place.world_size)
+        module=torch.nn.Module(), config_dict_or_path=configuration(training, world_size=rank_info.world_size)
     )
     return lambda parameter: zero._convert_to_zero_parameters([parameter])  # noqa: SLF001 - what it does to a module's
 
@@ -245,9 +245,9 @@ def skip_operator_probes() -> None:
     vars(deepspeed.ops)["__compatible_ops__"] = {}
 
 
-def _settle(place: Place) -> None:
+def _settle(rank_info: RankInfo) -> None:
     """What DeepSpeed takes from its surroundings."""
-    os.environ.setdefault("LOCAL_SIZE", str(place.local_world_size))  # else it counts NUMA nodes on the CPU
+    os.environ.setdefault("LOCAL_SIZE", str(rank_info.local_world_size))  # else it counts NUMA nodes on the CPU
     skip_operator_probes()
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     # DeepSpeed's own calls of names that torch renamed: nothing that a reader of our log could act on.

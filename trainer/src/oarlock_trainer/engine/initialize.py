@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oarlock_api.training import Training
     from oarlock_trainer.engine.engine import Engine
-    from oarlock_trainer.runtime.job import Place
+    from oarlock_trainer.runtime.job import RankInfo
 
 
 def strategy(training: Training) -> Strategy:
@@ -28,7 +28,7 @@ def strategy(training: Training) -> Strategy:
     return Strategy.DDP if training.method is Method.LORA else Strategy.DEEPSPEED
 
 
-def sharder(training: Training, place: Place) -> Callable[[nn.Parameter], None] | None:
+def sharder(training: Training, rank_info: RankInfo) -> Callable[[nn.Parameter], None] | None:
     """What cuts each parameter into the ranks' shares as it is loaded; None where every rank has the whole model."""
     if strategy(training) is Strategy.DDP:
         return None
@@ -36,12 +36,12 @@ def sharder(training: Training, place: Place) -> Callable[[nn.Parameter], None] 
 
     if deepspeed.stage_of(training) != deepspeed.WEIGHTS_SHARDED:
         return None
-    return deepspeed.make_sharder(training, place)
+    return deepspeed.make_sharder(training, rank_info)
 
 
-def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
+def initialize(model: nn.Module, training: Training, rank_info: RankInfo) -> Engine:
     """Spread a model that is on its device over all ranks. The process groups exist already. Collective."""
-    engine = _engine(model, training, place)
+    engine = _engine(model, training, rank_info)
     if training.optimizer.name is OptimizerName.ADAMW_SCHEDULE_FREE:
         return ScheduleFree(engine, betas_of(training.optimizer)[0])
     if training.ema is None:
@@ -49,11 +49,11 @@ def initialize(model: nn.Module, training: Training, place: Place) -> Engine:
     return Averaging(engine, training.ema, accumulation=training.gradient_accumulation)
 
 
-def _engine(model: nn.Module, training: Training, place: Place) -> Engine:
+def _engine(model: nn.Module, training: Training, rank_info: RankInfo) -> Engine:
     if strategy(training) is Strategy.DDP:
         from oarlock_trainer.engine.ddp import DdpEngine  # noqa: PLC0415 - only one of the two is needed
 
-        return DdpEngine(model, training, place)
+        return DdpEngine(model, training, rank_info)
     from oarlock_trainer.engine import deepspeed  # noqa: PLC0415
 
-    return deepspeed.initialize(model, training, place)
+    return deepspeed.initialize(model, training, rank_info)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch._C._distributed_c10d import Store
 
-    from oarlock_trainer.runtime.job import Job, Place
+    from oarlock_trainer.runtime.job import Job, RankInfo
 
 START_TIMEOUT = 900.0
 """Seconds. Ranks may load weights and open data at very different speeds."""
@@ -47,13 +47,13 @@ class Ranks:
     """This process among the others. All methods are collective: every rank calls them in the same order."""
 
     def __init__(
-        self, place: Place, device: torch.device, control: dist.ProcessGroup | None, *, key: bytes | None = None
+        self, rank_info: RankInfo, device: torch.device, control: dist.ProcessGroup | None, *, key: bytes | None = None
     ) -> None:
         """`control` is the gloo group for agreement, None for the default group; `key` the gang's, if it has one."""
-        self.place = place
+        self.rank_info = rank_info
         self.device = device
         self._control = control
-        self._exchange = Exchange(place, control, key=key)
+        self._exchange = Exchange(rank_info, control, key=key)
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in the order of ranks."""
@@ -62,7 +62,7 @@ class Ranks:
     def decide(self, choose: Callable[[], Result]) -> Result:
         """Let rank 0 decide; all get its result, or raise the TrainingEnd that it raised."""
         outcome: Any = None
-        if self.place.is_leader:
+        if self.rank_info.is_leader:
             try:
                 outcome = choose()
             except TrainingEnd as end:
@@ -131,12 +131,12 @@ def choose_device(job: Job) -> torch.device:
             f"the job asks for {job.file.gpus_per_node} GPUs per node and CUDA finds none {where}: check {remedy}, or set "
             "gpusPerNode: 0 for the CPU"
         )
-    if torch.cuda.device_count() <= job.place.local_rank:
+    if torch.cuda.device_count() <= job.rank_info.local_rank:
         raise ConfigurationError(
-            f"rank {job.place.rank} needs GPU {job.place.local_rank}, CUDA finds {torch.cuda.device_count()}: "
+            f"rank {job.rank_info.rank} needs GPU {job.rank_info.local_rank}, CUDA finds {torch.cuda.device_count()}: "
             "gpusPerNode must be the number of GPUs that are there for it"
         )
-    return torch.device("cuda", job.place.local_rank)
+    return torch.device("cuda", job.rank_info.local_rank)
 
 
 def join(job: Job, *, store: Store | None = None) -> Ranks:
@@ -149,7 +149,7 @@ def join(job: Job, *, store: Store | None = None) -> Ranks:
     timeout = timedelta(seconds=START_TIMEOUT)
     _bound_new_groups(timeout)
     control = None
-    rank, world_size = job.place.rank, job.place.world_size
+    rank, world_size = job.rank_info.rank, job.rank_info.world_size
     if device.type == "cuda":
         torch.cuda.set_device(device)
         numa.pin(device, os.environ)
@@ -159,7 +159,7 @@ def join(job: Job, *, store: Store | None = None) -> Ranks:
         control = dist.new_group(backend="gloo", timeout=timeout)
     else:
         dist.init_process_group("gloo", timeout=timeout, store=store, rank=rank, world_size=world_size)
-    return Ranks(job.place, device, control, key=job.key)
+    return Ranks(job.rank_info, device, control, key=job.key)
 
 
 def _bound_new_groups(timeout: timedelta) -> None:

@@ -17,7 +17,7 @@ from oarlock_api.contract.gang_key import mac
 from oarlock_trainer.runtime.errors import PeerLostError
 
 if TYPE_CHECKING:
-    from oarlock_trainer.runtime.job import Place
+    from oarlock_trainer.runtime.job import RankInfo
 
 _SEAL_BYTES = 32
 _MOST_BYTES = 1 << 30
@@ -27,15 +27,15 @@ _MOST_BYTES = 1 << 30
 class Exchange:
     """One rank's part in exchanges, which all ranks make in the same order. `group` None: the default group."""
 
-    def __init__(self, place: Place, group: dist.ProcessGroup | None, *, key: bytes | None) -> None:
-        self._place, self._group, self._key = place, group, key
+    def __init__(self, rank_info: RankInfo, group: dist.ProcessGroup | None, *, key: bytes | None) -> None:
+        self._rank_info, self._group, self._key = rank_info, group, key
         self._turn = 0
 
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in the order of ranks."""
         self._turn += 1
         own = self._closed(value)
-        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self._place.world_size)]
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self._rank_info.world_size)]
         dist.all_gather(sizes, torch.tensor([len(own)]), group=self._group)
         lengths = [_checked(size) for size in sizes]
         padded = own.ljust(max(lengths), b"\0")
@@ -47,16 +47,16 @@ class Exchange:
     def from_leader(self, value: Any) -> Any:
         """Rank 0's value; that of the others does not count."""
         self._turn += 1
-        own = self._closed(value) if self._place.is_leader else b""
+        own = self._closed(value) if self._rank_info.is_leader else b""
         size = torch.tensor([len(own)])
         dist.broadcast(size, src=0, group=self._group)
-        body = _tensor(own) if self._place.is_leader else torch.empty(_checked(size), dtype=torch.uint8)
+        body = _tensor(own) if self._rank_info.is_leader else torch.empty(_checked(size), dtype=torch.uint8)
         dist.broadcast(body, src=0, group=self._group)
         return self._opened(body.numpy().tobytes(), 0)
 
     def _closed(self, value: Any) -> bytes:
         body = pickle.dumps(value)
-        return self._seal(body, self._place.rank) + body
+        return self._seal(body, self._rank_info.rank) + body
 
     def _opened(self, told: bytes, sender: int) -> Any:
         seal = self._seal(body := told[_SEAL_BYTES:], sender) if self._key else b""

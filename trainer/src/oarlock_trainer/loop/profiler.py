@@ -59,8 +59,10 @@ class Profiler:
         place, ranks = folder(self._session.job.output, self._session.job.file.attempt), self._session.ranks
         with storage(f"making {place}"):
             place.mkdir(parents=True, exist_ok=True)
-        self._files = {end: place / f"rank-{ranks.place.rank}.{end}" for end in (PROFILE_TRACE, MEMORY, PROFILE_CLOCK)}
-        write_json(self._files[PROFILE_CLOCK], {"rank": ranks.place.rank, "aheadNanoseconds": ahead(ranks)})
+        self._files = {
+            end: place / f"rank-{ranks.rank_info.rank}.{end}" for end in (PROFILE_TRACE, MEMORY, PROFILE_CLOCK)
+        }
+        write_json(self._files[PROFILE_CLOCK], {"rank": ranks.rank_info.rank, "aheadNanoseconds": ahead(ranks)})
         bring_back()  # torch's profiler asks its compiler for its settings
         activities = [torch.profiler.ProfilerActivity.CPU]
         if ranks.device.type == "cuda":
@@ -83,7 +85,7 @@ class Profiler:
         self._write(running)
         self._session.ranks.barrier()
         channel.send(channel.Event.WORKING)
-        if self._session.ranks.place.is_leader:
+        if self._session.ranks.rank_info.is_leader:
             channel.send(channel.Event.NOTE, message=f"steps {self._from + 1} to {done} are recorded below {PROFILE}")
 
     def _write(self, recorded: Any) -> None:

@@ -42,9 +42,9 @@ class Saves:
 
     def go_on(self, saving: float, copying: float) -> None:
         """Go on with what all ranks are ready for, by the sums of what they told. Collective."""
-        if saving == self._session.ranks.place.world_size:
+        if saving == self._session.ranks.rank_info.world_size:
             self.told(self._session.writer.advance())
-        if self._upload and copying == self._session.ranks.place.world_size:
+        if self._upload and copying == self._session.ranks.rank_info.world_size:
             _tell_copy(self._upload.advance())
 
     def finish_copy(self, go_on: Callable[[], None]) -> None:

@@ -113,11 +113,11 @@ def assemble(setup: Setup, clock: StartClock) -> Session:
     """Load the model, resume, and start reading the first batch."""
     job, ranks, batch, training = setup.job, setup.ranks, setup.batch, setup.job.training
     buckets = setup.prepared.buckets
-    if job.place.is_leader:
+    if job.rank_info.is_leader:
         bucket_report.write(job, setup.prepared.table, buckets, batch)
     order = _order(setup, buckets)
     total = steps_of(order, training)
-    if setup.resumed and job.place.is_leader:
+    if setup.resumed and job.rank_info.is_leader:
         channel.tell(resume_words(setup.resumed, job_uid=job.file.job_uid, total=total))
     plan = plan_of(setup)
     channel.send(channel.Event.PLAN, **plan.status())
@@ -130,7 +130,7 @@ def assemble(setup: Setup, clock: StartClock) -> Session:
         # The same order once more: it is asked from another thread.
         make_timeline(buckets, training, effective=batch.effective, origin=order.origin),
         training=training,
-        place=job.place,
+        rank_info=job.rank_info,
         encoding=LiveEncoding(job, setup.locations, ranks),
         text=None
         if plan.work.text_home is Home.NONE
@@ -166,7 +166,7 @@ def assemble(setup: Setup, clock: StartClock) -> Session:
         loader=loader,
         prefetch=prefetch,
         validation=setup.validation,
-        metrics=Metrics(job.output, job.file.attempt) if job.place.is_leader else None,
+        metrics=Metrics(job.output, job.file.attempt) if job.rank_info.is_leader else None,
         peak=peak_flops(torch.cuda.get_device_name()) if ranks.device.type == "cuda" else None,
         resumed=setup.resumed,
         total=total,

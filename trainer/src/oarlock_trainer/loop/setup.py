@@ -130,9 +130,9 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
     clock.lap(StartPart.FETCH)
     batch = Batch(
         per_rank=training.batch_size,
-        ranks=job.place.world_size,
+        ranks=job.rank_info.world_size,
         accumulation=training.gradient_accumulation,
-        ranks_per_node=job.place.local_world_size,
+        ranks_per_node=job.rank_info.local_world_size,
     )
 
     def cut(table: Table) -> list[Bucket]:

@@ -72,6 +72,6 @@ def _mfu(session: Session, batch: StepBatch, seconds: float) -> float | None:
     return model_flops_utilization(
         flops=session.batch.effective * each,
         seconds=seconds,
-        devices=session.ranks.place.world_size,
+        devices=session.ranks.rank_info.world_size,
         peak=session.peak,
     )

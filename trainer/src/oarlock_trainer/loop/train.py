@@ -87,7 +87,7 @@ def run(job: Job, environment: Mapping[str, str]) -> None:
     stop, started = StopRequest(), StartClock()
     if job.training.task is Task.EVALUATE:
         job = of_evaluation(job)
-    tracked = runs_of(job, environment) if job.place.is_leader else []
+    tracked = runs_of(job, environment) if job.rank_info.is_leader else []
     setup = set_up(job, environment, go_on=stop.leave_if_requested, clock=started)
     if job.training.task is Task.PREPROCESS:
         _finish(setup, step=0)
@@ -133,7 +133,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         _seed(session, step)
         losses = _gradients(session, batch, rate, clock)
         done = step + 1
-        due = stop.take_saving() or (ranks.place.is_leader and session.interval.is_due(done, time.monotonic()))
+        due = stop.take_saving() or (ranks.rank_info.is_leader and session.interval.is_due(done, time.monotonic()))
         # One small exchange a step carries all that ranks must agree on: losses, who was asked to leave, whether a
         # checkpoint is due by rank 0's clock, or asked for by anybody, who has the next step's data, and who is done with the
         # last checkpoint's next stage. It waits for the forward pass alone, while a GPU computes gradients: after the update
@@ -141,12 +141,12 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         leaving, saving, having_data, total_loss, *rest = ranks.sum(
             [float(stop.requested), float(due), float(session.prefetch.ready), *losses.read(), *saves.ready()]
         )
-        all_have_data = having_data == ranks.place.world_size
+        all_have_data = having_data == ranks.rank_info.world_size
         by_noise, ready = noise_bins.means(rest[: 2 * noise_bins.BINS]), rest[2 * noise_bins.BINS :]
         clock.lap(StepPart.COMMUNICATION)
         session.engine.step(rate)
         clock.updated()
-        mean_loss = total_loss / ranks.place.world_size
+        mean_loss = total_loss / ranks.rank_info.world_size
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.hang_seconds))
         report(session, batch, clock.split(), step=done, loss=mean_loss, by_noise=by_noise, rate=rate)
@@ -183,7 +183,7 @@ def _left(session: Session, step: int) -> LeftOnRequest:
 def _seed(session: Session, step: int) -> None:
     """Let this step's dropout depend on the step and the rank alone, so that a resumed run draws the same."""
     if session.adapters and session.adapters.dropout:
-        drawn = generator(session.job.training.seed, Purpose.DROPOUT, step, session.ranks.place.rank)
+        drawn = generator(session.job.training.seed, Purpose.DROPOUT, step, session.ranks.rank_info.rank)
         torch.manual_seed(int(drawn.integers(2**63)))
 
 
@@ -223,7 +223,7 @@ def _gradients(session: Session, batch: StepBatch, rate: float, clock: StepClock
 
 def _around_update(session: Session) -> StepPart:
     """What the engine's step does beside the update: with a sharded optimizer it exchanges, else it clips."""
-    sharded = strategy(session.job.training) is Strategy.DEEPSPEED and session.ranks.place.world_size > 1
+    sharded = strategy(session.job.training) is Strategy.DEEPSPEED and session.ranks.rank_info.world_size > 1
     return StepPart.COMMUNICATION if sharded else StepPart.OPTIMIZER
 
 
@@ -259,7 +259,7 @@ def _export(session: Session, last: Checkpoint | None, stop: StopRequest) -> Non
     """Write the model from the last checkpoint, each rank its share; rank 0 publishes it."""
     if last is None:
         raise StorageError(f"the last checkpoint in {session.job.output} is not there as it was written")
-    ranks, place = session.ranks, session.ranks.place
+    ranks, rank_info = session.ranks, session.ranks.rank_info
     exporting = Export(
         last,
         session.model,
@@ -273,16 +273,16 @@ def _export(session: Session, last: Checkpoint | None, stop: StopRequest) -> Non
         return exporting.complete()
 
     ranks.decide(exporting.begin)
-    ranks.all_or_none(lambda: exporting.write_share(place.rank, place.world_size))
+    ranks.all_or_none(lambda: exporting.write_share(rank_info.rank, rank_info.world_size))
     path = ranks.decide(complete)
-    if place.is_leader:
+    if rank_info.is_leader:
         channel.send(channel.Event.MODEL, path=str(path))
     if session.job.training.publish:
         ranks.bound_waiting(process_group.PREPROCESS_TIMEOUT)
         go_on = stop.leave_if_requested
 
         def send() -> None:
-            if place.is_leader:
+            if rank_info.is_leader:
                 publish(session.job, session.locations, session.hub, path, go_on=go_on)
 
         ranks.shares(send, go_on)

@@ -54,14 +54,14 @@ def plan_of(setup: Setup) -> Plan:
     plan = plan_for(
         job.training,
         read_architecture(model_folder(job)),
-        world_size=job.place.world_size,
-        local_world_size=job.place.local_world_size,
+        world_size=job.rank_info.world_size,
+        local_world_size=job.rank_info.local_world_size,
         gpu_memory_bytes=memory,
         gpu_name=name,
         image_tokens=max(picture_tokens(bucket.size.width, bucket.size.height) for bucket in setup.prepared.buckets),
         text_tokens=text_tokens(setup),
     )
-    if job.place.is_leader:
+    if job.rank_info.is_leader:
         sys.stderr.write(f"{plan.words()}\n")
     return plan
 
@@ -97,8 +97,8 @@ def load_model(setup: Setup, shard: Callable[[nn.Parameter], None] | None = None
         device=device,
         blank=blank,
         placed=shard or (lambda _parameter: None),
-        reads=shard is None or job.place.is_leader,
-        ahead=job.place.local_rank == 0,
+        reads=shard is None or job.rank_info.is_leader,
+        ahead=job.rank_info.local_rank == 0,
     )
     if adapters:
         lora.add_adapters(model, adapters, seed=job.training.seed)
@@ -117,7 +117,7 @@ def make_engine(setup: Setup, plan: Plan) -> tuple[Engine, Plan]:
     training = _with_graphs(setup)
     settled = plan.settled(training)
     tell_accelerate(plan, os.environ)
-    shard = sharder(settled, job.place)
+    shard = sharder(settled, job.rank_info)
     model = load_model(setup, shard)
     scratch = Path(tempfile.gettempdir())
     kernel = tune(
@@ -127,10 +127,10 @@ def make_engine(setup: Setup, plan: Plan) -> tuple[Engine, Plan]:
         recomputed=plan.recomputed,
         scratch=scratch,
         lean=plan.work.lean,
-        ranks_per_node=job.place.local_world_size,
+        ranks_per_node=job.rank_info.local_world_size,
     )
     warms_up = ranks.device.type == "cuda" or training.compile.mode is not CompileMode.NONE
-    engine = initialize(model, settled, job.place)
+    engine = initialize(model, settled, job.rank_info)
     if warms_up:
         plan = _warm_up(setup, model, kernel, plan, whole=shard is None)
     if resumed:
@@ -169,7 +169,7 @@ def _warm_up(setup: Setup, model: Any, kernel: Attention, plan: Plan, *, whole: 
             gather=setup.ranks.gather,
         )
         plans.append(fitted)
-        if setup.job.place.is_leader:
+        if setup.job.rank_info.is_leader:
             took = f"a step on zeros took {peak / 1e9:.1f} GB of a GPU at its peak (measured)"
             more = "" if fitted is plan else f" with more blocks recomputed than were planned; {fitted.words()}"
             channel.tell(f"{took}{more}")
@@ -191,6 +191,6 @@ def _warm_up(setup: Setup, model: Any, kernel: Attention, plan: Plan, *, whole: 
         limit = plan.gpus.memory or 0
         words = refusal.measured(plan.work, job.training, limit=limit, recomputed=plans[-1].recomputed, peak=None)
         raise ConfigurationError(words) from error
-    if compiles and job.place.rank == job.place.local_rank:
+    if compiles and job.rank_info.rank == job.rank_info.local_rank:
         kept_code.keep(job.output, device)
     return plans[-1]

@@ -75,7 +75,7 @@ def judge(setup: Setup, stop: StopRequest) -> int:
         [],
         make_timeline([], training, effective=setup.batch.effective),
         training=training,
-        place=job.place,
+        rank_info=job.rank_info,
         encoding=LiveEncoding(job, setup.locations, ranks),
         pin=ranks.device.type == "cuda",
     )

@@ -116,7 +116,7 @@ def _on_every_node(
     listing = ranks.decide(lambda: listing_of(source, job))
 
     def share() -> Path | None:
-        if job.place.local_rank:
+        if job.rank_info.local_rank:
             return None
         found = source.bring(listing, go_on=go_on, tell=Told(source.field))
         check(found, source.field)
@@ -125,7 +125,7 @@ def _on_every_node(
     ranks.bound_waiting(PREPROCESS_TIMEOUT)
     folders = ranks.shares(share, go_on)
     ranks.bound_waiting(START_TIMEOUT)
-    found = folders[job.place.rank - job.place.local_rank]
+    found = folders[job.rank_info.rank - job.rank_info.local_rank]
     if found is None:
         raise AssertionError("the first rank of each node fetches")
     return found

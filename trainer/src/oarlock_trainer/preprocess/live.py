@@ -154,7 +154,7 @@ def _quarantine(job: Job) -> SharedQuarantine:
     return SharedQuarantine(
         job.output,
         attempt=job.file.attempt,
-        rank=job.place.rank,
+        rank=job.rank_info.rank,
         pictures=sum(one.found for one in counts),
         before=total([*(one.bad for one in counts), left_out]),
     )

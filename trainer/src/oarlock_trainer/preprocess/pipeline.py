@@ -114,7 +114,7 @@ def prepare(
     if table.manifest != published:
         ranks.decide(lambda: _publish(folder, table.manifest))
         ranks.decide(lambda: _hand_on(job, locations, encoders, table.manifest, caches))
-    if ranks.place.is_leader:
+    if ranks.rank_info.is_leader:
         with storage("writing the data manifest"):
             report = data_report.write(job, table, stores, latents=latents, texts=texts, encoders=encoders)
         if made or job.training.task is Task.PREPROCESS:

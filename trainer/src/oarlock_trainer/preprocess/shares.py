@@ -48,7 +48,7 @@ def publish_work(job: Job, **work: np.ndarray) -> dict[str, Path]:
 def threads_of(job: Job) -> int:
     """Threads of one rank that decode: its share of data.tuning.workers, or of the processors that the pod may use."""
     node = job.training.data.tuning.workers or cores_of_the_ranks()
-    return min(max(node // job.place.local_world_size, 1), _MOST_THREADS)
+    return min(max(node // job.rank_info.local_world_size, 1), _MOST_THREADS)
 
 
 def encode_own_captions(
@@ -135,9 +135,9 @@ def _tasks(job: Job, locations: Locations, table: Table, units: Sequence[np.ndar
 
 
 def _own(ranks: Ranks, work: np.ndarray) -> list[np.ndarray]:
-    return list(share(work, rank=ranks.place.rank, world_size=ranks.place.world_size))
+    return list(share(work, rank=ranks.rank_info.rank, world_size=ranks.rank_info.world_size))
 
 
 def _progress(what: str, ranks: Ranks, units: Sequence[np.ndarray], work: np.ndarray) -> Progress:
     own = sum(len(unit) for unit in units)
-    return Progress(what, own=own, total=len(work), speaks=ranks.place.is_leader)
+    return Progress(what, own=own, total=len(work), speaks=ranks.rank_info.is_leader)

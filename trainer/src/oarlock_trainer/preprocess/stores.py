@@ -111,7 +111,7 @@ def read_through(job: Job, stores: Sequence[Files]) -> list[Files]:
         return list(stores)
     far = [store for store in stores if not isinstance(store, LocalFiles)]
     # Each process has a cache for each place in one folder, and all together are to fit.
-    writers = job.place.local_world_size * max(len(far), 1)
+    writers = job.rank_info.local_world_size * max(len(far), 1)
     folder = Path(tempfile.gettempdir()) / "oarlock-cache"
     return [
         CachedFiles(store, folder, capacity=whole_bytes(room), processes=writers) if store in far else store

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RankInfo:
     """Where this process stands among the ranks, by torch's environment variables."""
 
     rank: int
@@ -50,7 +50,7 @@ class Job:
 
     file: JobFile
     training: Training
-    place: Place
+    rank_info: RankInfo
     simulate_gpus: bool
     node: str = ""
     cluster: str = ""
@@ -77,7 +77,7 @@ def read_job(environment: Mapping[str, str]) -> Job:
     return Job(
         file=file,
         training=parse_training(file),
-        place=read_place(environment),
+        rank_info=read_rank_info(environment),
         simulate_gpus=environment.get(SIMULATE_GPUS) == "1",
         node=environment.get(Variable.NODE, ""),
         cluster=environment.get(Variable.CLUSTER, ""),
@@ -109,10 +109,10 @@ def parse_training(file: JobFile) -> Training:
         ) from error
 
 
-def read_place(environment: Mapping[str, str]) -> Place:
+def read_rank_info(environment: Mapping[str, str]) -> RankInfo:
     """This rank's place, from RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE."""
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
     if missing := [name for name in names if not environment.get(name, "").isdecimal()]:
         raise ConfigurationError(f"{', '.join(missing)} must be set to numbers: start ranks through the agent")
     rank, local_rank, world_size, local_world_size = (int(environment[name]) for name in names)
-    return Place(rank=rank, local_rank=local_rank, world_size=world_size, local_world_size=local_world_size)
+    return RankInfo(rank=rank, local_rank=local_rank, world_size=world_size, local_world_size=local_world_size)

@@ -95,5 +95,5 @@ def locations_of(job: Job, environment: Mapping[str, str]) -> Locations:
         connections=connections,
         credentials=read_credentials(connections, environment),
         owner=job.file.job_uid,
-        pool_size=None if pool is None else max(pool // job.place.local_world_size, 1),
+        pool_size=None if pool is None else max(pool // job.rank_info.local_world_size, 1),
     )

@@ -58,7 +58,7 @@ def prepare_texts(job: Job, ranks: Ranks, wanted: Sequence[Wanted], *, go_on: Ca
     file = job.output / _FOLDER / f"prompts-{digest}.safetensors"
 
     def work() -> None:
-        if ranks.place.is_leader and not file.is_file():
+        if ranks.rank_info.is_leader and not file.is_file():
             _encode(job, ranks, texts, file, unpadded=unpadded, go_on=go_on)
 
     ranks.shares(work, go_on)

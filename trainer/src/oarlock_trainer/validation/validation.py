@@ -104,7 +104,7 @@ class Validation:
             left_out=len(missing) - len(all_made) - len(all_failed),
             seconds=self._clock() - began,
         )
-        if self._ranks.place.is_leader:
+        if self._ranks.rank_info.is_leader:
             self._record(step, outcome)
         return outcome
 
@@ -122,15 +122,15 @@ class Validation:
         """This rank's pictures, and what was wrong with the others of its share."""
         made: list[Made] = []
         failed: list[str] = []
-        place, beat = self._ranks.place, Beat()
-        mine = missing[place.rank :: place.world_size]
+        rank_info, beat = self._ranks.rank_info, Beat()
+        mine = missing[rank_info.rank :: rank_info.world_size]
 
         def go_on() -> None:
             beat()
             if leaving() or self._clock() - began > MOST_SECONDS:
                 raise _BrokenOffError
 
-        for done in range(1, math.ceil(len(missing) / place.world_size) + 1):
+        for done in range(1, math.ceil(len(missing) / rank_info.world_size) + 1):
             for wanted in (self._wanted[number] for number in mine[done - 1 : done]):
                 started = self._clock()
                 try:
@@ -143,7 +143,7 @@ class Validation:
                     sys.stderr.write(f"step {step}: {failed[-1]}\n")
             channel.send(channel.Event.WAITING)
             # Whether another round, as long as those before on average, would take too long.
-            late = place.is_leader and (self._clock() - began) * (done + 1) / done > MOST_SECONDS
+            late = rank_info.is_leader and (self._clock() - began) * (done + 1) / done > MOST_SECONDS
             (ending,) = self._ranks.sum([float(leaving() or late)])
             channel.send(channel.Event.WORKING)
             if ending:

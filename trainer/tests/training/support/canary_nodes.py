@@ -32,7 +32,7 @@ from oarlock_trainer.checkpoint.fence import Fence  # noqa: E402
 from oarlock_trainer.checkpoint.reader import take_over  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks, leave  # noqa: E402
 from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
-from oarlock_trainer.runtime.job import Job, Place  # noqa: E402
+from oarlock_trainer.runtime.job import Job, RankInfo  # noqa: E402
 
 TRAINING = Training.model_validate(
     {
@@ -97,12 +97,12 @@ def run_rank(rank: int, order: dict[str, Any], store: str) -> dict[str, Any]:
         job="flux", namespace="default", job_uid="uid", attempt=2, nodes=size, gpus_per_node=0,
         output_directory="output", training={},
     )  # fmt: skip
-    place = Place(rank=rank, local_rank=0, world_size=size, local_world_size=1)
-    job = Job(file=file, training=TRAINING, place=place, simulate_gpus=False, node=f"gpu-{rank:02}")
+    rank_info = RankInfo(rank=rank, local_rank=0, world_size=size, local_world_size=1)
+    job = Job(file=file, training=TRAINING, rank_info=rank_info, simulate_gpus=False, node=f"gpu-{rank:02}")
     dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
     TROUBLES.get(order["trouble"].get(str(rank)), lambda: None)()
     try:
-        ranks, fence = Ranks(place, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2))
+        ranks, fence = Ranks(rank_info, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2))
         take_over(job, ranks, fence, copies=None, go_on=lambda: None)
     except TrainingEnd as end:
         return {"code": int(end.code), "said": str(end)}

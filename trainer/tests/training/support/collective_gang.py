@@ -32,7 +32,7 @@ from oarlock_trainer.engine import process_group  # noqa: E402
 from oarlock_trainer.health.fabric import Fabric  # noqa: E402
 from oarlock_trainer.preflight.collective import check, exercise, reach, slow_network  # noqa: E402
 from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: E402
-from oarlock_trainer.runtime.job import Job, Place  # noqa: E402
+from oarlock_trainer.runtime.job import Job, RankInfo  # noqa: E402
 from oarlock_trainer.runtime.stop import StopRequest  # noqa: E402
 
 
@@ -101,9 +101,9 @@ def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
         trouble = order["troubles"].get(str(rank // local), "")
         if trouble == "absent":
             continue
-        place = Place(rank=rank, local_rank=rank % local, world_size=nodes * local, local_world_size=local)
+        rank_info = RankInfo(rank=rank, local_rank=rank % local, world_size=nodes * local, local_world_size=local)
         job = Job(
-            file=file, training=None, place=place, simulate_gpus=False, node=f"gpu-{rank // local:02}",
+            file=file, training=None, rank_info=rank_info, simulate_gpus=False, node=f"gpu-{rank // local:02}",
             rendezvous=("127.0.0.1", port), collective_seconds=order["seconds"],
         )  # fmt: skip
         if (pid := os.fork()) == 0:

@@ -17,7 +17,7 @@ from oarlock_trainer.data.places import Places, resolve
 from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
@@ -168,9 +168,9 @@ def loader(
     batch = Batch(per_rank=settings.batch_size, ranks=ranks, accumulation=settings.gradient_accumulation)
     buckets = make_buckets(data.table, settings, batch)
     order = make_timeline(buckets, settings, effective=batch.effective)
-    place = Place(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
+    rank_info = RankInfo(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
     return Loader(
-        data, buckets, order, training=settings, place=place, encoding=encoding or NeverEncoding(), pin=False,
+        data, buckets, order, training=settings, rank_info=rank_info, encoding=encoding or NeverEncoding(), pin=False,
         text=Speaking() if data.texts is None else None,
     )  # fmt: skip
 

@@ -31,7 +31,7 @@ from oarlock_trainer.engine.learning_rate import learning_rate  # noqa: E402
 from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
 from oarlock_trainer.engine.whole_weights import whole_weights  # noqa: E402
 from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: E402
-from oarlock_trainer.runtime.job import Place  # noqa: E402
+from oarlock_trainer.runtime.job import RankInfo  # noqa: E402
 
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what ranks print is no answer
@@ -64,7 +64,7 @@ def training(fields: dict[str, Any]) -> Training:
 
 
 def run(case: dict[str, Any], ranks: Ranks) -> dict[str, Any]:
-    place, steps = ranks.place, case["steps"]
+    rank_info, steps = ranks.rank_info, case["steps"]
     settings = training(case["training"])
     torch.manual_seed(0)
     model = Model().to(torch.bfloat16)
@@ -78,26 +78,26 @@ def run(case: dict[str, Any], ranks: Ranks) -> dict[str, Any]:
         counts[:] = [int(optimizer.state[one]["step"]) for one, _ in updated]
 
     watching = register_optimizer_step_post_hook(note)
-    engine = initialize(model, settings, place)
+    engine = initialize(model, settings, rank_info)
     told["made"] = checksum(engine.weights)
     generator = torch.Generator().manual_seed(1)
     target = torch.randn(WIDTH, generator=generator)
     for step in range(steps):
         inputs = torch.randn(GLOBAL_BATCH, WIDTH, generator=generator)
-        mine = inputs.split(GLOBAL_BATCH // place.world_size)[place.rank]
+        mine = inputs.split(GLOBAL_BATCH // rank_info.world_size)[rank_info.rank]
         losses = []
         for number, micro in enumerate(mine.chunk(settings.gradient_accumulation)):
             outputs = engine.model(micro.to(torch.bfloat16)).float()
             loss = ((outputs - micro.roll(1, dims=1) * target) ** 2).mean()
             if gradients := case.get("gradients"):  # every element's, before it is divided by the accumulation
                 loss = 0.0 * loss + gradients[number] * sum(one.float().sum() for one in engine.weights.parameters())
-            if step == case.get("poison") and place.rank == place.world_size - 1:
+            if step == case.get("poison") and rank_info.rank == rank_info.world_size - 1:
                 loss = loss * float("nan")
             engine.backward(loss)
             engine.step(learning_rate(settings.optimizer, step, steps))
             losses.append(float(loss.detach()))
         (total,) = ranks.sum([sum(losses) / len(losses)])
-        told["losses"].append(total / place.world_size)
+        told["losses"].append(total / rank_info.world_size)
         told["norms"].append(engine.gradient_norm())
     watching.remove()
     return told | {"ended": checksum(engine.weights), "counted": max(counts), "skipped": engine.skipped}
@@ -112,7 +112,7 @@ def rank(number: int, store: str, ranks: int, cases: list[dict[str, Any]]) -> No
     os.environ["LOCAL_RANK"] = str(number)  # DeepSpeed insists on it
     dist.init_process_group("gloo", store=dist.FileStore(store, ranks), rank=number, world_size=ranks)
     group = Ranks(
-        Place(rank=number, local_rank=number, world_size=ranks, local_world_size=ranks), torch.device("cpu"), None
+        RankInfo(rank=number, local_rank=number, world_size=ranks, local_world_size=ranks), torch.device("cpu"), None
     )
     for case in cases:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from saving import PLACE
+from saving import RANK_INFO
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
@@ -71,4 +71,4 @@ def job_of(uid: str, output: Path, *, attempt: int = 1) -> Job:
         job="flux", namespace="default", job_uid=uid, attempt=attempt, nodes=1, gpus_per_node=0,
         output_directory=str(output), training={},
     )  # fmt: skip
-    return Job(file=file, training=training, place=PLACE, simulate_gpus=False)
+    return Job(file=file, training=training, rank_info=RANK_INFO, simulate_gpus=False)

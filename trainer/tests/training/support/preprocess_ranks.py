@@ -30,7 +30,7 @@ from oarlock_trainer.engine import process_group  # noqa: E402
 from oarlock_trainer.preprocess.live import LiveEncoding  # noqa: E402
 from oarlock_trainer.preprocess.pipeline import prepare  # noqa: E402
 from oarlock_trainer.runtime.errors import LeftOnRequest, TrainingEnd  # noqa: E402
-from oarlock_trainer.runtime.job import Job, Place, parse_training  # noqa: E402
+from oarlock_trainer.runtime.job import Job, RankInfo, parse_training  # noqa: E402
 from oarlock_trainer.storage.locations import locations_of  # noqa: E402
 
 preload.import_encoders()
@@ -59,7 +59,7 @@ def encode_live(job: Job, ranks: process_group.Ranks, prepared: Prepared, rows: 
 
 def run_rank(job: Job, order: dict[str, Any], meeting: Path) -> dict[str, Any]:
     """One rank's life. `leaveAfter`: leave when `go_on` was called so often; `leaver`: that rank alone."""
-    leaves = order.get("leaver", job.place.rank) == job.place.rank
+    leaves = order.get("leaver", job.rank_info.rank) == job.rank_info.rank
     calls = iter(range(order.get("leaveAfter", 10**9) if leaves else 10**9))
 
     def go_on() -> None:
@@ -67,7 +67,7 @@ def run_rank(job: Job, order: dict[str, Any], meeting: Path) -> dict[str, Any]:
             raise LeftOnRequest("left")
 
     try:
-        ranks = process_group.join(job, store=dist.FileStore(str(meeting), job.place.world_size))
+        ranks = process_group.join(job, store=dist.FileStore(str(meeting), job.rank_info.world_size))
         prepared = prepare(job, locations_of(job, os.environ), ranks, cut=lambda _: [], go_on=go_on)
         facts = facts_of(prepared)
         if entries := order.get("sums"):
@@ -95,8 +95,8 @@ def run(order: dict[str, Any], scratch: Path) -> None:
         if (pid := os.fork()) == 0:
             told = os.open(scratch / f"told-{rank}", os.O_WRONLY | os.O_CREAT)
             os.environ |= {"OARLOCK_AGENT_FD": str(told), "RANK": str(rank)} | order.get("environment", {})
-            place = Place(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
-            job = Job(file=file, training=parse_training(file), place=place, simulate_gpus=False)
+            rank_info = RankInfo(rank=rank, local_rank=rank, world_size=ranks, local_world_size=ranks)
+            job = Job(file=file, training=parse_training(file), rank_info=rank_info, simulate_gpus=False)
             result = run_rank(job, order, scratch / "meeting")
             (scratch / f"result-{rank}").write_text(json.dumps(result))
             os._exit(0)

@@ -17,7 +17,7 @@ from oarlock_trainer.checkpoint.format import DataPosition, valid_checkpoints
 from oarlock_trainer.checkpoint.writer import NoRoom, Saved, Writer
 from oarlock_trainer.data.sampler import Origin
 from oarlock_trainer.engine.engine import MASTER, Part
-from oarlock_trainer.runtime.job import Place
+from oarlock_trainer.runtime.job import RankInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +30,14 @@ POSITION = DataPosition(
     streams=(("a", 9), ("b", 3)),
 )
 CPU = torch.device("cpu")
-PLACE = Place(rank=0, local_rank=0, world_size=1, local_world_size=1)
+RANK_INFO = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
 
 
 @dataclass
 class Alone:
     """One rank's agreement with itself; the real exchange is tested in test_runs."""
 
-    place: Place = PLACE
+    rank_info: RankInfo = RANK_INFO
     device: torch.device = CPU
 
     def decide(self, choose: Callable[[], Any]) -> Any:

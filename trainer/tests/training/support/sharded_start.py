@@ -42,14 +42,14 @@ from oarlock_trainer.models.flux.warm_up import Shape, warm_up  # noqa: E402
 from oarlock_trainer.plan.parameters import read_architecture  # noqa: E402
 from oarlock_trainer.plan.planner import plan_for  # noqa: E402
 from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
-from oarlock_trainer.runtime.job import Job, Place  # noqa: E402
+from oarlock_trainer.runtime.job import Job, RankInfo  # noqa: E402
 
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what ranks print is no answer
 RANKS = 2
 
 
-def setup_of(place: Place, model: Path) -> Setup:
+def setup_of(rank_info: RankInfo, model: Path) -> Setup:
     """The setup of a job, as far as its engine needs it."""
     body = {
         "model": {"family": "Flux1", "path": str(model)},
@@ -62,9 +62,9 @@ def setup_of(place: Place, model: Path) -> Setup:
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=1, gpus_per_node=0, output_directory="/output",
         training=body,
     )  # fmt: skip
-    job = Job(file=file, training=Training.model_validate(body), place=place, simulate_gpus=False)
+    job = Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
     rest: Any = dict.fromkeys(("locations", "hub", "fence", "copies", "resumed", "batch", "prepared", "validation"))
-    return Setup(job=job, ranks=Ranks(place, torch.device("cpu"), None), **rest)
+    return Setup(job=job, ranks=Ranks(rank_info, torch.device("cpu"), None), **rest)
 
 
 class Counted:
@@ -94,7 +94,7 @@ class Counted:
         return tensor
 
 
-def start(place: Place, model: Path) -> dict[str, Any]:
+def start(rank_info: RankInfo, model: Path) -> dict[str, Any]:
     held: list[torch.nn.Parameter] = []
     most: list[int] = []
     load = transformer.load
@@ -109,7 +109,7 @@ def start(place: Place, model: Path) -> dict[str, Any]:
 
     transformer.load = watched  # type: ignore[assignment]
     safetensors.safe_open = Counted  # type: ignore[assignment, misc]
-    setup = setup_of(place, model)
+    setup = setup_of(rank_info, model)
     training = setup.job.training
     plan = plan_for(training, read_architecture(model), world_size=RANKS, local_world_size=RANKS, gpu_memory_bytes=None)
     loaded = make_engine(setup, plan)[0].weights
@@ -125,12 +125,12 @@ def start(place: Place, model: Path) -> dict[str, Any]:
     }
 
 
-def fail(place: Place, model: Path, readable: int) -> ExitCode:
+def fail(rank_info: RankInfo, model: Path, readable: int) -> ExitCode:
     """Load the model where no more than so many bytes of it can be read; returns how this rank ends."""
     Counted.most = Counted.bytes + readable
-    setup = setup_of(place, model)
+    setup = setup_of(rank_info, model)
     try:
-        load_model(setup, sharder(setup.job.training, place))
+        load_model(setup, sharder(setup.job.training, rank_info))
     except TrainingEnd as end:
         return end.code
     except RuntimeError as error:
@@ -143,13 +143,13 @@ def fail(place: Place, model: Path, readable: int) -> ExitCode:
 def rank(number: int, store: str, model: Path) -> None:
     os.environ["LOCAL_RANK"] = str(number)  # DeepSpeed insists on it
     dist.init_process_group("gloo", store=dist.FileStore(store, RANKS), rank=number, world_size=RANKS)
-    place = Place(rank=number, local_rank=number, world_size=RANKS, local_world_size=RANKS)
-    told = start(place, model)
+    rank_info = RankInfo(rank=number, local_rank=number, world_size=RANKS, local_world_size=RANKS)
+    told = start(rank_info, model)
     every: list[Any] = [None] * RANKS
     dist.all_gather_object(every, told)
     if number == 0:
         ANSWERS.write(json.dumps(every) + "\n")
-    ANSWERS.write(json.dumps([number, fail(place, model, told["whole"] // 2)]) + "\n")
+    ANSWERS.write(json.dumps([number, fail(rank_info, model, told["whole"] // 2)]) + "\n")
     ANSWERS.flush()
 
 

@@ -45,7 +45,7 @@ def find_pieces(
     """
     dataset = recipe.dataset
     files = source_of(dataset, locations)
-    threads = max((job.training.data.tuning.workers or _THREADS) // job.place.local_world_size, 1)
+    threads = max((job.training.data.tuning.workers or _THREADS) // job.rank_info.local_world_size, 1)
     settings = dataset.metadata.parquet if dataset.metadata else None
     ranks.all_or_none(lambda: Wording(dataset))
     if settings is None:
@@ -92,7 +92,7 @@ def _listed(ranks: Ranks, work: Callable[[], Result], go_on: Callable[[], None])
         with storage("listing a source"):
             return listing.result()
 
-    if ranks.place.is_leader:
+    if ranks.rank_info.is_leader:
         return ranks.decide(listed)
     channel.send(channel.Event.WAITING)
     waiting = Background(lambda: ranks.decide(listed))  # in C, where no signal would be looked at

@@ -87,7 +87,7 @@ def scan(
         fingerprint=fingerprint, job_uid=job.file.job_uid, datasets=names, parts=tuple(parts), left_out=tuple(left_out)
     )
     rejected = ranks.decide(lambda: _judged(job, manifest, recipes))
-    if ranks.place.is_leader:
+    if ranks.rank_info.is_leader:
         remove_listing(folder)
     ranks.bound_waiting(START_TIMEOUT)
     return Scanned(manifest=manifest, rejected=rejected)
@@ -133,12 +133,12 @@ def _recipes(job: Job, locations: Locations, encoders: Encoders) -> list[Recipe]
 
 def _make(job: Job, locations: Locations, ranks: Ranks, recipe: Recipe, go_on: Callable[[], None]) -> list[Made]:
     """Make a data set's parts; all ranks return all of them, in order."""
-    folder, place = table_folder(job.output), ranks.place
+    folder, rank_info = table_folder(job.output), ranks.rank_info
     pieces = find_pieces(job, locations, ranks, recipe, folder=folder, go_on=go_on)
-    own = range(place.rank, len(pieces.groups), place.world_size)
+    own = range(rank_info.rank, len(pieces.groups), rank_info.world_size)
     mine = sum(pieces.pieces[number].pictures for group in own for number in pieces.groups[group])
     everything = sum(piece.pictures for piece in pieces.pieces)
-    progress = Progress(f"scanning {recipe.dataset.name}", own=mine, total=everything, speaks=place.is_leader)
+    progress = Progress(f"scanning {recipe.dataset.name}", own=mine, total=everything, speaks=rank_info.is_leader)
 
     left = mine
 
@@ -152,7 +152,7 @@ def _make(job: Job, locations: Locations, ranks: Ranks, recipe: Recipe, go_on: C
     made = ranks.shares(partial(make_parts, pieces, own, recipe, folder, on=on), go_on)
     maximum = recipe.dataset.max_samples
     if maximum is not None and sum(one.rows for some in made for one in some) > maximum:
-        made = ranks.gather(_limit(ranks, made[place.rank], folder, maximum, recipe.training.seed))
+        made = ranks.gather(_limit(ranks, made[rank_info.rank], folder, maximum, recipe.training.seed))
     return sorted(one for some in made for one in some)
 
 

@@ -69,7 +69,7 @@ def join(job: Job, *, go_on: Callable[[], None]) -> Ranks:
 
     Raises UnfitError where this node is cut off, PeerLostError where it can't be told who is.
     """
-    if job.collective_seconds is None or job.place.world_size == 1:
+    if job.collective_seconds is None or job.rank_info.world_size == 1:
         return process_group.join(job)
     check = _Check(job, job.collective_seconds, go_on)
     try:
@@ -93,12 +93,12 @@ class _Check:
     """One rank's part in the check, until `seconds` from now."""
 
     def __init__(self, job: Job, seconds: float, go_on: Callable[[], None]) -> None:
-        place = job.place
+        rank_info = job.rank_info
         self._job = job
         self._go_on, self._beat = go_on, Beat()
-        self._node = place.rank // place.local_world_size
-        self._nodes = place.world_size // place.local_world_size
-        self._speaks = place.local_rank == 0
+        self._node = rank_info.rank // rank_info.local_world_size
+        self._nodes = rank_info.world_size // rank_info.local_world_size
+        self._speaks = rank_info.local_rank == 0
         self._began = time.monotonic()
         self._seconds, self._apart = seconds, max(_APART_SECONDS, _APART * seconds)
         # Who does not speak for his node waits for all of it in one go.
@@ -111,7 +111,7 @@ class _Check:
     def run(self) -> tuple[Ranks, exercise.Times]:
         """All of it."""
         # Rank 0's store object serves all others: the group keeps it alive.
-        for_group = self._store(process_group.START_TIMEOUT, serves=True) if self._job.place.is_leader else None
+        for_group = self._store(process_group.START_TIMEOUT, serves=True) if self._job.rank_info.is_leader else None
         address = self._connect()
         for_group = for_group or self._store(process_group.START_TIMEOUT)
         # A connection of its own: while the group joins, a thread waits inside the other one.
@@ -133,7 +133,7 @@ class _Check:
         each = ", ".join(f"{self.names.one(node)} {times.ring[node]:.0f}" for node in slowest)
         over = f", over {', '.join(sorted(set(times.networks.values())))}" if times.networks else ""
         said = (
-            f"collective: {times.mebibytes} MiB were added up over {self._job.place.world_size} ranks of "
+            f"collective: {times.mebibytes} MiB were added up over {self._job.rank_info.world_size} ranks of "
             f"{self._nodes} nodes in {times.all_reduce:.0f} ms ({times.bus_bandwidth:.2g} GB/s of bus bandwidth{over}); "
             f"milliseconds to take them from the node before: {each}"
         )
@@ -202,7 +202,7 @@ class _Check:
         if not pairs:
             return
         meeting.tell("read", None)
-        if self._job.place.is_leader:
+        if self._job.rank_info.is_leader:
             self._await(lambda: meeting.is_told("read"), until=time.monotonic() + _LAST_WORDS_SECONDS)
         raise self._unreached(reach.cut_off(rows), pairs)
 

@@ -74,7 +74,7 @@ def run(ranks: Ranks, network: Callable[[], str]) -> Times:
 
 def _exercised(ranks: Ranks, *, floats: int) -> tuple[float, float]:
     """Milliseconds of the all-reduce and of the ring, on this rank."""
-    world = ranks.place.world_size
+    world = ranks.rank_info.world_size
     ones, got = (torch.ones(floats, device=ranks.device) for _ in range(2))
     total = ones.clone()
 
@@ -82,7 +82,7 @@ def _exercised(ranks: Ranks, *, floats: int) -> tuple[float, float]:
         dist.all_reduce(total)
 
     def pass_on() -> None:
-        after, before = (ranks.place.rank + 1) % world, (ranks.place.rank - 1) % world
+        after, before = (ranks.rank_info.rank + 1) % world, (ranks.rank_info.rank - 1) % world
         for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, ones, after), dist.P2POp(dist.irecv, got, before)]):
             work.wait()
 
@@ -114,15 +114,15 @@ def _fastest(work: Callable[[], None], device: torch.device, *, before: Callable
 
 
 def _gathered(ranks: Ranks, mebibytes: int, times: tuple[float, float], network: str) -> Times:
-    place = ranks.place
+    rank_info = ranks.rank_info
     fabric = read_fabric()
     trouble = fabric.trouble(network) if fabric.devices else None
     rows: list[tuple[int, float, float, str, str | None]] = ranks.gather(
-        (place.rank // place.local_world_size, *times, network, trouble)
+        (rank_info.rank // rank_info.local_world_size, *times, network, trouble)
     )
     nodes = sorted({node for node, *_ in rows})
     return Times(
-        ranks=place.world_size,
+        ranks=rank_info.world_size,
         mebibytes=mebibytes,
         all_reduce=max(milliseconds for _, milliseconds, *_ in rows),
         ring={node: max(ring for other, _, ring, *_ in rows if other == node) for node in nodes},
