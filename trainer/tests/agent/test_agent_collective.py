@@ -94,7 +94,7 @@ def test_what_imports_and_other_checks_have_taken_leaves_the_ranks_no_less_time(
     path = tmp_path / "job.json"
     path.write_text(json.dumps(job | {"preflight_timeout_seconds": 10}))
     assignment = read_assignment({"OARLOCK_CONFIG": str(path), "MACHINE_RANK": "0"})
-    begun_long_ago = Preflight(assignment, {}, now=time.monotonic() - 60)
+    begun_long_ago = Preflight(assignment, {}, collective=True, torch_cuda="", now=time.monotonic() - 60)
     assert begun_long_ago.rank_seconds == 10
 
 

@@ -73,7 +73,7 @@ def rendered(*, nodes: int, gpus: int, simulate: bool = False) -> dict[str, Any]
     )
     pod = Pod(rank=nodes - 1, job="flux", attempt=1, pod_uid="p", node="n")
     place = Assignment(pod=pod, job=job, master_address="flux-0.flux", master_port=29501, simulate_gpus=simulate)
-    found: dict[str, Any] = yaml.safe_load(accelerate_config.render(accelerate_config.plan_launch(place)))
+    found: dict[str, Any] = yaml.safe_load(accelerate_config.render(accelerate_config.plain_launch(place)))
     return found
 
 

@@ -13,7 +13,7 @@ from simpletuner_events import GPU_FAULT, JSON, STATUS, stage
 
 from oarlock_api.contract.report import CLAIMED
 from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox, Reception
-from oarlock_trainer.agent.trainer_webhooks.messages import Hearsay
+from oarlock_trainer.agent.trainer_webhooks.messages import TrainerMessages
 from oarlock_trainer.runtime.channel import Event, Message
 
 ANYTHING = st.recursive(
@@ -86,9 +86,9 @@ def test_each_unknown_type_is_named_in_the_log_once_and_not_for_ever(caplog: pyt
 # The story
 
 
-def story(inbox: Inbox, *, attempt: int = 1) -> Hearsay:
+def story(inbox: Inbox, *, attempt: int = 1) -> TrainerMessages:
     seconds = count(100, 10)
-    return Hearsay(
+    return TrainerMessages(
         inbox, rank=4, attempt=attempt, now=lambda: float(next(seconds)), stamp=lambda: "2026-01-01T00:00:00Z"
     )
 
@@ -176,10 +176,10 @@ def test_checkpoints_and_troubles_are_shown() -> None:
 def claimed(event: dict[str, Any]) -> list[Any]:
     inbox = Inbox()
     inbox.put(json.dumps(event).encode(), JSON)
-    hearsay = story(inbox)
-    hearsay.received()
-    found = hearsay.claims()
-    assert hearsay.claims() == []
+    messages = story(inbox)
+    messages.received()
+    found = messages.claims()
+    assert messages.claims() == []
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 from oarlock_api.contract.health import CircuitState, Health, parse_health
 from oarlock_trainer.agent.gpus.gpu_guard import CORROBORATE_SECONDS, ECHO_SECONDS, GpuGuard
 from oarlock_trainer.agent.outcome import Outcome
+from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.verdict import Verdict
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
@@ -34,7 +35,8 @@ class Guarded:
         self.over = False
         self.saves = 0
         self._board = StatusBoard(assignment.pod, job_uid="uid-of-job", first_rank=0, clock=lambda: "")
-        self.outcome = Outcome(assignment, self._board, pod.folder / "report", output=lambda: "")
+        ranks = LocalRanks(assignment, environment, program="", warm="", run_directory=pod.folder)  # never started
+        self.outcome = Outcome(assignment.pod, self._board, pod.folder / "report", ranks=ranks)
         self.guard = GpuGuard(
             assignment,
             environment,

@@ -20,13 +20,14 @@ from oarlock_trainer.agent.webhooks.redaction import without_secrets
 from oarlock_trainer.runtime import cgroup, channel, error_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from oarlock_api.contract.report import Report
+    from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.agent.status.status_board import StatusBoard
     from oarlock_trainer.health.symptom import Symptom
-    from oarlock_trainer.runtime.assignment import Assignment
+    from oarlock_trainer.runtime.assignment import Pod
     from oarlock_trainer.runtime.channel import Message
 
 log = logging.getLogger(__name__)
@@ -40,26 +41,25 @@ _OWN_MATTER = {ExitCode.CONFIGURATION, ExitCode.FENCED}
 class Outcome:
     """The endings of this node's ranks and what follows from them. `verdict` is None while unknown, `report` while good.
 
-    `output` gives the end of what the ranks have written to their standard error. `secrets` are values that nothing tells:
-    the report is read by whoever may read the job, or its Events.
+    `secrets` are values that nothing tells: the report is read by whoever may read the job, or its Events.
     """
 
     def __init__(
         self,
-        assignment: Assignment,
+        pod: Pod,
         board: StatusBoard,
         termination_log: Path,
         *,
-        output: Callable[[], str],
+        ranks: Ranks,
         secrets: Sequence[str] = (),
     ) -> None:
-        self._output = output
+        self._pod = pod
+        self._ranks = ranks
         self._secrets = secrets
-        self._assignment = assignment
         self._board = board
         self._termination_log = termination_log
         self._endings: dict[int, Ending] = {}
-        self._running = set(assignment.started_ranks)
+        self._running = set(ranks.numbers)
         self._memory_kills_before = cgroup.out_of_memory_kills() or 0
         self.verdict: Verdict | None = None
         self.report: Report | None = None
@@ -85,7 +85,7 @@ class Outcome:
     def take_end_of_host(self, code: int) -> None:
         """The rank host ended before its ranks: the kernel has killed them with it."""
         if self.verdict is None:
-            self.take_end(min(self._running, default=self._assignment.first_rank), code or 1)
+            self.take_end(min(self._running, default=self._ranks.numbers[0]), code or 1)
 
     def take_symptom(self, symptom: Symptom) -> bool:
         """A GPU speaks for itself; whether that decides how the pod ends. It outranks what ranks say of the same fault.
@@ -137,7 +137,7 @@ class Outcome:
             self._board.note(verdict.summary)
         else:
             self._board.enter(PodPhase.FAILED if failed else PodPhase.DONE, verdict.summary)
-        report = termination.report_of(verdict, self._assignment.pod, self._board.status)
+        report = termination.report_of(verdict, self._pod, self._board.status)
         termination.write(report, self._termination_log)
         self.report = report if verdict.code != ExitCode.DONE else None
         log.log(logging.ERROR if failed else logging.INFO, "%s", verdict.summary, extra={"code": verdict.code})
@@ -147,15 +147,14 @@ class Outcome:
         if self.verdict is not None and (self.verdict.code == ExitCode.HANG or self.verdict.evidence):
             return  # whatever ends now was shaken awake by us, or fell with its GPU
         failed = any(is_failure(seen.code) for seen in self._endings.values())
-        if failed or len(self._endings) == len(self._assignment.started_ranks):
+        if failed or len(self._endings) == len(self._ranks.numbers):
             kills = (cgroup.out_of_memory_kills() or 0) - self._memory_kills_before
-            who = "the command" if self._assignment.job.custom else ""
-            self.conclude(judge(list(self._endings.values()), out_of_memory_kills=kills, who=who))
+            self.conclude(judge(list(self._endings.values()), out_of_memory_kills=kills, who=self._ranks.name))
 
     def _understood(self, ending: Ending) -> Ending:
         # Before anything of it is cut off, for half a secret is not known as one.
-        output = without_secrets(self._output(), self._secrets)
+        output = without_secrets(self._ranks.last_output, self._secrets)
         found = understand(ending, output)
-        if self._assignment.job.custom and found.code > 0 and not found.summary:
+        if found.code > 0 and not found.summary and not self._ranks.tells_failures:
             return replace(found, summary=error_summary.of_output(output))
         return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +20,6 @@ from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
 from oarlock_trainer.agent.status.access import Door
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
-from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
-from oarlock_trainer.agent.trainer_webhooks.messages import Hearsay
 from oarlock_trainer.agent.webhooks.redaction import secret_values
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 from oarlock_trainer.preflight.checks import Preflight
@@ -33,8 +30,8 @@ from oarlock_trainer.runtime.channel import SAVE_SIGNAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oarlock_trainer.agent.ranks.accelerate_config import Launch
     from oarlock_trainer.agent.ranks.ranks import Ranks
+    from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
     from oarlock_trainer.runtime.assignment import Assignment
 
 
@@ -76,29 +73,25 @@ class Parts:
 
 
 def start(
-    launch: Launch, options: Options, given: Mapping[str, str], *, now: float, alive: Callable[[], bool]
+    assignment: Assignment, options: Options, given: Mapping[str, str], *, now: float, alive: Callable[[], bool]
 ) -> Parts:
     """Start everything but the ranks. `given` is the container's environment.
 
-    To be called from the main thread; raises PortTakenError before any process runs.
+    To be called from the main thread; raises ConfigurationError and PortTakenError before any process runs.
     """
-    assignment = launch.assignment
     # An image, or spec.pod.envFrom, may have variables of these names.
     environment = rank_environment.without_secrets(given) | rank_environment.of_gang(assignment)
     board = StatusBoard(
         assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
     )
-    inbox = Inbox() if assignment.job.custom else None
-    port, link = _listen(launch, board, alive, inbox)
+    ranks = _ranks(assignment, options, environment | rank_environment.credentials(assignment, given))
+    port, link = _listen(assignment, board, alive, ranks.inbox)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-    guard = HangGuard(assignment, environment, program=options.program, run_directory=options.run_directory, now=now)
-    hearsay = _hearsay(assignment, inbox) if inbox else None
-    ranks = _ranks(launch, options, environment | rank_environment.credentials(assignment, given), guard, hearsay)
+    guard = HangGuard(assignment.pod, ranks, hang_seconds=assignment.job.hang_seconds, now=now)
+    ranks.load()
     webhooks = Webhooks.of(assignment, given)
-    outcome = Outcome(
-        assignment, board, options.termination_log, output=lambda: ranks.last_output, secrets=secret_values(given)
-    )
+    outcome = Outcome(assignment.pod, board, options.termination_log, ranks=ranks, secrets=secret_values(given))
     gpus = GpuGuard(
         assignment,
         environment,
@@ -106,17 +99,19 @@ def start(
         outcome=outcome,
         webhooks=webhooks,
         save=lambda: ranks.signal(SAVE_SIGNAL),
-        claims=hearsay.claims if hearsay else tuple,
+        claims=ranks.claims,
         now=now,
     )
-    preflight = Preflight(assignment, environment, now=now)
+    preflight = Preflight(
+        assignment, environment, collective=ranks.can_check_collective, torch_cuda=ranks.torch_cuda, now=now
+    )
     for name in preflight.expected:
         board.check(PreflightCheck(name, CheckResult.RUNNING))
     for name in preflight.unsupported:
         board.check(
             PreflightCheck(name, CheckResult.NOT_SUPPORTED, detail="the built-in trainer's ranks alone can do it")
         )
-    accelerate_config.write(launch, options.run_directory)
+    accelerate_config.write(ranks.launch, options.run_directory)
     return Parts(
         port=port,
         wakeup=woken,
@@ -131,35 +126,25 @@ def start(
     )
 
 
-def _hearsay(assignment: Assignment, inbox: Inbox) -> Hearsay:
-    return Hearsay(
-        inbox,
-        rank=assignment.first_rank,
-        attempt=assignment.pod.attempt,
-        now=time.monotonic,
-        stamp=clock.timestamp,
-    )
-
-
-def _ranks(
-    launch: Launch, options: Options, environment: Mapping[str, str], guard: HangGuard, hearsay: Hearsay | None
-) -> Ranks:
-    assignment = launch.assignment
-    if assignment.job.custom and hearsay:
-        own = rank_environment.of_command(assignment, environment)
-        return LocalCommand(assignment.job.custom, environment=own, rank=assignment.first_rank, hearsay=hearsay)
-    host = {**environment, **rank_environment.shared(launch, environment)}
-    host |= rank_environment.of_rank(assignment, 0)  # what the host itself tells, its first rank tells
+def _ranks(assignment: Assignment, options: Options, environment: Mapping[str, str]) -> Ranks:
+    if custom := assignment.job.custom:
+        return LocalCommand(custom, assignment, environment)
     return LocalRanks(
-        environment=host | guard.environment, program=options.program, warm=options.warm, inherit=guard.inherited
+        assignment,
+        environment,
+        program=options.program,
+        warm=options.warm,
+        run_directory=options.run_directory,
     )
 
 
-def _listen(launch: Launch, board: StatusBoard, alive: Callable[[], bool], inbox: Inbox | None) -> tuple[int, GangLink]:
-    job, pod = launch.assignment.job, launch.assignment.pod
+def _listen(
+    assignment: Assignment, board: StatusBoard, alive: Callable[[], bool], inbox: Inbox | None
+) -> tuple[int, GangLink]:
+    job, pod = assignment.job, assignment.pod
     field, port = "status", job.status_port
     try:
-        door = Door(launch.assignment.key, pod.pod_uid)
+        door = Door(assignment.key, pod.pod_uid)
         server = StatusServer(port=port, job=job.job, status=lambda: board.status, alive=alive, inbox=inbox, door=door)
         field, port = "link", job.link_port
         link = GangLink(
@@ -167,9 +152,9 @@ def _listen(launch: Launch, board: StatusBoard, alive: Callable[[], bool], inbox
             attempt=pod.attempt,
             rank=pod.rank,
             nodes=job.nodes,
-            leader=launch.assignment.master_address,
+            leader=assignment.master_address,
             port=port,
-            key=launch.assignment.key,
+            key=assignment.key,
         )
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):

@@ -30,7 +30,6 @@ from oarlock_trainer.agent import logs, parts, termination
 from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.link.protocol import PeerLost
 from oarlock_trainer.agent.parts import Options, PortTakenError
-from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.ranks.rank_host import HostEvent
@@ -41,8 +40,8 @@ from oarlock_trainer.runtime.channel import Event
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_trainer.agent.ranks.accelerate_config import Launch
     from oarlock_trainer.preflight.finding import Finding
+    from oarlock_trainer.runtime.assignment import Assignment
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +66,7 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
     pod = read_pod(environment)
     logs.set_up(pod)
     try:
-        launch = accelerate_config.plan_launch(read_assignment(environment, in_pod=True))
-        return _Supervisor(launch, options, environment).run()
+        return _Supervisor(read_assignment(environment, in_pod=True), options, environment).run()
     except ConfigurationError as error:
         verdict = Verdict(code=ExitCode.CONFIGURATION, summary=str(error))
     except PortTakenError as error:
@@ -84,15 +82,14 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
 class _Supervisor:
     """The loop's state: what runs, what is awaited until when."""
 
-    def __init__(self, launch: Launch, options: Options, environment: Mapping[str, str]) -> None:
-        self._assignment = launch.assignment
+    def __init__(self, assignment: Assignment, options: Options, environment: Mapping[str, str]) -> None:
         self._grace_seconds = options.grace_seconds
-        self._output = Path(launch.assignment.job.output_directory)
+        self._output = Path(assignment.job.output_directory)
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
         self._stop_requests = 0
         self._beat_at = time.monotonic()
-        started = parts.start(launch, options, environment, now=self._beat_at, alive=self._turns)
+        started = parts.start(assignment, options, environment, now=self._beat_at, alive=self._turns)
         self._sources = started.sources
         self._wakeup = started.wakeup
         self._board = started.board
@@ -153,7 +150,7 @@ class _Supervisor:
             log.info("asked to leave: the ranks save first", extra={"signal": number.name})
             self._guard.stand_down()
             self._ranks.signal(signal.SIGTERM)
-            if self._board.status.phase == PodPhase.STARTING and self._assignment.job.custom is None:
+            if self._board.status.phase == PodPhase.STARTING and self._ranks.tells_phases:
                 # Ranks that wait for a peer may be deep in native code, and there is nothing to save.
                 self._deadline = min(self._deadline, time.monotonic() + _NOTHING_TO_SAVE_SECONDS)
             self._board.enter(PodPhase.SAVING, "leaving on request")
@@ -215,22 +212,18 @@ class _Supervisor:
             self._board.enter(PodPhase.STARTING)
             seconds = self._preflight.rank_seconds
             check = {} if seconds is None else {COLLECTIVE_SECONDS: f"{seconds:.3f}"}
-            environments = [
-                rank_environment.of_rank(self._assignment, local) | self._guard.rank_environment(local) | check
-                for local in range(len(self._assignment.started_ranks))
-            ]
             try:
-                self._ranks.start(environments)
+                self._ranks.start(check)
             except StartError as error:
                 self._end(ExitCode.CONFIGURATION, str(error))
             else:
-                log.info("ranks started", extra={"ranks": len(environments)})
+                log.info("ranks started", extra={"ranks": len(self._ranks.numbers)})
 
     def _check_progress(self) -> None:
         # The checks have a bound of their own, and the ranks wait for them.
         if self._outcome.verdict is None and self._preflight.over and (verdict := self._guard.judge()):
             self._outcome.conclude(verdict)
-            self._guard.ask(self._ranks)
+            self._guard.ask()
             self._deadline = time.monotonic() + ANSWER_SECONDS
 
     def _gpu_seconds(self, now: float) -> float:
@@ -249,7 +242,7 @@ class _Supervisor:
         if not self._outcome.running:
             self._over = True
         elif now >= self._deadline:
-            if self._guard.wake(self._ranks):
+            if self._guard.wake():
                 self._deadline = time.monotonic() + WAKING_SECONDS
                 return
             if self._outcome.verdict is None:  # nobody failed: the time to save is up

@@ -13,7 +13,6 @@ from oarlock_api.contract.status import CheckResult
 from oarlock_api.contract.wire import integer, text
 from oarlock_trainer.preflight import room
 from oarlock_trainer.preflight.check_process import CheckProcess
-from oarlock_trainer.preflight.driver import torch_cuda
 from oarlock_trainer.preflight.finding import Check, Finding
 from oarlock_trainer.runtime.assignment import setting
 
@@ -28,16 +27,21 @@ _PATIENCE_SHARE = 0.5
 
 
 class Preflight:
-    """The checks of one start. Only the main thread may use it."""
+    """The checks of one start. Only the main thread may use it.
 
-    def __init__(self, assignment: Assignment, environment: Mapping[str, str], *, now: float) -> None:
+    `collective`: whether the ranks can do that check. `torch_cuda`: what their torch needs, such as `13.0`, or empty.
+    """
+
+    def __init__(
+        self, assignment: Assignment, environment: Mapping[str, str], *, collective: bool, torch_cuda: str, now: float
+    ) -> None:
         self._bound = float(assignment.job.preflight_timeout_seconds)
         self._deadline = now + self._bound
         self._first_rank = assignment.first_rank
         asked = assignment.job.collective_check and assignment.job.nodes > 1
-        self._collective = asked and not assignment.job.custom
-        self.unsupported = [str(Check.COLLECTIVE)] if asked and assignment.job.custom else []
-        there = (_output_orders(assignment), [*_network_orders(assignment), *_gpu_orders(assignment)])
+        self._collective = asked and collective
+        self.unsupported = [str(Check.COLLECTIVE)] if asked and not collective else []
+        there = (_output_orders(assignment), [*_network_orders(assignment), *_gpu_orders(assignment, torch_cuda)])
         orders = [order for order in there if order]
         self._processes = [CheckProcess(order, environment=environment, now=now) for order in orders]
         self.expected = [str(order["check"]) for process in orders for order in process]
@@ -121,13 +125,11 @@ def _network_orders(assignment: Assignment) -> list[dict[str, Any]]:
     return [{"check": Check.NETWORK, "node": assignment.pod.node}] if between_gpus else []
 
 
-def _gpu_orders(assignment: Assignment) -> list[dict[str, Any]]:
+def _gpu_orders(assignment: Assignment, torch_cuda: str) -> list[dict[str, Any]]:
     job = assignment.job
     if not job.gpu_check or not job.gpus_per_node:
         return []
-    # A trainer of another kind has its own torch, or none.
-    cuda = "" if job.custom else torch_cuda()
-    expected = {"expected": job.gpus_per_node, "node": assignment.pod.node, "cuda": cuda}
+    expected = {"expected": job.gpus_per_node, "node": assignment.pod.node, "cuda": torch_cuda}
     return [{"check": Check.GPUS, **expected, "patience": _patience(assignment)}]
 
 

@@ -67,11 +67,6 @@ class Assignment:
         return self.pod.rank * self.ranks_per_node
 
     @property
-    def started_ranks(self) -> range:
-        """Global ranks that the agent's own processes stand for: the command of spec.custom stands for the pod's first."""
-        return range(self.first_rank, self.first_rank + (1 if self.job.custom else self.ranks_per_node))
-
-    @property
     def world_size(self) -> int:
         """Ranks of the whole gang."""
         return self.job.nodes * self.ranks_per_node

@@ -3,8 +3,7 @@
 The order is fixed: the verdict comes first, from what is known without asking anybody; then stacks and flight recorders
 are asked for, by signals and pipes that never block; a moment later the verdict is told again with what they said, and
 everything is kept below the output by a thread that nobody has to wait for. The pod's log has the stacks as well: the
-output's storage may be what hangs. A trainer of the job's own can't be asked, and is judged by the steps that it tells of,
-where the job sets hangSeconds.
+output's storage may be what hangs.
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.wire import integer
-from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
 from oarlock_trainer.agent.hangs.hang import Watch
 from oarlock_trainer.agent.hangs.hang_verdict import Seen, verdict_of
-from oarlock_trainer.agent.hangs.stacks import Stacks, explaining_state, top_frame
-from oarlock_trainer.ranks import rank_host
+from oarlock_trainer.agent.hangs.stacks import explaining_state, top_frame
 from oarlock_trainer.ranks.rank_host import HostEvent
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.agent.hangs.hang import Hang
     from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.agent.verdict import Verdict
-    from oarlock_trainer.runtime.assignment import Assignment
+    from oarlock_trainer.runtime.assignment import Pod
     from oarlock_trainer.runtime.channel import Message
 
 log = logging.getLogger(__name__)
@@ -52,40 +49,17 @@ _LOGGED = 8192
 class HangGuard:
     """Watches the ranks, from before they start: imports can hang too. Only the main thread may use it."""
 
-    def __init__(
-        self, assignment: Assignment, environment: Mapping[str, str], *, program: str, run_directory: Path, now: float
-    ) -> None:
-        job, custom = assignment.job, assignment.job.custom is not None
-        self._assignment = assignment
-        self._stacks = Stacks(0 if custom else assignment.ranks_per_node)
-        self._recorder = FlightRecorder(
-            run_directory / "nccl", environment, wanted=not assignment.on_cpu and not custom
-        )
-        # The first process of a gang tells of its steps, if any does: the other nodes' commands have none to tell.
-        awaits = assignment.pod.rank == 0 if custom else program == rank_host.PROGRAM or job.hang_seconds > 0
+    def __init__(self, pod: Pod, ranks: Ranks, *, hang_seconds: int, now: float) -> None:
+        self._pod, self._ranks = pod, ranks
         self._watch: Watch | None = None
-        if job.hang_seconds or not custom:
+        if hang_seconds or ranks.has_steady_steps:
             self._watch = Watch(
-                assignment.started_ranks, hang_seconds=job.hang_seconds, awaits_first_step=awaits, now=now
+                ranks.numbers, hang_seconds=hang_seconds, awaits_first_step=ranks.tells_first_step, now=now
             )
         self._hang: Hang | None = None
         self._woken = False
         self._pids: dict[int, int] = {}
         self._states: dict[int, str] = {}
-
-    @property
-    def inherited(self) -> list[int]:
-        """Descriptors that the rank host must inherit."""
-        return self._stacks.descriptors
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Variables of all ranks."""
-        return self._recorder.environment
-
-    def rank_environment(self, local_rank: int) -> dict[str, str]:
-        """Variables of one rank."""
-        return self._stacks.environment(local_rank) if self._stacks.descriptors else {}
 
     @property
     def allowed(self) -> float | None:
@@ -125,19 +99,16 @@ class HangGuard:
         self._states = {one.rank: explaining_state(self._pids.get(one.rank)) for one in hang.ranks}
         return verdict_of(hang, {rank: Seen(state=state) for rank, state in self._states.items()})
 
-    def ask(self, ranks: Ranks) -> None:
+    def ask(self) -> None:
         """Have the ranks say where they stand, as far as they can."""
-        ranks.rouse()
-        ranks.signal(rank_host.STACKS_SIGNAL)
-        if self._hang:
-            self._recorder.ask(standing.rank for standing in self._hang.ranks)
+        self._ranks.ask_stacks([standing.rank for standing in self._hang.ranks] if self._hang else [])
 
-    def wake(self, ranks: Ranks) -> bool:
+    def wake(self) -> bool:
         """Continue stopped ranks, so that they answer too; False where that was done before, or nothing hangs."""
         if self._hang is None or self._woken:
             return False
         self._woken = True
-        ranks.signal(signal.SIGCONT)
+        self._ranks.signal(signal.SIGCONT)
         return True
 
     def answer(self) -> Verdict | None:
@@ -152,20 +123,16 @@ class HangGuard:
 
     def keep(self, output: Path) -> threading.Thread:
         """Start to keep stacks and dumps below the output; joining is up to the caller."""
-        pod = self._assignment.pod
-        folder = output / HANGS / f"{pod.attempt}-{pod.rank}"
+        folder = output / HANGS / f"{self._pod.attempt}-{self._pod.rank}"
         texts = {f"rank-{rank}.txt": stacks for rank, stacks in self._written().items()}
         thread = threading.Thread(
-            target=_keep, args=(output, folder, texts, self._recorder.dumps()), name="hang-evidence", daemon=True
+            target=_keep, args=(output, folder, texts, self._ranks.dumps()), name="hang-evidence", daemon=True
         )
         thread.start()
         return thread
 
     def _written(self) -> dict[int, str]:
-        if self._hang is None or not self._stacks.descriptors:
-            return {}
-        first = self._assignment.first_rank
-        return {standing.rank: self._stacks.read(standing.rank - first) for standing in self._hang.ranks}
+        return self._ranks.stacks(standing.rank for standing in self._hang.ranks) if self._hang else {}
 
 
 def _keep(output: Path, folder: Path, texts: Mapping[str, str], dumps: list[Path]) -> None:

@@ -55,14 +55,11 @@ class Launch:
 
 
 def plan_launch(assignment: Assignment) -> Launch:
-    """Translate spec.training; what it leaves out has the API's default.
+    """Translate spec.training; what it leaves out has the API's default. The ranks validate all of it.
 
-    A trainer of the job's own decides by itself on precision, engine and compiler, so nothing is chosen for it. Raises
-    ConfigurationError for a value that can't be translated. The ranks validate all of it.
+    Raises ConfigurationError for a value that can't be translated.
     """
     training = assignment.job.training
-    if assignment.job.custom:
-        return _plain(assignment)
     return Launch(
         assignment=assignment,
         mixed_precision=_PRECISION.get(setting(training, "precision") or "BF16", "no"),
@@ -77,7 +74,8 @@ def plan_launch(assignment: Assignment) -> Launch:
     )
 
 
-def _plain(assignment: Assignment) -> Launch:
+def plain_launch(assignment: Assignment) -> Launch:
+    """The gang alone: a trainer of the job's own decides by itself on precision, engine and compiler."""
     return Launch(
         assignment=assignment,
         mixed_precision="no",

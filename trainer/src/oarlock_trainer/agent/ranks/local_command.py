@@ -1,10 +1,10 @@
 """The command of spec.custom, one process per node, seen from the agent as if it were the node's first rank.
 
 It starts the node's ranks by itself (accelerate launch, torchrun, simpletuner train) and knows nothing of the agent: no
-channel but webhooks (hearsay), no signals of ours. So it gets those alone that any program knows: SIGTERM asks it to leave,
-SIGCONT continues it. All that descends from it is told at once, because few launchers pass a signal on and some put their
-ranks into a session of their own; and once asked it has left only when the last of them has. How it ends after it was
-asked to leave is no failure, whatever its code: launchers turn a wish into an error.
+channel but its webhooks (trainer_webhooks), no signals of ours. So it gets only the signals that any program knows:
+SIGTERM asks it to leave, SIGCONT continues it. All its descendants get them at once, because few launchers pass a signal on
+and some put their ranks into a session of their own; and once asked it has left only when the last of them has. How it ends
+after it was asked to leave is no failure, whatever its code: launchers turn the request into an error.
 """
 
 from __future__ import annotations
@@ -12,20 +12,27 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer.agent.ranks import rank_environment
+from oarlock_trainer.agent.ranks.accelerate_config import plain_launch
 from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.ranks.stderr_tail import StderrTail
+from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
+from oarlock_trainer.agent.trainer_webhooks.messages import TrainerMessages
 from oarlock_trainer.ranks.rank_host import HostEvent
-from oarlock_trainer.runtime import children
+from oarlock_trainer.runtime import children, clock
 from oarlock_trainer.runtime.channel import Event, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from oarlock_api.contract.job_file import CustomProgram
-    from oarlock_trainer.agent.trainer_webhooks.messages import Hearsay
+    from oarlock_trainer.health.symptom import Symptom
+    from oarlock_trainer.runtime.assignment import Assignment
 
 _UNDERSTOOD = frozenset({signal.SIGTERM, signal.SIGCONT})
 """Any other signal of the agent's would end a program that has no handler for it."""
@@ -33,19 +40,29 @@ _REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
 class LocalCommand:
-    """The command, and `rank`, which its words and its end are told as."""
+    """The command; see ranks.Ranks. What it tells, and its end, are told as the node's first rank's."""
 
-    def __init__(self, program: CustomProgram, *, environment: Mapping[str, str], rank: int, hearsay: Hearsay) -> None:
+    name = "the command"
+    tells_phases = tells_failures = has_steady_steps = can_check_collective = False
+    torch_cuda = ""  # it has a torch of its own, or none
+
+    def __init__(self, program: CustomProgram, assignment: Assignment, environment: Mapping[str, str]) -> None:
         self._program = program
-        self._hearsay = hearsay
-        self._environment = environment
-        self._rank = rank
+        self._environment = rank_environment.of_command(assignment, environment)
+        self._rank = assignment.first_rank
+        self.launch = plain_launch(assignment)
+        self.numbers = range(self._rank, self._rank + 1)
+        self.tells_first_step = assignment.pod.rank == 0  # the other nodes' commands have no steps to tell of
+        self.inbox: Inbox | None = (inbox := Inbox())
+        self._told = TrainerMessages(
+            inbox, rank=self._rank, attempt=assignment.pod.attempt, now=time.monotonic, stamp=clock.timestamp
+        )
         self._stderr = StderrTail()
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = False
         self._code: int | None = None
         """How it ended, while what it has started still saves."""
-        self._news = [Message(HostEvent.READY, rank, {})]
+        self._news: list[Message] = []
 
     @property
     def host_pid(self) -> int | None:
@@ -55,16 +72,20 @@ class LocalCommand:
     @property
     def channel_descriptor(self) -> int:
         """Readable when its webhooks have told something."""
-        return self._hearsay.descriptor
+        return self._told.descriptor
 
     @property
     def last_output(self) -> str:
         """The end of what it has written to its standard error."""
         return self._stderr.text
 
-    def start(self, environments: Sequence[Mapping[str, str]]) -> None:
+    def load(self) -> None:
+        """It is ready from the start."""
+        self._news.append(Message(HostEvent.READY, self._rank, {}))
+
+    def start(self, variables: Mapping[str, str]) -> None:
         """Start it, in a session of its own. Raises StartError where the image has no such program or folder."""
-        environment = {**self._environment, **environments[0]}
+        environment = {**self._environment, **variables}
         command = [expanded(word, environment) for word in (*self._program.command, *self._program.args)]
         folder = self._program.working_dir
         try:
@@ -88,8 +109,16 @@ class LocalCommand:
             self._asked = self._asked or number == signal.SIGTERM
             children.signal_others(number)
 
-    def rouse(self) -> None:
-        """Nothing: it hears SIGCONT by itself."""
+    def ask_stacks(self, numbers: Sequence[int]) -> None:
+        """Nothing: it knows no such signal."""
+
+    def stacks(self, numbers: Iterable[int]) -> dict[int, str]:  # noqa: ARG002
+        """None."""
+        return {}
+
+    def dumps(self) -> list[Path]:
+        """None."""
+        return []
 
     def kill(self) -> None:
         """End its process group now; what it has put into groups of its own, the agent inherits and ends."""
@@ -101,7 +130,11 @@ class LocalCommand:
         if self._code is not None and not children.others_live():
             self._tell_end(self._code)
         news, self._news = self._news, []
-        return [*self._hearsay.received(), *news]
+        return [*self._told.received(), *news]
+
+    def claims(self) -> list[Symptom]:
+        """The GPUs that its webhooks blame."""
+        return self._told.claims()
 
     def ended(self, code: int) -> bool:
         """Take in how it ended; asked to leave, it has done so once nothing is left that descends from it."""

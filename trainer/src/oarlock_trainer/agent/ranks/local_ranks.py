@@ -11,67 +11,124 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
+from oarlock_trainer.agent.hangs.stacks import Stacks
+from oarlock_trainer.agent.ranks import rank_environment
+from oarlock_trainer.agent.ranks.accelerate_config import plan_launch
 from oarlock_trainer.agent.ranks.stderr_tail import StderrTail
+from oarlock_trainer.preflight import driver
+from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.runtime import channel, children, own_module
 from oarlock_trainer.runtime.pipe_lines import PipeLines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
+    from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
+    from oarlock_trainer.health.symptom import Symptom
+    from oarlock_trainer.runtime.assignment import Assignment
     from oarlock_trainer.runtime.channel import Message
 
 
 class LocalRanks:
-    """The rank host and its channel. `channel_descriptor` is readable when a rank or the host has told something.
+    """The rank host and its channel; see ranks.Ranks.
 
-    `inherit` are descriptors that host and ranks get under their own numbers.
+    `environment` is the common one, `program` what each rank runs, `warm` what the host imports before, both as
+    MODULE:FUNCTION. Raises ConfigurationError where spec.training can't be told to accelerate.
     """
 
-    def __init__(self, *, environment: Mapping[str, str], program: str, warm: str, inherit: Sequence[int] = ()) -> None:
-        orders_read, self._orders = os.pipe()
-        self.channel_descriptor, told = os.pipe()
+    name = ""
+    inbox: Inbox | None = None
+    tells_phases = tells_failures = has_steady_steps = can_check_collective = True
+
+    def __init__(
+        self, assignment: Assignment, environment: Mapping[str, str], *, program: str, warm: str, run_directory: Path
+    ) -> None:
+        self._assignment, self._environment = assignment, environment
+        self._program, self._warm = program, warm
+        self.launch = plan_launch(assignment)
+        self.numbers = range(assignment.first_rank, assignment.first_rank + assignment.ranks_per_node)
+        # Other programs are known to where the job says how long a step may take.
+        self.tells_first_step = program == rank_host.PROGRAM or assignment.job.hang_seconds > 0
+        self._stacks = Stacks(assignment.ranks_per_node)
+        self._recorder = FlightRecorder(run_directory / "nccl", environment, wanted=not assignment.on_cpu)
+        self.host_pid: int | None = None
+        self._stderr = StderrTail()
+        self._orders_read, self._orders = os.pipe()
+        self.channel_descriptor, self._tells = os.pipe()
         self._told = PipeLines(self.channel_descriptor, longest=channel.MAX_LINE)  # more is no event of ours
+
+    def load(self) -> None:
+        """Start the host, which imports what the ranks need."""
         command = own_module.command(
             "oarlock_trainer.ranks.rank_host",
-            *("--control", str(orders_read), "--parent", str(os.getpid())),
-            *("--program", program, "--warm", warm),
+            *("--control", str(self._orders_read), "--parent", str(os.getpid())),
+            *("--program", self._program, "--warm", self._warm),
         )
-        self._stderr = StderrTail()
+        common = rank_environment.shared(self.launch, self._environment) | self._recorder.environment
+        # What the host itself tells, its first rank tells.
+        own = rank_environment.of_rank(self._assignment, 0) | {channel.AGENT_FD: str(self._tells)}
         self.host_pid = children.spawn(
             command,
-            environment={**environment, channel.AGENT_FD: str(told)},
-            inherit=(orders_read, told, *inherit),
+            environment={**self._environment, **common, **own},
+            inherit=(self._orders_read, self._tells, *self._stacks.descriptors),
             stderr=self._stderr.descriptor,
         )
         self._stderr.close_here()
-        os.close(orders_read)
-        os.close(told)
+        os.close(self._orders_read)
+        os.close(self._tells)
+
+    @property
+    def torch_cuda(self) -> str:
+        """Of this image's torch, which ranks share with the agent."""
+        return driver.torch_cuda()
 
     @property
     def last_output(self) -> str:
         """The end of what ranks and host have written to their standard error."""
         return self._stderr.text
 
-    def start(self, environments: Sequence[Mapping[str, str]]) -> None:
-        """Have one rank forked for each environment. The host must have said that it is ready."""
-        self._order({"do": "start", "ranks": list(environments)})
+    def start(self, variables: Mapping[str, str]) -> None:
+        """Have the ranks forked. The host must have said that it is ready."""
+        ranks = [
+            {**rank_environment.of_rank(self._assignment, local), **self._stacks.environment(local), **variables}
+            for local in range(len(self.numbers))
+        ]
+        self._order({"do": "start", "ranks": ranks})
 
     def signal(self, number: int) -> None:
         """Send a signal to each rank that still runs."""
         self._order({"do": "signal", "number": number})
 
-    def rouse(self) -> None:
-        """Continue a stopped host: else none of them hears a signal."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.host_pid, signal.SIGCONT)
+    def ask_stacks(self, numbers: Sequence[int]) -> None:
+        """Ask by a signal, and NCCL's flight recorders by their pipes."""
+        if self.host_pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.host_pid, signal.SIGCONT)  # a stopped host passes no signal on
+        self.signal(rank_host.STACKS_SIGNAL)
+        self._recorder.ask(numbers)
+
+    def stacks(self, numbers: Iterable[int]) -> dict[int, str]:
+        """What each rank has written; empty for one that could not answer."""
+        return {number: self._stacks.read(number - self._assignment.first_rank) for number in numbers}
+
+    def dumps(self) -> list[Path]:
+        """The recorders'."""
+        return self._recorder.dumps()
 
     def kill(self) -> None:
         """End host and ranks now: the kernel kills the ranks with their host."""
-        children.kill(self.host_pid)
+        if self.host_pid is not None:
+            children.kill(self.host_pid)
 
     def received(self) -> list[Message]:
         """Everything told since the last call, in order. Never blocks."""
         return [message for line in self._told.read() if (message := channel.decode(line)) is not None]
+
+    def claims(self) -> list[Symptom]:
+        """Nothing: a rank that fails of its GPU ends, and its last words say so."""
+        return []
 
     def ended(self, _code: int) -> bool:
         """Take in that the host ended: its ranks are lost with it, and what they told before is still in the pipe."""

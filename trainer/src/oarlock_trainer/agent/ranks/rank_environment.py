@@ -103,8 +103,6 @@ def of_command(assignment: Assignment, inherited: Mapping[str, str]) -> dict[str
 
 def of_rank(assignment: Assignment, local_rank: int) -> dict[str, str]:
     """Variables of one rank of this node; a command of the job's own has none of them."""
-    if assignment.job.custom:
-        return {}
     return {"RANK": str(assignment.first_rank + local_rank), "LOCAL_RANK": str(local_rank)}
 
 

@@ -29,7 +29,7 @@ _LASTING = (PodPhase.EXPORTING, PodPhase.DONE)
 """What comes after the last step, and does not end with a stage within it."""
 
 
-class Hearsay:
+class TrainerMessages:
     """The trainer's story so far, told as global rank `rank`. `now` is a clock that only goes forward, `stamp` RFC 3339."""
 
     def __init__(
