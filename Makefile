@@ -110,6 +110,20 @@ release-images: ## Build both images from what never changes: BASE=IMAGE@sha256:
 	@[ -z "$$(git status --porcelain)" ] || { echo "the checkout has changes, and the images would have them too: commit them"; exit 1; }
 	@$(MAKE) --no-print-directory images IMAGE_OPTIONS='$(IMAGE_OPTIONS) --build-arg SNAPSHOT=$(SNAPSHOT)'
 
+# Where a release's chart and wheels go; the images go to IMAGE_PREFIX. PUBLISH=yes brings them there.
+CHART_REPOSITORY :=
+PYTHON_INDEX :=
+PUBLISH :=
+
+.PHONY: release
+release: setup ## Build all that a release has into out/release, and tell what it lacks and where it would go: docs/releasing.md
+	@$(RUN)/python -m release --uv='$(UV)' --publish='$(PUBLISH)' --builder='$(BUILDER)' --image-prefix='$(IMAGE_PREFIX)' --base='$(BASE)' \
+	  --snapshot='$(SNAPSHOT)' --chart-repository='$(CHART_REPOSITORY)' --python-index='$(PYTHON_INDEX)'
+
+.PHONY: version
+version: setup ## Check that all places have one version; NEW=0.2.0 writes another one into them
+	@$(RUN)/python -m release.versions $(NEW)
+
 .PHONY: images-test
 images-test: setup ## Run the images that `make images` built, on a local node
 	@OARLOCK_IMAGES_BUILDER=$(BUILDER) $(RUN)/python -m pytest -v tests/images

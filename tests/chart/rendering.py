@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from oarlock_local import chart
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts/oarlock"
+VERSION: str = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 NAMED: dict[str, Any] = {
     "image": {"repository": "registry.example.com/oarlock/operator"},
     "trainerImage": "registry.example.com/oarlock/trainer:0.1.0",

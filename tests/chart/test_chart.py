@@ -13,7 +13,7 @@ import yaml
 
 from oarlock_local import chart
 from oarlock_local.errors import ChartError
-from tests.chart.rendering import CHART, EVERYTHING, NAMED, ROOT, one, render
+from tests.chart.rendering import CHART, EVERYTHING, NAMED, ROOT, VERSION, one, render
 
 CRD = "trainingjobs.oarlock.dev"
 
@@ -154,7 +154,7 @@ def test_the_api_is_that_of_the_repository_and_stays_at_an_uninstall(helm_progra
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
-        pytest.param({"repository": "oarlock/operator"}, "oarlock/operator:0.1.0", id="by the chart's version"),
+        pytest.param({"repository": "oarlock/operator"}, f"oarlock/operator:{VERSION}", id="by the chart's version"),
         pytest.param({"repository": "r.example.com:5000/o", "tag": "7"}, "r.example.com:5000/o:7", id="by tag"),
         pytest.param(
             {"repository": "r.example.com/o", "tag": "7", "digest": f"sha256:{'a' * 64}"},

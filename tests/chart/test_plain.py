@@ -16,7 +16,7 @@ from oarlock_local.build import binaries
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.install import VALUES
 from oarlock_local.plain_manifest import REGISTRY, plain_manifest
-from tests.chart.rendering import CHART, ROOT
+from tests.chart.rendering import CHART, ROOT, VERSION
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTALL = ROOT / "docs/install.md"
@@ -56,8 +56,8 @@ def test_the_page_on_installing_names_both_images(kubectl: Path, tmp_path: Path)
     text = json.dumps(built(kubectl, tmp_path))
     assert REGISTRY in (ROOT / "deploy/base/operator.yaml").read_text()
     assert REGISTRY not in text
-    assert "registry.example.com/oarlock/operator:0.1.0" in text
-    assert "registry.example.com/oarlock/trainer:0.1.0" in text
+    assert f"registry.example.com/oarlock/operator:{VERSION}" in text
+    assert f"registry.example.com/oarlock/trainer:{VERSION}" in text
 
 
 def test_an_api_server_takes_every_object(serving: Cluster) -> None:

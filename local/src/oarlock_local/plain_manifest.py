@@ -1,10 +1,13 @@
-"""The operator as one file for `kubectl apply`, rendered from the chart with its default values.
+"""The operator as one file for `kubectl apply`, rendered from the chart.
 
-`python -m oarlock_local.plain_manifest` writes deploy/base/operator.yaml; it builds Helm first where that was never built.
+`python -m oarlock_local.plain_manifest` writes deploy/base/operator.yaml, with the chart's default values; it builds Helm
+first where that was never built.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -19,19 +22,24 @@ _HEADER = """\
 # Made from charts/oarlock by `python -m oarlock_local.plain_manifest`: change the chart, not this file.
 # kubectl apply -k takes it with the API, its namespace and the names of your images: docs/install.md.
 """
-_OF_HELM = re.compile(r"^ *app\.kubernetes\.io/managed-by: Helm\n", re.MULTILINE)
+_OF_HELM = re.compile(r"^ *(?:app\.kubernetes\.io/managed-by: Helm|# Source: .*)\n", re.MULTILINE)
 
 
 def plain_manifest(root: Path, helm_program: Path) -> str:
-    """The objects of the chart of the checkout `root`, but for the API, without Helm's mark of what it manages."""
+    """The file of the checkout `root`: all objects but the API, which is a file of its own beside it."""
     version = yaml.safe_load((root / "charts/oarlock/Chart.yaml").read_text())["appVersion"]
     values = {
         "image": {"repository": f"{REGISTRY}/operator"},
         "trainerImage": f"{REGISTRY}/trainer:{version}",
         "crds": {"enabled": False},
     }
+    return _HEADER + without_helm(root, helm_program, values)
+
+
+def without_helm(root: Path, helm_program: Path, values: Mapping[str, Any]) -> str:
+    """What the chart renders with these values, without Helm's marks of what it manages."""
     text = rendered(root / "charts/oarlock", helm_program, release=RELEASE, namespace=NAMESPACE, values=values)
-    return _HEADER + _OF_HELM.sub("", text)
+    return _OF_HELM.sub("", text)
 
 
 def main() -> None:

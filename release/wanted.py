@@ -1,0 +1,48 @@
+"""What whoever releases has chosen, and how commands are run."""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Run = Callable[[Sequence[str]], str]
+"""Runs a command in the checkout and returns what it prints; raises CommandFailed."""
+
+
+class CommandFailed(Exception):  # noqa: N818 - what happened, not what is thrown
+    """A command of the release ended badly; its last words are the message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The arguments of `make release`. What is empty was not chosen: it is not built, or not published."""
+
+    root: Path
+    out: Path
+    version: str
+    publish: bool = False
+    builder: str = ""
+    """docker, podman or buildah."""
+    image_prefix: str = ""
+    """What the images' names begin with: a registry and a path."""
+    base: str = ""
+    """The images' base, by its digest."""
+    snapshot: str = ""
+    """The time of Debian's packages."""
+    chart_repository: str = ""
+    """oci://..., the folder that the chart's package is pushed to."""
+    python_index: str = ""
+    """Where wheels are uploaded to; uv's own variables have the credentials."""
+
+
+def runner(root: Path) -> Run:
+    """A Run for the checkout `root`: shows each command, and what it says on its standard error."""
+
+    def run(command: Sequence[str]) -> str:
+        print(f"  $ {' '.join(command)}", flush=True)
+        result = subprocess.run(command, cwd=root, check=False, stdout=subprocess.PIPE, text=True)
+        if result.returncode != 0:
+            raise CommandFailed(f"{' '.join(command)}: exit {result.returncode}\n{result.stdout[-2000:]}")
+        return result.stdout
+
+    return run

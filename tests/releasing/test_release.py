@@ -1,0 +1,140 @@
+"""`make release` builds all of it, publishes nothing unasked, and nothing while anything is lacking."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from release.__main__ import main, release
+from release.readiness import lacking
+
+from oarlock_local.binaries import HELM
+from oarlock_local.build import built
+
+from .conftest import DIGEST, READY, ROOT, VERSION, Recorder, wanted
+
+
+@pytest.fixture(scope="module")
+def helm_program() -> Path:
+    return built(HELM)
+
+
+def test_a_dry_run_publishes_nothing_and_says_where_each_part_would_go(
+    checkout: Path, helm_program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Recorder(checkout)
+    assert release(wanted(checkout), uv="uv", helm_program=helm_program, run=run) == 0
+    assert run.publishing() == []
+    told = capsys.readouterr().out
+    assert f"registry.example.com/oarlock/trainer:{VERSION} (sha256:{'c' * 64})  would go to that registry" in told
+    assert f"oarlock-{VERSION}.tgz  would go to {READY['chart_repository']}" in told
+    assert f"oarlock_api-{VERSION}-py3-none-any.whl  would go to {READY['python_index']}" in told
+    assert "Nothing was published. Before PUBLISH=yes does that:\nnothing is lacking" in told
+
+
+def test_publishing_brings_every_part_to_its_place(
+    checkout: Path, helm_program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Recorder(checkout)
+    assert release(wanted(checkout, publish=True), uv="uv", helm_program=helm_program, run=run) == 0
+    out = checkout / "out/release"
+    assert run.publishing() == [
+        *(
+            f"podman push --digestfile {out}/{part}.digest registry.example.com/oarlock/{part}:{VERSION}"
+            for part in ("operator", "trainer")
+        ),
+        f"{helm_program} push {out}/oarlock-{VERSION}.tgz oci://registry.example.com/charts",
+        f"uv publish --publish-url https://packages.example.com/upload/ {out}/wheels/oarlock_api-{VERSION}-py3-none-any.whl",
+    ]
+    assert "Nothing was published" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"builder": ""}, "no builder of images works here"),
+        ({"base": ""}, "name BASE="),
+        ({"snapshot": ""}, "name BASE="),
+        ({"image_prefix": "oarlock"}, "IMAGE_PREFIX=oarlock names no registry"),
+        ({"chart_repository": ""}, "CHART_REPOSITORY"),
+        ({"python_index": ""}, "PYTHON_INDEX"),
+    ],
+)
+def test_what_was_not_chosen_is_told_and_holds_up_all_publishing(
+    chosen: dict[str, str], words: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Recorder(checkout)
+    unready = wanted(checkout, publish=True, **chosen)
+    assert release(unready, uv="uv", helm_program=Path("helm"), run=run) == 1
+    assert words in capsys.readouterr().err
+    assert all(line.startswith("git ") for line in run.commands), "nothing is built either"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"status": " M Makefile\n"}, "changes that are not committed"),
+        ({"tag": ""}, f"no tag v{VERSION}"),
+        ({"tag": f"v{VERSION}-rc1\n"}, f"no tag v{VERSION}"),
+    ],
+)
+def test_what_is_released_is_what_the_tag_names(said: dict[str, str], words: str, checkout: Path) -> None:
+    (gap,) = lacking(wanted(checkout), Recorder(checkout, **said))
+    assert words in gap
+
+
+@pytest.mark.parametrize("heading", ["Unreleased", f"{VERSION}1", "0.0.9 (2026-01-01)"])
+def test_a_changelog_that_has_no_section_of_the_version_holds_up_publishing(heading: str, checkout: Path) -> None:
+    (checkout / "CHANGELOG.md").write_text(f"# Changelog\n\n## {heading}\n- Something.\n")
+    (gap,) = lacking(wanted(checkout), Recorder(checkout))
+    assert "CHANGELOG.md" in gap
+
+
+def test_versions_that_disagree_end_even_a_dry_run(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkout / "pyproject.toml").unlink()
+    (checkout / "pyproject.toml").write_text('version = "9.9.9"\n')
+    run = Recorder(checkout)
+    assert release(wanted(checkout), uv="uv", helm_program=Path("helm"), run=run) == 1
+    assert f"charts/oarlock/Chart.yaml:5 has {VERSION}, and pyproject.toml 9.9.9" in capsys.readouterr().err
+    assert run.commands == []
+
+
+@pytest.mark.parametrize("publish", [False, True])
+def test_the_manifest_names_images_by_their_digests_as_soon_as_there_are_some(
+    *, publish: bool, checkout: Path, helm_program: Path
+) -> None:
+    assert release(wanted(checkout, publish=publish), uv="uv", helm_program=helm_program, run=Recorder(checkout)) == 0
+    text = (checkout / f"out/release/oarlock-{VERSION}.yaml").read_text()
+    objects = {item["kind"]: item for item in yaml.load_all(text, yaml.CSafeLoader)}
+    assert {"Namespace", "CustomResourceDefinition", "Deployment", "ClusterRole"} <= objects.keys()
+    (container,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    named = f"@{DIGEST}" if publish else f":{VERSION}"
+    assert container["image"] == f"registry.example.com/oarlock/operator{named}"
+    trainer = {"name": "OARLOCK_OPERATOR_TRAINER_IMAGE", "value": f"registry.example.com/oarlock/trainer{named}"}
+    assert trainer in container["env"]
+    assert "Helm" not in json.dumps(objects)
+
+
+def test_every_file_has_its_checksum(checkout: Path, helm_program: Path) -> None:
+    assert release(wanted(checkout), uv="uv", helm_program=helm_program, run=Recorder(checkout)) == 0
+    out = checkout / "out/release"
+    lines = [line.split("  ") for line in (out / "SHA256SUMS").read_text().splitlines()]
+    listed = {name: digest for digest, name in lines}
+    there = {str(path.relative_to(out)): path for path in out.rglob("*") if path.is_file()}
+    assert listed.keys() == there.keys() - {"SHA256SUMS"}
+    assert {f"oarlock-{VERSION}.yaml", f"oarlock-docs-{VERSION}.tar.gz", "images.txt"} < listed.keys()
+    assert all(hashlib.sha256(there[name].read_bytes()).hexdigest() == digest for name, digest in listed.items())
+
+
+def test_only_yes_publishes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--publish=true"])
+    assert "yes publishes, and nothing else" in capsys.readouterr().err
+
+
+def test_the_makefile_hands_over_what_was_chosen() -> None:
+    recipe = (ROOT / "Makefile").read_text().split("\nrelease: ")[1].split("\n\n")[0]
+    assert all(f"--{name.replace('_', '-')}='$({name.upper()})'" in recipe for name in [*READY, "publish"])

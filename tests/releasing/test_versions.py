@@ -1,0 +1,70 @@
+"""Every place that names the version has the same one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from release.versions import PLACES, change, current, disagreements, newest_heading, places
+
+from .conftest import ROOT
+
+NOT_READ = re.compile(r"(^|/)tests/|go\.(mod|sum)$|^uv\.lock$|^CHANGELOG\.md$|^bench/")
+"""Files whose 0.1.0 is somebody else's, an example, or history."""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The files that name the version, to be written on."""
+    for files, _ in PLACES:
+        for path in ROOT.glob(files):
+            target = tmp_path / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+    return tmp_path
+
+
+def test_the_checkout_has_one_version() -> None:
+    assert disagreements(ROOT) == []
+
+
+def test_a_new_version_is_written_into_every_place(copy: Path) -> None:
+    changed = change(copy, "9.8.7rc1")
+    assert {*changed} == {place.path for place in places(copy)}
+    assert {place.version for place in places(copy)} == {"9.8.7rc1"}
+
+
+def test_a_place_that_was_forgotten_is_named_with_its_line(copy: Path) -> None:
+    chart = copy / "charts/oarlock/Chart.yaml"
+    chart.write_text(re.sub(r"^appVersion: .+$", "appVersion: 7.7.7", chart.read_text(), flags=re.MULTILINE))
+    (told,) = disagreements(copy)
+    assert re.fullmatch(rf"charts/oarlock/Chart\.yaml:\d+ has 7\.7\.7, and pyproject\.toml {current(copy)}", told)
+
+
+def test_a_place_that_is_gone_is_an_error_not_an_agreement(copy: Path) -> None:
+    (copy / "Dockerfile.operator").write_text("FROM scratch\n")
+    (copy / "Dockerfile.trainer").write_text("FROM scratch\n")
+    with pytest.raises(ValueError, match=r"no version in Dockerfile\.\*"):
+        disagreements(copy)
+
+
+def test_no_place_is_missing_from_the_list() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    known = {(place.path, place.line) for place in places(ROOT)}
+    version = re.compile(rf"(?<![\d.]){re.escape(current(ROOT))}(?![\d.])")
+    unknown = []
+    for name in tracked.split():
+        path = ROOT / name
+        if NOT_READ.search(name) or path.is_symlink() or not path.is_file() or path.suffix in (".png", ".gz"):
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if version.search(line) and (name, number) not in known:
+                unknown.append(f"{name}:{number}: {line.strip()}")
+    assert not unknown, "add them to PLACES"
+
+
+def test_the_newest_section_of_the_changelog_is_its_first(checkout: Path) -> None:
+    assert newest_heading(checkout) == f"{current(checkout)} (2026-01-02)"
