@@ -73,7 +73,7 @@ def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
     from torch import nn  # noqa: PLC0415
 
     from oarlock_trainer.engine.initialize import initialize  # noqa: PLC0415
-    from oarlock_trainer.engine.process_group import Ranks  # noqa: PLC0415
+    from oarlock_trainer.engine.process_group import RankGroup  # noqa: PLC0415
     from oarlock_trainer.runtime.job import RankInfo  # noqa: PLC0415
 
     os.environ |= {"LOCAL_RANK": str(rank), "RANK": str(rank), "WORLD_SIZE": str(RANKS)}  # DeepSpeed insists
@@ -96,7 +96,7 @@ def _measure(rank: int, folder: Path, parameters: int, rounds: int) -> None:
         dist.barrier()
         return time.monotonic() - began
 
-    contenders = _contenders(engine, Ranks(rank_info, torch.device("cpu"), None), folder)
+    contenders = _contenders(engine, RankGroup(rank_info, torch.device("cpu"), None), folder)
     figures: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
     for name, save in contenders.items():  # what the first save of each makes for all of them
         _save_once(save, step, folder / name / "warm")

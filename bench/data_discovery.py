@@ -28,7 +28,7 @@ from oarlock_trainer.storage.locations import Locations
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
 
 _SIDE = 512
@@ -65,7 +65,7 @@ def measure(folder: Path, *, count: int, rounds: int) -> None:
     report("discovery", {f"{count:,} pictures": measured})
 
 
-def discover(job: Job, ranks: Ranks, mark: Callable[[str], None]) -> None:
+def discover(job: Job, ranks: RankGroup, mark: Callable[[str], None]) -> None:
     """The work of one rank."""
     encoders = fingerprints(Path(job.training.model.path or ""))
     scanned = scan(job, Locations(), ranks, encoders, fingerprint="bench", go_on=_nothing)

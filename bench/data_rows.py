@@ -27,7 +27,7 @@ from oarlock_trainer.storage.locations import Locations
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
 
 _GROUP = 1 << 20
@@ -70,7 +70,7 @@ def measure(folder: Path, *, count: int, rounds: int) -> None:
     report("rows", measured)
 
 
-def first_batch(job: Job, ranks: Ranks, mark: Callable[[str], None]) -> None:
+def first_batch(job: Job, ranks: RankGroup, mark: Callable[[str], None]) -> None:
     """The work of one rank."""
     folder, training = table_folder(job.output), job.training
     encoders = fingerprints(Path(training.model.path or ""))

@@ -14,7 +14,7 @@ import torch
 
 from oarlock_api.data import Compression
 from oarlock_trainer.data.permutation import round_keys, shuffled
-from oarlock_trainer.data.places import Places, resolve
+from oarlock_trainer.data.places import EmbeddingIndex, resolve
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import SHARD_BYTES, Shard
 from oarlock_trainer.runtime.draws import Purpose
@@ -66,10 +66,10 @@ def read(folder: Path) -> None:
         samples.measure((made.result() for _, made in ahead(starts, begin, limit=AHEAD)), began)
 
 
-def _places(folder: Path, kind: str, count: int) -> Places:
+def _places(folder: Path, kind: str, count: int) -> EmbeddingIndex:
     stores = [_files(folder, kind)]
     answer = resolve(folder / "places", kind, asked="all", keys=lambda: _keys(count), stores=stores)
-    return Places(answer, stores)
+    return EmbeddingIndex(answer, stores)
 
 
 def _keys(count: int) -> np.ndarray:

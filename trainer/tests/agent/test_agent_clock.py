@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_trainer.preflight import clock
-from oarlock_trainer.preflight.clock import Reading
+from oarlock_trainer.preflight.clock import ClockOffset
 from oarlock_trainer.preflight.storage import Mount
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 SERVER = Mount(point="/output", kind="nfs4", source="10.0.0.100:/exports")
 
 
-def exactly(ahead: float) -> Reading:
-    return Reading(ahead - 0.01, ahead + 0.01)
+def exactly(ahead: float) -> ClockOffset:
+    return ClockOffset(ahead - 0.01, ahead + 0.01)
 
 
 def ahead_by(seconds: float) -> Callable[[], float]:

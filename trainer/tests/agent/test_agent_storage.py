@@ -27,7 +27,7 @@ def refusal_as(user: int, directory: Path) -> str:
         os.setuid(user)
         try:
             storage.check(directory, min_free=None, node="gpu-03")
-        except storage.StorageError as error:
+        except storage.UnusableOutputError as error:
             os.write(writing, str(error).encode())
         finally:
             os._exit(0)
@@ -57,7 +57,9 @@ def test_an_output_that_does_not_exist_yet_is_made_and_left_clean(tmp_path: Path
 
 
 def test_too_little_room_is_refused_with_both_numbers(tmp_path: Path) -> None:
-    with pytest.raises(storage.StorageError, match=r"\d+ bytes \(.*\) free, 1152921504606846976 bytes .* needed"):
+    with pytest.raises(
+        storage.UnusableOutputError, match=r"\d+ bytes \(.*\) free, 1152921504606846976 bytes .* needed"
+    ):
         storage.check(tmp_path, min_free=2**60)
 
 
@@ -81,7 +83,7 @@ def test_a_restarted_jobs_own_checkpoints_count_as_room(tmp_path: Path) -> None:
     with (tmp_path / "checkpoints/step-10-a1/weights").open("wb") as sparse:
         sparse.truncate(2**40)
     storage.check(tmp_path, min_free=free + 2**39)
-    with pytest.raises(storage.StorageError, match="missing"):
+    with pytest.raises(storage.UnusableOutputError, match="missing"):
         storage.check(tmp_path, min_free=free + 2**41)
 
 
@@ -146,7 +148,7 @@ def test_what_a_broken_export_says_is_told_with_node_mount_and_remedy(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", broken)  # such errors of a real export come when its server has gone
-    with pytest.raises(storage.StorageError) as refused:
+    with pytest.raises(storage.UnusableOutputError) as refused:
         storage.check(tmp_path, min_free=None, node="gpu-03")
     assert str(refused.value).startswith(f"output: node gpu-03 cannot write to {tmp_path} (")
     assert remedy in str(refused.value)
@@ -154,7 +156,7 @@ def test_what_a_broken_export_says_is_told_with_node_mount_and_remedy(
 
 def test_a_storage_that_gives_back_other_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_bytes", lambda _path: b"zeros of a torn write")
-    with pytest.raises(storage.StorageError, match="reads other bytes from"):
+    with pytest.raises(storage.UnusableOutputError, match="reads other bytes from"):
         storage.check(tmp_path, min_free=None)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from oarlock_local.s3_faults import Faults
 from oarlock_trainer.storage.cache import CachedFiles
-from oarlock_trainer.storage.files import Entry
+from oarlock_trainer.storage.files import FileEntry
 from oarlock_trainer.storage.local import LocalFiles
 from oarlock_trainer.storage.room import MAKING_ROOM
 
@@ -138,7 +138,7 @@ def test_it_promises_what_the_place_promises(place: LocalFiles, disk: Path) -> N
     cache.write("b/a", b"1234")
     assert cache.where == place.where
     assert cache.list() == place.list() == [cache.find("b/a")]
-    assert isinstance(cache.find("b/a"), Entry)
+    assert isinstance(cache.find("b/a"), FileEntry)
     assert (cache.find("nowhere"), cache.read("b/a", 9, 1), cache.read("b/a", 1, 0)) == (None, b"", b"")
     with cache.open("b/a") as file:
         assert file.read() == b"1234"

@@ -16,7 +16,7 @@ from oarlock_api.contract.secrets import s3_variables, secret_variable
 from oarlock_api.location import Location, S3Connection
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.patience import Patience
-from oarlock_trainer.storage.bucket import Bucket
+from oarlock_trainer.storage.bucket import S3Bucket
 from oarlock_trainer.storage.credentials import read_credentials
 from oarlock_trainer.storage.keys import Keys
 from oarlock_trainer.storage.locations import Locations
@@ -174,7 +174,7 @@ def test_the_places_of_one_service_share_its_limit_of_requests(given: Locations,
         return True
 
     def ask(bucket: str, asked: Service) -> bool:
-        named = Bucket(service=asked, name=bucket, field=FIELD, patience=Patience())
+        named = S3Bucket(service=asked, name=bucket, field=FIELD, patience=Patience())
         return named.ask(request, doing="reading")
 
     for asked, at_once in ((limited, False), (service, True)):

@@ -20,7 +20,7 @@ import torch  # noqa: E402 - reads the environment that was just settled
 from diffusers import FluxPipeline  # noqa: E402 - before ours: a rank imports less of diffusers
 from saving import Plain, save_alone  # noqa: E402
 
-from oarlock_trainer.engine.engine import MASTER, Part  # noqa: E402
+from oarlock_trainer.engine.engine import MASTER, TensorSlice  # noqa: E402
 
 
 class Trained(Plain):
@@ -30,7 +30,7 @@ class Trained(Plain):
         super().__init__()
         self.weights = module
         self._parts = [
-            Part(name=name, slot=MASTER, start=0, values=weight.detach().float().flatten())
+            TensorSlice(name=name, slot=MASTER, start=0, values=weight.detach().float().flatten())
             for name, weight in module.named_parameters()
         ]
 

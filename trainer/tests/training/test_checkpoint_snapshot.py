@@ -14,9 +14,9 @@ import torch
 from faked_gpus import Gpus
 
 from oarlock_trainer.checkpoint.snapshot import Snapshot
-from oarlock_trainer.checkpoint.writer import Saved
+from oarlock_trainer.checkpoint.writer import SavedCheckpoint
 from oarlock_trainer.engine import own_gpu
-from oarlock_trainer.engine.engine import MASTER, Part
+from oarlock_trainer.engine.engine import MASTER, TensorSlice
 from oarlock_trainer.loop import saves
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 OWN = torch.device("cuda", 3)
 
 
-def state(device: torch.device | str = "cpu") -> list[Part]:
+def state(device: torch.device | str = "cpu") -> list[TensorSlice]:
     return [
-        Part(name="a", slot=MASTER, start=0, values=torch.arange(5.0, device=device)),
-        Part(name="b", slot=MASTER, start=5, values=torch.full((3,), 7.0, device=device)),
+        TensorSlice(name="a", slot=MASTER, start=0, values=torch.arange(5.0, device=device)),
+        TensorSlice(name="b", slot=MASTER, start=5, values=torch.full((3,), 7.0, device=device)),
     ]
 
 
-def save(device: torch.device, parts: Sequence[Part], *, times: int = 1) -> list[float]:
+def save(device: torch.device, parts: Sequence[TensorSlice], *, times: int = 1) -> list[float]:
     """What a snapshot of the parts holds after so many copies."""
     snapshot = Snapshot(sum(part.values.numel() for part in parts) * 4, device)
     for _ in range(times):
@@ -92,7 +92,7 @@ def test_after_its_first_save_a_rank_says_on_whose_gpus_it_has_memory(
     )
     of_run = saves.Saves(session)
     for step in (1, 2):
-        of_run.told(Saved(step, Path("x"), "", 0.0, 0.0))
+        of_run.told(SavedCheckpoint(step, Path("x"), "", 0.0, 0.0))
     assert capsys.readouterr().err.count("memory of GPU 0 beside its own") == 1
 
 

@@ -17,7 +17,7 @@ from oarlock_trainer.checkpoint import commit
 from oarlock_trainer.checkpoint.format import FileFacts, inspect, valid_checkpoints
 from oarlock_trainer.checkpoint.layout import runs_of
 from oarlock_trainer.checkpoint.load import load
-from oarlock_trainer.checkpoint.writer import NoRoom, Saved
+from oarlock_trainer.checkpoint.writer import NoRoom, SavedCheckpoint
 from oarlock_trainer.models.flux.lora_targets import Adapters
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 from oarlock_trainer.runtime.job import RankInfo
@@ -72,7 +72,7 @@ def test_killed_at_random_moments_the_process_writes_again_and_nothing_is_lost(t
                 writer._shard.ended(chance.random() * 0.05)
                 os.kill(pid_of(writer), signal.SIGKILL)
                 kills += 1
-            assert isinstance(writer.finish(), Saved)
+            assert isinstance(writer.finish(), SavedCheckpoint)
             found = inspect(newest(tmp_path).path)
             assert found is not None
             assert found.step == step
@@ -115,7 +115,7 @@ def test_a_full_disk_costs_the_oldest_checkpoint_and_training_goes_on(tmp_path: 
         fill_up(tmp_path, 40)
         assert save(writer, 40) == NoRoom(40, freed=True)
         assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["step-20-a1", "step-30-a1"]
-        assert isinstance(save(writer, 40), Saved)
+        assert isinstance(save(writer, 40), SavedCheckpoint)
 
 
 def test_room_is_made_before_anything_is_written_where_there_is_too_little(
@@ -131,7 +131,7 @@ def test_room_is_made_before_anything_is_written_where_there_is_too_little(
     with saver(tmp_path) as writer:
         monkeypatch.setattr(shutil, "disk_usage", usage)
         for step in (10, 20, 30):
-            assert isinstance(save(writer, step), Saved)
+            assert isinstance(save(writer, step), SavedCheckpoint)
     assert [one.step for one in valid_checkpoints(tmp_path)] == [30, 20]
 
 

@@ -12,7 +12,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.grouping import Bucket
-from oarlock_trainer.data.metadata.table import Manifest
+from oarlock_trainer.data.metadata.table import TableManifest
 from oarlock_trainer.data.metadata.told import Counts
 from oarlock_trainer.plan import bucket_report
 
@@ -53,7 +53,7 @@ def test_pictures_that_are_no_rows_are_counted_by_their_reason(report: dict[str,
 
 
 def test_a_row_that_could_not_be_encoded_is_quarantined_in_its_own_dataset() -> None:
-    manifest = Manifest(fingerprint="f", job_uid="u", datasets=("a", "b"), parts=(), left_out=(29, 30, 34))
+    manifest = TableManifest(fingerprint="f", job_uid="u", datasets=("a", "b"), parts=(), left_out=(29, 30, 34))
     first, second = bucket_report._with_left_out(COUNTS, manifest)
     assert (first.rows, first.bad) == (29, {"not encodable": 1, "unreadable": 2})
     assert (second.rows, second.bad) == (3, {"not encodable": 2})

@@ -20,7 +20,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import jsonl, parquet
 from oarlock_trainer.data.metadata.captions import Wording
-from oarlock_trainer.data.metadata.given import Given
+from oarlock_trainer.data.metadata.given import UserTable
 from oarlock_trainer.data.metadata.jsonl import JsonPieces
 from oarlock_trainer.data.metadata.making import facts_of, make_parts
 from oarlock_trainer.data.metadata.parquet import ParquetPieces
@@ -77,7 +77,7 @@ class Set:
         stems = None
         if not self.settings.filename_has_extension:
             stems = Stems(self.folder, write_stems(self.files, self.folder))
-        given = Given(
+        given = UserTable(
             dataset=self.dataset, settings=self.settings, files=self.files, wording=Wording(self.dataset), stems=stems,
             threads=2,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oarlock_api.data import Compression
 from oarlock_trainer.data.matching import SortedKeys, firsts
-from oarlock_trainer.data.places import Places, forget, resolve
+from oarlock_trainer.data.places import EmbeddingIndex, forget, resolve
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.runtime.errors import StorageError
@@ -62,7 +62,7 @@ def test_the_first_of_equal_keys_is_the_first(keys: list[tuple[int, int]]) -> No
 def test_rows_find_their_records_in_any_of_the_stores(tmp_path: Path) -> None:
     stores = [store(tmp_path / "a", 1, 2, 3), store(tmp_path / "b", 4, 5), store(tmp_path / "none")]
     store(tmp_path / "a", 6)
-    places = Places(ask(tmp_path, stores, 5, 9, 1, 1, 6), stores)
+    places = EmbeddingIndex(ask(tmp_path, stores, 5, 9, 1, 1, 6), stores)
     assert len(places) == 5
     assert [places.has(row) for row in range(5)] == [True, False, True, True, True]
     for row, number in ((0, 5), (2, 1), (3, 1), (4, 6)):
@@ -76,7 +76,7 @@ def test_rows_find_their_records_in_any_of_the_stores(tmp_path: Path) -> None:
 
 def test_without_any_shard_nothing_is_stored(tmp_path: Path) -> None:
     stores = [store(tmp_path / "a")]
-    places = Places(ask(tmp_path, stores, 1, 2), stores)
+    places = EmbeddingIndex(ask(tmp_path, stores, 1, 2), stores)
     assert [places.has(0), places.has(1)] == [False, False]
     assert places.extent(np.ones(2, dtype=bool)) == (0, 0, 0)
 
@@ -93,21 +93,21 @@ def test_the_same_question_is_answered_once_and_another_one_anew(tmp_path: Path)
     store(tmp_path / "a", 2)
     grown = ask(tmp_path, stores, 1, 2)
     assert grown != first
-    assert Places(grown, stores).has(1)
-    assert not Places(first, stores).has(1)
+    assert EmbeddingIndex(grown, stores).has(1)
+    assert not EmbeddingIndex(first, stores).has(1)
 
 
 def test_a_shard_that_is_torn_counts_as_not_there(tmp_path: Path) -> None:
     stores = [store(tmp_path / "a", 1, 2), store(tmp_path / "b", 2)]
     data = next((tmp_path / "a").glob("*.bin"))
     data.write_bytes(data.read_bytes()[:-1])
-    places = Places(ask(tmp_path, stores, 1, 2), stores)
+    places = EmbeddingIndex(ask(tmp_path, stores, 1, 2), stores)
     assert [places.has(0), places.has(1)] == [False, True]
 
 
 def test_damage_after_the_answer_is_an_error_that_says_what_to_delete(tmp_path: Path) -> None:
     stores = [store(tmp_path / "a", 1, 2)]
-    places = Places(ask(tmp_path, stores, 2), stores)
+    places = EmbeddingIndex(ask(tmp_path, stores, 2), stores)
     data = next((tmp_path / "a").glob("*.bin"))
     data.write_bytes(bytes(len(data.read_bytes())))
     with pytest.raises(StorageError, match=rf"{data.stem}\.bin in {tmp_path / 'a'} is damaged at byte 8: delete"):
@@ -119,7 +119,7 @@ def test_an_answer_that_was_half_removed_is_made_again(tmp_path: Path) -> None:
     answer = ask(tmp_path, stores, 1)
     (answer / "shards.json").unlink()
     assert ask(tmp_path, stores, 1) == answer
-    assert Places(answer, stores).has(0)
+    assert EmbeddingIndex(answer, stores).has(0)
 
 
 def test_an_answer_whose_removal_was_cut_off_at_any_file_is_made_again(
@@ -138,7 +138,7 @@ def test_an_answer_whose_removal_was_cut_off_at_any_file_is_made_again(
         forget(tmp_path / "places")
     monkeypatch.undo()
     assert ask(tmp_path, stores, 1) == old
-    assert Places(old, stores).has(0)
+    assert EmbeddingIndex(old, stores).has(0)
 
 
 def test_of_each_kind_the_newest_answer_stays(tmp_path: Path) -> None:

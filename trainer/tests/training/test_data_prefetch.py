@@ -16,7 +16,7 @@ from dealing import (
     training,
 )
 
-from oarlock_trainer.data.places import Places
+from oarlock_trainer.data.places import EmbeddingIndex
 from oarlock_trainer.data.prefetch import Prefetcher, patience
 from oarlock_trainer.runtime.errors import StorageError
 
@@ -40,7 +40,7 @@ def test_a_storage_that_answers_no_more_is_the_cause_before_anybody_calls_it_a_h
     # Every look at the clock is twenty seconds later.
     prefetch = Prefetcher(ahead, 0, 20, clock=lambda: began + 20.0 * next(looks))
     prefetch.take()
-    monkeypatch.setattr(Places, "read", lambda _places, _index: stuck.wait())
+    monkeypatch.setattr(EmbeddingIndex, "read", lambda _places, _index: stuck.wait())
     with pytest.raises(StorageError, match=r"data of step \d do not come: nothing was read for \d+ s"):
         take_all(prefetch)
     stuck.set()
@@ -70,7 +70,7 @@ def test_the_thread_that_pins_batches_begins_by_choosing_its_gpu(
 
 
 def test_a_storage_that_pauses_for_minutes_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, paused, read = prepared(tmp_path), threading.Event(), Places.read
+    data, paused, read = prepared(tmp_path), threading.Event(), EmbeddingIndex.read
     ahead = loader(data, training(batchSize=EFFECTIVE))
     began, looks = time.monotonic(), itertools.count()
 
@@ -85,7 +85,7 @@ def test_a_storage_that_pauses_for_minutes_ends_nothing(tmp_path: Path, monkeypa
     prefetch = Prefetcher(ahead, 0, 20, clock=clock)
     prefetch.take()
     back = next(looks) + 4
-    monkeypatch.setattr(Places, "read", lambda places, index: (paused.wait(), read(places, index))[1])
+    monkeypatch.setattr(EmbeddingIndex, "read", lambda places, index: (paused.wait(), read(places, index))[1])
     try:
         for _ in range(8):
             prefetch.take()

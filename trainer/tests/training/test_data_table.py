@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_trainer.data.metadata.table import (
     PARTS,
-    Manifest,
-    Part,
     Table,
+    TableManifest,
+    TablePart,
     open_table,
     part_notes,
     publish,
@@ -34,16 +34,16 @@ def columns(*names: str) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, **changed: Any) -> Manifest:
+def write(folder: Path, **changed: Any) -> TableManifest:
     write_part(folder, "first.arrow", columns("a", "b"), notes="two of them")
     write_part(folder, "empty.arrow", columns())
     write_part(folder, "last.arrow", columns("c"))
     parts = (
-        Part(file="first.arrow", dataset=0, rows=2),
-        Part(file="empty.arrow", dataset=0, rows=0),
-        Part(file="last.arrow", dataset=1, rows=1),
+        TablePart(file="first.arrow", dataset=0, rows=2),
+        TablePart(file="empty.arrow", dataset=0, rows=0),
+        TablePart(file="last.arrow", dataset=1, rows=1),
     )
-    return replace(Manifest(fingerprint="f", job_uid="u", datasets=("photos", "more"), parts=parts), **changed)
+    return replace(TableManifest(fingerprint="f", job_uid="u", datasets=("photos", "more"), parts=parts), **changed)
 
 
 def test_rows_have_one_order_over_all_parts(tmp_path: Path) -> None:

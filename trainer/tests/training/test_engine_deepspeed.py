@@ -95,7 +95,7 @@ def test_the_norm_is_on_its_way_to_the_host_before_the_update(monkeypatch: pytes
         optimizer.step()  # a sub-group of stage 3 each
 
     theirs = SimpleNamespace(optimizer=zero, step=step, get_global_grad_norm=lambda: norm)
-    engine = deepspeed.Engine(theirs, RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1))
+    engine = deepspeed.DeepSpeedEngine(theirs, RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1))
     engine.step(0.1)
     assert asked == ["norm sent", "updated", "updated"]
     assert engine.gradient_norm() == 3.0

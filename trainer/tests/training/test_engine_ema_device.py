@@ -10,7 +10,7 @@ import torch
 
 from oarlock_api.optimization import Ema, EmaDevice
 from oarlock_trainer.engine import ema, own_gpu
-from oarlock_trainer.engine.engine import MASTER, Part
+from oarlock_trainer.engine.engine import MASTER, TensorSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,9 @@ class Counting:
     updates = skipped = 0
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
-        self._master = Part(name="a", slot=MASTER, start=0, values=torch.zeros(4, device=device))
+        self._master = TensorSlice(name="a", slot=MASTER, start=0, values=torch.zeros(4, device=device))
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TensorSlice]:
         return [self._master]
 
     def step(self, _rate: float) -> None:

@@ -17,7 +17,7 @@ from datetime import timedelta
 from oarlock_trainer.ranks import preload
 preload.settle_environment()
 import torch.distributed as dist
-from oarlock_trainer.engine.process_group import Ranks
+from oarlock_trainer.engine.process_group import RankGroup
 from oarlock_trainer.runtime.errors import ConfigurationError, lost_a_peer
 from oarlock_trainer.runtime.job import RankInfo
 import torch
@@ -26,7 +26,7 @@ reading, writing = os.pipe()
 rank = 0 if os.fork() else 1
 store = dist.FileStore(sys.argv[1], 2)
 dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-ranks = Ranks(RankInfo(rank=rank, local_rank=rank, world_size=2, local_world_size=2), torch.device("cpu"), None)
+ranks = RankGroup(RankInfo(rank=rank, local_rank=rank, world_size=2, local_world_size=2), torch.device("cpu"), None)
 
 assert ranks.gather(rank * 10) == [0, 10]
 assert ranks.sum([1.0, rank]) == [2.0, 1.0]
@@ -78,7 +78,7 @@ import os, sys
 from oarlock_trainer.ranks import preload
 preload.settle_environment()
 import torch.distributed as dist
-from oarlock_trainer.engine.process_group import Ranks
+from oarlock_trainer.engine.process_group import RankGroup
 from oarlock_trainer.runtime.errors import LeftOnRequest, StorageError, TrainingEnd, lost_a_peer
 from oarlock_trainer.runtime.job import RankInfo
 import torch
@@ -95,7 +95,7 @@ def run(rank, work, go_on):
     rank_info = RankInfo(rank=rank, local_rank=rank, world_size=2, local_world_size=2)
     store = dist.FileStore(sys.argv[1], 2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    ranks = Ranks(rank_info, torch.device("cpu"), None)
+    ranks = RankGroup(rank_info, torch.device("cpu"), None)
     ranks.bound_waiting(20.0)
     assert ranks.shares(lambda: rank, nothing) == [0, 1]
     try:
@@ -133,7 +133,7 @@ import os, sys
 from oarlock_trainer.ranks import preload
 preload.settle_environment()
 import torch.distributed as dist
-from oarlock_trainer.engine.process_group import Ranks
+from oarlock_trainer.engine.process_group import RankGroup
 from oarlock_trainer.runtime.errors import PeerLostError
 from oarlock_trainer.runtime.job import RankInfo
 import torch
@@ -145,14 +145,14 @@ class Spy:
 rank = 0 if os.fork() else 1
 dist.init_process_group("gloo", store=dist.FileStore(sys.argv[1], 2), rank=rank, world_size=2)
 rank_info = RankInfo(rank=rank, local_rank=0, world_size=2, local_world_size=1)
-of_the_gang = Ranks(rank_info, torch.device("cpu"), None, key=b"k" * 32)
+of_the_gang = RankGroup(rank_info, torch.device("cpu"), None, key=b"k" * 32)
 assert of_the_gang.gather(("rank", rank)) == [("rank", 0), ("rank", 1)]
 assert of_the_gang.decide(lambda: {"word": "rank 0's"}) == {"word": "rank 0's"}
 
 keys = (b"k" * 32, None if sys.argv[3] == "none" else b"o" * 32)
 if sys.argv[3] == "earlier":
     keys = (b"k" * 32, b"k" * 32)
-mixed = Ranks(rank_info, torch.device("cpu"), None, key=keys[rank])
+mixed = RankGroup(rank_info, torch.device("cpu"), None, key=keys[rank])
 if sys.argv[3] == "earlier" and rank == 1:
     mixed._exchange._turn = 7  # what it says was sealed for another exchange
 try:

@@ -22,11 +22,11 @@ from oarlock_trainer.models import store_fetch, wanted  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
 from oarlock_trainer.models.source import check_stored_initial  # noqa: E402
 from oarlock_trainer.models.taken import listing_of  # noqa: E402
-from oarlock_trainer.models.told import Told  # noqa: E402
+from oarlock_trainer.models.told import FetchProgress  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, LeftOnRequest, StorageError  # noqa: E402
 
 if TYPE_CHECKING:
-    from oarlock_trainer.storage.files import Entry
+    from oarlock_trainer.storage.files import FileEntry
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_fetch_tells_how_far_it_is_how_fast_and_how_long_it_still_takes(monkey
     heard, told = os.pipe()
     monkeypatch.setenv("OARLOCK_AGENT_FD", str(told))
     times = iter((0.0, 0.0, 2.0, 2.0, 10.0, 10.0))
-    tell = Told("training.model.s3", clock=lambda: next(times))
+    tell = FetchProgress("training.model.s3", clock=lambda: next(times))
     for gigabytes in (4, 6, 14):
         tell(gigabytes * 10**9, 34 * 10**9)
     os.close(told)
@@ -176,7 +176,7 @@ def test_a_store_that_does_not_answer_is_taken_to_hold_what_this_job_found_there
     source, _ = source_of(published, tmp_path / "scratch")
     first = listing_of(source, job_of("a", tmp_path / "out"))
 
-    def away(_: Counting) -> list[Entry]:
+    def away(_: Counting) -> list[FileEntry]:
         raise StorageError("the store does not answer")
 
     monkeypatch.setattr(Counting, "list", away)

@@ -16,16 +16,16 @@ from oarlock_trainer.engine import adamw_bf16
 from oarlock_trainer.plan.activations import kept_bytes, width_bytes, widths, working_bytes
 from oarlock_trainer.plan.memory import GB, host_bytes, need
 from oarlock_trainer.plan.parameters import Architecture, adapters, whole
-from oarlock_trainer.plan.work import Work
+from oarlock_trainer.plan.work import Workload
 
 FLUX = Architecture()
-FULL = Work(shape=FLUX, parameters=whole(FLUX), ranks_per_node=8)
+FULL = Workload(shape=FLUX, parameters=whole(FLUX), ranks_per_node=8)
 LORA = replace(FULL, parameters=adapters(FLUX, Lora(rank=16)), adapters=True, stage=0)
 
 STATES = ("weights", "gradients", "buckets", "optimizer", "update", "EMA")
 
 
-def states(work: Work) -> float:
+def states(work: Workload) -> float:
     """GB of what does not depend on the pictures."""
     memory = need(work, recomputed=0)
     return sum(memory.of(name) for name in STATES) / GB
@@ -184,17 +184,17 @@ WORKS = st.builds(
 
 
 @given(work=WORKS, more=st.integers(1, 512), recomputed=st.integers(0, 57))
-def test_more_ranks_never_need_more_memory(work: Work, more: int, recomputed: int) -> None:
+def test_more_ranks_never_need_more_memory(work: Workload, more: int, recomputed: int) -> None:
     wider = replace(work, ranks=work.ranks + more)
     assert need(wider, recomputed=recomputed).total <= need(work, recomputed=recomputed).total
 
 
 @given(work=WORKS, recomputed=st.integers(0, 56))
-def test_more_recomputed_blocks_never_need_more_memory(work: Work, recomputed: int) -> None:
+def test_more_recomputed_blocks_never_need_more_memory(work: Workload, recomputed: int) -> None:
     assert need(work, recomputed=recomputed + 1).total <= need(work, recomputed=recomputed).total
 
 
 @given(work=WORKS, field=st.sampled_from(["samples", "image_tokens", "text_tokens"]))
-def test_more_of_the_pictures_always_needs_more_memory(work: Work, field: str) -> None:
+def test_more_of_the_pictures_always_needs_more_memory(work: Workload, field: str) -> None:
     grown: dict[str, Any] = {field: getattr(work, field) + 1}
     assert need(replace(work, **grown), recomputed=57).total > need(work, recomputed=57).total

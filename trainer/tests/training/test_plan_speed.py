@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from oarlock_api.engine import Attention
 from oarlock_api.weights import Lora
-from oarlock_trainer.plan.communication import NVLINK, Fabric, assumed_fabric, fabric, gather_bytes, traffic
+from oarlock_trainer.plan.communication import NVLINK, Interconnect, assumed_fabric, fabric, gather_bytes, traffic
 from oarlock_trainer.plan.gpus import gpu, gpu_of_device, larger, usable_bytes
 from oarlock_trainer.plan.parameters import Architecture, adapters, whole
 from oarlock_trainer.plan.speed import expect
-from oarlock_trainer.plan.work import Work
+from oarlock_trainer.plan.work import Workload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 FLUX = Architecture()
-FULL = Work(shape=FLUX, parameters=whole(FLUX), ranks=32, ranks_per_node=8, samples=8, compiled=True)
+FULL = Workload(shape=FLUX, parameters=whole(FLUX), ranks=32, ranks_per_node=8, samples=8, compiled=True)
 H100 = gpu("H100")
 RAILS = fabric("8x400G", gpu=H100)
 CUDNN: dict[str, Any] = {"attention": Attention.CUDNN}
@@ -134,16 +134,16 @@ WORKS = st.builds(
 
 
 @given(work=WORKS, bandwidth=st.floats(1e8, 1e12), recomputed=st.integers(0, 56))
-def test_more_recomputed_blocks_never_take_less_time(work: Work, bandwidth: float, recomputed: int) -> None:
+def test_more_recomputed_blocks_never_take_less_time(work: Workload, bandwidth: float, recomputed: int) -> None:
     def seconds(blocks: int) -> float:
-        return expect(work, recomputed=blocks, gpu=H100, fabric=Fabric(name="any", bandwidth=bandwidth)).seconds
+        return expect(work, recomputed=blocks, gpu=H100, fabric=Interconnect(name="any", bandwidth=bandwidth)).seconds
 
     assert seconds(recomputed + 1) >= seconds(recomputed) * (1 - 1e-9)
 
 
 def test_a_node_alone_has_nvlink_and_several_have_a_card_for_each_gpu() -> None:
     assert assumed_fabric(nodes=1, gpus_per_node=8, gpu=H100).name == NVLINK
-    assert assumed_fabric(nodes=4, gpus_per_node=4, gpu=H100) == Fabric(name="4x400G", bandwidth=0.9 * 200e9)
+    assert assumed_fabric(nodes=4, gpus_per_node=4, gpu=H100) == Interconnect(name="4x400G", bandwidth=0.9 * 200e9)
 
 
 @pytest.mark.parametrize("name", ["", "400G", "0x400G", "8x", "Ethernet"])

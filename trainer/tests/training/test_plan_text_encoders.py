@@ -15,7 +15,7 @@ from oarlock_trainer.plan.memory import host_bytes, need
 from oarlock_trainer.plan.parameters import Architecture
 from oarlock_trainer.plan.planner import Plan, plan_for
 from oarlock_trainer.plan.text_encoders import Home, costs
-from oarlock_trainer.plan.work import Work, text_homes
+from oarlock_trainer.plan.work import Workload, text_homes
 from oarlock_trainer.ranks import preload
 
 H100, T5_BYTES = 85_500_000_000, 2 * 4_762_310_656
@@ -87,7 +87,7 @@ def test_every_rank_counts_what_it_encodes_at_once_and_no_more_than_its_samples(
 
 
 def test_a_job_that_caches_has_one_home_and_one_that_does_not_has_two() -> None:
-    def homes(work: Work) -> list[Home]:
+    def homes(work: Workload) -> list[Home]:
         return [one.text_home for one in text_homes(work)]
 
     assert homes(planned("Cache").work) == [Home.NONE]

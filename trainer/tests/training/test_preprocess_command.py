@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.data.progress import Progress
-from oarlock_trainer.runtime.stages import Stage
+from oarlock_trainer.runtime.stages import PipelineStage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_terminal_has_one_line_with_a_bar_and_a_log_a_line_every_half_minute()
     for stream in (terminal, log):
         now[0] = 0.0
         progress = Progress("latents", own=100, total=100, speaks=True, stream=stream, clock=lambda: now[0])
-        with progress.over([Stage("encode", 1)]):
+        with progress.over([PipelineStage("encode", 1)]):
             for _ in range(100):
                 now[0] += 1.0
                 progress.advance(1)
@@ -88,6 +88,6 @@ def test_a_terminal_has_one_line_with_a_bar_and_a_log_a_line_every_half_minute()
 def test_ranks_that_do_not_speak_for_all_are_silent() -> None:
     log = io.StringIO()
     progress = Progress("latents", own=1, total=2, speaks=False, stream=log)
-    with progress.over([Stage("encode", 1)]):
+    with progress.over([PipelineStage("encode", 1)]):
         progress.advance(1)
     assert log.getvalue() == ""

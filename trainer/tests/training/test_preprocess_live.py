@@ -12,14 +12,14 @@ import pytest
 from oarlock_api.data import Compression
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.preprocess.kept import Kept
+from oarlock_trainer.preprocess.kept import OnDemandCache
 from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oarlock_trainer.storage.files import Entry
+    from oarlock_trainer.storage.files import FileEntry
 
 MIB = 1 << 20
 SHAPE = (16, 256, 256)
@@ -51,7 +51,7 @@ class Counting(LocalFiles):
 
     listings = 0
 
-    def list(self) -> list[Entry]:
+    def list(self) -> list[FileEntry]:
         self.listings += 1
         return super().list()
 
@@ -65,7 +65,7 @@ def latents(number: int) -> tuple[np.ndarray, tuple[int, int, int]]:
 
 
 def test_shards_grow_to_32_mib_and_what_was_published_is_found(tmp_path: Path) -> None:
-    kept = Kept(LocalFiles(tmp_path, field="f"), Compression.NONE)
+    kept = OnDemandCache(LocalFiles(tmp_path, field="f"), Compression.NONE)
     for number in range(48):
         kept.add(key(number), latents(number))
     kept.close()
@@ -80,7 +80,7 @@ def test_shards_grow_to_32_mib_and_what_was_published_is_found(tmp_path: Path) -
 def test_the_place_is_listed_once_a_minute_and_what_others_published_is_then_found(tmp_path: Path) -> None:
     now = 0.0
     files = Counting(tmp_path, field="f")
-    kept = Kept(files, Compression.NONE, clock=lambda: now)
+    kept = OnDemandCache(files, Compression.NONE, clock=lambda: now)
     theirs = Shard()
     theirs.append(pack(key(100), *latents(100), Compression.NONE))
     theirs.publish(files)
@@ -98,7 +98,7 @@ def test_the_place_is_listed_once_a_minute_and_what_others_published_is_then_fou
 
 def test_what_is_being_published_is_read_and_added_to_meanwhile(tmp_path: Path) -> None:
     files = Stuck(tmp_path)
-    kept = Kept(files, Compression.NONE)
+    kept = OnDemandCache(files, Compression.NONE)
     for number in range(3):  # two are a shard
         kept.add(key(number), latents(number))
     assert files.asked.wait(60.0)
@@ -114,7 +114,7 @@ def test_what_is_being_published_is_read_and_added_to_meanwhile(tmp_path: Path) 
 
 
 def test_latents_that_two_threads_made_are_kept_once(tmp_path: Path) -> None:
-    kept = Kept(LocalFiles(tmp_path, field="f"), Compression.NONE)
+    kept = OnDemandCache(LocalFiles(tmp_path, field="f"), Compression.NONE)
     for _ in range(2):
         kept.add(key(1), latents(1))
     kept.close()
@@ -123,7 +123,7 @@ def test_latents_that_two_threads_made_are_kept_once(tmp_path: Path) -> None:
 
 
 def test_a_place_without_room_ends_the_work_of_whoever_adds_next(tmp_path: Path) -> None:
-    kept = Kept(Full(tmp_path, field="f"), Compression.NONE)
+    kept = OnDemandCache(Full(tmp_path, field="f"), Compression.NONE)
     kept.add(key(0), latents(0))
     kept.add(key(1), latents(1))
     with pytest.raises(StorageError, match="no space left"):

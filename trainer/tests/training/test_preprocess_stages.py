@@ -9,12 +9,10 @@ import pytest
 
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.runtime.errors import LeftOnRequest
-from oarlock_trainer.runtime.stages import Outbox, Stage, Stages, ahead, wait_for
+from oarlock_trainer.runtime.stages import PendingResults, PipelineStage, Stages, ahead, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from oarlock_trainer.runtime.stages import Stage as StageType
 
 _DEADLINE = 30.0
 
@@ -23,7 +21,7 @@ def nothing() -> None:
     """Go on."""
 
 
-def alive(*stages: StageType) -> list[str]:
+def alive(*stages: PipelineStage) -> list[str]:
     names = {stage.name for stage in stages}
     return [thread.name for thread in threading.enumerate() if thread.name.rpartition("_")[0] in names]
 
@@ -39,7 +37,7 @@ class Clock:
 
 
 def test_results_come_in_order_whichever_thread_is_faster() -> None:
-    first, second = Stage("first-a", 4), Stage("second-a", 4)
+    first, second = PipelineStage("first-a", 4), PipelineStage("second-a", 4)
     late = threading.Event()
 
     def slow_for_the_first(number: int) -> int:
@@ -59,7 +57,7 @@ def test_results_come_in_order_whichever_thread_is_faster() -> None:
 
 
 def test_no_more_is_begun_than_the_limit_and_one() -> None:
-    stage = Stage("bounded", 1)
+    stage = PipelineStage("bounded", 1)
     taken: list[int] = []
 
     def items() -> Iterator[int]:
@@ -73,14 +71,14 @@ def test_no_more_is_begun_than_the_limit_and_one() -> None:
 
 
 def test_an_error_in_a_stage_reaches_the_caller_through_all_later_ones() -> None:
-    first, second, third = Stage("first-b", 1), Stage("second-b", 1), Stage("third-b", 1)
+    first, second, third = PipelineStage("first-b", 1), PipelineStage("second-b", 1), PipelineStage("third-b", 1)
 
     def fail(_: object) -> None:
         raise OSError("disk on fire")
 
     def work() -> None:
         with Stages((first, second, third), making=1):
-            outbox: Outbox[str] = Outbox(4, nothing)
+            outbox: PendingResults[str] = PendingResults(4, nothing)
             broken = second.submit(fail, after=[first.submit(int, "1")])
             outbox.put(third.submit(str, after=[broken]))
             outbox.drain()
@@ -91,7 +89,7 @@ def test_an_error_in_a_stage_reaches_the_caller_through_all_later_ones() -> None
 
 
 def test_asked_to_stop_what_makes_is_dropped_and_what_stores_is_ended() -> None:
-    making, storing = Stage("making", 1), Stage("storing", 1)
+    making, storing = PipelineStage("making", 1), PipelineStage("storing", 1)
     begun, stored = threading.Event(), []
     release = threading.Event()
 
@@ -122,10 +120,10 @@ def test_asked_to_stop_what_makes_is_dropped_and_what_stores_is_ended() -> None:
 
 
 def test_an_outbox_waits_for_the_oldest_when_it_is_full() -> None:
-    stage = Stage("outbox", 1)
+    stage = PipelineStage("outbox", 1)
     done: list[int] = []
     with Stages((stage,), making=1):
-        outbox: Outbox[None] = Outbox(2, nothing)
+        outbox: PendingResults[None] = PendingResults(2, nothing)
         for number in range(10):
             outbox.put(stage.submit(done.append, number))
             assert len(done) >= number - 1
@@ -134,7 +132,7 @@ def test_an_outbox_waits_for_the_oldest_when_it_is_full() -> None:
 
 
 def test_a_timeout_that_the_work_raised_is_an_error_and_no_reason_to_wait_on() -> None:
-    stage = Stage("timeout", 1)
+    stage = PipelineStage("timeout", 1)
 
     def fail() -> None:
         raise TimeoutError("the service does not answer")
@@ -154,7 +152,7 @@ def test_progress_tells_share_rate_and_time_left_by_its_own_share() -> None:
 def test_the_summary_names_the_busiest_stage() -> None:
     clock = Clock()
     progress = Progress("latents", own=10, total=20, speaks=False, clock=clock)
-    reading, encoding = Stage("read", 4, clock), Stage("encode", 1, clock)
+    reading, encoding = PipelineStage("read", 4, clock), PipelineStage("encode", 1, clock)
     reading.busy, encoding.busy = 10.0, 8.0
     clock.now = 10.0
     progress.advance(10)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oarlock_trainer.data.flips import picture_at
-from oarlock_trainer.data.metadata.table import Manifest, Part, Table, write_part
+from oarlock_trainer.data.metadata.table import Table, TableManifest, TablePart, write_part
 from oarlock_trainer.preprocess.units import EMPTY, latent_work, share, text_work
 
 if TYPE_CHECKING:
@@ -41,8 +41,10 @@ def table(rows: Sequence[tuple[int, int, int, list[int]]], left_out: tuple[int, 
             columns |= {name: [row[1] for row in some] for name in ("width", "target_width")}
             columns |= {name: [64] * len(some) for name in ("height", "target_height")}
             write_part(Path(folder), f"{number}.arrow", columns)
-            parts.append(Part(file=f"{number}.arrow", dataset=number, rows=len(some)))
-        manifest = Manifest(fingerprint="f", job_uid="u", datasets=("a", "b"), parts=tuple(parts), left_out=left_out)
+            parts.append(TablePart(file=f"{number}.arrow", dataset=number, rows=len(some)))
+        manifest = TableManifest(
+            fingerprint="f", job_uid="u", datasets=("a", "b"), parts=tuple(parts), left_out=left_out
+        )
         return Table(Path(folder), manifest)
 
 

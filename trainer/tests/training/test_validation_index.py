@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from oarlock_trainer.validation.index import Made, Pictures
-from oarlock_trainer.validation.wanted import Wanted
+from oarlock_trainer.validation.index import MadeImage, Pictures
+from oarlock_trainer.validation.wanted import ImageRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def wanted(name: str, prompt: str = "a boat", edge: int = 64) -> Wanted:
-    return Wanted(
+def wanted(name: str, prompt: str = "a boat", edge: int = 64) -> ImageRequest:
+    return ImageRequest(
         name=name, prompt=prompt, negative="", file=f"{name}-{edge}x{edge}.png", width=edge, height=edge, steps=2,
         guidance=3.5, scale=1.0, seed=1,
     )  # fmt: skip
 
 
-def make(pictures: Pictures, step: int, *many: Wanted) -> None:
+def make(pictures: Pictures, step: int, *many: ImageRequest) -> None:
     colour = Image.new("RGB", (64, 64), "red")
-    pictures.add(step, [Made(wanted=one, file=pictures.write(step, one, colour), seconds=1.5) for one in many])
+    pictures.add(step, [MadeImage(wanted=one, file=pictures.write(step, one, colour), seconds=1.5) for one in many])
 
 
 def test_what_is_in_the_index_and_on_disk_is_not_missing_any_more(tmp_path: Path) -> None:

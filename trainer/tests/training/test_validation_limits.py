@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
 
 
 def job(output: Path, model: Path) -> Job:
@@ -44,13 +44,13 @@ def job(output: Path, model: Path) -> Job:
 
 
 @pytest.fixture
-def ranks(tmp_path: Path, tiny_flux: Path) -> Iterator[Ranks]:
+def ranks(tmp_path: Path, tiny_flux: Path) -> Iterator[RankGroup]:
     torch.set_num_threads(1)  # as ranks on the CPU have it: more of them fight for two cores
     yield process_group.join(job(tmp_path, tiny_flux), store=distributed.HashStore())
     process_group.leave()
 
 
-def validation(output: Path, model: Path, ranks: Ranks, **clock: Callable[[], float]) -> Validation:
+def validation(output: Path, model: Path, ranks: RankGroup, **clock: Callable[[], float]) -> Validation:
     one = job(output, model)
     wanted = read_wanted(one, Locations())
     texts = prepare_texts(one, ranks, wanted, go_on=lambda: None)
@@ -72,7 +72,7 @@ def make(found: Validation, model: Any) -> Any:
 
 
 def test_pictures_that_would_take_too_long_by_those_before_are_left_out_told_and_made_another_time(
-    tmp_path: Path, tiny_flux: Path, ranks: Ranks, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_flux: Path, ranks: RankGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = transformer.load(tiny_flux)
     slow = Clock(tmp_path / "validation", 0.6 * MOST_SECONDS)
@@ -85,7 +85,7 @@ def test_pictures_that_would_take_too_long_by_those_before_are_left_out_told_and
 
 
 def test_weights_that_are_not_finite_make_no_picture_and_no_error(
-    tmp_path: Path, tiny_flux: Path, ranks: Ranks
+    tmp_path: Path, tiny_flux: Path, ranks: RankGroup
 ) -> None:
     model = transformer.load(tiny_flux)
     with torch.no_grad():
@@ -98,14 +98,14 @@ def test_weights_that_are_not_finite_make_no_picture_and_no_error(
 
 
 def test_an_index_that_cannot_be_read_costs_the_pictures_and_not_the_run(
-    tmp_path: Path, tiny_flux: Path, ranks: Ranks, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tiny_flux: Path, ranks: RankGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "validation/index.json").mkdir(parents=True)
     assert make(validation(tmp_path, tiny_flux, ranks), transformer.load(tiny_flux)) is None
     assert "no pictures of step 1: those that are there could not be read" in capsys.readouterr().err
 
 
-def test_prompts_are_encoded_once_for_all_attempts(tmp_path: Path, tiny_flux: Path, ranks: Ranks) -> None:
+def test_prompts_are_encoded_once_for_all_attempts(tmp_path: Path, tiny_flux: Path, ranks: RankGroup) -> None:
     validation(tmp_path, tiny_flux, ranks)
     (file,) = (tmp_path / ".oarlock/validation").iterdir()
     before = file.stat().st_mtime_ns

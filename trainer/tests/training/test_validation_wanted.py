@@ -12,7 +12,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
-from oarlock_trainer.validation.wanted import Wanted, read_wanted
+from oarlock_trainer.validation.wanted import ImageRequest, read_wanted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def job(tmp_path: Path, flavor: str = "Dev", task: str = "Train", **validation: 
     return Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
 
 
-def wanted_of(given: Job) -> list[Wanted]:
+def wanted_of(given: Job) -> list[ImageRequest]:
     return read_wanted(given, Locations())
 
 

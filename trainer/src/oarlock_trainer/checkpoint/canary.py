@@ -33,7 +33,7 @@ from oarlock_trainer.runtime.errors import FULL, StorageError, storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
 
 BYTES = 1 << 20
@@ -44,7 +44,7 @@ WATCHED = 8
 Result = TypeVar("Result")
 
 
-def check(job: Job, ranks: Ranks) -> None:
+def check(job: Job, ranks: RankGroup) -> None:
     """Write and read the canary where the job wants its storage checked. Collective.
 
     Raises StorageError on nodes that cannot write, or do not see the others' files, PeerLostError on the others.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.checkpoint.fence import Fence
-    from oarlock_trainer.checkpoint.format import Checkpoint, Manifest
+    from oarlock_trainer.checkpoint.format import Checkpoint, CheckpointManifest
 
 
 class Commit:
@@ -40,7 +40,7 @@ class Commit:
         """Where a checkpoint is written until it is one."""
         return self._folder / f"{TEMPORARY}{self.final(step).name}"
 
-    def commit(self, manifest: Manifest) -> Path:
+    def commit(self, manifest: CheckpointManifest) -> Path:
         """Make the files that all ranks have written a checkpoint, and delete those that are too many.
 
         Raises FencedError where the output was taken over meanwhile: then nothing was committed. Raises StorageError.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import parse_checkpoint_name
 from oarlock_trainer.checkpoint.export import link_or_copy
-from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, Manifest, marker_of, parse_manifest
+from oarlock_trainer.checkpoint.format import MANIFEST, MARKER, CheckpointManifest, marker_of, parse_manifest
 from oarlock_trainer.runtime.atomic_write import TEMPORARY
 from oarlock_trainer.runtime.errors import storage
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from oarlock_trainer.storage.files import Entry, Files
+    from oarlock_trainer.storage.files import FileEntry, Files
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Copy:
     """A copy that counts: its name, its manifest, and the bytes that this was read from."""
 
     name: str
-    manifest: Manifest
+    manifest: CheckpointManifest
     body: bytes
 
 
@@ -99,7 +99,7 @@ class Copies:
         return Copy(name, manifest, body) if (manifest.step, manifest.attempt) == parse_checkpoint_name(name) else None
 
 
-def _counting(entries: Iterable[Entry]) -> list[str]:
+def _counting(entries: Iterable[FileEntry]) -> list[str]:
     """Names with a marker, newest first."""
     found = {
         name: parsed

@@ -15,7 +15,7 @@ from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_trainer.checkpoint.commit import make_valid
 from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.models.told import Told
+from oarlock_trainer.models.told import FetchProgress
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import TEMPORARY
 from oarlock_trainer.runtime.errors import storage
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.copies import Copies, Copy
     from oarlock_trainer.checkpoint.fence import Fence
     from oarlock_trainer.checkpoint.format import Checkpoint
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
 
 _PIECE = 16 << 20
 
 
 def fetch_newest(
-    copies: Copies, output: Path, ranks: Ranks, fence: Fence, *, job_uid: str, go_on: Callable[[], None]
+    copies: Copies, output: Path, ranks: RankGroup, fence: Fence, *, job_uid: str, go_on: Callable[[], None]
 ) -> Checkpoint | None:
     """The newest whole copy as a checkpoint of the output; None where there is none. Collective.
 
@@ -60,10 +60,10 @@ def _begin(temporary: Path) -> None:
         temporary.mkdir(parents=True)
 
 
-def _fetch_share(copies: Copies, copy: Copy, temporary: Path, ranks: Ranks, go_on: Callable[[], None]) -> bool:
+def _fetch_share(copies: Copies, copy: Copy, temporary: Path, ranks: RankGroup, go_on: Callable[[], None]) -> bool:
     """Fetch this rank's share of the files; whether they are what the manifest says."""
     share = copy.manifest.files[ranks.rank_info.rank :: ranks.rank_info.world_size]
-    total, done, tell = sum(file.size for file in share), 0, Told(f"checkpoint {copy.name}")
+    total, done, tell = sum(file.size for file in share), 0, FetchProgress(f"checkpoint {copy.name}")
     for facts in share:
         digest = hashlib.sha256()
         with storage(f"fetching {copy.name}"), (temporary / facts.name).open("wb") as file:

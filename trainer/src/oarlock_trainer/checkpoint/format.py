@@ -59,7 +59,7 @@ class DataPosition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class CheckpointManifest:
     """What a checkpoint holds. `step` optimizer steps are done; the optimizer has counted `updates` of them.
 
     `runs`: name of a file -> the runs that lie in it, in their order. `adapters`: None where the whole model was trained.
@@ -81,7 +81,7 @@ class Manifest:
         return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True) + "\n"
 
 
-def parse_manifest(body: str) -> Manifest:
+def parse_manifest(body: str) -> CheckpointManifest:
     """Read a manifest.
 
     Raises ValueError, KeyError or TypeError where it is none that this version knows.
@@ -90,7 +90,7 @@ def parse_manifest(body: str) -> Manifest:
     if raw.pop("version") != VERSION:
         raise ValueError("a manifest of another version")
     position, adapters = raw.pop("data"), raw.pop("adapters", None)
-    return Manifest(
+    return CheckpointManifest(
         adapters=_adapters(adapters) if adapters else None,
         **{key: value for key, value in raw.items() if key not in ("files", "runs")},
         runs={file: tuple(Run(*run) for run in runs) for file, runs in raw["runs"].items()},
@@ -120,7 +120,7 @@ class Checkpoint:
     path: Path
     step: int
     attempt: int
-    manifest: Manifest
+    manifest: CheckpointManifest
 
 
 def shard_name(rank: int) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from oarlock_trainer.engine.engine import Part
+    from oarlock_trainer.engine.engine import TensorSlice
 
 ELEMENT = 4
 """Bytes of a float32."""
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FileSlice:
     """Elements of one file: `length` of them from byte `offset` on, which are the wanted run's from element `into` on."""
 
     file: str
@@ -40,7 +40,7 @@ class Piece:
     length: int
 
 
-def runs_of(parts: Iterable[Part]) -> tuple[Run, ...]:
+def runs_of(parts: Iterable[TensorSlice]) -> tuple[Run, ...]:
     """The runs that a rank's parts are."""
     return tuple(Run(part.name, part.slot, part.start, part.values.numel()) for part in parts)
 
@@ -72,7 +72,7 @@ class Layout:
             name: sum(length for _, length, _, _ in runs) for (name, one), runs in self._runs.items() if one == slot
         }
 
-    def pieces(self, wanted: Run) -> Iterator[Piece]:
+    def pieces(self, wanted: Run) -> Iterator[FileSlice]:
         """The pieces that make up a run, in order.
 
         Raises KeyError where an element of it is in no file.
@@ -85,6 +85,6 @@ class Layout:
                 raise KeyError(f"element {at} of {wanted.slot} of {wanted.name}")
             start, count, file, offset = runs[place]
             taken = min(start + count, end) - at
-            yield Piece(file, offset + (at - start) * ELEMENT, at - wanted.start, taken)
+            yield FileSlice(file, offset + (at - start) * ELEMENT, at - wanted.start, taken)
             at += taken
             place += 1

@@ -16,7 +16,7 @@ from oarlock_trainer.checkpoint.layout import Layout, Run
 from oarlock_trainer.checkpoint.weights import read_piece
 from oarlock_trainer.engine.engine import MASTER
 from oarlock_trainer.engine.whole_weights import elements
-from oarlock_trainer.runtime.beat import Beat, told
+from oarlock_trainer.runtime.beat import Heartbeat, told
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.checkpoint.format import Checkpoint
-    from oarlock_trainer.engine.engine import Engine, Part
+    from oarlock_trainer.engine.engine import Engine, TensorSlice
     from oarlock_trainer.models.flux.lora_targets import Adapters
 
 _LISTED = 3
@@ -45,7 +45,7 @@ def load(found: Checkpoint, engine: Engine, *, adapters: Adapters | None = None)
     check_same_state(found, layout, engine, parts)
     with storage(f"reading the checkpoint {found.path}"), ExitStack() as opened:
         files: dict[str, int] = {}
-        for part in told(parts, Beat()):
+        for part in told(parts, Heartbeat()):
             values = part.values
             as_written = values.device.type == "cpu" and values.dtype is torch.float32
             here = values if as_written else torch.empty(values.shape, dtype=torch.float32)
@@ -58,7 +58,7 @@ def load(found: Checkpoint, engine: Engine, *, adapters: Adapters | None = None)
     engine.restored(found.manifest.updates, parts)
 
 
-def check_same_state(found: Checkpoint, layout: Layout, engine: Engine, parts: Sequence[Part]) -> None:
+def check_same_state(found: Checkpoint, layout: Layout, engine: Engine, parts: Sequence[TensorSlice]) -> None:
     """Raise ConfigurationError where a checkpoint holds other parameters, or another optimizer's state."""
     saved = layout.sizes(MASTER)
     now = {

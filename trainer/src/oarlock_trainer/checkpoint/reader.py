@@ -16,20 +16,20 @@ from oarlock_trainer.checkpoint.copies import Copies
 from oarlock_trainer.checkpoint.fetch import fetch_newest
 from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
 from oarlock_trainer.runtime.atomic_write import TEMPORARY
-from oarlock_trainer.runtime.beat import Beat, told
+from oarlock_trainer.runtime.beat import Heartbeat, told
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oarlock_trainer.checkpoint.fence import Fence, Previous
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
 
 def take_over(
-    job: Job, ranks: Ranks, fence: Fence, *, copies: Copies | None, go_on: Callable[[], None]
+    job: Job, ranks: RankGroup, fence: Fence, *, copies: Copies | None, go_on: Callable[[], None]
 ) -> Checkpoint | None:
     """Raise the fence and find the newest checkpoint that counts and whose content is whole; None = from the start.
 
@@ -118,12 +118,12 @@ def _clean(job: Job) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _share_is_whole(candidate: Checkpoint, ranks: Ranks) -> bool:
+def _share_is_whole(candidate: Checkpoint, ranks: RankGroup) -> bool:
     rank_info = ranks.rank_info
     share = candidate.manifest.files[rank_info.rank :: rank_info.world_size]
     with storage(f"reading the checkpoint {candidate.path}"):
         try:
-            return all(digest(candidate.path / file.name) == file.sha256 for file in told(share, Beat()))
+            return all(digest(candidate.path / file.name) == file.sha256 for file in told(share, Heartbeat()))
         except PermissionError:
             raise
         except OSError:

@@ -21,7 +21,7 @@ from oarlock_trainer.runtime.background import Background
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oarlock_trainer.engine.engine import Part
+    from oarlock_trainer.engine.engine import TensorSlice
 
 _POPULATE_WRITE = 23
 """MADV_POPULATE_WRITE of madvise(2), since Linux 5.14: make the pages now instead of during the first copy."""
@@ -41,7 +41,7 @@ class Snapshot:
         self._stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._work = Background(self._prepare)
 
-    def begin(self, parts: Sequence[Part]) -> None:
+    def begin(self, parts: Sequence[TensorSlice]) -> None:
         """Copy the parts one after another. They must not change before `wait` has returned."""
         self.wait()
         updated = torch.cuda.current_stream(self._device).record_event() if self._stream else None
@@ -52,7 +52,7 @@ class Snapshot:
         self._work.wait(None)
         self._work.result()
 
-    def _copy(self, parts: Sequence[Part], updated: Any) -> None:
+    def _copy(self, parts: Sequence[TensorSlice], updated: Any) -> None:
         if self._stream is None:
             self._copy_all(parts)
             return
@@ -62,7 +62,7 @@ class Snapshot:
             self._copy_all(parts)
         self._stream.synchronize()
 
-    def _copy_all(self, parts: Sequence[Part]) -> None:
+    def _copy_all(self, parts: Sequence[TensorSlice]) -> None:
         start = 0
         for part in parts:
             end = start + part.values.numel() * ELEMENT

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.checkpoint.copies import Copies
     from oarlock_trainer.checkpoint.fence import Fence
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Pending:
 class Upload:
     """The copies of one attempt's checkpoints."""
 
-    def __init__(self, copies: Copies, fence: Fence, ranks: Ranks, *, keep: int) -> None:
+    def __init__(self, copies: Copies, fence: Fence, ranks: RankGroup, *, keep: int) -> None:
         """`keep` copies of this job stay."""
         self._copies = copies
         self._fence = fence

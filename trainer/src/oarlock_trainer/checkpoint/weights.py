@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from oarlock_trainer.checkpoint.format import Checkpoint
-    from oarlock_trainer.checkpoint.layout import Piece
+    from oarlock_trainer.checkpoint.layout import FileSlice
 
 
 class Weights:
@@ -51,7 +51,7 @@ class Weights:
         return values
 
 
-def read_piece(descriptor: int, piece: Piece, into: Tensor) -> None:
+def read_piece(descriptor: int, piece: FileSlice, into: Tensor) -> None:
     """Fill the piece's elements of a flat float32 tensor of the CPU. Raises OSError."""
     room = memoryview(into.detach()[piece.into : piece.into + piece.length].numpy()).cast("B")  # type: ignore[arg-type]
     offset = piece.offset

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.checkpoint.commit import Commit
-from oarlock_trainer.checkpoint.format import FileFacts, Manifest, shard_name
+from oarlock_trainer.checkpoint.format import CheckpointManifest, FileFacts, shard_name
 from oarlock_trainer.checkpoint.layout import ELEMENT, Run, runs_of
 from oarlock_trainer.checkpoint.shard_writer import ShardWriter
 from oarlock_trainer.checkpoint.snapshot import Snapshot
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.fence import Fence
     from oarlock_trainer.checkpoint.format import DataPosition
     from oarlock_trainer.engine.engine import Engine
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.models.flux.lora_targets import Adapters
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedCheckpoint:
     """A committed checkpoint.
 
     `saved_at` RFC 3339; `stall_seconds` how long training stood still for it, `seconds` from its step to its commit.
@@ -79,7 +79,7 @@ class Writer:
         self,
         output: Path,
         fence: Fence,
-        ranks: Ranks,
+        ranks: RankGroup,
         engine: Engine,
         *,
         keep: int,
@@ -129,7 +129,7 @@ class Writer:
             return self._shard.ended()
         return pending.commit is None or pending.commit.ended
 
-    def advance(self) -> Saved | NoRoom | None:
+    def advance(self) -> SavedCheckpoint | NoRoom | None:
         """Take the next step of the save together. Collective. None: it is still on its way.
 
         Raises FencedError where the output was taken over meanwhile: then nothing was committed. Raises StorageError.
@@ -141,7 +141,7 @@ class Writer:
         self._pending = None
         return saved
 
-    def finish(self) -> Saved | NoRoom:
+    def finish(self) -> SavedCheckpoint | NoRoom:
         """Wait until the save that is on its way is a checkpoint. Collective. Raises what `advance` raises."""
         pending = self._given()
         began = time.monotonic()
@@ -153,7 +153,7 @@ class Writer:
             elif pending.commit is not None:
                 pending.commit.wait(None)
             outcome = self.advance()
-        if isinstance(outcome, Saved):
+        if isinstance(outcome, SavedCheckpoint):
             outcome = replace(outcome, stall_seconds=outcome.stall_seconds + time.monotonic() - began)
         return outcome
 
@@ -191,9 +191,9 @@ class Writer:
         except (OSError, TrainingEnd) as error:
             return error
 
-    def _manifest(self, pending: _Pending, told: list[tuple[FileFacts, tuple[Run, ...]]]) -> Manifest:
+    def _manifest(self, pending: _Pending, told: list[tuple[FileFacts, tuple[Run, ...]]]) -> CheckpointManifest:
         pending.saved_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return Manifest(
+        return CheckpointManifest(
             step=pending.step,
             updates=pending.updates,
             attempt=self._fence.owner.attempt,
@@ -206,7 +206,7 @@ class Writer:
             adapters=self._adapters,
         )
 
-    def _committed(self, pending: _Pending) -> Saved | NoRoom:
+    def _committed(self, pending: _Pending) -> SavedCheckpoint | NoRoom:
         if pending.commit is None:
             raise AssertionError("rank 0 alone commits")
         try:
@@ -215,7 +215,7 @@ class Writer:
             if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
                 return NoRoom(pending.step, self._commit.make_room(pending.step))
             raise
-        return Saved(pending.step, path, pending.saved_at, pending.stall, time.monotonic() - pending.began)
+        return SavedCheckpoint(pending.step, path, pending.saved_at, pending.stall, time.monotonic() - pending.began)
 
     def _given(self) -> _Pending:
         if self._pending is None:

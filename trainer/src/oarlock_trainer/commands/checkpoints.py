@@ -24,7 +24,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ListedCheckpoint:
     """A checkpoint as it is listed. `wrong` says why it is not valid; what is not known then is None."""
 
     name: str
@@ -124,13 +124,13 @@ def _chosen(directory: Path, step: int | None) -> Checkpoint:
     raise ConfigurationError("; ".join([f"{directory} has no {wanted}", *reasons]))
 
 
-def _line(path: Path) -> Line:
+def _line(path: Path) -> ListedCheckpoint:
     step, attempt = parse_checkpoint_name(path.name) or (0, 0)
     try:
         manifest = read(path).manifest
     except InvalidError as invalid:
-        return Line(name=path.name, step=step, attempt=attempt, valid=False, wrong=str(invalid))
-    return Line(
+        return ListedCheckpoint(name=path.name, step=step, attempt=attempt, valid=False, wrong=str(invalid))
+    return ListedCheckpoint(
         name=path.name,
         step=step,
         attempt=attempt,
@@ -141,7 +141,7 @@ def _line(path: Path) -> Line:
     )
 
 
-def _cells(line: Line, now: datetime) -> tuple[str, ...]:
+def _cells(line: ListedCheckpoint, now: datetime) -> tuple[str, ...]:
     age = _age((now - datetime.fromisoformat(line.saved_at)).total_seconds()) if line.saved_at else "-"
     size = f"{line.bytes / 1e9:.2f} GB" if line.bytes is not None else "-"
     state = "valid" if line.valid else f"not valid: {line.wrong}"

@@ -34,7 +34,7 @@ from oarlock_trainer.hub.hub import Hub
 from oarlock_trainer.models.flux import folder
 from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.embeds import read_encoded
-from oarlock_trainer.plan.words import Plan, PlannedBucket
+from oarlock_trainer.plan.words import DataPlan, PlannedBucket
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
 
@@ -54,7 +54,7 @@ _NO_WEIGHTS = (
 )
 
 
-def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan:
+def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataPlan:
     """Scan the data and cut them into steps for the job's number of ranks, below a temporary folder.
 
     Raises TrainingEnd as the run would.
@@ -84,7 +84,7 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Plan
         buckets, steps, epoch_steps = _cut(table, training, batch, groups)
         kept = [one.image_embeds.mode is not EmbedMode.ON_THE_FLY for one in training.data.datasets]
         mirrored = keeps_mirrored(training).astype(int).tolist()
-        return Plan(
+        return DataPlan(
             batch=batch,
             buckets=buckets,
             pictures=int(table.kept.sum()),
@@ -154,12 +154,12 @@ def _cut(
 
 
 @contextmanager
-def _alone() -> Iterator[process_group.Ranks]:
+def _alone() -> Iterator[process_group.RankGroup]:
     """This process as the only rank of a group."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     try:
-        yield process_group.Ranks(
+        yield process_group.RankGroup(
             RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1), torch.device("cpu"), control=None
         )
     finally:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Picture
-    from oarlock_trainer.data.places import Places
+    from oarlock_trainer.data.places import EmbeddingIndex
     from oarlock_trainer.data.prepared import Prepared
     from oarlock_trainer.data.timeline import Timeline
     from oarlock_trainer.runtime.job import RankInfo
@@ -239,7 +239,7 @@ class Loader:
         self.moved = time.monotonic()
         return encoded
 
-    def _text(self, places: Places, caption: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def _text(self, places: EmbeddingIndex, caption: int) -> tuple[torch.Tensor, torch.Tensor]:
         values, (tokens, width, pooled_width) = places.read(caption)
         self.moved = time.monotonic()
         record = _bfloat16(values)

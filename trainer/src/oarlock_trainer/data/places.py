@@ -39,7 +39,7 @@ _READERS = 16
 _VERSION = 1
 
 
-class Places:
+class EmbeddingIndex:
     """The stored embeddings of all rows. Safe to read from several threads."""
 
     def __init__(self, folder: Path, stores: Sequence[Files]) -> None:

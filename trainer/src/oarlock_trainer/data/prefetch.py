@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.background import Background
-from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import StorageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from oarlock_trainer.data.batches import Loader, StepBatch
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
 
 _AHEAD = 3
 """Steps that are ready or being read: with steps of seconds, longer than storage stalls for."""
@@ -65,7 +65,7 @@ class Prefetcher:
         self._patience = _LOADING_SECONDS
         self._later_patience = patience
         self._waiting: float | None = None
-        self._beat = Beat(clock)
+        self._beat = Heartbeat(clock)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="batches", initializer=begin)
         self._coming: deque[Future[StepBatch]] = deque()
         self._ask()
@@ -127,7 +127,7 @@ class Prefetcher:
             self._asked += 1
 
 
-def data_come(prefetch: Prefetcher, ranks: Ranks, *, leaving: Callable[[], bool]) -> bool:
+def data_come(prefetch: Prefetcher, ranks: RankGroup, *, leaving: Callable[[], bool]) -> bool:
     """Wait until every rank can take its next batch; False where one is `leaving`. Collective.
 
     Raises StorageError where this rank reads nothing any more.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
-    from oarlock_trainer.data.places import Places
+    from oarlock_trainer.data.places import EmbeddingIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class Prepared:
 
     table: Table
     buckets: Sequence[Bucket]
-    latents: Places
-    texts: Places | None
+    latents: EmbeddingIndex
+    texts: EmbeddingIndex | None
     empty_text: int
     fingerprint: str

@@ -13,12 +13,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TextIO
 
 from oarlock_trainer.runtime import channel
-from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.beat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oarlock_trainer.runtime.stages import Stage
+    from oarlock_trainer.runtime.stages import PipelineStage
 
 _NOTE_SECONDS, _LINE_SECONDS = 2.0, 30.0
 _BAR = 24
@@ -43,12 +43,12 @@ class Progress:
         self._speaks = speaks
         self._stream = stream or sys.stderr
         self._clock = clock
-        self._beat = Beat(clock)
+        self._beat = Heartbeat(clock)
         self._began = self._noted = self._lined = clock()
         self._done = 0
 
     @contextmanager
-    def over(self, stages: Sequence[Stage]) -> Iterator[None]:
+    def over(self, stages: Sequence[PipelineStage]) -> Iterator[None]:
         """The time within is that of the work; at its end, if it comes, it is told how busy the stages were."""
         self._began = self._noted = self._lined = self._clock()
         yield
@@ -72,7 +72,7 @@ class Progress:
         done = round(share * self._total)
         return f"{self._what}: {done:,} of {self._total:,} ({share:.0%}), {rate:,.1f}/s, {left} left"
 
-    def summary(self, stages: Sequence[Stage]) -> str:
+    def summary(self, stages: Sequence[PipelineStage]) -> str:
         """What was done, and the share of the time that each stage was at work."""
         seconds = max(self._clock() - self._began, 1e-9)
         busy = {stage.name: stage.busy / (stage.threads * seconds) for stage in stages}

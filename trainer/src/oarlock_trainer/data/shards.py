@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oarlock_trainer.data.records import Record
-    from oarlock_trainer.storage.files import Entry, Files
+    from oarlock_trainer.storage.files import FileEntry, Files
 
 POSITION = np.dtype(
     [("offset", "<u8"), ("length", "<u4"), ("size", "<u4"), ("checksum", "<u4"), ("shape", "<u4", 3), ("coding", "u1")]
@@ -85,7 +85,7 @@ class Shard:
         return index
 
 
-def published(entries: Iterable[Entry]) -> list[ShardFile]:
+def published(entries: Iterable[FileEntry]) -> list[ShardFile]:
     """The shards of a listing, sorted by name: those with data and index."""
     entries = list(entries)
     sizes = {entry.name.removesuffix(_DATA): entry.size for entry in entries if entry.name.endswith(_DATA)}

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from oarlock_trainer.engine.engine import Engine, Part
+    from oarlock_trainer.engine.engine import Engine, TensorSlice
 
 
 class Judged:
@@ -57,7 +57,7 @@ class Judged:
         """The engine's."""
         return self._engine.gradient_norm()
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[TensorSlice]:
         """The engine's."""
         return self._engine.parts()
 
@@ -65,7 +65,7 @@ class Judged:
         """The engine's."""
         self._engine.refresh()
 
-    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+    def restored(self, updates: int, parts: Sequence[TensorSlice]) -> None:
         """The engine's."""
         self._engine.restored(updates, parts)
 

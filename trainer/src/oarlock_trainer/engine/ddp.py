@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_
 
 from oarlock_api.optimization import ClippingMethod, OptimizerName
-from oarlock_trainer.engine.engine import MASTER, Part
+from oarlock_trainer.engine.engine import MASTER, TensorSlice
 from oarlock_trainer.engine.optimizers import make_optimizer
 from oarlock_trainer.engine.slots import FloatSlot, numbers, set_updates, slots, updates
 
@@ -90,13 +90,13 @@ class DdpEngine:
         """What the optimizer multiplies the schedule's rate by: Prodigy's newest estimate, of others 1."""
         return float(self._optimizer.param_groups[0].get("d", 1.0))
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[TensorSlice]:
         """This rank's state: of each tensor the range that falls to it when all ranks share it evenly."""
         rank, ranks = self._rank_info.rank, self._rank_info.world_size
         parts = []
         for name, slot, values in self._slots():
             start, stop = len(values) * rank // ranks, len(values) * (rank + 1) // ranks
-            parts.append(Part(name=name, slot=slot, start=start, values=values.read(start, stop)))
+            parts.append(TensorSlice(name=name, slot=slot, start=start, values=values.read(start, stop)))
         return parts
 
     @property
@@ -113,7 +113,7 @@ class DdpEngine:
         self._write_back()
 
     @torch.no_grad()
-    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+    def restored(self, updates: int, parts: Sequence[TensorSlice]) -> None:
         """All values of `parts` were overwritten: take them and `updates` over. Collective."""
         for part, (_, _, values) in zip(parts, self._slots(), strict=True):
             self._spread(part, values)
@@ -121,7 +121,7 @@ class DdpEngine:
             set_updates(self._optimizer, master, updates)
         self._write_back()
 
-    def _spread(self, part: Part, values: Slot) -> None:
+    def _spread(self, part: TensorSlice, values: Slot) -> None:
         """Give all ranks what each of them has of a slot's values."""
         whole = torch.zeros(len(values), device=part.values.device)
         whole[part.start : part.start + part.values.numel()] = part.values

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from oarlock_api.training import Training
-    from oarlock_trainer.engine.engine import Part
+    from oarlock_trainer.engine.engine import TensorSlice
     from oarlock_trainer.runtime.job import RankInfo
 
 GRADIENTS_SHARDED = 2
@@ -89,7 +89,7 @@ def _accumulates_in_float32(training: Training) -> bool:
     return stage_of(training) == GRADIENTS_SHARDED and not _offloads(training)
 
 
-class Engine:
+class DeepSpeedEngine:
     """The model on all ranks."""
 
     def __init__(self, engine: Any, rank_info: RankInfo) -> None:
@@ -149,7 +149,7 @@ class Engine:
         """How many updates the optimizer has counted."""
         return zero_state.updates(self._engine.optimizer)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TensorSlice]:
         """This rank's partition of the float32 weights and of the optimizer's state."""
         return zero_state.parts(self._engine.optimizer, self.weights, self._rank)
 
@@ -157,12 +157,12 @@ class Engine:
         """All masters of `parts` were overwritten: round the weights that the model computes with. Collective."""
         zero_state.refresh(self._engine.optimizer)
 
-    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+    def restored(self, updates: int, parts: Sequence[TensorSlice]) -> None:
         """All values of `parts` were overwritten: take them over. Collective."""
         zero_state.restored(self._engine.optimizer, self.weights, self._rank, updates=updates, parts=parts)
 
 
-def initialize(model: nn.Module, training: Training, rank_info: RankInfo) -> Engine:
+def initialize(model: nn.Module, training: Training, rank_info: RankInfo) -> DeepSpeedEngine:
     """Spread a model over all ranks, whole on each, or sharded already. The process groups exist already. Collective.
 
     Raises ConfigurationError where the job asks for what cannot be had with this model.
@@ -185,7 +185,7 @@ def initialize(model: nn.Module, training: Training, rank_info: RankInfo) -> Eng
         dist_init_required=False,
     )
     _assert_as_configured(engine, training)
-    return Engine(engine, rank_info)
+    return DeepSpeedEngine(engine, rank_info)
 
 
 def make_sharder(training: Training, rank_info: RankInfo) -> Callable[[nn.Parameter], None]:

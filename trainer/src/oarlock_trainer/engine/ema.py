@@ -18,7 +18,7 @@ import torch
 from oarlock_api.optimization import EmaDevice
 from oarlock_trainer.engine import own_gpu
 from oarlock_trainer.engine.around import Judged
-from oarlock_trainer.engine.engine import AVERAGE, MASTER, Part
+from oarlock_trainer.engine.engine import AVERAGE, MASTER, TensorSlice
 from oarlock_trainer.runtime.background import Background
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Averaging(Judged):
         self._masters = [part for part in engine.parts() if part.slot == MASTER]
         on_cpu = settings.device is EmaDevice.CPU
         self._averages = [
-            Part(
+            TensorSlice(
                 name=part.name,
                 slot=AVERAGE,
                 start=part.start,
@@ -81,12 +81,12 @@ class Averaging(Judged):
             average.values.copy_(weights)
         self.refresh()
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[TensorSlice]:
         """The engine's, and the average, which the next update changes."""
         self._renewed()
         return [*self._engine.parts(), *self._averages]
 
-    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+    def restored(self, updates: int, parts: Sequence[TensorSlice]) -> None:
         """The engine's; the average is its own values."""
         self._updates = updates
         self._engine.restored(updates, parts[: len(parts) - len(self._averages)])

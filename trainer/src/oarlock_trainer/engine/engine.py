@@ -22,7 +22,7 @@ AVERAGE = "ema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TensorSlice:
     """A run of elements of one logical tensor: `slot` of the parameter `name`, from element `start` on.
 
     `values` (length,) is the engine's state itself, float32 or bfloat16, or a float32 copy where the engine keeps it in
@@ -63,7 +63,7 @@ class Engine(Protocol):
     def skipped(self) -> int:
         """Updates that were left out in this process's life, because a gradient was not finite."""
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[TensorSlice]:
         """This rank's state. All ranks' together hold each element of each slot exactly once."""
 
     @property
@@ -73,7 +73,7 @@ class Engine(Protocol):
     def refresh(self) -> None:
         """All masters of `parts` were overwritten: bring the weights that the model computes with in line. Collective."""
 
-    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+    def restored(self, updates: int, parts: Sequence[TensorSlice]) -> None:
         """All values of `parts` were overwritten: take them and `updates` over, and bring the model's weights in line.
 
         Collective.

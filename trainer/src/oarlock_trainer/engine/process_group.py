@@ -43,7 +43,7 @@ _NO_GPU_HERE = ("on this machine", "its driver with nvidia-smi, and CUDA_VISIBLE
 Result = TypeVar("Result")
 
 
-class Ranks:
+class RankGroup:
     """This process among the others. All methods are collective: every rank calls them in the same order."""
 
     def __init__(
@@ -139,7 +139,7 @@ def choose_device(job: Job) -> torch.device:
     return torch.device("cuda", job.rank_info.local_rank)
 
 
-def join(job: Job, *, store: Store | None = None) -> Ranks:
+def join(job: Job, *, store: Store | None = None) -> RankGroup:
     """Meet the other ranks in rank 0's store, by default the one that torch opens at MASTER_ADDR:MASTER_PORT.
 
     The store asks nobody who he is, and lists its entries to whoever connects, so that names which follow from the gang's key
@@ -159,7 +159,7 @@ def join(job: Job, *, store: Store | None = None) -> Ranks:
         control = dist.new_group(backend="gloo", timeout=timeout)
     else:
         dist.init_process_group("gloo", timeout=timeout, store=store, rank=rank, world_size=world_size)
-    return Ranks(job.rank_info, device, control, key=job.key)
+    return RankGroup(job.rank_info, device, control, key=job.key)
 
 
 def _bound_new_groups(timeout: timedelta) -> None:

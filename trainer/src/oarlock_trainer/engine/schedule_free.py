@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_trainer.engine.around import Judged
-from oarlock_trainer.engine.engine import AVERAGE, MASTER, Part
+from oarlock_trainer.engine.engine import AVERAGE, MASTER, TensorSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,12 +56,12 @@ class ScheduleFree(Judged):
         """Weight of z in x = y + (z - y) (1 - 1 / beta1)."""
         self._kept: list[Tensor] = []
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[TensorSlice]:
         """The engine's, and x, a copy."""
         parts = self._engine.parts()
         return [*parts, *(replace(y, slot=AVERAGE, values=x) for y, x in self._averages(parts))]
 
-    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+    def restored(self, updates: int, parts: Sequence[TensorSlice]) -> None:
         """The engine's: x follows."""
         self._engine.restored(updates, [part for part in parts if part.slot != AVERAGE])
 
@@ -77,7 +77,7 @@ class ScheduleFree(Judged):
                 y.values.copy_(x)
         self.refresh()
 
-    def _averages(self, parts: Sequence[Part]) -> Iterator[tuple[Part, Tensor]]:
+    def _averages(self, parts: Sequence[TensorSlice]) -> Iterator[tuple[TensorSlice, Tensor]]:
         """Each part of y, and x there."""
         z = {part.name: part.values for part in parts if part.slot == Z}
         for part in parts:

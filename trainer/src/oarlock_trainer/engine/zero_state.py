@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oarlock_trainer.engine.engine import MASTER, Part
+from oarlock_trainer.engine.engine import MASTER, TensorSlice
 from oarlock_trainer.engine.slots import FloatSlot, slots
 from oarlock_trainer.engine.slots import set_updates as set_updates_of
 from oarlock_trainer.engine.slots import updates as updates_of
@@ -31,10 +31,10 @@ class _Kept(NamedTuple):
     at: int
 
 
-def parts(zero: Any, module: nn.Module, rank: int) -> list[Part]:
+def parts(zero: Any, module: nn.Module, rank: int) -> list[TensorSlice]:
     """This rank's state; `zero` is DeepSpeed's ZeRO optimizer of any stage."""
     return [
-        Part(name=one.name, slot=slot, start=one.start, values=whole[one.at : one.at + one.length])
+        TensorSlice(name=one.name, slot=slot, start=one.start, values=whole[one.at : one.at + one.length])
         for flat, kept in _kept(zero, module, rank)
         for slot, whole in ((name, found.read(0, len(found))) for name, found in _slots(zero, flat).items())
         for one in kept
@@ -46,7 +46,7 @@ def updates(zero: Any) -> int:
     return max((updates_of(zero.optimizer, flat) for flat in _flats(zero)), default=0)
 
 
-def restored(zero: Any, module: nn.Module, rank: int, *, updates: int, parts: Sequence[Part]) -> None:
+def restored(zero: Any, module: nn.Module, rank: int, *, updates: int, parts: Sequence[TensorSlice]) -> None:
     """Take the values of `parts` and the count over, and round the weights that the model computes with. Collective."""
     values = iter(parts)
     for flat, kept in _kept(zero, module, rank):

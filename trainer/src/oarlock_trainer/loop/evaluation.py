@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from oarlock_trainer.data.batches import Loader
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.models.flux.loss import MicroBatch
     from oarlock_trainer.runtime.job import Job
 
@@ -29,7 +29,7 @@ def evaluate(
     judged: AbstractContextManager[nn.Module],
     loader: Loader,
     job: Job,
-    ranks: Ranks,
+    ranks: RankGroup,
     *,
     has_guidance: bool,
     leaving: Callable[[], bool],
@@ -75,7 +75,7 @@ def evaluate(
 
 
 def _in_step(
-    ranks: Ranks, batches: Iterator[tuple[int, MicroBatch]], leaving: Callable[[], bool]
+    ranks: RankGroup, batches: Iterator[tuple[int, MicroBatch]], leaving: Callable[[], bool]
 ) -> Iterator[tuple[int, MicroBatch] | None]:
     """This rank's batches, one with each of the others', and None while only others have more; the end where one leaves."""
     while True:

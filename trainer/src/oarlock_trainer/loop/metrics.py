@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.loop.step_clock import Split
     from oarlock_trainer.runtime.start_clock import StartClock
-    from oarlock_trainer.validation.validation import Outcome
+    from oarlock_trainer.validation.validation import ValidationOutcome
 
 FILE = "metrics.jsonl"
 
@@ -49,7 +49,7 @@ class StepFacts:
     memory: int
 
 
-class Trackers(Protocol):
+class FigureSink(Protocol):
     """Where figures go beside the file."""
 
     def report(self, step: int, figures: Mapping[str, float]) -> None:
@@ -59,7 +59,7 @@ class Trackers(Protocol):
 class Metrics:
     """Rank 0's reports."""
 
-    def __init__(self, output: Path, attempt: int, trackers: Trackers | None = None) -> None:
+    def __init__(self, output: Path, attempt: int, trackers: FigureSink | None = None) -> None:
         """Opens the file for appending."""
         self._attempt = attempt
         self.trackers = trackers
@@ -109,7 +109,7 @@ class Metrics:
         self._write({"attempt": self._attempt, "step": step, "evaluationLoss": rounded})
         self._track(step, {f"evaluationLoss/{name}": loss for name, loss in rounded.items()})
 
-    def validation(self, step: int, outcome: Outcome) -> None:
+    def validation(self, step: int, outcome: ValidationOutcome) -> None:
         """Report what the pictures of a step cost."""
         seconds = _rounded(outcome.seconds)
         counts = {"pictures": len(outcome.made), "failed": len(outcome.failed), "leftOut": outcome.left_out}

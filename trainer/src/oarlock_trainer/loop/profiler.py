@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_api.profiling import Profile
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.loop.session import Session
 
 MEMORY = "memory.pickle"
@@ -96,7 +96,7 @@ class Profiler:
                 torch.cuda.memory._record_memory_history(enabled=None)  # noqa: SLF001
 
 
-def ahead(ranks: Ranks, rounds: int = _ROUNDS) -> int:
+def ahead(ranks: RankGroup, rounds: int = _ROUNDS) -> int:
     """Nanoseconds by which this rank's clock is ahead of rank 0's. Collective."""
     left = []
     for _ in range(rounds):

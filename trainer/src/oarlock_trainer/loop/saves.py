@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.checkpoint.upload import Copied
-    from oarlock_trainer.checkpoint.writer import Saved
+    from oarlock_trainer.checkpoint.writer import SavedCheckpoint
     from oarlock_trainer.loop.session import Session
 
 
@@ -85,12 +85,12 @@ class Saves:
         self._session.interval.began(time.monotonic())
         self._session.writer.begin(step, self._session.position(step))
 
-    def _ended(self) -> Saved | NoRoom:
+    def _ended(self) -> SavedCheckpoint | NoRoom:
         """Stand still until the save that is on its way has ended."""
         channel.send(channel.Event.PHASE, name=PodPhase.SAVING)
         return self._session.writer.finish()
 
-    def told(self, outcome: Saved | NoRoom | None) -> None:
+    def told(self, outcome: SavedCheckpoint | NoRoom | None) -> None:
         """Tell the agent, and the interval, how a save ended; None: it has not yet."""
         if outcome is None:
             return

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.timeline import Timeline
     from oarlock_trainer.engine.engine import Engine
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.hub.hub import Hub
     from oarlock_trainer.loop.setup import Setup
     from oarlock_trainer.plan.parameters import Architecture
@@ -59,7 +59,7 @@ class Session:
     job: Job
     locations: Locations
     hub: Hub
-    ranks: Ranks
+    ranks: RankGroup
     fence: Fence
     copies: Copies | None
     batch: Batch

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.prepared import Prepared
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.runtime.start_clock import StartClock
     from oarlock_trainer.storage.locations import Locations
     from oarlock_trainer.validation.validation import Validation
-    from oarlock_trainer.validation.wanted import Wanted
+    from oarlock_trainer.validation.wanted import ImageRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Setup:
     job: Job
     locations: Locations
     hub: Hub
-    ranks: Ranks
+    ranks: RankGroup
     fence: Fence
     copies: Copies | None
     resumed: Checkpoint | None
@@ -161,7 +161,7 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
     )
 
 
-def _validation(job: Job, ranks: Ranks, wanted: Sequence[Wanted], *, go_on: Callable[[], None]) -> Validation:
+def _validation(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]) -> Validation:
     """What makes the pictures, with all prompts encoded."""
     from oarlock_trainer.validation.texts import prepare_texts  # noqa: PLC0415 - for those who want pictures
     from oarlock_trainer.validation.validation import Validation  # noqa: PLC0415

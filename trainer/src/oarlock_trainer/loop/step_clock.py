@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Watch(Protocol):
+class Stopwatch(Protocol):
     """Takes moments, of whatever kind, and tells the time between two."""
 
     def now(self) -> Any:
@@ -77,7 +77,7 @@ class StreamWatch:
         return float(start.elapsed_time(end)) / 1e3
 
 
-def watch_of(device: torch.device) -> Watch:
+def watch_of(device: torch.device) -> Stopwatch:
     """The watch of what computes."""
     return StreamWatch() if device.type == "cuda" else HostWatch()
 
@@ -93,7 +93,9 @@ class Split:
 class StepClock:
     """Counts the laps of one rank's loop. While it is open it also sees the updates of the process's optimizer."""
 
-    def __init__(self, watch: Watch, *, around_update: StepPart, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, watch: Stopwatch, *, around_update: StepPart, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`around_update`: what an engine's step does beside the optimizer's update. `clock`: the host's, in seconds."""
         self._watch = watch
         self._around_update = around_update

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.loop.setup import Setup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.runtime.stop import StopRequest
-    from oarlock_trainer.validation.validation import Outcome
+    from oarlock_trainer.validation.validation import ValidationOutcome
 
 
 def of_evaluation(job: Job) -> Job:
@@ -102,7 +102,7 @@ def _take_over(model: nn.Module, found: Checkpoint) -> None:
             parameter.copy_(weights.read(name, parameter.shape))
 
 
-def _report(setup: Setup, step: int, losses: Mapping[str, float], outcome: Outcome | None) -> None:
+def _report(setup: Setup, step: int, losses: Mapping[str, float], outcome: ValidationOutcome | None) -> None:
     """Write the losses and what pictures there are. Rank 0 only."""
     from oarlock_trainer.validation.index import Pictures  # noqa: PLC0415 - brings Pillow
 

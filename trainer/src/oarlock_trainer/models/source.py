@@ -20,14 +20,14 @@ from oarlock_trainer.models import wanted
 from oarlock_trainer.models.flux import folder, lora
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource
 from oarlock_trainer.models.taken import listing_of
-from oarlock_trainer.models.told import Told
+from oarlock_trainer.models.told import FetchProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from oarlock_api.training import Training
     from oarlock_api.weights import Model
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.hub.hub import Hub
     from oarlock_trainer.models.source_kinds import Source
     from oarlock_trainer.runtime.job import Job
@@ -37,7 +37,9 @@ SCRATCH = "oarlock-models"
 """Folder for what is fetched, below the node's temporary one."""
 
 
-def bring(job: Job, ranks: Ranks, *, locations: Locations, hub: Hub, initial: bool, go_on: Callable[[], None]) -> Job:
+def bring(
+    job: Job, ranks: RankGroup, *, locations: Locations, hub: Hub, initial: bool, go_on: Callable[[], None]
+) -> Job:
     """The same job, whose model is a folder of this node; so is `initFrom`, where the `initial` weights are needed.
 
     Collective. `go_on` is called while fetching and waiting, and may raise to stop. Raises ConfigurationError where what lies
@@ -111,14 +113,14 @@ def _at(model: Model, path: Path) -> Model:
 
 
 def _on_every_node(
-    source: Source, check: Callable[[Path, str], None], job: Job, ranks: Ranks, go_on: Callable[[], None]
+    source: Source, check: Callable[[Path, str], None], job: Job, ranks: RankGroup, go_on: Callable[[], None]
 ) -> Path:
     listing = ranks.decide(lambda: listing_of(source, job))
 
     def share() -> Path | None:
         if job.rank_info.local_rank:
             return None
-        found = source.bring(listing, go_on=go_on, tell=Told(source.field))
+        found = source.bring(listing, go_on=go_on, tell=FetchProgress(source.field))
         check(found, source.field)
         return found
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oarlock_trainer.models import wanted
 from oarlock_trainer.models.store_fetch import check_room, fetch
-from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
-from oarlock_trainer.storage.files import Entry
+from oarlock_trainer.storage.files import FileEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ class Listing:
     """What is to be taken, of one version: the same on all nodes."""
 
     version: str
-    entries: tuple[Entry, ...]
+    entries: tuple[FileEntry, ...]
 
 
 class Source(Protocol):
@@ -124,8 +124,8 @@ class HubSource:
     def list(self) -> Listing:
         """The files of the commit that the revision is now."""
         order = {"do": "resolve", "repo": self.model.repo, "revision": self.model.revision}
-        told = self._ask(order, Beat())
-        found = {name: Entry(name, size, version or "") for name, size, version in told["files"]}
+        told = self._ask(order, Heartbeat())
+        found = {name: FileEntry(name, size, version or "") for name, size, version in told["files"]}
         names = _chosen(self.choose, found, field=self.field, where=f"the hub's {self.model.repo}")
         return Listing(told["commit"], tuple(found[name] for name in names))
 
@@ -147,7 +147,7 @@ class HubSource:
     def read_light(self, listing: Listing, folder: Path) -> None:
         """Through the cache, as all."""
         names = [entry.name for entry in listing.entries if wanted.is_light(entry.name)]
-        found = self._download(listing, names, Beat())
+        found = self._download(listing, names, Heartbeat())
         for name in names:
             shutil.copyfile(found / name, folder / name)
 

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, sync_tree
-from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import StorageError, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oarlock_trainer.storage.files import Entry, Files
+    from oarlock_trainer.storage.files import FileEntry, Files
 
 PIECE = 16 << 20
 """Bytes. Each piece in flight is in memory."""
@@ -43,7 +43,7 @@ class _Piece(NamedTuple):
 
 def fetch(
     files: Files,
-    entries: Sequence[Entry],
+    entries: Sequence[FileEntry],
     folder: Path,
     *,
     go_on: Callable[[], None],
@@ -82,7 +82,7 @@ def check_room(folder: Path, needed: int) -> None:
 
 def _fetch(
     files: Files,
-    entries: Sequence[Entry],
+    entries: Sequence[FileEntry],
     parts: Path,
     *,
     journal: _Journal,
@@ -127,7 +127,7 @@ def _fetch(
         raise StorageError(f"{', '.join(changed[:3])} in {files.where} changed while it was fetched: it begins anew")
 
 
-def _pieces(entry: Entry) -> Iterator[_Piece]:
+def _pieces(entry: FileEntry) -> Iterator[_Piece]:
     for start in range(0, entry.size, PIECE):
         yield _Piece(entry.name, start, min(PIECE, entry.size - start))
 
@@ -170,7 +170,7 @@ def _split(line: str) -> list[str]:
 @contextmanager
 def _alone(lock: Path, go_on: Callable[[], None]) -> Iterator[None]:
     """While no other process of this node, of whichever job, is within."""
-    beat = Beat()
+    beat = Heartbeat()
     with lock.open("w") as file:
         while True:
             try:

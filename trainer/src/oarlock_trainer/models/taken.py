@@ -15,7 +15,7 @@ from oarlock_trainer.models.source_kinds import Listing
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import write_json
 from oarlock_trainer.runtime.errors import StorageError, storage
-from oarlock_trainer.storage.files import Entry
+from oarlock_trainer.storage.files import FileEntry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,4 +53,4 @@ def _read(note: Path, whose: dict[str, str]) -> Listing | None:
         said: dict[str, Any] = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else {}
     if not whose.items() <= said.items():
         return None
-    return Listing(said["version"], tuple(Entry(**entry) for entry in said["entries"]))
+    return Listing(said["version"], tuple(FileEntry(**entry) for entry in said["entries"]))

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.runtime import channel
-from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.beat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 _APART = 5.0
 
 
-class Told:
+class FetchProgress:
     """Called with the bytes that are there, of how many."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`what` is fetched: the job's field that names it."""
         self._what = what
         self._clock = clock
-        self._beat = Beat(clock)
+        self._beat = Heartbeat(clock)
         self._began: tuple[float, int] | None = None
         self._next = 0.0
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.data.batch_fit import Batch
     from oarlock_trainer.data.grouping import Bucket
-    from oarlock_trainer.data.metadata.table import Manifest, Table
+    from oarlock_trainer.data.metadata.table import Table, TableManifest
     from oarlock_trainer.runtime.job import Job
 
 _REPORTS = "reports"
@@ -97,7 +97,7 @@ def _bucket(bucket: Bucket, dataset: Dataset, batch: Batch) -> dict[str, Any]:
     }
 
 
-def _with_left_out(counts: Sequence[Counts], manifest: Manifest) -> Iterator[Counts]:
+def _with_left_out(counts: Sequence[Counts], manifest: TableManifest) -> Iterator[Counts]:
     """Rows that proved unusable when they were encoded are no rows any more, but quarantined."""
     ends = np.cumsum([count.rows for count in counts])
     lost = np.bincount(np.searchsorted(ends, manifest.left_out, side="right"), minlength=len(counts))

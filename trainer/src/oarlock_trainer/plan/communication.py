@@ -17,7 +17,7 @@ from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from oarlock_trainer.plan.gpus import Gpu
-    from oarlock_trainer.plan.work import Work
+    from oarlock_trainer.plan.work import Workload
 
 _BFLOAT16, _FLOAT32 = 2, 4
 _ACHIEVED = {
@@ -35,7 +35,7 @@ NVLINK = "NVLink"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fabric:
+class Interconnect:
     """What ties GPUs together, by name, and the bus bandwidth in bytes/s that is assumed or was measured."""
 
     name: str
@@ -59,13 +59,13 @@ class Traffic:
         return self.reduced * self.exchanges + self.gathered
 
 
-def fabric(name: str, *, gpu: Gpu) -> Fabric:
+def fabric(name: str, *, gpu: Gpu) -> Interconnect:
     """The fabric of this name: NVLink (one node), or network cards of a node and their speed, such as 8x400G.
 
     Raises ConfigurationError where it is neither.
     """
     if name == NVLINK:
-        return Fabric(name=name, bandwidth=gpu.nvlink)
+        return Interconnect(name=name, bandwidth=gpu.nvlink)
     cards = re.fullmatch(r"([1-9]\d?)x([1-9]\d{0,3})G", name)
     if cards is None:
         raise ConfigurationError(
@@ -73,10 +73,10 @@ def fabric(name: str, *, gpu: Gpu) -> Fabric:
             "as 8x400G or 1x100G"
         )
     line_rate = int(cards[1]) * int(cards[2]) * 1e9 / 8
-    return Fabric(name=name, bandwidth=min(_ACHIEVED.get(name, _SHARE_OF_LINE_RATE * line_rate), gpu.nvlink))
+    return Interconnect(name=name, bandwidth=min(_ACHIEVED.get(name, _SHARE_OF_LINE_RATE * line_rate), gpu.nvlink))
 
 
-def assumed_fabric(*, nodes: int, gpus_per_node: int, gpu: Gpu) -> Fabric:
+def assumed_fabric(*, nodes: int, gpus_per_node: int, gpu: Gpu) -> Interconnect:
     """What is taken where nobody said more: NVLink within a node, a card of 400 Gbit/s for each GPU between nodes."""
     return fabric(NVLINK if nodes == 1 else f"{gpus_per_node}x400G", gpu=gpu)
 
@@ -91,7 +91,7 @@ def gather_bytes(size: float, *, ranks: int) -> float:
     return size * (ranks - 1) / ranks
 
 
-def traffic(work: Work) -> Traffic:
+def traffic(work: Workload) -> Traffic:
     """What one optimizer step of `work` exchanges."""
     ranks = work.ranks
     size = work.parameters.trained * (_FLOAT32 if work.adapters else _BFLOAT16)

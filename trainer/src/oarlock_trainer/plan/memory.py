@@ -23,7 +23,7 @@ from oarlock_trainer.plan.work import DDP, PIXELS_PER_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oarlock_trainer.plan.work import Work
+    from oarlock_trainer.plan.work import Workload
 
 GB = 1e9
 
@@ -80,12 +80,12 @@ class Memory:
         return sum(one.bytes for one in self.components if one.name == name)
 
 
-def need(work: Work, *, recomputed: int) -> Memory:
+def need(work: Workload, *, recomputed: int) -> Memory:
     """Memory that a rank of `work` takes while `recomputed` of its blocks are recomputed."""
     return Memory(tuple(one for one in (*_states(work), *_batch(work, recomputed)) if one.bytes))
 
 
-def host_bytes(work: Work) -> int:
+def host_bytes(work: Workload) -> int:
     """Bytes of the node's own memory that a rank takes.
 
     For what is kept out of the GPU, and for the copy of its state that checkpoints are written from.
@@ -99,7 +99,7 @@ def host_bytes(work: Work) -> int:
     return copied + offloaded + average + text_encoders.host_bytes(work.text_home)
 
 
-def _states(work: Work) -> Iterator[Component]:
+def _states(work: Workload) -> Iterator[Component]:
     """What does not depend on the pictures."""
     yield _weights(work)
     yield _gradients(work)
@@ -141,7 +141,7 @@ def _states(work: Work) -> Iterator[Component]:
         yield Component(name="EMA", bytes=count * _FLOAT32 // share, arithmetic=f"4 bytes x {_over(work)}")
 
 
-def _weights(work: Work) -> Component:
+def _weights(work: Workload) -> Component:
     trained, frozen = work.parameters.trained, work.parameters.frozen
     if work.adapters:
         return Component(
@@ -161,7 +161,7 @@ def _weights(work: Work) -> Component:
     )
 
 
-def _gradients(work: Work) -> Component:
+def _gradients(work: Workload) -> Component:
     count = work.parameters.trained
     if work.adapters:
         return Component(name="gradients", bytes=_FLOAT32 * count, arithmetic=f"4 bytes x {_many(count)}")
@@ -173,12 +173,12 @@ def _gradients(work: Work) -> Component:
     return Component(name="gradients", bytes=_BFLOAT16 * count, arithmetic=f"2 bytes x {_many(count)}{why}")
 
 
-def _adds_in_float32(work: Work) -> bool:
+def _adds_in_float32(work: Workload) -> bool:
     """Whether the gradients of a rank's own part are float32 already, as engine/deepspeed.py configures it."""
     return work.stage == 2 and not work.offload
 
 
-def _buckets(work: Work) -> Component:
+def _buckets(work: Workload) -> Component:
     number = (
         0 if work.stage == DDP else 2 if work.overlap or work.stage >= 2 else 1
     )  # DDP sends the gradients themselves
@@ -191,7 +191,7 @@ def _buckets(work: Work) -> Component:
     )
 
 
-def _batch(work: Work, recomputed: int) -> Iterator[Component]:
+def _batch(work: Workload, recomputed: int) -> Iterator[Component]:
     """What grows with the pictures."""
     shape = work.shape
     one = width_bytes(tokens=work.tokens, samples=work.samples, width=shape.width)
@@ -234,20 +234,20 @@ def _batch(work: Work, recomputed: int) -> Iterator[Component]:
         )
 
 
-def _state_bytes(work: Work) -> int:
+def _state_bytes(work: Workload) -> int:
     return (0 if _without_masters(work) else _FLOAT32) + _MOMENT_BYTES[work.optimizer]
 
 
-def _without_masters(work: Work) -> bool:
+def _without_masters(work: Workload) -> bool:
     return work.optimizer is OptimizerName.ADAMW_BF16 and not work.adapters
 
 
-def _share(work: Work) -> int:
+def _share(work: Workload) -> int:
     """Ranks over which the optimizer's state is spread."""
     return 1 if work.stage == DDP else work.ranks
 
 
-def _over(work: Work, share: int | None = None) -> str:
+def _over(work: Workload, share: int | None = None) -> str:
     share = share or _share(work)
     return f"{_many(work.parameters.trained)}{f' / {share} GPUs' if share > 1 else ''}"
 

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from oarlock_api.training import Training
-    from oarlock_trainer.plan.communication import Fabric
+    from oarlock_trainer.plan.communication import Interconnect
     from oarlock_trainer.plan.gpus import Gpu
     from oarlock_trainer.plan.memory import Memory
     from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.plan.speed import Speed
-    from oarlock_trainer.plan.work import Work
+    from oarlock_trainer.plan.work import Workload
 
 _WORTH_PROPOSING = 0.95
 """Of the step's time: less is within what the model cannot know."""
@@ -47,14 +47,14 @@ class Gpus:
 
     memory: int | None
     kind: Gpu | None
-    fabric: Fabric | None
+    fabric: Interconnect | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What was chosen, and what it should cost. `recomputed` blocks, from the first one on."""
 
-    work: Work
+    work: Workload
     gpus: Gpus
     recomputed: int
     memory: Memory
@@ -128,7 +128,7 @@ def plan_for(
     return choose(work, training, Gpus(memory=memory, kind=kind, fabric=fabric))
 
 
-def choose(work: Work, training: Training, gpus: Gpus) -> Plan:
+def choose(work: Workload, training: Training, gpus: Gpus) -> Plan:
     """The fastest plan of `work` that fits, by the model, with what `training` leaves open.
 
     Raises ConfigurationError with the arithmetic, and what would fit, where none does.
@@ -151,7 +151,7 @@ def with_recomputed(plan: Plan, number: int) -> Plan:
     return _plan(plan.work, plan.gpus, number)
 
 
-def _fitted(work: Work, training: Training, gpus: Gpus) -> Iterator[Plan]:
+def _fitted(work: Workload, training: Training, gpus: Gpus) -> Iterator[Plan]:
     """A plan for each stage that fits, as the compiler would and lean, each with the fewest recomputed blocks."""
     choices = allowed(training.activation_checkpointing, blocks=work.shape.blocks)
     open_to = [one for variant in variants(work, training.activation_checkpointing) for one in text_homes(variant)]
@@ -162,7 +162,7 @@ def _fitted(work: Work, training: Training, gpus: Gpus) -> Iterator[Plan]:
             yield _plan(staged, gpus, recomputed)
 
 
-def _plan(work: Work, gpus: Gpus, recomputed: int) -> Plan:
+def _plan(work: Workload, gpus: Gpus, recomputed: int) -> Plan:
     speed = (
         expect(work, recomputed=recomputed, gpu=gpus.kind, fabric=gpus.fabric) if gpus.kind and gpus.fabric else None
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from oarlock_api.engine import ActivationCheckpointing
-    from oarlock_trainer.plan.work import Work
+    from oarlock_trainer.plan.work import Workload
 
 
 def allowed(checkpointing: ActivationCheckpointing, *, blocks: int) -> range:
@@ -29,13 +29,13 @@ def allowed(checkpointing: ActivationCheckpointing, *, blocks: int) -> range:
     return range(number, number + 1)
 
 
-def variants(work: Work, checkpointing: ActivationCheckpointing) -> tuple[Work, ...]:
+def variants(work: Workload, checkpointing: ActivationCheckpointing) -> tuple[Workload, ...]:
     """`work` as it is, and lean where the job leaves that open: it is the compiler that recomputes a part of a block."""
     if work.compiled and checkpointing.mode is ActivationCheckpointingMode.AUTO:
         return (work, replace(work, lean=True))
     return (work,)
 
 
-def fewest(work: Work, choices: Iterable[int], *, limit: int | None) -> int | None:
+def fewest(work: Workload, choices: Iterable[int], *, limit: int | None) -> int | None:
     """The first of `choices` with which a GPU needs no more than `limit` bytes; None where none does."""
     return next((one for one in choices if limit is None or need(work, recomputed=one).total <= limit), None)

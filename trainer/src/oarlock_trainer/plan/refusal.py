@@ -12,10 +12,10 @@ from oarlock_trainer.plan.remedies import remedies
 if TYPE_CHECKING:
     from oarlock_api.training import Training
     from oarlock_trainer.plan.remedies import Remedy
-    from oarlock_trainer.plan.work import Work
+    from oarlock_trainer.plan.work import Workload
 
 
-def words(work: Work, training: Training, *, limit: int) -> str:
+def words(work: Workload, training: Training, *, limit: int) -> str:
     """Several lines. `limit` in bytes; `work` with the stage that needs least of those that it may have."""
     choices = allowed(training.activation_checkpointing, blocks=work.shape.blocks)
     memory = need(work, recomputed=choices[-1])
@@ -27,7 +27,7 @@ def words(work: Work, training: Training, *, limit: int) -> str:
     return "\n".join([*lines, *_offers(work, training, limit=limit, least=memory.total)])
 
 
-def measured(work: Work, training: Training, *, limit: int, recomputed: int, peak: int | None) -> str:
+def measured(work: Workload, training: Training, *, limit: int, recomputed: int, peak: int | None) -> str:
     """The same after a step on zeros that took `peak` bytes of a GPU, or more than it has (None).
 
     What is offered fits by the model, and leaves as much room as the model was wrong by.
@@ -42,7 +42,7 @@ def measured(work: Work, training: Training, *, limit: int, recomputed: int, pea
     return "\n".join([line, *_offers(work, training, limit=limit - wrong, least=model + wrong)])
 
 
-def _offers(work: Work, training: Training, *, limit: int, least: int) -> list[str]:
+def _offers(work: Workload, training: Training, *, limit: int, least: int) -> list[str]:
     """Lines with what fits into `limit` bytes; `least` are those that the job as it is needs."""
     offers = [_offer(remedy) for remedy in remedies(work, training, limit=limit)]
     if others := [one.name for one in larger(limit) if least <= one.memory]:

@@ -17,7 +17,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.plan.memory import need
 from oarlock_trainer.plan.recomputation import allowed, fewest
 from oarlock_trainer.plan.support import refuse_unsupported
-from oarlock_trainer.plan.work import DDP, FROZEN_BYTES, Work, same_effective_batch, stages, work_of
+from oarlock_trainer.plan.work import DDP, FROZEN_BYTES, Workload, same_effective_batch, stages, work_of
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Remedy:
     """What to set in words, and the work that it makes with so many recomputed blocks: it fits."""
 
     words: str
-    work: Work
+    work: Workload
     recomputed: int
 
 
@@ -50,7 +50,7 @@ class _Change:
     """None: as many as now."""
 
 
-def remedies(work: Work, training: Training, *, limit: int) -> Iterator[Remedy]:
+def remedies(work: Workload, training: Training, *, limit: int) -> Iterator[Remedy]:
     """Every change with which `work` needs no more than `limit` bytes of a GPU, the least costly first.
 
     Where recomputing more blocks helps only together with another change, the two are one remedy.
@@ -67,7 +67,7 @@ def remedies(work: Work, training: Training, *, limit: int) -> Iterator[Remedy]:
             yield found
 
 
-def _tried(work: Work, training: Training, change: _Change, limit: int) -> Remedy | None:
+def _tried(work: Workload, training: Training, change: _Change, limit: int) -> Remedy | None:
     try:
         changed = Training.model_validate(_merged(training.to_manifest(), change.fields))
         refuse_unsupported(changed)
@@ -93,7 +93,7 @@ def _merged(manifest: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _changes(work: Work, training: Training, limit: int) -> Iterator[_Change]:
+def _changes(work: Workload, training: Training, limit: int) -> Iterator[_Change]:
     choices = allowed(training.activation_checkpointing, blocks=work.shape.blocks)
     yield from _smaller_batch(work, training, choices, limit)
     if not work.overlap and work.stage != DDP:
@@ -105,13 +105,13 @@ def _changes(work: Work, training: Training, limit: int) -> Iterator[_Change]:
     yield from _smaller_base(work) if work.adapters else _smaller_states(work, training, choices, limit)
 
 
-def _smaller_base(work: Work) -> Iterator[_Change]:
+def _smaller_base(work: Workload) -> Iterator[_Change]:
     for kind, size in FROZEN_BYTES.items():
         if size < work.frozen_bytes:
             yield _Change(f"lora.quantizeBase {kind}", work.ranks, {"lora": {"quantizeBase": kind}})
 
 
-def _smaller_states(work: Work, training: Training, choices: range, limit: int) -> Iterator[_Change]:
+def _smaller_states(work: Workload, training: Training, choices: range, limit: int) -> Iterator[_Change]:
     """Weights, gradients and optimizer states of a run that trains all parameters, spread further or kept smaller."""
     for stage in range(work.stage + 1, 4):
         words = f"engine.strategy DeepSpeed and engine.zeroStage {stage}"
@@ -132,7 +132,7 @@ def _smaller_states(work: Work, training: Training, choices: range, limit: int) 
     yield _Change(f"method LoRA{without}", work.ranks, {"method": "LoRA", "engine": unsharded})
 
 
-def _smaller_batch(work: Work, training: Training, choices: range, limit: int) -> Iterator[_Change]:
+def _smaller_batch(work: Workload, training: Training, choices: range, limit: int) -> Iterator[_Change]:
     """The largest micro-batch that fits with the same effective batch."""
     smaller = [one for one in same_effective_batch(work) if one.samples < work.samples]
     settled = [replace(one, stage=stages(one, training)[-1]) for one in smaller]
@@ -141,14 +141,14 @@ def _smaller_batch(work: Work, training: Training, choices: range, limit: int) -
         yield _Change(words, work.ranks, {"batchSize": one.samples, "gradientAccumulation": one.accumulation})
 
 
-def _more_nodes(work: Work, choices: range, limit: int) -> Iterator[_Change]:
+def _more_nodes(work: Workload, choices: range, limit: int) -> Iterator[_Change]:
     """The fewest nodes that fit, where the optimizer's state is spread over them."""
     wider = [replace(work, ranks=nodes * work.ranks_per_node) for nodes in range(work.nodes + 1, _MOST_NODES + 1)]
     for one in _first_that_fits(wider, choices, limit):
         yield _Change(f"{one.nodes} nodes (effective batch {one.batch.effective})", one.ranks)
 
 
-def _spread(work: Work, choices: range, limit: int) -> Iterator[_Change]:
+def _spread(work: Workload, choices: range, limit: int) -> Iterator[_Change]:
     """The fewest GPUs on which a run fits that spreads nothing yet, once it does; none where its own are enough for that."""
     sizes = [(work.nodes, work.ranks_per_node), *(one for one in _WIDER if one[0] * one[1] > work.ranks)]
     wider = [replace(work, stage=2, ranks=nodes * gpus, ranks_per_node=gpus) for nodes, gpus in sizes]
@@ -159,7 +159,7 @@ def _spread(work: Work, choices: range, limit: int) -> Iterator[_Change]:
             yield _Change(words, one.ranks, {"engine": {"strategy": Strategy.AUTO}}, one.ranks_per_node)
 
 
-def _first_that_fits(works: Sequence[Work], choices: range, limit: int) -> list[Work]:
+def _first_that_fits(works: Sequence[Workload], choices: range, limit: int) -> list[Workload]:
     """One, with as many recomputed blocks as the job has it; if none fits so, with as many as there are; or none."""
     as_asked = [one for one in works if need(one, recomputed=choices[-1]).total <= limit]
     return (as_asked or [one for one in works if need(one, recomputed=one.shape.blocks).total <= limit])[:1]

@@ -26,9 +26,9 @@ from oarlock_trainer.plan.flops import (
 from oarlock_trainer.plan.work import DDP
 
 if TYPE_CHECKING:
-    from oarlock_trainer.plan.communication import Fabric
+    from oarlock_trainer.plan.communication import Interconnect
     from oarlock_trainer.plan.gpus import Gpu
-    from oarlock_trainer.plan.work import Work
+    from oarlock_trainer.plan.work import Workload
 
 _MATRICES = 620 / 989
 _ATTENTION = 540 / 989
@@ -84,7 +84,7 @@ class Speed:
         return model_flops_utilization(flops=self.flops, seconds=seconds, devices=self.gpus, peak=self.peak)
 
 
-def expect(work: Work, *, recomputed: int, gpu: Gpu, fabric: Fabric) -> Speed:
+def expect(work: Workload, *, recomputed: int, gpu: Gpu, fabric: Interconnect) -> Speed:
     """What a step of `work` should take with `recomputed` of its blocks recomputed."""
     forward, backward = _passes(work, recomputed=recomputed, gpu=gpu)
     useful = training_flops(blocks=work.shape.blocks, width=work.shape.width, tokens=work.tokens, frozen=work.adapters)
@@ -101,7 +101,7 @@ def expect(work: Work, *, recomputed: int, gpu: Gpu, fabric: Fabric) -> Speed:
     )
 
 
-def _passes(work: Work, *, recomputed: int, gpu: Gpu) -> tuple[float, float]:
+def _passes(work: Workload, *, recomputed: int, gpu: Gpu) -> tuple[float, float]:
     """Seconds of a micro-batch's forward and backward pass on one GPU."""
     blocks, width, tokens = work.shape.blocks, work.shape.width, work.tokens
     peak, again = _peak(gpu), recomputed / blocks
@@ -120,7 +120,7 @@ def _passes(work: Work, *, recomputed: int, gpu: Gpu) -> tuple[float, float]:
     return work.samples * sum(parts) + read, work.samples * backward + read * (_POINTWISE_BACKWARD + again)
 
 
-def _modulation_bytes(work: Work) -> float:
+def _modulation_bytes(work: Workload) -> float:
     """Weights that scale and shift whole samples, 12 d^2 in a double block and 3 d^2 in a single one.
 
     They are read once a micro-batch and pass, however few samples it has.
@@ -128,12 +128,12 @@ def _modulation_bytes(work: Work) -> float:
     return 2.0 * (12 * work.shape.double_blocks + 3 * work.shape.single_blocks) * work.shape.width**2
 
 
-def _backward_work(work: Work) -> float:
+def _backward_work(work: Workload) -> float:
     """Matrix work of the backward pass in forward passes: frozen weights need no gradient of their own."""
     return 1.0 if work.adapters else 2.0
 
 
-def _exposed_seconds(work: Work, fabric: Fabric, *, forward: float, backward: float) -> float:
+def _exposed_seconds(work: Workload, fabric: Interconnect, *, forward: float, backward: float) -> float:
     """Seconds in which the GPU waits for others."""
     moved = traffic(work)
     hidden = backward if work.overlap else 0.0
@@ -142,7 +142,7 @@ def _exposed_seconds(work: Work, fabric: Fabric, *, forward: float, backward: fl
     return moved.exchanges * max(moved.reduced / fabric.bandwidth - hidden, 0.0) + moved.gathered / fabric.bandwidth
 
 
-def _update_seconds(work: Work, gpu: Gpu) -> float:
+def _update_seconds(work: Workload, gpu: Gpu) -> float:
     count = work.parameters.trained
     own = count / (1 if work.stage == DDP else work.ranks)
     if work.offload:

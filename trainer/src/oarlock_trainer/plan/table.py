@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.buckets import Size
 
 
-def named(*, gpu: str | None, fabric: str | None) -> tuple[gpus.Gpu, communication.Fabric | None]:
+def named(*, gpu: str | None, fabric: str | None) -> tuple[gpus.Gpu, communication.Interconnect | None]:
     """The types that somebody named; None: the GPU is assumed, and the fabric depends on the job.
 
     Raises ConfigurationError where a name is not known.

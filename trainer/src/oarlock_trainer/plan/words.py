@@ -35,7 +35,7 @@ class PlannedBucket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DataPlan:
     """`steps` of the whole run, 0 where nothing is trained; `epoch_steps` of an epoch, None where it has no length.
 
     `pictures` of all datasets are in the table, trained on or not; `stored` are those by size whose latents are kept.
@@ -53,7 +53,7 @@ class Plan:
     notes: Sequence[str] = ()
 
 
-def describe(plan: Plan) -> str:
+def describe(plan: DataPlan) -> str:
     """Several lines."""
     columns = ("dataset", "size", "aspect", "pictures", "passes", "samples", "steps an epoch")
     shown = slice(None) if plan.steps else slice(4)
@@ -89,7 +89,7 @@ def describe(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _text(plan: Plan) -> str:
+def _text(plan: DataPlan) -> str:
     """What each way to encode the captions would cost, the job's own first."""
     ways = costs(distinct=plan.captions, drawn=plan.steps * plan.batch.effective, encoded=plan.encoded)
     words = [

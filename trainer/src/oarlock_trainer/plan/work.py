@@ -34,7 +34,7 @@ FROZEN_BYTES = {QuantizeBase.NONE: 2.0, QuantizeBase.INT8: 1.0, QuantizeBase.FP8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Workload:
     """One run. `samples` per rank and micro-batch; `stage` is ZeRO's, or DDP."""
 
     shape: Architecture
@@ -96,7 +96,7 @@ def work_of(
     ranks_per_node: int,
     image_tokens: int | None = None,
     text_tokens: int = TEXT_TOKENS,
-) -> Work:
+) -> Workload:
     """What `training` asks for; the stage is 1 (DDP: 0) where the job names none.
 
     `image_tokens` are those of the largest bucket; without them, of the largest square that the job's resolutions name.
@@ -104,7 +104,7 @@ def work_of(
     lora = (training.lora or Lora()) if training.method is Method.LORA else None
     parameters = adapters(shape, lora) if lora else whole(shape)
     unsharded = training.engine.strategy is Strategy.DDP or lora is not None
-    return Work(
+    return Workload(
         shape=shape,
         parameters=parameters,
         frozen_bytes=FROZEN_BYTES[lora.quantize_base if lora else QuantizeBase.NONE],
@@ -130,21 +130,21 @@ def work_of(
     )
 
 
-def stages(work: Work, training: Training) -> tuple[int, ...]:
+def stages(work: Workload, training: Training) -> tuple[int, ...]:
     """Stages that may be taken, the one that needs least memory last: stage 2 keeps fewer gradients in these cases."""
     if training.engine.strategy is Strategy.AUTO and work.stage != DDP and (work.accumulation > 1 or not work.overlap):
         return (1, 2)
     return (work.stage,)
 
 
-def text_homes(work: Work) -> Iterator[Work]:
+def text_homes(work: Workload) -> Iterator[Workload]:
     """The same work, with its text encoders where they may be, if it has any."""
     yield work
     if work.text_home is Home.GPU:
         yield replace(work, text_home=Home.HOST)
 
 
-def same_effective_batch(work: Work) -> Iterator[Work]:
+def same_effective_batch(work: Workload) -> Iterator[Workload]:
     """Other micro-batches with which a rank sees the same number of samples in a step, the largest first."""
     samples = work.samples * work.accumulation
     for size in range(min(samples, _MOST), 0, -1):

@@ -48,7 +48,7 @@ _LONGEST_WAIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockOffset:
     """How far a node is ahead of the server: somewhere between `least` and `most` seconds. Negative = behind."""
 
     least: float
@@ -90,7 +90,7 @@ def find(
         folder.mkdir(parents=True, exist_ok=True)
         own = measure(folder, clock)
         notes.write({"least": own.least, "most": own.most})
-        others: list[Reading] = []
+        others: list[ClockOffset] = []
         waited = 0.0
         while own.certain > FAIL_SECONDS and len(others) < nodes - 1 and waited < min(patience, _LONGEST_WAIT):
             pause(1.0)
@@ -102,7 +102,7 @@ def find(
     return judge(own, others, mount=mount, node=node)
 
 
-def measure(folder: Path, clock: Callable[[], float]) -> Reading:
+def measure(folder: Path, clock: Callable[[], float]) -> ClockOffset:
     """The narrowest of a few readings of `clock` against the clock that stamps what is made in the folder.
 
     Making folders, not writing files: a client may hold a file's times itself for a while (NFS delegations).
@@ -111,7 +111,7 @@ def measure(folder: Path, clock: Callable[[], float]) -> Reading:
     return min(readings, key=lambda reading: reading.most - reading.least)
 
 
-def _probe(made: Path, clock: Callable[[], float]) -> Reading:
+def _probe(made: Path, clock: Callable[[], float]) -> ClockOffset:
     before = clock()
     made.mkdir()
     after = clock()
@@ -121,10 +121,10 @@ def _probe(made: Path, clock: Callable[[], float]) -> Reading:
         made.rmdir()
     # The server's clock stood at the stamp or up to a grain later, at some moment between before and after.
     grain = _COARSE if stamp % 10**9 else 1.0
-    return Reading(least=before - stamp / 1e9 - grain, most=after - stamp / 1e9)
+    return ClockOffset(least=before - stamp / 1e9 - grain, most=after - stamp / 1e9)
 
 
-def judge(own: Reading, others: list[Reading], *, mount: Mount, node: str) -> Finding:
+def judge(own: ClockOffset, others: list[ClockOffset], *, mount: Mount, node: str) -> Finding:
     """What one node's reading says, beside those of the others. Pure."""
     off = own.certain
     if off <= WARN_SECONDS:
@@ -157,9 +157,9 @@ def judge(own: Reading, others: list[Reading], *, mount: Mount, node: str) -> Fi
     )
 
 
-def _readings(notes: Mapping[int, Mapping[str, Any]]) -> list[Reading]:
+def _readings(notes: Mapping[int, Mapping[str, Any]]) -> list[ClockOffset]:
     bounds = [(number(note.get("least")), number(note.get("most"))) for note in notes.values()]
-    return [Reading(least, most) for least, most in bounds if least is not None and most is not None]
+    return [ClockOffset(least, most) for least, most in bounds if least is not None and most is not None]
 
 
 def _no_judgement(why: str) -> Finding:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oarlock_api.contract.report import Gpu
-    from oarlock_trainer.preflight.nvml import Reading
+    from oarlock_trainer.preflight.nvml import GpuReading
 
 BUSY_BYTES = 1 << 30
 """In use by others: less is what monitoring and a bare CUDA context hold (half a gigabyte), and what training spares."""
@@ -65,7 +65,7 @@ def find(
     return found
 
 
-def _confirmed(read: Callable[[], list[Reading]], pause: Callable[[float], None]) -> list[Reading]:
+def _confirmed(read: Callable[[], list[GpuReading]], pause: Callable[[float], None]) -> list[GpuReading]:
     """Readings in which no GPU is broken for a moment only. One that was broken and then is gone still counts."""
     before = read()
     if not _broken(before):
@@ -76,7 +76,7 @@ def _confirmed(read: Callable[[], list[Reading]], pause: Callable[[float], None]
     return [*after, *(reading for reading in _broken(before) if reading.gpu.index not in there)]
 
 
-def judge(readings: Sequence[Reading], *, expected: int, where: str) -> Finding:
+def judge(readings: Sequence[GpuReading], *, expected: int, where: str) -> Finding:
     """What the readings of all GPUs say. Pure."""
     if len(readings) > expected or any(reading.partitioned for reading in readings):
         seen = "partitioned GPUs (MIG)" if len(readings) <= expected else f"{len(readings)} GPUs for {expected}"
@@ -85,7 +85,7 @@ def judge(readings: Sequence[Reading], *, expected: int, where: str) -> Finding:
     return _broken_or_silent(readings, where) or _missing_or_busy(readings, expected, where) or _usable(readings, where)
 
 
-def _broken_or_silent(readings: Sequence[Reading], where: str) -> Finding | None:
+def _broken_or_silent(readings: Sequence[GpuReading], where: str) -> Finding | None:
     if blamed := [(reading.gpu, words) for reading in readings if (words := _against(reading))]:
         gpu = blamed[0][0]
         said = "; ".join(f"{name_of(one)} {words}" for one, words in blamed)
@@ -96,7 +96,7 @@ def _broken_or_silent(readings: Sequence[Reading], where: str) -> Finding | None
     return None
 
 
-def _missing_or_busy(readings: Sequence[Reading], expected: int, where: str) -> Finding | None:
+def _missing_or_busy(readings: Sequence[GpuReading], expected: int, where: str) -> Finding | None:
     if len(readings) < expected:
         seen = ", ".join(reading.gpu.uuid or str(reading.gpu.index) for reading in readings) or "none"
         return _unfit(
@@ -115,7 +115,7 @@ def _missing_or_busy(readings: Sequence[Reading], expected: int, where: str) -> 
     return None
 
 
-def _usable(readings: Sequence[Reading], where: str) -> Finding:
+def _usable(readings: Sequence[GpuReading], where: str) -> Finding:
     unknown = sorted({name for reading in readings for name in reading.unknown})
     said = f"GPUs: {len(readings)} are there{where}" + (f"; not known here: {', '.join(unknown)}" if unknown else "")
     odd = [f"{name_of(one.gpu)} asks for action {one.action}, which is new to us" for one in readings if one.action]
@@ -125,18 +125,18 @@ def _usable(readings: Sequence[Reading], where: str) -> Finding:
     return Finding(check=Check.GPUS, result=CheckResult.PASSED, detail=f"{said}, healthy and idle")
 
 
-def _against(reading: Reading) -> str:
+def _against(reading: GpuReading) -> str:
     if reading.broken:
         return reading.broken
     wanted = ACTIONS.get(reading.action or 0)
     return f"must {wanted}, says the driver (recovery action {reading.action})" if wanted else ""
 
 
-def _broken(readings: Sequence[Reading]) -> list[Reading]:
+def _broken(readings: Sequence[GpuReading]) -> list[GpuReading]:
     return [reading for reading in readings if reading.broken]
 
 
-def _busy(readings: Sequence[Reading]) -> list[Reading]:
+def _busy(readings: Sequence[GpuReading]) -> list[GpuReading]:
     return [reading for reading in readings if (reading.used or 0) > BUSY_BYTES]
 
 

@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class GpuReading:
     """One GPU. None = cannot be known here; `unknown` names those probes.
 
     `broken` is what an error says of its hardware, `silent` an error that may be anybody's; both are empty for a GPU
@@ -41,7 +41,7 @@ class Reading:
 
 
 @contextlib.contextmanager
-def opened() -> Iterator[Callable[[], list[Reading]]]:
+def opened() -> Iterator[Callable[[], list[GpuReading]]]:
     """Open NVML and yield what reads all GPUs anew. Raises NoLibraryError or SilentError, also while reading."""
     with nvml.opened():
         yield _read
@@ -57,13 +57,13 @@ def driver() -> tuple[str, int | None]:
     return version, runs
 
 
-def _read() -> list[Reading]:
+def _read() -> list[GpuReading]:
     with nvml.silence_told():
         count = pynvml.nvmlDeviceGetCount()
     return [reading for index in range(count) if (reading := _read_gpu(index)) is not None]
 
 
-def _read_gpu(index: int) -> Reading | None:
+def _read_gpu(index: int) -> GpuReading | None:
     """One GPU, None where it is another container's."""
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -90,7 +90,7 @@ def _read_gpu(index: int) -> Reading | None:
         processes = ask("processes", lambda: len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)))
     except pynvml.NVMLError as error:
         return _failed(gpu, error)
-    return Reading(
+    return GpuReading(
         gpu=gpu,
         partitioned=mig == pynvml.NVML_DEVICE_MIG_ENABLE,
         action=action,
@@ -100,10 +100,10 @@ def _read_gpu(index: int) -> Reading | None:
     )
 
 
-def _failed(gpu: Gpu, error: Any) -> Reading:
+def _failed(gpu: Gpu, error: Any) -> GpuReading:
     if words := nvml.broken(error):
-        return Reading(gpu=gpu, broken=f"{words}. NVML: {nvml.said(error)}")
-    return Reading(gpu=gpu, silent=nvml.said(error))
+        return GpuReading(gpu=gpu, broken=f"{words}. NVML: {nvml.said(error)}")
+    return GpuReading(gpu=gpu, silent=nvml.said(error))
 
 
 def _memory_used(handle: Any) -> int:

@@ -40,7 +40,7 @@ _REMEDIES = {
 """What mends an error of the storage that is neither room nor rights."""
 
 
-class StorageError(Exception):
+class UnusableOutputError(Exception):
     """The output can't be used. The message says why in numbers, and what to do."""
 
 
@@ -69,7 +69,7 @@ def find(
     needed = room.estimate(Path(model), keep=keep, values=values) if min_free is None and model else min_free
     try:
         said = check(Path(directory), min_free=needed, node=node)
-    except StorageError as error:
+    except UnusableOutputError as error:
         return Finding(check=Check.STORAGE, result=CheckResult.FAILED, detail=str(error), code=ExitCode.STORAGE)
     return Finding(check=Check.STORAGE, result=CheckResult.PASSED, detail=said)
 
@@ -86,9 +86,9 @@ def check(directory: Path, *, min_free: int | None, node: str = "") -> str:
         private.mkdir(parents=True, exist_ok=True)
         same = _write_probe(private)
     except OSError as error:
-        raise StorageError(_explain(error, directory=directory, mount=mount, who=who)) from error
+        raise UnusableOutputError(_explain(error, directory=directory, mount=mount, who=who)) from error
     if not same:
-        raise StorageError(
+        raise UnusableOutputError(
             f"{who} reads other bytes from {private} ({mount}) than it wrote. Look at the storage's own health, and at what "
             "caches between it and the node."
         )
@@ -96,7 +96,7 @@ def check(directory: Path, *, min_free: int | None, node: str = "") -> str:
     # What a restarted job has saved already is room that it does not need again.
     missing = min_free - free - room.held(directory) if min_free is not None else 0
     if min_free is not None and missing > 0:
-        raise StorageError(
+        raise UnusableOutputError(
             f"{who} has too little room in {directory} ({mount}): {free} bytes ({_size(free)}) free, "
             f"{min_free} bytes ({_size(min_free)}) needed, {_size(missing)} missing. "
             "Free some, enlarge the volume, lower spec.training.checkpoint.keep, or set spec.output.minFree."

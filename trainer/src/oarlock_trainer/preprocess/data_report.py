@@ -20,13 +20,19 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.metadata.table import Table
-    from oarlock_trainer.data.places import Places
-    from oarlock_trainer.preprocess.stores import Stores
+    from oarlock_trainer.data.places import EmbeddingIndex
+    from oarlock_trainer.preprocess.stores import EmbeddingStores
     from oarlock_trainer.runtime.job import Job
 
 
 def write(
-    job: Job, table: Table, stores: Stores, *, latents: Places, texts: Places | None, encoders: Encoders
+    job: Job,
+    table: Table,
+    stores: EmbeddingStores,
+    *,
+    latents: EmbeddingIndex,
+    texts: EmbeddingIndex | None,
+    encoders: Encoders,
 ) -> dict[str, Any]:
     """Write it, unless it says the same already; returns it. Rank 0 only."""
     path = job.output / DATA_MANIFEST
@@ -61,7 +67,7 @@ def write(
     return body
 
 
-def _extent(places: Places | None, rows: np.ndarray) -> dict[str, Any]:
+def _extent(places: EmbeddingIndex | None, rows: np.ndarray) -> dict[str, Any]:
     shards, records, size = places.extent(rows) if places else (0, 0, 0)
     return {"shards": shards, "records": records, "bytes": size}
 

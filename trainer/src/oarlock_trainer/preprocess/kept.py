@@ -35,7 +35,7 @@ _LOOK_SECONDS = 60.0
 """To list a place takes a request for each thousand of its files."""
 
 
-class Kept:
+class OnDemandCache:
     """What one rank keeps of a place: the shard that it fills, and what all ranks have published since it began.
 
     Safe to use from several threads: reading waits neither for a shard to be published nor for the place to be listed.

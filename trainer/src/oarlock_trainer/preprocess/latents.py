@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.runtime.errors import StorageError, failed_reading
-from oarlock_trainer.runtime.stages import Stage, Stages, ahead, wait_for
+from oarlock_trainer.runtime.stages import PipelineStage, Stages, ahead, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -90,7 +90,11 @@ def encode_pictures(
     `tasks` come in the order of their units. `threads` decode. `go_on` is called often, and may raise to stop, as `bound`
     may, which is given what cannot be used so far: complete units are published, the one that is not is dropped.
     """
-    reading, decoding, encoding = Stage("read", max(threads, _READS)), Stage("decode", threads), Stage("encode", 1)
+    reading, decoding, encoding = (
+        PipelineStage("read", max(threads, _READS)),
+        PipelineStage("decode", threads),
+        PipelineStage("encode", 1),
+    )
     rejected: list[tuple[int, Rejected]] = []
 
     def start(task: Task) -> Future[np.ndarray]:

@@ -21,7 +21,7 @@ from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
 from oarlock_trainer.models.flux.own_stream import OwnStream
 from oarlock_trainer.plan.encoding import vae_batch
-from oarlock_trainer.preprocess.kept import Kept
+from oarlock_trainer.preprocess.kept import OnDemandCache
 from oarlock_trainer.preprocess.shares import threads_of
 from oarlock_trainer.preprocess.stores import latents_at
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
     from oarlock_trainer.data.metadata.table import Picture
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.models.flux.encode import PictureEncoder
     from oarlock_trainer.preprocess.kept import Latents
     from oarlock_trainer.runtime.job import Job
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class LiveEncoding:
     """Encodes pictures when they are needed. Safe to use from several threads, of which one at a time uses the encoder."""
 
-    def __init__(self, job: Job, locations: Locations, ranks: Ranks) -> None:
+    def __init__(self, job: Job, locations: Locations, ranks: RankGroup) -> None:
         """Nothing is loaded before the first picture comes."""
         self._job = job
         self._device = ranks.device
@@ -51,7 +51,7 @@ class LiveEncoding:
         self._sources = {dataset.name: source_of(dataset, locations) for dataset in live}
         kept = [one for one in live if one.image_embeds.mode is EmbedMode.ON_DEMAND]
         self._stores = {dataset.name: latents_at(job, locations, dataset) for dataset in kept}
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, OnDemandCache] = {}
         self._encoder: PictureEncoder | None = None
         self._stream = OwnStream(ranks.device)
         self._quarantine: SharedQuarantine | None = None
@@ -131,13 +131,13 @@ class LiveEncoding:
         kept = self._keeping(picture)
         return kept.read(picture.image_key) if kept else None
 
-    def _keeping(self, picture: Picture) -> Kept | None:
+    def _keeping(self, picture: Picture) -> OnDemandCache | None:
         files = self._stores.get(picture.dataset)
         if files is None:
             return None
         with self._opening:  # which lists the place
             if files.where not in self._kept:
-                self._kept[files.where] = Kept(files, self._job.training.data.compression)
+                self._kept[files.where] = OnDemandCache(files, self._job.training.data.compression)
             return self._kept[files.where]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
 
     Text = tuple[torch.Tensor, torch.Tensor]
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class LiveText:
     """The text encoders of a rank, at work beside training. Safe to use from several threads, one at a time computes."""
 
-    def __init__(self, job: Job, ranks: Ranks, *, streamed: bool) -> None:
+    def __init__(self, job: Job, ranks: RankGroup, *, streamed: bool) -> None:
         """Loads the encoders. `streamed`: their weights stay in the node's memory.
 
         In the main thread: while transformers is imported no other thread may import diffusers' classes.

@@ -26,16 +26,16 @@ from oarlock_trainer.data.matching import SortedKeys
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.recipe import table_fingerprint
 from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
-from oarlock_trainer.data.metadata.table import MANIFEST, Manifest, Table, open_table, publish
+from oarlock_trainer.data.metadata.table import MANIFEST, Table, TableManifest, open_table, publish
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
-from oarlock_trainer.data.places import Places, forget
+from oarlock_trainer.data.places import EmbeddingIndex, forget
 from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.preprocess import data_report
 from oarlock_trainer.preprocess.shares import encode_own_captions, encode_own_pictures, publish_work
 from oarlock_trainer.preprocess.stores import (
-    Found,
-    Stores,
+    EmbeddingStores,
+    FoundEmbeddings,
     beforehand,
     empty_text_key,
     find,
@@ -48,7 +48,7 @@ from oarlock_trainer.preprocess.stores import (
     remove_unfinished,
     text_places,
 )
-from oarlock_trainer.preprocess.summary import Work, summary
+from oarlock_trainer.preprocess.summary import EncodingWork, summary
 from oarlock_trainer.preprocess.units import latent_work, text_work
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, storage
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.quarantine import Rejected
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
@@ -74,7 +74,7 @@ def table_path(output: Path) -> Path:
 def prepare(
     job: Job,
     locations: Locations,
-    ranks: Ranks,
+    ranks: RankGroup,
     *,
     cut: Callable[[Table], Sequence[Bucket]],
     go_on: Callable[[], None],
@@ -109,8 +109,8 @@ def prepare(
         if not found.complete:
             raise RuntimeError("embeddings that were just written cannot be found: do all nodes mount one storage?")
     stores_read = read_through(job, stores.all)
-    latents = Places(found.latents, stores_read[: len(stores.latents)])
-    texts = Places(found.texts, stores_read[len(stores.latents) :]) if found.texts else None
+    latents = EmbeddingIndex(found.latents, stores_read[: len(stores.latents)])
+    texts = EmbeddingIndex(found.texts, stores_read[len(stores.latents) :]) if found.texts else None
     if table.manifest != published:
         ranks.decide(lambda: _publish(folder, table.manifest))
         ranks.decide(lambda: _hand_on(job, locations, encoders, table.manifest, caches))
@@ -129,7 +129,7 @@ def prepare(
     )
 
 
-def _published(job: Job, folder: Path, fingerprint: str) -> Manifest | None:
+def _published(job: Job, folder: Path, fingerprint: str) -> TableManifest | None:
     """The published table, where it may be used without a scan."""
     table = open_table(folder)
     trusted = all(dataset.preserve_scan for dataset in job.training.data.datasets)
@@ -140,13 +140,13 @@ def _published(job: Job, folder: Path, fingerprint: str) -> Manifest | None:
     return table.manifest if trusted or earlier_attempt else None
 
 
-def _find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
+def _find(job: Job, table: Table, stores: EmbeddingStores, empty_key: bytes) -> FoundEmbeddings:
     with storage("finding the embeddings"):
         return find(job, table, stores, empty_key)
 
 
 def _hand_on(
-    job: Job, locations: Locations, encoders: Encoders, manifest: Manifest, caches: Callable[[Dataset], Files]
+    job: Job, locations: Locations, encoders: Encoders, manifest: TableManifest, caches: Callable[[Dataset], Files]
 ) -> None:
     """Lay the scan beside the caches; where those cannot be written to, a later job scans anew."""
     try:
@@ -155,7 +155,7 @@ def _hand_on(
         channel.send(channel.Event.NOTE, message=f"the scan is not handed on to other jobs: {error}")
 
 
-def _publish(folder: Path, manifest: Manifest) -> None:
+def _publish(folder: Path, manifest: TableManifest) -> None:
     with storage("publishing the metadata table"):
         publish(folder, manifest)
 
@@ -163,14 +163,14 @@ def _publish(folder: Path, manifest: Manifest) -> None:
 def _encode(
     job: Job,
     locations: Locations,
-    ranks: Ranks,
+    ranks: RankGroup,
     table: Table,
-    stores: Stores,
+    stores: EmbeddingStores,
     *,
-    found: Found,
+    found: FoundEmbeddings,
     empty_key: bytes,
     go_on: Callable[[], None],
-) -> tuple[Manifest, int]:
+) -> tuple[TableManifest, int]:
     """Encode what is missing, each rank its share.
 
     Returns the table without the pictures that cannot be encoded, and how many embeddings were made.
@@ -212,8 +212,8 @@ def _encode(
     return ranks.decide(lambda: _without(job, table, stores, rejected, empty_key)), made
 
 
-def _work(job: Job, table: Table, stores: Stores, found: Found) -> dict[str, Path]:
-    latents, texts = Places(found.latents, stores.latents), text_places(found.texts, stores)
+def _work(job: Job, table: Table, stores: EmbeddingStores, found: FoundEmbeddings) -> dict[str, Path]:
+    latents, texts = EmbeddingIndex(found.latents, stores.latents), text_places(found.texts, stores)
     with storage("sharing out the work"):
         return publish_work(
             job,
@@ -223,15 +223,15 @@ def _work(job: Job, table: Table, stores: Stores, found: Found) -> dict[str, Pat
 
 
 def _without(
-    job: Job, table: Table, stores: Stores, rejected: Sequence[tuple[int, Rejected]], empty_key: bytes
-) -> Manifest:
+    job: Job, table: Table, stores: EmbeddingStores, rejected: Sequence[tuple[int, Rejected]], empty_key: bytes
+) -> TableManifest:
     """The table without rows whose pictures cannot be used, and without others that share their keys.
 
     Raises ConfigurationError where there are too many.
     """
     _report(job, table.manifest, rejected)
     found = _find(job, table, stores, empty_key)
-    latents = Places(found.latents, stores.latents)
+    latents = EmbeddingIndex(found.latents, stores.latents)
     missing = np.flatnonzero(missing_latents(job, table, latents))
     keys = entry_keys(table, len(latents))
     own = keys.reshape(-1, len(table), 2)[:, list(dict(rejected))].reshape(-1, 2)
@@ -239,14 +239,14 @@ def _without(
     return replace(table.manifest, left_out=tuple(sorted({*table.manifest.left_out, *unusable.tolist()})))
 
 
-def _most(job: Job, manifest: Manifest) -> int:
+def _most(job: Job, manifest: TableManifest) -> int:
     """How many pictures the encoders may find bad beside those that the scan has found."""
     counts = counts_of(table_folder(job.output), manifest)
     bad = sum(total(one.bad for one in counts).values())
     return quarantine.allowed(sum(one.found for one in counts)) - bad
 
 
-def _report(job: Job, manifest: Manifest, rejected: Sequence[tuple[int, Rejected]]) -> None:
+def _report(job: Job, manifest: TableManifest, rejected: Sequence[tuple[int, Rejected]]) -> None:
     """Tell of the scan's bad pictures and the encoders'. Raises ConfigurationError where there are too many."""
     folder, own = table_folder(job.output), list(dict(rejected).values())  # both ways are one picture
     everything = [*rejected_in(folder, manifest, most=quarantine.MOST), *own]
@@ -255,9 +255,9 @@ def _report(job: Job, manifest: Manifest, rejected: Sequence[tuple[int, Rejected
     quarantine.report(job.output, everything, pictures=sum(one.found for one in counts), counts=bad)
 
 
-def _tell(job: Job, manifest: Manifest, report: Mapping[str, Any], *, made: int, seconds: float) -> None:
+def _tell(job: Job, manifest: TableManifest, report: Mapping[str, Any], *, made: int, seconds: float) -> None:
     """Say at the end what there is."""
     counts = counts_of(table_folder(job.output), manifest)
     quarantined = sum(total(one.bad for one in counts).values()) + len(manifest.left_out)
-    work = Work(made=made, quarantined=quarantined, found=sum(one.found for one in counts), seconds=seconds)
+    work = EncodingWork(made=made, quarantined=quarantined, found=sum(one.found for one in counts), seconds=seconds)
     channel.tell(summary(report, work))

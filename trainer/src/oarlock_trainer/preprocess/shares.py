@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.quarantine import Rejected
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.preprocess.latents import Task
-    from oarlock_trainer.preprocess.stores import Stores
+    from oarlock_trainer.preprocess.stores import EmbeddingStores
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
@@ -52,7 +52,14 @@ def threads_of(job: Job) -> int:
 
 
 def encode_own_captions(
-    job: Job, ranks: Ranks, table: Table, file: Path, *, stores: Stores, empty_key: bytes, go_on: Callable[[], None]
+    job: Job,
+    ranks: RankGroup,
+    table: Table,
+    file: Path,
+    *,
+    stores: EmbeddingStores,
+    empty_key: bytes,
+    go_on: Callable[[], None],
 ) -> None:
     """Encode and publish this rank's share of the captions."""
     work = np.load(file, mmap_mode="r")
@@ -88,11 +95,11 @@ def encode_own_captions(
 def encode_own_pictures(
     job: Job,
     locations: Locations,
-    ranks: Ranks,
+    ranks: RankGroup,
     table: Table,
     file: Path,
     *,
-    stores: Stores,
+    stores: EmbeddingStores,
     bound: Callable[[Sequence[tuple[int, Rejected]]], None],
     go_on: Callable[[], None],
 ) -> list[tuple[int, Rejected]]:
@@ -121,7 +128,9 @@ def encode_own_pictures(
     )
 
 
-def _tasks(job: Job, locations: Locations, table: Table, units: Sequence[np.ndarray], stores: Stores) -> Iterator[Task]:
+def _tasks(
+    job: Job, locations: Locations, table: Table, units: Sequence[np.ndarray], stores: EmbeddingStores
+) -> Iterator[Task]:
     from oarlock_trainer.preprocess.latents import Task  # noqa: PLC0415
 
     datasets = {dataset.name: (dataset, source_of(dataset, locations)) for dataset in job.training.data.datasets}
@@ -134,10 +143,10 @@ def _tasks(job: Job, locations: Locations, table: Table, units: Sequence[np.ndar
             yield Task(row=entry % len(table), picture=picture, source=source, cut=cut, unit=number, store=store)
 
 
-def _own(ranks: Ranks, work: np.ndarray) -> list[np.ndarray]:
+def _own(ranks: RankGroup, work: np.ndarray) -> list[np.ndarray]:
     return list(share(work, rank=ranks.rank_info.rank, world_size=ranks.rank_info.world_size))
 
 
-def _progress(what: str, ranks: Ranks, units: Sequence[np.ndarray], work: np.ndarray) -> Progress:
+def _progress(what: str, ranks: RankGroup, units: Sequence[np.ndarray], work: np.ndarray) -> Progress:
     own = sum(len(unit) for unit in units)
     return Progress(what, own=own, total=len(work), speaks=ranks.rank_info.is_leader)

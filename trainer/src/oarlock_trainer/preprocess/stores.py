@@ -16,7 +16,7 @@ from oarlock_api.quantity import whole_bytes
 from oarlock_trainer.data.flips import entries_of, entry_keys, keeps_mirrored
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.scan import table_folder
-from oarlock_trainer.data.places import Places, resolve
+from oarlock_trainer.data.places import EmbeddingIndex, resolve
 from oarlock_trainer.storage.cache import CachedFiles
 from oarlock_trainer.storage.local import LocalFiles
 
@@ -34,7 +34,7 @@ _PLACES = "places"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
+class EmbeddingStores:
     """The places of a job's embeddings: of each data set that keeps its latents, all of these once, and of captions.
 
     `texts` is None where captions are encoded while training.
@@ -51,7 +51,7 @@ class Stores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundEmbeddings:
     """Where rank 0 has resolved the rows to, and how many that are needed have no embedding."""
 
     latents: Path
@@ -83,7 +83,7 @@ def texts_at(job: Job, locations: Locations) -> Files | None:
     return LocalFiles(job.output / "embeds" / "text", field="output.directory", owner=job.file.job_uid)
 
 
-def open_stores(job: Job, locations: Locations) -> Stores:
+def open_stores(job: Job, locations: Locations) -> EmbeddingStores:
     """All places. Nothing is asked for yet.
 
     Raises ConfigurationError where a location names none.
@@ -91,10 +91,10 @@ def open_stores(job: Job, locations: Locations) -> Stores:
     kept = [one for one in job.training.data.datasets if one.image_embeds.mode is not EmbedMode.ON_THE_FLY]
     of_dataset = {dataset.name: latents_at(job, locations, dataset) for dataset in kept}
     distinct = {store.where: store for store in of_dataset.values()}
-    return Stores(of_dataset=of_dataset, latents=tuple(distinct.values()), texts=texts_at(job, locations))
+    return EmbeddingStores(of_dataset=of_dataset, latents=tuple(distinct.values()), texts=texts_at(job, locations))
 
 
-def remove_unfinished(stores: Stores) -> None:
+def remove_unfinished(stores: EmbeddingStores) -> None:
     """Remove what a kill left in folders of this job's own writes. Rank 0 only, before any rank writes.
 
     Whoever holds the output's fence may: an earlier attempt that still writes is one that was given up.
@@ -132,8 +132,8 @@ def beforehand(job: Job, table: Table) -> np.ndarray:
     return entries_of(table.kept & cached[table.datasets()], table, job.training)
 
 
-def find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
-    """Find the embeddings of all rows in the stores. Rank 0 only; all others map what it found (Places)."""
+def find(job: Job, table: Table, stores: EmbeddingStores, empty_key: bytes) -> FoundEmbeddings:
+    """Find the embeddings of all rows in the stores. Rank 0 only; all others map what it found (EmbeddingIndex)."""
     folder = places_folder(job)
     parts = [part.file for part in table.manifest.parts]
 
@@ -147,17 +147,17 @@ def find(job: Job, table: Table, stores: Stores, empty_key: bytes) -> Found:
     if stores.texts:
         asked = ",".join([*parts, empty_key.hex()])
         texts = resolve(folder, "texts", asked=asked, keys=text_keys, stores=[stores.texts])
-    return Found(
+    return FoundEmbeddings(
         latents=latents,
         texts=texts,
-        missing_latents=int(missing_latents(job, table, Places(latents, stores.latents)).sum()),
+        missing_latents=int(missing_latents(job, table, EmbeddingIndex(latents, stores.latents)).sum()),
         missing_texts=int(missing_texts(table, text_places(texts, stores)).sum()),
     )
 
 
-def text_places(found: Path | None, stores: Stores) -> Places | None:
+def text_places(found: Path | None, stores: EmbeddingStores) -> EmbeddingIndex | None:
     """Where the captions' embeddings are; None where they are stored nowhere."""
-    return Places(found, [stores.texts]) if found and stores.texts else None
+    return EmbeddingIndex(found, [stores.texts]) if found and stores.texts else None
 
 
 def places_folder(job: Job) -> Path:
@@ -165,12 +165,12 @@ def places_folder(job: Job) -> Path:
     return table_folder(job.output) / _PLACES
 
 
-def missing_latents(job: Job, table: Table, latents: Places) -> np.ndarray:
+def missing_latents(job: Job, table: Table, latents: EmbeddingIndex) -> np.ndarray:
     """(entries,) bool: which latents are needed before training and are not there."""
     return np.asarray((latents.records < 0) & beforehand(job, table))
 
 
-def missing_texts(table: Table, texts: Places | None) -> np.ndarray:
+def missing_texts(table: Table, texts: EmbeddingIndex | None) -> np.ndarray:
     """(captions + 1,) bool: which captions need an embedding and have none, with the empty one as the last."""
     if texts is None:
         return np.zeros(len(table.text_keys()) + 1, dtype=bool)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer.data.records import Record, pack
 from oarlock_trainer.runtime.errors import storage
-from oarlock_trainer.runtime.stages import Outbox, Stage
+from oarlock_trainer.runtime.stages import PendingResults, PipelineStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ class Storing:
 
     def __init__(self, compression: Compression, *, threads: int, go_on: Callable[[], None]) -> None:
         """`threads` pack; one gathers and one publishes. `go_on` is called while waiting and may raise."""
-        self.stages = (Stage("pack", threads), Stage("gather", 1), Stage("publish", 1))
+        self.stages = (PipelineStage("pack", threads), PipelineStage("gather", 1), PipelineStage("publish", 1))
         self._compression = compression
-        self._gathering: Outbox[None] = Outbox(_BATCHES, go_on)
-        self._publishing: Outbox[None] = Outbox(1, go_on)
+        self._gathering: PendingResults[None] = PendingResults(_BATCHES, go_on)
+        self._publishing: PendingResults[None] = PendingResults(1, go_on)
         self._last: list[Future[None]] = []
 
     def pack(

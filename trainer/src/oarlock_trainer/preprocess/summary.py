@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class EncodingWork:
     """Latents and text embeddings that were `made` by all ranks together, pictures left out of `found`, and seconds."""
 
     made: int
@@ -22,7 +22,7 @@ class Work:
     seconds: float
 
 
-def summary(report: Mapping[str, Any], work: Work) -> str:
+def summary(report: Mapping[str, Any], work: EncodingWork) -> str:
     """`report` is that of data_report."""
     latents, texts = report["latents"], report["textEmbeds"]
     places = ", ".join(sorted({one["where"] for one in report["datasets"] if one["where"]}))

@@ -15,7 +15,7 @@ import torch
 
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.preprocess.latents import bits
-from oarlock_trainer.runtime.stages import Stage, Stages
+from oarlock_trainer.runtime.stages import PipelineStage, Stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ def encode_captions(
 
     `go_on` as in encode_pictures.
     """
-    encoding = Stage("encode", 1)
+    encoding = PipelineStage("encode", 1)
     stages = (encoding, *out.stages)
     with progress.over(stages), Stages(stages, making=1):
         for _, members in groupby(tasks, key=lambda task: task[0]):

@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 _APART = 1.0
 
 
-class Beat:
+class Heartbeat:
     """Tells that work goes on, at most once a second, so that it costs nothing in the innermost loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,7 +33,7 @@ class Beat:
 
 def alive(go_on: Callable[[], None]) -> Callable[[], None]:
     """The same, with a sign of life."""
-    beat = Beat()
+    beat = Heartbeat()
 
     def still() -> None:
         go_on()
@@ -42,7 +42,7 @@ def alive(go_on: Callable[[], None]) -> Callable[[], None]:
     return still
 
 
-def told(items: Iterable[Item], beat: Beat) -> Iterator[Item]:
+def told(items: Iterable[Item], beat: Heartbeat) -> Iterator[Item]:
     """The same items, with a sign of life for each that is taken."""
     for item in items:
         beat()

@@ -1,7 +1,7 @@
 """Work in stages that run at the same time, each in threads of its own: as fast as the slowest of them.
 
 What a stage makes is a future that the next one waits for, so order is kept and errors travel to whoever asks for the
-last result. Queues are bounded by whoever feeds the first stage (`ahead`) and drains the last one (`Outbox`). Every stage
+last result. Queues are bounded by whoever feeds the first stage (`ahead`) and drains the last one (`PendingResults`). Every stage
 counts the seconds that it worked, waiting left out: what decides about the speed can be told.
 """
 
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 _TURN_SECONDS = 1.0
 
 
-class Stage:
+class PipelineStage:
     """One stage. `busy` counts the seconds of work of all its threads."""
 
     def __init__(self, name: str, threads: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,7 +62,7 @@ class Stage:
 class Stages:
     """The stages of one kind of work, from the first to the last. No thread of theirs outlives the context."""
 
-    def __init__(self, stages: Sequence[Stage], *, making: int) -> None:
+    def __init__(self, stages: Sequence[PipelineStage], *, making: int) -> None:
         """Where an error ends the work, the first `making` stages drop what they have not begun; the others end it."""
         self._stages = stages
         self._making = making
@@ -75,7 +75,7 @@ class Stages:
             stage.close(drop=error is not None and number < self._making)
 
 
-class Outbox(Generic[Result]):
+class PendingResults(Generic[Result]):
     """Results that nobody waits for, but for errors: at most `limit` are outstanding."""
 
     def __init__(self, limit: int, go_on: Callable[[], None]) -> None:

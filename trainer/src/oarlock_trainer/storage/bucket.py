@@ -18,7 +18,7 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class S3Bucket:
     """A bucket by its name. `field` is the job's field that names it, for messages."""
 
     service: Service

@@ -28,7 +28,7 @@ from oarlock_trainer.storage.room import Room
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oarlock_trainer.storage.files import Entry, Files
+    from oarlock_trainer.storage.files import FileEntry, Files
 
 _CHECKSUM_BYTES = 4
 _KNOWN_VERSIONS = 1 << 16
@@ -52,14 +52,14 @@ class CachedFiles:
         """The place itself: a cache is not seen."""
         return self._files.where
 
-    def list(self) -> list[Entry]:
+    def list(self) -> list[FileEntry]:
         """As the place says now."""
         entries = self._files.list()
         with self._lock:
             self._versions = {entry.name: entry.version for entry in entries[:_KNOWN_VERSIONS]}
         return entries
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> FileEntry | None:
         """As the place says now."""
         entry = self._files.find(name)
         self._learn(name, entry.version if entry else None)

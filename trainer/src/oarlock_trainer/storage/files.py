@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class FileEntry:
     """One file: its name, its size in bytes, and `version`, which changes when its content does."""
 
     name: str
@@ -35,11 +35,11 @@ class Files(Protocol):
         """The place, for people and as a part of cache keys: an absolute path, or s3://bucket/prefix and its service."""
         ...
 
-    def list(self) -> list[Entry]:
+    def list(self) -> list[FileEntry]:
         """Everything below the place, sorted by name; nothing where the place does not exist. No hidden files."""
         ...
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> FileEntry | None:
         """One file, None where there is none."""
         ...
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, replacing
 from oarlock_trainer.runtime.errors import readable, storage
-from oarlock_trainer.storage.files import Entry
+from oarlock_trainer.storage.files import FileEntry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,14 +32,14 @@ class LocalFiles:
         """The folder."""
         return str(self._folder)
 
-    def list(self) -> list[Entry]:
+    def list(self) -> list[FileEntry]:
         """Raises ConfigurationError where a folder below may not be read: its files would be left out in silence."""
-        found: list[Entry] = []
+        found: list[FileEntry] = []
         with readable(self._field, self._folder):
             _walk(str(self._folder), "", found)
         return sorted(found)
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> FileEntry | None:
         """One file, None where there is none."""
         with readable(self._field, self._folder):
             try:
@@ -89,7 +89,7 @@ class LocalFiles:
                 path.unlink(missing_ok=True)
 
 
-def _walk(folder: str, prefix: str, found: list[Entry]) -> None:
+def _walk(folder: str, prefix: str, found: list[FileEntry]) -> None:
     # scandir tells kinds without a stat, and os.walk would throw the entries away before they are asked for theirs.
     try:
         entries = list(os.scandir(folder))
@@ -107,5 +107,5 @@ def _walk(folder: str, prefix: str, found: list[Entry]) -> None:
             continue  # it went away while we looked
 
 
-def _entry(name: str, facts: os.stat_result) -> Entry:
-    return Entry(name, facts.st_size, f"{facts.st_size}-{facts.st_mtime_ns}")
+def _entry(name: str, facts: os.stat_result) -> FileEntry:
+    return FileEntry(name, facts.st_size, f"{facts.st_size}-{facts.st_mtime_ns}")

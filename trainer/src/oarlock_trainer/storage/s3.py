@@ -13,8 +13,8 @@ from botocore.exceptions import ClientError
 
 from oarlock_trainer.runtime.errors import StorageError, storage
 from oarlock_trainer.runtime.patience import Patience
-from oarlock_trainer.storage.bucket import Bucket
-from oarlock_trainer.storage.files import Entry
+from oarlock_trainer.storage.bucket import S3Bucket
+from oarlock_trainer.storage.files import FileEntry
 from oarlock_trainer.storage.hedge import Hedge
 from oarlock_trainer.storage.ranged_file import ranged_file
 from oarlock_trainer.storage.s3_errors import TornError, status_of
@@ -43,7 +43,7 @@ class S3Files:
         patience: Patience | None = None,
         hedge: Hedge | None = None,
     ) -> None:
-        self._bucket = Bucket(service=service, name=bucket, field=field, patience=patience or Patience())
+        self._bucket = S3Bucket(service=service, name=bucket, field=field, patience=patience or Patience())
         folder = prefix.strip("/")
         self._prefix = f"{folder}/" if folder else ""
         self._hedge = hedge or Hedge()
@@ -53,14 +53,14 @@ class S3Files:
         """s3://bucket/prefix and the service."""
         return f"s3://{self._bucket.name}/{self._prefix} at {self._bucket.service.where}"
 
-    def list(self) -> list[Entry]:
+    def list(self) -> list[FileEntry]:
         """One request for each thousand objects, one after the other: a page's name is in the one before."""
-        found: list[Entry] = []
+        found: list[FileEntry] = []
         asked: dict[str, Any] = {"Bucket": self._bucket.name, "Prefix": self._prefix}
         while True:
             page = self._bucket.ask(lambda s3: s3.list_objects_v2(**asked), doing="listing", name=self._prefix)
             found += [
-                Entry(name, one["Size"], _version(one))
+                FileEntry(name, one["Size"], _version(one))
                 for one in page.get("Contents", ())
                 if _is_visible(name := one["Key"].removeprefix(self._prefix))
             ]
@@ -68,14 +68,14 @@ class S3Files:
                 return sorted(found)
             asked["ContinuationToken"] = page["NextContinuationToken"]
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> FileEntry | None:
         """One object, None where there is none."""
         key = self._prefix + name
         try:
             answer = self._bucket.ask(lambda s3: self._head(s3, key), doing="looking for", name=key)
         except FileNotFoundError:
             return None
-        return Entry(name, answer["ContentLength"], _version(answer))
+        return FileEntry(name, answer["ContentLength"], _version(answer))
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Bytes from `start`. Small ranges are hedged."""

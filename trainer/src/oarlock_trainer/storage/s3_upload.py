@@ -15,7 +15,7 @@ from oarlock_trainer.storage.service import client
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oarlock_trainer.storage.bucket import Bucket
+    from oarlock_trainer.storage.bucket import S3Bucket
 
 PART_BYTES = 16 << 20
 """A part that fails is sent again as a whole: seconds, not minutes. Each part in flight is in memory."""
@@ -23,7 +23,7 @@ _MOST_PARTS = 10_000
 _AT_ONCE = 4
 
 
-def put(bucket: Bucket, key: str, *, size: int, part: Callable[[int, int], bytes]) -> None:
+def put(bucket: S3Bucket, key: str, *, size: int, part: Callable[[int, int], bytes]) -> None:
     """Create or replace the object `key` with `size` bytes; `part(start, length)` reads them, from several threads."""
     if size <= PART_BYTES:
         content = part(0, size)
@@ -47,7 +47,7 @@ def part_bytes(size: int) -> int:
 
 
 def _send(
-    bucket: Bucket, whose: dict[str, str], *, size: int, part: Callable[[int, int], bytes]
+    bucket: S3Bucket, whose: dict[str, str], *, size: int, part: Callable[[int, int], bytes]
 ) -> list[dict[str, Any]]:
     length = part_bytes(size)
 
@@ -83,7 +83,7 @@ def _is_there(s3: Any, whose: dict[str, str], size: int) -> bool:
     return [(one["Key"], one["Size"]) for one in page.get("Contents", ())] == [(whose["Key"], size)]
 
 
-def _abort(bucket: Bucket, whose: dict[str, str], reason: BaseException) -> None:
+def _abort(bucket: S3Bucket, whose: dict[str, str], reason: BaseException) -> None:
     # One try: we are leaving, and the reason may be that the service is away.
     try:
         client(bucket.service).abort_multipart_upload(**whose)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from oarlock_trainer.validation.wanted import Wanted
+    from oarlock_trainer.validation.wanted import ImageRequest
 
 FOLDER = "validation"
 _INDEX = "index.json"
@@ -34,10 +34,10 @@ _CELL, _LONGEST_EDGE = 256, 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class MadeImage:
     """One picture that is there: `file` relative to the folder of pictures, and how long it took."""
 
-    wanted: Wanted
+    wanted: ImageRequest
     file: str
     seconds: float
 
@@ -49,13 +49,14 @@ class Pictures:
         self._folder = output / FOLDER
         self._job_uid = job_uid
 
-    def missing(self, step: int, wanted: Sequence[Wanted]) -> list[int]:
+    def missing(self, step: int, wanted: Sequence[ImageRequest]) -> list[int]:
         """Places in `wanted` of the pictures that this job has not made at this step."""
         known = [_without_seconds(entry) for entry in self.of_step(step)]
         return [
             place
             for place, one in enumerate(wanted)
-            if _without_seconds(self._entry(step, Made(wanted=one, file=_file(step, one), seconds=0.0))) not in known
+            if _without_seconds(self._entry(step, MadeImage(wanted=one, file=_file(step, one), seconds=0.0)))
+            not in known
             or not (self._folder / _file(step, one)).is_file()
         ]
 
@@ -63,14 +64,14 @@ class Pictures:
         """The index's entries of a step."""
         return [entry for entry in self._entries() if entry.get("step") == step]
 
-    def write(self, step: int, wanted: Wanted, picture: Image.Image) -> str:
+    def write(self, step: int, wanted: ImageRequest, picture: Image.Image) -> str:
         """Write a picture; returns its file, relative to the folder of pictures. Raises OSError."""
         path = self._folder / _file(step, wanted)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(path, _png(picture))
         return _file(step, wanted)
 
-    def add(self, step: int, made: Iterable[Made]) -> None:
+    def add(self, step: int, made: Iterable[MadeImage]) -> None:
         """Put pictures into the index, and make the step's grid of all that it has. One process only. Raises OSError."""
         new = [self._entry(step, one) for one in made]
         files = {entry["file"] for entry in new}
@@ -86,7 +87,7 @@ class Pictures:
             return []
         return [entry for entry in found if isinstance(entry, dict)]
 
-    def _entry(self, step: int, made: Made) -> dict[str, Any]:
+    def _entry(self, step: int, made: MadeImage) -> dict[str, Any]:
         facts = {key: value for key, value in asdict(made.wanted).items() if key != "file"}
         return facts | {"step": step, "file": made.file, "seconds": round(made.seconds, 3), "jobUid": self._job_uid}
 
@@ -113,7 +114,7 @@ def _folder_of(step: int) -> str:
     return f"step-{step}"
 
 
-def _file(step: int, wanted: Wanted) -> str:
+def _file(step: int, wanted: ImageRequest) -> str:
     return f"{_folder_of(step)}/{wanted.file}"
 
 

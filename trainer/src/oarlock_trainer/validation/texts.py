@@ -15,7 +15,7 @@ from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.preprocess.shares import TEXT_BATCH
 from oarlock_trainer.runtime.atomic_write import replacing
-from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     import torch
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
-    from oarlock_trainer.validation.wanted import Wanted
+    from oarlock_trainer.validation.wanted import ImageRequest
 
 _FOLDER = f"{PRIVATE}/validation"
 
@@ -46,7 +46,7 @@ class Texts:
             return file.get_tensor(f"{place}.sequence")[None], file.get_tensor(f"{place}.pooled")[None]
 
 
-def prepare_texts(job: Job, ranks: Ranks, wanted: Sequence[Wanted], *, go_on: Callable[[], None]) -> Texts:
+def prepare_texts(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]) -> Texts:
     """The embeddings of all prompts, encoded by rank 0 where they are not there yet. Collective.
 
     `go_on` is called meanwhile, and may raise to stop.
@@ -66,7 +66,7 @@ def prepare_texts(job: Job, ranks: Ranks, wanted: Sequence[Wanted], *, go_on: Ca
 
 
 def _encode(
-    job: Job, ranks: Ranks, texts: Sequence[str], file: Path, *, unpadded: bool, go_on: Callable[[], None]
+    job: Job, ranks: RankGroup, texts: Sequence[str], file: Path, *, unpadded: bool, go_on: Callable[[], None]
 ) -> None:
     import torch  # noqa: PLC0415
     from safetensors.torch import save_file  # noqa: PLC0415
@@ -75,7 +75,7 @@ def _encode(
     from oarlock_trainer.runtime.file_modes import make_ordinary  # noqa: PLC0415
 
     encoder = CaptionEncoder(_model(job), job.training.model.flavor, ranks.device)
-    beat, found = Beat(), {}
+    beat, found = Heartbeat(), {}
     size = job.training.data.tuning.text_batch_size or TEXT_BATCH
     for start in range(0, len(texts), size):
         go_on()

@@ -18,9 +18,9 @@ import torch
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_trainer.runtime import channel
-from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.validation.decoding import PictureDecoder
-from oarlock_trainer.validation.index import Made, Pictures
+from oarlock_trainer.validation.index import MadeImage, Pictures
 from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler
 
 if TYPE_CHECKING:
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from PIL import Image
     from torch import nn
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.validation.texts import Texts
-    from oarlock_trainer.validation.wanted import Wanted
+    from oarlock_trainer.validation.wanted import ImageRequest
 
 MOST_SECONDS = 600.0
 """Of one validation. Groups wait 900 s before the first step: a rank without a picture must not lose the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ValidationOutcome:
     """What one validation of all ranks has come to. `failed`: a line for each picture that could not be made."""
 
-    made: list[Made]
+    made: list[MadeImage]
     failed: list[str]
     left_out: int
     seconds: float
@@ -60,8 +60,8 @@ class Validation:
     def __init__(
         self,
         job: Job,
-        ranks: Ranks,
-        wanted: Sequence[Wanted],
+        ranks: RankGroup,
+        wanted: Sequence[ImageRequest],
         texts: Texts,
         *,
         architecture: Architecture,
@@ -79,7 +79,7 @@ class Validation:
 
     def make(
         self, judged: AbstractContextManager[nn.Module], step: int, *, leaving: Callable[[], bool]
-    ) -> Outcome | None:
+    ) -> ValidationOutcome | None:
         """Make the pictures of a step that are not there yet; None where all are. Collective.
 
         `judged` gives the transformer, and is entered only where pictures are missing. `leaving` says whether this rank was
@@ -98,7 +98,7 @@ class Validation:
         if self._ranks.device.type == "cuda":
             torch.cuda.empty_cache()  # sizes of pictures that training has no use for
         gathered = self._ranks.gather((made, failed))
-        outcome = Outcome(
+        outcome = ValidationOutcome(
             made=(all_made := [one for theirs, _ in gathered for one in theirs]),
             failed=(all_failed := [one for _, theirs in gathered for one in theirs]),
             left_out=len(missing) - len(all_made) - len(all_failed),
@@ -118,11 +118,11 @@ class Validation:
 
     def _rounds(
         self, transformer: nn.Module, step: int, missing: Sequence[int], *, began: float, leaving: Callable[[], bool]
-    ) -> tuple[list[Made], list[str]]:
+    ) -> tuple[list[MadeImage], list[str]]:
         """This rank's pictures, and what was wrong with the others of its share."""
-        made: list[Made] = []
+        made: list[MadeImage] = []
         failed: list[str] = []
-        rank_info, beat = self._ranks.rank_info, Beat()
+        rank_info, beat = self._ranks.rank_info, Heartbeat()
         mine = missing[rank_info.rank :: rank_info.world_size]
 
         def go_on() -> None:
@@ -135,7 +135,7 @@ class Validation:
                 started = self._clock()
                 try:
                     file = self._pictures.write(step, wanted, self._draw(transformer, wanted, go_on))
-                    made.append(Made(wanted=wanted, file=file, seconds=self._clock() - started))
+                    made.append(MadeImage(wanted=wanted, file=file, seconds=self._clock() - started))
                 except _BrokenOffError:
                     pass  # it is counted as left out
                 except Exception as error:  # noqa: BLE001 - a picture is no reason to end a run
@@ -150,7 +150,7 @@ class Validation:
                 break
         return made, failed
 
-    def _draw(self, transformer: nn.Module, wanted: Wanted, go_on: Callable[[], None]) -> Image.Image:
+    def _draw(self, transformer: nn.Module, wanted: ImageRequest, go_on: Callable[[], None]) -> Image.Image:
         device = self._ranks.device
         latents = denoise(
             transformer,
@@ -175,7 +175,7 @@ class Validation:
         sequence, pooled = self._texts.read(prompt)
         return Text(sequence=sequence.to(self._ranks.device), pooled=pooled.to(self._ranks.device))
 
-    def _record(self, step: int, outcome: Outcome) -> None:
+    def _record(self, step: int, outcome: ValidationOutcome) -> None:
         """Write the index, and say in a sentence what has come of it."""
         words = [f"{len(outcome.made)} pictures of step {step} in {outcome.seconds:.1f} s"]
         try:
@@ -192,6 +192,6 @@ class Validation:
         channel.tell("; ".join(words))
 
 
-def _words(wanted: Wanted, error: Exception) -> str:
+def _words(wanted: ImageRequest, error: Exception) -> str:
     told = str(error).partition("\n")[0]
     return f"{wanted.file} ({type(error).__name__}{f': {told}' if told else ''})"

@@ -33,7 +33,7 @@ _PATCH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ImageRequest:
     """One picture: `width` x `height` pixels, both multiples of 16; `file` is its name in the step's folder.
 
     `guidance` is what the model is told, where it can be told; `scale` 1 = one pass, above = with the negative prompt.
@@ -51,7 +51,7 @@ class Wanted:
     seed: int
 
 
-def read_wanted(job: Job, locations: Locations) -> list[Wanted]:
+def read_wanted(job: Job, locations: Locations) -> list[ImageRequest]:
     """All pictures of one validation, the largest first; none where the job makes none.
 
     Raises ConfigurationError where promptsFrom is no library of prompts, or the model has no scheduler, and StorageError.
@@ -93,12 +93,12 @@ def _prompts(job: Job, locations: Locations, settings: Validation) -> dict[str, 
     return prompts
 
 
-def _picture(training: Training, settings: Validation, name: str, prompt: str, size: str) -> Wanted:
+def _picture(training: Training, settings: Validation, name: str, prompt: str, size: str) -> ImageRequest:
     width, height = (max(int(edge) // _PATCH, 1) * _PATCH for edge in size.split("x"))
     flavor = training.model.flavor
     guidance = _USUAL_GUIDANCE[flavor] if settings.guidance is None else settings.guidance
     twice = settings.negative_prompt is not None
-    return Wanted(
+    return ImageRequest(
         name=name,
         prompt=prompt,
         negative=settings.negative_prompt or "",

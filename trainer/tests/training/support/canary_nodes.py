@@ -30,7 +30,7 @@ from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.checkpoint import canary  # noqa: E402
 from oarlock_trainer.checkpoint.fence import Fence  # noqa: E402
 from oarlock_trainer.checkpoint.reader import take_over  # noqa: E402
-from oarlock_trainer.engine.process_group import Ranks, leave  # noqa: E402
+from oarlock_trainer.engine.process_group import RankGroup, leave  # noqa: E402
 from oarlock_trainer.runtime.errors import PeerLostError, TrainingEnd, lost_a_peer  # noqa: E402
 from oarlock_trainer.runtime.job import Job, RankInfo  # noqa: E402
 
@@ -102,7 +102,7 @@ def run_rank(rank: int, order: dict[str, Any], store: str) -> dict[str, Any]:
     dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
     TROUBLES.get(order["trouble"].get(str(rank)), lambda: None)()
     try:
-        ranks, fence = Ranks(rank_info, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2))
+        ranks, fence = RankGroup(rank_info, torch.device("cpu"), None), Fence(job.output, Owner("uid", 2))
         take_over(job, ranks, fence, copies=None, go_on=lambda: None)
     except TrainingEnd as end:
         return {"code": int(end.code), "said": str(end)}

@@ -12,8 +12,8 @@ from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.batches import Loader
 from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
-from oarlock_trainer.data.metadata.table import Manifest, Part, Table, write_part
-from oarlock_trainer.data.places import Places, resolve
+from oarlock_trainer.data.metadata.table import Table, TableManifest, TablePart, write_part
+from oarlock_trainer.data.places import EmbeddingIndex, resolve
 from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
@@ -109,14 +109,14 @@ def prepared(
             "text_keys": [[word.to_bytes(16, "big") for word in some] for some in words],
         }
         write_part(folder, f"{place}.arrow", columns)
-        parts.append(Part(file=f"{place}.arrow", dataset=place, rows=ROWS))
+        parts.append(TablePart(file=f"{place}.arrow", dataset=place, rows=ROWS))
         for number, (width, height) in zip(numbers, sizes, strict=True):
             values = np.full((4, height // 8, width // 8), number, dtype=np.uint16)
             latents.append(pack(number.to_bytes(16, "little"), values, values.shape, Compression.NONE))
         for word in (word for some in words for word in some):
             texts.append(text(word))
     texts.append(text(2**31))
-    manifest = Manifest(fingerprint="f", job_uid="u", datasets=tuple(datasets), parts=tuple(parts))
+    manifest = TableManifest(fingerprint="f", job_uid="u", datasets=tuple(datasets), parts=tuple(parts))
     table = Table(folder, manifest)
     keys = entry_keys(table, len(table) * (1 + mirrored))
     for row, key in enumerate(keys[len(table) :]):
@@ -135,8 +135,8 @@ def prepared(
     return Prepared(
         table=table,
         buckets=[],  # made by each test, for its own batch
-        latents=Places(found, [store]),
-        texts=Places(said, [text_store]),
+        latents=EmbeddingIndex(found, [store]),
+        texts=EmbeddingIndex(said, [text_store]),
         empty_text=len(table.text_keys()),
         fingerprint="f",
     )

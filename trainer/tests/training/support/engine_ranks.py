@@ -28,7 +28,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E40
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.engine.initialize import initialize  # noqa: E402
 from oarlock_trainer.engine.learning_rate import learning_rate  # noqa: E402
-from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
+from oarlock_trainer.engine.process_group import RankGroup  # noqa: E402
 from oarlock_trainer.engine.whole_weights import whole_weights  # noqa: E402
 from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: E402
 from oarlock_trainer.runtime.job import RankInfo  # noqa: E402
@@ -63,7 +63,7 @@ def training(fields: dict[str, Any]) -> Training:
     return Training.model_validate(body | fields)
 
 
-def run(case: dict[str, Any], ranks: Ranks) -> dict[str, Any]:
+def run(case: dict[str, Any], ranks: RankGroup) -> dict[str, Any]:
     rank_info, steps = ranks.rank_info, case["steps"]
     settings = training(case["training"])
     torch.manual_seed(0)
@@ -111,7 +111,7 @@ def checksum(model: nn.Module) -> float:
 def rank(number: int, store: str, ranks: int, cases: list[dict[str, Any]]) -> None:
     os.environ["LOCAL_RANK"] = str(number)  # DeepSpeed insists on it
     dist.init_process_group("gloo", store=dist.FileStore(store, ranks), rank=number, world_size=ranks)
-    group = Ranks(
+    group = RankGroup(
         RankInfo(rank=number, local_rank=number, world_size=ranks, local_world_size=ranks), torch.device("cpu"), None
     )
     for case in cases:

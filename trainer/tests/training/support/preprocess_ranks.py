@@ -48,7 +48,7 @@ def facts_of(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def encode_live(job: Job, ranks: process_group.Ranks, prepared: Prepared, rows: list[int]) -> list[Any]:
+def encode_live(job: Job, ranks: process_group.RankGroup, prepared: Prepared, rows: list[int]) -> list[Any]:
     """Shapes and sums of the latents of some rows, or entries as in data.flips, of one size, made twice."""
     live = LiveEncoding(job, locations_of(job, os.environ), ranks)
     pictures = [picture_at(prepared.table, row) for row in rows]

@@ -14,9 +14,9 @@ from torch import nn
 from oarlock_api.contract.layout import Owner
 from oarlock_trainer.checkpoint.fence import Fence
 from oarlock_trainer.checkpoint.format import DataPosition, valid_checkpoints
-from oarlock_trainer.checkpoint.writer import NoRoom, Saved, Writer
+from oarlock_trainer.checkpoint.writer import NoRoom, SavedCheckpoint, Writer
 from oarlock_trainer.data.sampler import Origin
-from oarlock_trainer.engine.engine import MASTER, Part
+from oarlock_trainer.engine.engine import MASTER, TensorSlice
 from oarlock_trainer.runtime.job import RankInfo
 
 if TYPE_CHECKING:
@@ -73,15 +73,15 @@ class Plain:
             for slot in (MASTER, "exp_avg"):
                 whole = torch.arange(size, dtype=torch.float32) + 1000 * place + 0.5 * (slot == MASTER)
                 values = whole[own].clone() if filled is None else torch.full_like(whole[own], filled)
-                self._parts.append(Part(name=name, slot=slot, start=own.start, values=values))
+                self._parts.append(TensorSlice(name=name, slot=slot, start=own.start, values=values))
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TensorSlice]:
         return self._parts
 
     def refresh(self) -> None:
         """There are no weights beside the masters."""
 
-    def restored(self, updates: int, parts: Sequence[Part]) -> None:
+    def restored(self, updates: int, parts: Sequence[TensorSlice]) -> None:
         assert parts is self._parts
         self.updates = updates
 
@@ -100,7 +100,7 @@ def saver(
         writer.close()
 
 
-def save(writer: Writer, step: int) -> Saved | NoRoom:
+def save(writer: Writer, step: int) -> SavedCheckpoint | NoRoom:
     """Save one checkpoint and wait for it."""
     writer.begin(step, POSITION)
     return writer.finish()

@@ -33,7 +33,7 @@ from oarlock_api.contract.job_file import JobFile  # noqa: E402
 from oarlock_api.engine import Attention  # noqa: E402
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.engine.initialize import sharder  # noqa: E402
-from oarlock_trainer.engine.process_group import Ranks  # noqa: E402
+from oarlock_trainer.engine.process_group import RankGroup  # noqa: E402
 from oarlock_trainer.engine.whole_weights import elements, whole_weights  # noqa: E402
 from oarlock_trainer.loop.setup import Setup  # noqa: E402
 from oarlock_trainer.loop.trained_model import load_model, make_engine  # noqa: E402
@@ -64,7 +64,7 @@ def setup_of(rank_info: RankInfo, model: Path) -> Setup:
     )  # fmt: skip
     job = Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
     rest: Any = dict.fromkeys(("locations", "hub", "fence", "copies", "resumed", "batch", "prepared", "validation"))
-    return Setup(job=job, ranks=Ranks(rank_info, torch.device("cpu"), None), **rest)
+    return Setup(job=job, ranks=RankGroup(rank_info, torch.device("cpu"), None), **rest)
 
 
 class Counted:

@@ -17,7 +17,7 @@ from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.metadata.captions import Wording, from_name, one_each
 from oarlock_trainer.data.metadata.facts import Bad
 from oarlock_trainer.data.metadata.listing import caption_file, read_chunk
-from oarlock_trainer.data.metadata.rows import Found
+from oarlock_trainer.data.metadata.rows import PictureRows
 from oarlock_trainer.data.metadata.threads import in_threads
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.runtime.errors import StorageError, failed_reading
@@ -50,7 +50,7 @@ class Discovered:
         self._folder = folder
         self._threads = threads
 
-    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
+    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, PictureRows]]:
         """Raises ConfigurationError at the first picture that may not be read: it is not damaged, and seldom the only one."""
         del group  # each holds one piece
         for number in wanted:
@@ -61,7 +61,7 @@ class Discovered:
             fine = pa.array([not isinstance(look, Bad) for look in looks], pa.bool_())
             yield (
                 number,
-                Found(
+                PictureRows(
                     names=chunk["name"].filter(fine).combine_chunks(),
                     versions=chunk["version"].filter(fine).combine_chunks(),
                     width=np.array([size.width for size, _ in seen], dtype=np.int64),

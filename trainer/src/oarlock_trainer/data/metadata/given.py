@@ -14,7 +14,7 @@ from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.captions import Wording, from_name, gathered, one_each
 from oarlock_trainer.data.metadata.discovery import text_beside, unreadable
 from oarlock_trainer.data.metadata.facts import Bad
-from oarlock_trainer.data.metadata.rows import Found
+from oarlock_trainer.data.metadata.rows import PictureRows
 from oarlock_trainer.data.metadata.threads import in_threads
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.runtime.errors import ConfigurationError
@@ -30,7 +30,7 @@ _LARGEST = float(1 << 31)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class UserTable:
     """How the rows of a table are read. `stems` completes names that carry no extension."""
 
     dataset: Dataset
@@ -63,7 +63,7 @@ class Given:
                 "fallbackCaptionColumn)"
             )
 
-    def found(self, rows: pa.Table, *, first: int, table: str, on: Callable[[int], None]) -> Found:
+    def found(self, rows: pa.Table, *, first: int, table: str, on: Callable[[int], None]) -> PictureRows:
         """The pictures of some rows, of which the first has the number `first` in the table.
 
         Raises ConfigurationError where a column holds what it cannot.
@@ -77,7 +77,7 @@ class Given:
                 f"(columns are {kinds}; names and captions must be text or lists of text, width and height numbers)"
             ) from error
 
-    def _found(self, rows: pa.Table, first: int, on: Callable[[int], None]) -> Found:
+    def _found(self, rows: pa.Table, first: int, on: Callable[[int], None]) -> PictureRows:
         names = pc.fill_null(_text(_column(rows, self.settings.filename_column)), "")
         named = pc.not_equal(names, "")
         numbers = np.flatnonzero(~named.to_numpy(zero_copy_only=False)) + first
@@ -101,7 +101,7 @@ class Given:
         else:
             captions = self._captions(rows, names)
             on(len(names))
-        return Found(
+        return PictureRows(
             names=names,
             versions=versions,
             width=_sizes(_column(rows, self.settings.width_column)),

@@ -14,7 +14,7 @@ import re
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.data.metadata.facts import parse_facts
-from oarlock_trainer.data.metadata.kept import Kept
+from oarlock_trainer.data.metadata.kept import DatasetParts
 from oarlock_trainer.data.metadata.table import PARTS, part_notes
 from oarlock_trainer.runtime.atomic_write import write_bytes
 from oarlock_trainer.runtime.errors import storage
@@ -29,7 +29,7 @@ _VERSION = 1
 _PART = re.compile(r"[0-9A-Za-z_-]+\.arrow")
 
 
-def hand_on(caches: Files, recipe: str, folder: Path, kept: Kept) -> None:
+def hand_on(caches: Files, recipe: str, folder: Path, kept: DatasetParts) -> None:
     """Lay a data set's scan beside its caches; what lies there already is not written again.
 
     `folder` has the table that the parts are of.
@@ -47,7 +47,7 @@ def hand_on(caches: Files, recipe: str, folder: Path, kept: Kept) -> None:
         caches.remove(f"{FOLDER}/{file}")
 
 
-def taken_over(caches: Files, recipe: str, folder: Path) -> Kept | None:
+def taken_over(caches: Files, recipe: str, folder: Path) -> DatasetParts | None:
     """The scan that lies beside the caches, its parts copied below `folder`; None where there is none of these settings."""
     kept = _read(caches, recipe)
     if kept is None:
@@ -68,7 +68,7 @@ def taken_over(caches: Files, recipe: str, folder: Path) -> Kept | None:
     return kept
 
 
-def _read(caches: Files, recipe: str) -> Kept | None:
+def _read(caches: Files, recipe: str) -> DatasetParts | None:
     try:
         raw = json.loads(caches.read(f"{FOLDER}/{recipe}.json"))
         if raw["version"] != _VERSION or not raw["parts"]:
@@ -77,4 +77,4 @@ def _read(caches: Files, recipe: str) -> Kept | None:
         left_out = tuple(int(row) for row in raw["leftOut"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return Kept(files=files, left_out=left_out) if all(_PART.fullmatch(file) for file, _ in files) else None
+    return DatasetParts(files=files, left_out=left_out) if all(_PART.fullmatch(file) for file, _ in files) else None

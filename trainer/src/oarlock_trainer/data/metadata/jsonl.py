@@ -16,9 +16,9 @@ from oarlock_trainer.runtime.errors import ConfigurationError, storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oarlock_trainer.data.metadata.given import Given
-    from oarlock_trainer.data.metadata.rows import Found
-    from oarlock_trainer.storage.files import Entry, Files
+    from oarlock_trainer.data.metadata.given import UserTable
+    from oarlock_trainer.data.metadata.rows import PictureRows
+    from oarlock_trainer.storage.files import FileEntry, Files
 
 PIECE_BYTES = 2 << 20
 """Of a piece: at most PART_ROWS lines of 32 bytes, and a line that names three columns is longer."""
@@ -28,7 +28,7 @@ _LOOK_AHEAD = 64 << 10
 class JsonPieces:
     """The lines of one file of JSON objects."""
 
-    def __init__(self, given: Given, files: Files, entry: Entry) -> None:
+    def __init__(self, given: UserTable, files: Files, entry: FileEntry) -> None:
         """Raises ConfigurationError where the first lines are none, or lack columns."""
         self._given, self._files, self._entry = given, files, entry
         self._table = f"{files.where}/{entry.name}"
@@ -46,7 +46,7 @@ class JsonPieces:
         ]
         self.groups = [range(number, number + 1) for number in range(len(starts))]
 
-    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
+    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, PictureRows]]:
         """Row numbers in messages count from the piece's beginning: how many lines came before, nobody knows."""
         del group  # each holds one piece
         for number in wanted:

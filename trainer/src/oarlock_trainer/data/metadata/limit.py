@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.facts import total
-from oarlock_trainer.data.metadata.making import Made, facts_of, part_file
+from oarlock_trainer.data.metadata.making import BuiltPart, facts_of, part_file
 from oarlock_trainer.data.metadata.table import SCHEMA, open_part, part_notes, write_part
 from oarlock_trainer.runtime.errors import storage
 
@@ -26,7 +26,7 @@ BINS = 1 << 16
 _SHIFT = np.uint64(48)
 
 
-def lots_of(folder: Path, made: Made, seed: int) -> np.ndarray:
+def lots_of(folder: Path, made: BuiltPart, seed: int) -> np.ndarray:
     """(rows,) uint64: the lots that the pictures of a part draw."""
     return keys.lots(open_part(folder, made.file)["name"], seed=seed, purpose="take")
 
@@ -52,7 +52,7 @@ def within(lots: Sequence[np.ndarray], number: int) -> np.ndarray:
     return np.sort(np.concatenate([empty, *(some[(some >> _SHIFT) == np.uint64(number)] for some in lots)]))
 
 
-def limited(folder: Path, made: Made, lots: np.ndarray, highest: int) -> Made:
+def limited(folder: Path, made: BuiltPart, lots: np.ndarray, highest: int) -> BuiltPart:
     """The part with those of its pictures alone whose lot is not above `highest`."""
     file = part_file(made.file, f"lots up to {highest}")
     notes = part_notes(folder, file)

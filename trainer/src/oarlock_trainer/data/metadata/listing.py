@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from oarlock_trainer.storage.files import Entry, Files
+    from oarlock_trainer.storage.files import FileEntry, Files
 
 EXTENSIONS = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"})
 _LISTING = "listing"
@@ -41,7 +41,7 @@ def caption_file(name: str) -> str:
     return f"{splitext(name)[0]}.txt"
 
 
-def pictures(entries: Sequence[Entry]) -> list[Entry]:
+def pictures(entries: Sequence[FileEntry]) -> list[FileEntry]:
     """Those that are pictures, by their extension."""
     return [entry for entry in entries if splitext(entry.name)[1].lower() in EXTENSIONS]
 
@@ -81,7 +81,7 @@ def remove_listing(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _write_chunk(entries: Sequence[Entry], texts: dict[str, str], folder: Path) -> Piece:
+def _write_chunk(entries: Sequence[FileEntry], texts: dict[str, str], folder: Path) -> Piece:
     captions = [texts.get(caption_file(entry.name)) for entry in entries]
     columns = [[entry.name for entry in entries], [entry.version for entry in entries], captions]
     piece = Piece(keys.digest(*columns), len(entries))

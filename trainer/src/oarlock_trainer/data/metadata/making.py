@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.metadata.pieces import Pieces
     from oarlock_trainer.data.metadata.recipe import Recipe
-    from oarlock_trainer.data.metadata.rows import Found
+    from oarlock_trainer.data.metadata.rows import PictureRows
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Made:
+class BuiltPart:
     """One part: the number of its piece, its file and rows."""
 
     number: int
@@ -37,7 +37,7 @@ def part_file(recipe: str, identity: str) -> str:
 
 def make_parts(
     pieces: Pieces, groups: Sequence[int], recipe: Recipe, folder: Path, *, on: Callable[[int], None]
-) -> list[Made]:
+) -> list[BuiltPart]:
     """Make the parts of some groups of pieces below `folder`; `on` is told of pictures that were looked at."""
     fingerprint = recipe.fingerprint()
     made = []
@@ -49,7 +49,7 @@ def make_parts(
             if notes is None:
                 missing[number] = file
             else:
-                made.append(Made(number, file, notes[0]))
+                made.append(BuiltPart(number, file, notes[0]))
                 on(pieces.pieces[number].pictures)
         if missing:
             made += _make_missing(pieces.read(group, list(missing), on), missing, recipe, folder)
@@ -57,15 +57,15 @@ def make_parts(
 
 
 def _make_missing(
-    pieces: Iterable[tuple[int, Found]], files: Mapping[int, str], recipe: Recipe, folder: Path
-) -> list[Made]:
+    pieces: Iterable[tuple[int, PictureRows]], files: Mapping[int, str], recipe: Recipe, folder: Path
+) -> list[BuiltPart]:
     """One part is written while the next one is read: waiting for the storage takes as long as the work."""
     made = []
     with ThreadPoolExecutor(1, thread_name_prefix="parts") as writer:
         writing: Future[None] | None = None
         for number, found in pieces:
             columns, facts = make_rows(found, recipe)
-            made.append(Made(number, files[number], len(columns["name"])))
+            made.append(BuiltPart(number, files[number], len(columns["name"])))
             if writing:
                 writing.result()
             writing = writer.submit(_write, folder, files[number], columns, facts)

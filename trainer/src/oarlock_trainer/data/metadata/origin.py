@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer.data.metadata.captions import Wording
 from oarlock_trainer.data.metadata.discovery import Discovered
-from oarlock_trainer.data.metadata.given import Given
+from oarlock_trainer.data.metadata.given import UserTable
 from oarlock_trainer.data.metadata.jsonl import JsonPieces
 from oarlock_trainer.data.metadata.listing import write_listing
 from oarlock_trainer.data.metadata.opened import source_of, table_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oarlock_api.dataset import Dataset, Parquet
     from oarlock_trainer.data.metadata.pieces import Pieces
     from oarlock_trainer.data.metadata.recipe import Recipe
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 
 def find_pieces(
-    job: Job, locations: Locations, ranks: Ranks, recipe: Recipe, *, folder: Path, go_on: Callable[[], None]
+    job: Job, locations: Locations, ranks: RankGroup, recipe: Recipe, *, folder: Path, go_on: Callable[[], None]
 ) -> Pieces:
     """The pieces of a data set, the same on all ranks; rank 0 alone lists.
 
@@ -55,13 +55,13 @@ def find_pieces(
     stems = None
     if not settings.filename_has_extension:
         stems = Stems(folder, _listed(ranks, lambda: write_stems(files, folder), go_on))
-    given = Given(
+    given = UserTable(
         dataset=dataset, settings=settings, files=files, wording=Wording(dataset), stems=stems, threads=threads
     )
     return ranks.all_or_none(lambda: open_table_file(given, dataset, settings, locations))
 
 
-def open_table_file(given: Given, dataset: Dataset, settings: Parquet, locations: Locations) -> Pieces:
+def open_table_file(given: UserTable, dataset: Dataset, settings: Parquet, locations: Locations) -> Pieces:
     """A table by its extension."""
     files, name = table_of(dataset, settings, locations)
     entry = files.find(name)
@@ -80,7 +80,7 @@ def open_table_file(given: Given, dataset: Dataset, settings: Parquet, locations
     )
 
 
-def _listed(ranks: Ranks, work: Callable[[], Result], go_on: Callable[[], None]) -> Result:
+def _listed(ranks: RankGroup, work: Callable[[], Result], go_on: Callable[[], None]) -> Result:
     """What rank 0 finds by listing, which may take minutes: it is seen to work, and the others to wait.
 
     Any of them leaves when `go_on` says so, and not only when the listing is there.

@@ -19,9 +19,9 @@ from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, fai
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from oarlock_trainer.data.metadata.given import Given
-    from oarlock_trainer.data.metadata.rows import Found
-    from oarlock_trainer.storage.files import Entry, Files
+    from oarlock_trainer.data.metadata.given import UserTable
+    from oarlock_trainer.data.metadata.rows import PictureRows
+    from oarlock_trainer.storage.files import FileEntry, Files
 
 _BUFFER = 8 << 20
 """Bytes that are read ahead of a column. A row group as a whole may have any size, and would be held in memory."""
@@ -30,7 +30,7 @@ _BUFFER = 8 << 20
 class ParquetPieces:
     """The rows of one Parquet file."""
 
-    def __init__(self, given: Given, files: Files, entry: Entry) -> None:
+    def __init__(self, given: UserTable, files: Files, entry: FileEntry) -> None:
         """Raises ConfigurationError where it is no Parquet file or lacks columns."""
         self._given = given
         self._table = f"{files.where}/{entry.name}"
@@ -48,7 +48,7 @@ class ParquetPieces:
                 self.pieces.append(Piece(identity, min(PART_ROWS, rows - start)))
             self.groups.append(range(first, len(self.pieces)))
 
-    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
+    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, PictureRows]]:
         """Decodes the whole row group, which has no other beginning, and hands out what is wanted of it.
 
         Raises ConfigurationError where it is damaged.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oarlock_trainer.data.metadata.rows import Found
+    from oarlock_trainer.data.metadata.rows import PictureRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,6 @@ class Pieces(Protocol):
         """Numbers of pieces that one rank should read together."""
         ...
 
-    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, Found]]:
+    def read(self, group: int, wanted: Sequence[int], on: Callable[[int], None]) -> Iterator[tuple[int, PictureRows]]:
         """The wanted pieces of a group, with their numbers; `on` is told how many pictures were looked at meanwhile."""
         ...

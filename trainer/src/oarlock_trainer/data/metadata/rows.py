@@ -24,7 +24,7 @@ _LARGEST = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class PictureRows:
     """Pictures of one piece of a data set, in its order, and those of it that could not be read.
 
     names, versions (n,) strings; width, height (n,) int64, 0 where no size is known; captions (n,) lists of strings.
@@ -37,12 +37,12 @@ class Found:
     captions: pa.Array
     bad: tuple[Bad, ...] = ()
 
-    def taken(self, kept: np.ndarray) -> Found:
+    def taken(self, kept: np.ndarray) -> PictureRows:
         """Those pictures alone for which `kept` (n,) is true."""
         if kept.all():
             return self
         mask = pa.array(kept)
-        return Found(
+        return PictureRows(
             names=self.names.filter(mask),
             versions=self.versions.filter(mask),
             width=self.width[kept],
@@ -51,7 +51,7 @@ class Found:
         )
 
 
-def make_rows(found: Found, recipe: Recipe) -> tuple[dict[str, Any], Facts]:
+def make_rows(found: PictureRows, recipe: Recipe) -> tuple[dict[str, Any], Facts]:
     """Columns of a part, and what became of all pictures."""
     sides = np.minimum(found.width, found.height), np.maximum(found.width, found.height)
     without_size = (sides[0] <= 0) | (sides[1] > _LARGEST)
@@ -89,7 +89,7 @@ def make_rows(found: Found, recipe: Recipe) -> tuple[dict[str, Any], Facts]:
     return _columns(fine, cut, recipe), facts
 
 
-def _columns(fine: Found, cut: buckets.Cuts, recipe: Recipe) -> dict[str, Any]:
+def _columns(fine: PictureRows, cut: buckets.Cuts, recipe: Recipe) -> dict[str, Any]:
     masked, encoders = recipe.training.objective.attention_mask, recipe.encoders
     texts = keys.text_keys(fine.captions.flatten(), encoder=encoders.text, unpadded=masked)
     offsets = fine.captions.offsets.to_numpy()
@@ -105,7 +105,7 @@ def _columns(fine: Found, cut: buckets.Cuts, recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _named(found: Found, without_size: np.ndarray, without_caption: np.ndarray, recipe: Recipe) -> Iterator[Bad]:
+def _named(found: PictureRows, without_size: np.ndarray, without_caption: np.ndarray, recipe: Recipe) -> Iterator[Bad]:
     for row in np.flatnonzero(without_size | without_caption)[:LISTED].tolist():
         name = found.names[row].as_py()
         if without_size[row]:

@@ -18,13 +18,13 @@ from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.metadata import limit
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.handed_on import hand_on, taken_over
-from oarlock_trainer.data.metadata.kept import Kept, by_dataset, kept_parts
+from oarlock_trainer.data.metadata.kept import DatasetParts, by_dataset, kept_parts
 from oarlock_trainer.data.metadata.listing import remove_listing
-from oarlock_trainer.data.metadata.making import Made, make_parts
+from oarlock_trainer.data.metadata.making import BuiltPart, make_parts
 from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.origin import find_pieces
 from oarlock_trainer.data.metadata.recipe import Recipe, cuts
-from oarlock_trainer.data.metadata.table import Manifest, Part
+from oarlock_trainer.data.metadata.table import TableManifest, TablePart
 from oarlock_trainer.data.metadata.told import counts_of, rejected_in
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.buckets import Cut, Size
     from oarlock_trainer.data.cache_keys import Encoders
     from oarlock_trainer.data.quarantine import Rejected
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 class Scanned:
     """The parts that make the table once it is published, and the pictures that cannot be used."""
 
-    manifest: Manifest
+    manifest: TableManifest
     rejected: tuple[Rejected, ...]
 
 
 def scan(
     job: Job,
     locations: Locations,
-    ranks: Ranks,
+    ranks: RankGroup,
     encoders: Encoders,
     *,
     fingerprint: str,
@@ -72,7 +72,7 @@ def scan(
     folder = table_folder(job.output)
     recipes = ranks.all_or_none(lambda: _recipes(job, locations, encoders))
     kept = ranks.decide(lambda: _kept(folder, recipes, caches))
-    parts: list[Part] = []
+    parts: list[TablePart] = []
     left_out: list[int] = []
     for number, recipe in enumerate(recipes):
         if number in kept:
@@ -80,10 +80,10 @@ def scan(
             left_out += [sum(part.rows for part in parts) + row for row in kept[number].left_out]
         else:
             made = _make(job, locations, ranks, recipe, go_on)
-            own = tuple(Part(file=one.file, dataset=number, rows=one.rows) for one in made)
+            own = tuple(TablePart(file=one.file, dataset=number, rows=one.rows) for one in made)
         parts += own
     names = tuple(recipe.dataset.name for recipe in recipes)
-    manifest = Manifest(
+    manifest = TableManifest(
         fingerprint=fingerprint, job_uid=job.file.job_uid, datasets=names, parts=tuple(parts), left_out=tuple(left_out)
     )
     rejected = ranks.decide(lambda: _judged(job, manifest, recipes))
@@ -105,7 +105,7 @@ def picture_cut(training: Training, dataset: Dataset, name: str, size: Size) -> 
 
 
 def hand_on_scans(
-    job: Job, locations: Locations, encoders: Encoders, manifest: Manifest, caches: Callable[[Dataset], Files]
+    job: Job, locations: Locations, encoders: Encoders, manifest: TableManifest, caches: Callable[[Dataset], Files]
 ) -> None:
     """Lay each data set's part of the table beside its caches. Rank 0 only."""
     folder = table_folder(job.output)
@@ -114,7 +114,9 @@ def hand_on_scans(
         hand_on(caches(recipe.dataset), recipe.fingerprint(), folder, of_datasets[number])
 
 
-def _kept(folder: Path, recipes: Sequence[Recipe], caches: Callable[[Dataset], Files] | None) -> dict[int, Kept]:
+def _kept(
+    folder: Path, recipes: Sequence[Recipe], caches: Callable[[Dataset], Files] | None
+) -> dict[int, DatasetParts]:
     """What needs no scan: of this job's own table, or else of what lies beside the caches."""
     kept = kept_parts(folder, recipes)
     for number, recipe in enumerate(recipes):
@@ -131,7 +133,9 @@ def _recipes(job: Job, locations: Locations, encoders: Encoders) -> list[Recipe]
     ]
 
 
-def _make(job: Job, locations: Locations, ranks: Ranks, recipe: Recipe, go_on: Callable[[], None]) -> list[Made]:
+def _make(
+    job: Job, locations: Locations, ranks: RankGroup, recipe: Recipe, go_on: Callable[[], None]
+) -> list[BuiltPart]:
     """Make a data set's parts; all ranks return all of them, in order."""
     folder, rank_info = table_folder(job.output), ranks.rank_info
     pieces = find_pieces(job, locations, ranks, recipe, folder=folder, go_on=go_on)
@@ -156,7 +160,7 @@ def _make(job: Job, locations: Locations, ranks: Ranks, recipe: Recipe, go_on: C
     return sorted(one for some in made for one in some)
 
 
-def _limit(ranks: Ranks, made: Sequence[Made], folder: Path, maximum: int, seed: int) -> list[Made]:
+def _limit(ranks: RankGroup, made: Sequence[BuiltPart], folder: Path, maximum: int, seed: int) -> list[BuiltPart]:
     lots = [limit.lots_of(folder, one, seed) for one in made]
     bins = np.array(ranks.sum(limit.binned(lots).tolist())).astype(np.int64)
     number, place = limit.bin_of(bins, maximum)
@@ -166,7 +170,7 @@ def _limit(ranks: Ranks, made: Sequence[Made], folder: Path, maximum: int, seed:
     )
 
 
-def _judged(job: Job, manifest: Manifest, recipes: Sequence[Recipe]) -> tuple[Rejected, ...]:
+def _judged(job: Job, manifest: TableManifest, recipes: Sequence[Recipe]) -> tuple[Rejected, ...]:
     """Rank 0: tell of pictures that cannot be used.
 
     Raises ConfigurationError where there are too many of them, or no others.

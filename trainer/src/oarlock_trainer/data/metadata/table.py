@@ -77,7 +77,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TablePart:
     """One published part: its file's name below PARTS, its dataset's place in the job, its rows."""
 
     file: str
@@ -86,20 +86,20 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class TableManifest:
     """What makes parts a table: `fingerprint` of the settings, `job_uid` of the maker, rows `left_out` in rising order."""
 
     fingerprint: str
     job_uid: str
     datasets: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[TablePart, ...]
     left_out: tuple[int, ...] = ()
 
 
 class Table:
     """A published table. Arrays have one entry per row, those that are left out included."""
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: TableManifest) -> None:
         """Maps all parts; raises OSError or ValueError where one is not there or not what it was."""
         self.manifest = manifest
         self._batches = [open_part(folder, part.file) for part in manifest.parts]
@@ -187,7 +187,7 @@ def open_part(folder: Path, name: str) -> pa.RecordBatch:
     return reader.get_batch(0)
 
 
-def publish(folder: Path, manifest: Manifest) -> None:
+def publish(folder: Path, manifest: TableManifest) -> None:
     """Make parts a table, and remove the parts of earlier ones."""
     body = {
         "version": _VERSION,
@@ -211,8 +211,8 @@ def open_table(folder: Path) -> Table | None:
         raw = json.loads((folder / MANIFEST).read_bytes())
         if raw["version"] != _VERSION:
             return None
-        parts = tuple(Part(file=part["file"], dataset=part["dataset"], rows=part["rows"]) for part in raw["parts"])
-        manifest = Manifest(
+        parts = tuple(TablePart(file=part["file"], dataset=part["dataset"], rows=part["rows"]) for part in raw["parts"])
+        manifest = TableManifest(
             fingerprint=raw["fingerprint"],
             job_uid=raw["jobUid"],
             datasets=tuple(raw["datasets"]),

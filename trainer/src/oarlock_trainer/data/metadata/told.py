@@ -12,7 +12,7 @@ from oarlock_trainer.data.quarantine import Rejected
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oarlock_trainer.data.metadata.table import Manifest
+    from oarlock_trainer.data.metadata.table import TableManifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Counts:
     left_out: dict[str, int]
 
 
-def counts_of(folder: Path, manifest: Manifest) -> list[Counts]:
+def counts_of(folder: Path, manifest: TableManifest) -> list[Counts]:
     """What became of the pictures, by data set."""
     counts = []
     for number, dataset in enumerate(manifest.datasets):
@@ -44,7 +44,7 @@ def counts_of(folder: Path, manifest: Manifest) -> list[Counts]:
     return counts
 
 
-def rejected_in(folder: Path, manifest: Manifest, *, most: int) -> tuple[Rejected, ...]:
+def rejected_in(folder: Path, manifest: TableManifest, *, most: int) -> tuple[Rejected, ...]:
     """The first `most` pictures that cannot be used, with their reasons."""
     rejected: list[Rejected] = []
     for part in manifest.parts:

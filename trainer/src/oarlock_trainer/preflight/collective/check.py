@@ -35,14 +35,14 @@ from oarlock_trainer.preflight.collective.node_names import NodeNames
 from oarlock_trainer.preflight.collective.slow_network import hindrance, slow_network
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.background import Background
-from oarlock_trainer.runtime.beat import Beat
+from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import LeftOnRequest, PeerLostError, UnfitError, lost_a_peer
 from oarlock_trainer.runtime.notes import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
 
 CHECK = "collective"
@@ -64,7 +64,7 @@ _LAST_WORDS_SECONDS = 2.0
 store away, leave it to the others."""
 
 
-def join(job: Job, *, go_on: Callable[[], None]) -> Ranks:
+def join(job: Job, *, go_on: Callable[[], None]) -> RankGroup:
     """Meet the other ranks, with the check where the job asks for it. `go_on` is called while waiting and may raise.
 
     Raises UnfitError where this node is cut off, PeerLostError where it can't be told who is.
@@ -95,7 +95,7 @@ class _Check:
     def __init__(self, job: Job, seconds: float, go_on: Callable[[], None]) -> None:
         rank_info = job.rank_info
         self._job = job
-        self._go_on, self._beat = go_on, Beat()
+        self._go_on, self._beat = go_on, Heartbeat()
         self._node = rank_info.rank // rank_info.local_world_size
         self._nodes = rank_info.world_size // rank_info.local_world_size
         self._speaks = rank_info.local_rank == 0
@@ -108,7 +108,7 @@ class _Check:
         gang = f"{job.file.job_uid}/{job.file.attempt}"
         self._notes = Notes(job.output / _NOTES, gang=gang, own=self._node, nodes=self._nodes)
 
-    def run(self) -> tuple[Ranks, exercise.Times]:
+    def run(self) -> tuple[RankGroup, exercise.Times]:
         """All of it."""
         # Rank 0's store object serves all others: the group keeps it alive.
         for_group = self._store(process_group.START_TIMEOUT, serves=True) if self._job.rank_info.is_leader else None
@@ -214,10 +214,10 @@ class _Check:
         who = f"{self.names.many(blamed)} cut off" if blamed else "it can't be told whose fault that is"
         return PeerLostError(f"nodes of this gang do not reach one another: {words}; {who}. {mend}")
 
-    def _exercise(self, meeting: Meeting, store: TCPStore) -> tuple[Ranks, exercise.Times]:
+    def _exercise(self, meeting: Meeting, store: TCPStore) -> tuple[RankGroup, exercise.Times]:
         log = NcclLog(os.environ) if self._speaks else None
 
-        def work() -> tuple[Ranks, exercise.Times]:
+        def work() -> tuple[RankGroup, exercise.Times]:
             ranks = process_group.join(self._job, store=store)
             return ranks, exercise.run(ranks, log.network if log else str)
 

@@ -20,7 +20,7 @@ from oarlock_trainer.runtime.errors import PeerLostError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from oarlock_trainer.engine.process_group import Ranks
+    from oarlock_trainer.engine.process_group import RankGroup
 
 _MEBIBYTES = {"cpu": 16, "cuda": 256}
 """Small for any network that trains (a tenth of a second at 1 Gbit/s for CPUs, a second at 10 Gbit/s for GPUs), large enough
@@ -60,7 +60,7 @@ class Times:
         return [node for node, milliseconds in self.ring.items() if milliseconds > bound and len(self.ring) > 2]
 
 
-def run(ranks: Ranks, network: Callable[[], str]) -> Times:
+def run(ranks: RankGroup, network: Callable[[], str]) -> Times:
     """Exercise all ranks. Collective. `network`: what NCCL has taken here, asked once it has.
 
     Raises PeerLostError where the sum is wrong, or what torch raises.
@@ -72,7 +72,7 @@ def run(ranks: Ranks, network: Callable[[], str]) -> Times:
     return _gathered(ranks, mebibytes, times, network())
 
 
-def _exercised(ranks: Ranks, *, floats: int) -> tuple[float, float]:
+def _exercised(ranks: RankGroup, *, floats: int) -> tuple[float, float]:
     """Milliseconds of the all-reduce and of the ring, on this rank."""
     world = ranks.rank_info.world_size
     ones, got = (torch.ones(floats, device=ranks.device) for _ in range(2))
@@ -113,7 +113,7 @@ def _fastest(work: Callable[[], None], device: torch.device, *, before: Callable
     return min(times)
 
 
-def _gathered(ranks: Ranks, mebibytes: int, times: tuple[float, float], network: str) -> Times:
+def _gathered(ranks: RankGroup, mebibytes: int, times: tuple[float, float], network: str) -> Times:
     rank_info = ranks.rank_info
     fabric = read_fabric()
     trouble = fabric.trouble(network) if fabric.devices else None
