@@ -13,8 +13,8 @@ import samples
 import torch
 
 from oarlock_api.data import Compression
+from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
 from oarlock_trainer.data.permutation import round_keys, shuffled
-from oarlock_trainer.data.places import EmbeddingIndex, resolve
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import SHARD_BYTES, Shard
 from oarlock_trainer.runtime.draws import Purpose

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 from oarlock_api.training import Training
 from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import jsonl, parquet
+from oarlock_trainer.data.metadata.build_parts import facts_of, make_parts
 from oarlock_trainer.data.metadata.captions import Wording
-from oarlock_trainer.data.metadata.given import UserTable
 from oarlock_trainer.data.metadata.jsonl import JsonPieces
-from oarlock_trainer.data.metadata.making import facts_of, make_parts
 from oarlock_trainer.data.metadata.parquet import ParquetPieces
 from oarlock_trainer.data.metadata.pieces import Pieces
 from oarlock_trainer.data.metadata.recipe import Recipe
 from oarlock_trainer.data.metadata.stems import Stems, write_stems
 from oarlock_trainer.data.metadata.table import open_part
+from oarlock_trainer.data.metadata.user_table import UserTable
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 from oarlock_trainer.storage.local import LocalFiles
 

@@ -16,7 +16,7 @@ from dealing import (
     training,
 )
 
-from oarlock_trainer.data.places import EmbeddingIndex
+from oarlock_trainer.data.embedding_index import EmbeddingIndex
 from oarlock_trainer.data.prefetch import Prefetcher, patience
 from oarlock_trainer.runtime.errors import StorageError
 

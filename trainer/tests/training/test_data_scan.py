@@ -21,12 +21,12 @@ from PIL import Image
 from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.cache_keys import Encoders
-from oarlock_trainer.data.metadata import listing, opened
+from oarlock_trainer.data.metadata import listing, sources
+from oarlock_trainer.data.metadata.counts import counts_of
 from oarlock_trainer.data.metadata.discovery import header, unreadable
 from oarlock_trainer.data.metadata.listing import read_chunk, write_listing
 from oarlock_trainer.data.metadata.scan import Scanned, picture_cut, scan, table_folder
 from oarlock_trainer.data.metadata.table import PARTS, Table, publish
-from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.engine import process_group
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, TrainingEnd
 from oarlock_trainer.runtime.job import Job, RankInfo, parse_training
@@ -252,7 +252,7 @@ def test_a_picture_is_cut_later_as_it_was_in_the_scan(photos: Path) -> None:
 
 def test_a_source_that_is_not_there_is_the_jobs_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r'datasets\["photos"\]\.source\.path: .*photos is no folder here'):
-        opened.source_of(job(tmp_path, {}).training.data.datasets[0], Locations())
+        sources.source_of(job(tmp_path, {}).training.data.datasets[0], Locations())
 
 
 def test_pictures_are_known_by_their_extension_and_captions_from_the_same_listing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.commands.config_checks import refuse_foreseen
 from oarlock_trainer.data.metadata.discovery import header
-from oarlock_trainer.data.metadata.opened import check_folder
+from oarlock_trainer.data.metadata.sources import check_folder
 from oarlock_trainer.models.flux import folder
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, readable, storage
 from oarlock_trainer.runtime.job import Job

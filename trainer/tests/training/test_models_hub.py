@@ -18,7 +18,7 @@ from saving import Alone  # noqa: E402
 
 from oarlock_api.weights import HubModel  # noqa: E402
 from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT, Hub  # noqa: E402
-from oarlock_trainer.models import wanted  # noqa: E402
+from oarlock_trainer.models import needed_files  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
 from oarlock_trainer.models.source import bring  # noqa: E402
 from oarlock_trainer.models.source_kinds import HubSource  # noqa: E402
@@ -38,7 +38,7 @@ def hub() -> Iterator[tiny_hub.TinyHub]:
 def hub_source(hub: tiny_hub.TinyHub, scratch: Path, *, repo: str = "o/m", **environment: str) -> HubSource:
     own = {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", OFFLINE_BY_DEFAULT: "1"}
     speaks = Hub({**os.environ, **own, **environment})
-    return HubSource("training.model.hub", speaks, HubModel(repo=repo), wanted.of_model, scratch)
+    return HubSource("training.model.hub", speaks, HubModel(repo=repo), needed_files.of_model, scratch)
 
 
 def brought(source: HubSource) -> Path:

@@ -18,11 +18,11 @@ preload.settle_environment()
 from model_sources import FIELD, Counting, job_of, names_below, nothing, publish, source_of  # noqa: E402
 
 from oarlock_api.training import Training  # noqa: E402
-from oarlock_trainer.models import store_fetch, wanted  # noqa: E402
+from oarlock_trainer.models import needed_files, store_fetch  # noqa: E402
+from oarlock_trainer.models.fetch_progress import FetchProgress  # noqa: E402
 from oarlock_trainer.models.flux import folder  # noqa: E402
+from oarlock_trainer.models.pinned_listing import listing_of  # noqa: E402
 from oarlock_trainer.models.source import check_stored_initial  # noqa: E402
-from oarlock_trainer.models.taken import listing_of  # noqa: E402
-from oarlock_trainer.models.told import FetchProgress  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, LeftOnRequest, StorageError  # noqa: E402
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ def test_only_what_diffusers_reads_is_fetched_and_it_is_a_model(
 
 def test_a_network_without_safetensors_keeps_its_other_weights_and_a_lone_variant_is_kept() -> None:
     names = ["vae/config.json", "vae/x.bin", "transformer/config.json", "transformer/x.fp16.safetensors", "vae/x.onnx"]
-    assert set(wanted.of_model(names)) == set(names) - {"vae/x.onnx"}
+    assert set(needed_files.of_model(names)) == set(names) - {"vae/x.onnx"}
     parts = [f"transformer/x-0000{n}-of-00002.safetensors" for n in (1, 2)]
     index = "transformer/x.safetensors.index.json"
     twins = ["transformer/x.bin", "transformer/x.bin.index.json", "transformer/x.fp16.safetensors.index.json"]
-    assert wanted.of_transformer([*parts, index, *twins, "model_index.json"]) == sorted([*parts, index])
+    assert needed_files.of_transformer([*parts, index, *twins, "model_index.json"]) == sorted([*parts, index])
 
 
 def test_what_a_node_has_is_not_fetched_again_until_a_file_changes(published: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from oarlock_api.data import Compression
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
-from oarlock_trainer.preprocess.kept import OnDemandCache
+from oarlock_trainer.preprocess.on_demand import OnDemandCache
 from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.storage.local import LocalFiles
 

@@ -18,7 +18,7 @@ from oarlock_api.contract.secrets import secret_variable  # noqa: E402
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.hub.hub import OFFLINE_BY_DEFAULT, Hub  # noqa: E402
 from oarlock_trainer.loop import publish as publishing  # noqa: E402
-from oarlock_trainer.models.wanted import of_model  # noqa: E402
+from oarlock_trainer.models.needed_files import of_model  # noqa: E402
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError  # noqa: E402
 from oarlock_trainer.runtime.job import Job, RankInfo  # noqa: E402
 from oarlock_trainer.storage.local import LocalFiles  # noqa: E402

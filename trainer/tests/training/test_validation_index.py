@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
+from oarlock_trainer.validation.image_requests import ImageRequest
 from oarlock_trainer.validation.index import MadeImage, Pictures
-from oarlock_trainer.validation.wanted import ImageRequest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,9 @@ from oarlock_trainer.models.flux import transformer
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
+from oarlock_trainer.validation.image_requests import read_wanted
 from oarlock_trainer.validation.texts import prepare_texts
 from oarlock_trainer.validation.validation import MOST_SECONDS, Validation
-from oarlock_trainer.validation.wanted import read_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from oarlock_api.contract.layout import CHECKPOINTS
 from oarlock_trainer.checkpoint.commit import make_valid
 from oarlock_trainer.checkpoint.format import inspect
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.models.told import FetchProgress
+from oarlock_trainer.models.fetch_progress import FetchProgress
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import TEMPORARY
 from oarlock_trainer.runtime.errors import storage

@@ -16,8 +16,8 @@ from oarlock_trainer.checkpoint.layout import Layout, Run
 from oarlock_trainer.checkpoint.weights import read_piece
 from oarlock_trainer.engine.engine import MASTER
 from oarlock_trainer.engine.whole_weights import elements
-from oarlock_trainer.runtime.beat import Heartbeat, told
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
+from oarlock_trainer.runtime.heartbeat import Heartbeat, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

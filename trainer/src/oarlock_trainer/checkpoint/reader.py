@@ -16,8 +16,8 @@ from oarlock_trainer.checkpoint.copies import Copies
 from oarlock_trainer.checkpoint.fetch import fetch_newest
 from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
 from oarlock_trainer.runtime.atomic_write import TEMPORARY
-from oarlock_trainer.runtime.beat import Heartbeat, told
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
+from oarlock_trainer.runtime.heartbeat import Heartbeat, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from oarlock_trainer.checkpoint.format import MANIFEST, parse_manifest
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT
 from oarlock_trainer.runtime.background import Background
-from oarlock_trainer.runtime.beat import alive
 from oarlock_trainer.runtime.errors import TrainingEnd, storage
+from oarlock_trainer.runtime.heartbeat import alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

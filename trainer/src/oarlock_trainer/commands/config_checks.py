@@ -16,7 +16,7 @@ from oarlock_trainer.models.source import check_stored_initial
 from oarlock_trainer.plan.parameters import Architecture, linears, read_architecture
 from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.runtime.errors import ConfigurationError, all_of, readable
-from oarlock_trainer.validation.wanted import check_prompts, read_wanted
+from oarlock_trainer.validation.image_requests import check_prompts, read_wanted
 
 if TYPE_CHECKING:
     from oarlock_trainer.runtime.job import Job

@@ -60,7 +60,7 @@ def _refuse_missing(given: TrainingJobSpec, training: Training) -> None:
 
     A plan can do without the model, which may be on its way to a place that this machine does not see.
     """
-    from oarlock_trainer.data.metadata.opened import check_folder, field_of  # noqa: PLC0415
+    from oarlock_trainer.data.metadata.sources import check_folder, field_of  # noqa: PLC0415
     from oarlock_trainer.runtime.errors import ConfigurationError, all_of  # noqa: PLC0415
 
     named = {f"{field_of(one)}.path": one.source.path for one in training.data.datasets}

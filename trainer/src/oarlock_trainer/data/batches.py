@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oarlock_api.training import Training
+    from oarlock_trainer.data.embedding_index import EmbeddingIndex
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Picture
-    from oarlock_trainer.data.places import EmbeddingIndex
     from oarlock_trainer.data.prepared import Prepared
     from oarlock_trainer.data.timeline import Timeline
     from oarlock_trainer.runtime.job import RankInfo

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.background import Background
-from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import StorageError
+from oarlock_trainer.runtime.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oarlock_trainer.data.embedding_index import EmbeddingIndex
     from oarlock_trainer.data.grouping import Bucket
     from oarlock_trainer.data.metadata.table import Table
-    from oarlock_trainer.data.places import EmbeddingIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

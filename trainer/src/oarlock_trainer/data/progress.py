@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TextIO
 
 from oarlock_trainer.runtime import channel
-from oarlock_trainer.runtime.beat import Heartbeat
+from oarlock_trainer.runtime.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.location import Location
 from oarlock_trainer.checkpoint.format import digest
-from oarlock_trainer.models.wanted import INDEX, of_any_copy
+from oarlock_trainer.models.needed_files import INDEX, of_any_copy
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import write_json
 from oarlock_trainer.runtime.background import Background
-from oarlock_trainer.runtime.beat import alive
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, storage
+from oarlock_trainer.runtime.heartbeat import alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

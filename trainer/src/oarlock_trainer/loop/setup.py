@@ -31,7 +31,7 @@ from oarlock_trainer.preflight.collective import check
 from oarlock_trainer.preprocess.pipeline import prepare
 from oarlock_trainer.runtime.start_clock import StartPart
 from oarlock_trainer.storage.locations import locations_of
-from oarlock_trainer.validation.wanted import read_wanted
+from oarlock_trainer.validation.image_requests import read_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.runtime.start_clock import StartClock
     from oarlock_trainer.storage.locations import Locations
+    from oarlock_trainer.validation.image_requests import ImageRequest
     from oarlock_trainer.validation.validation import Validation
-    from oarlock_trainer.validation.wanted import ImageRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Models that lie in a bucket or on a hub become folders of each node, before anything reads them.
 
-Rank 0 decides which files of which version are taken (taken.py), so that all nodes have the same model though somebody
+Rank 0 decides which files of which version are taken (pinned_listing.py), so that all nodes have the same model though somebody
 publishes another one meanwhile. One rank of each node fetches; what a node has already is not fetched again, and needs no
 hub. Whoever reads the model after that sees a path, and nothing else.
 """
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from oarlock_api.location import Location
 from oarlock_api.weights import Method
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
-from oarlock_trainer.models import wanted
+from oarlock_trainer.models import needed_files
+from oarlock_trainer.models.fetch_progress import FetchProgress
 from oarlock_trainer.models.flux import folder, lora
+from oarlock_trainer.models.pinned_listing import listing_of
 from oarlock_trainer.models.source_kinds import HubSource, StoreSource
-from oarlock_trainer.models.taken import listing_of
-from oarlock_trainer.models.told import FetchProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,9 +88,9 @@ def _of_model(model: Model, locations: Locations, hub: Hub, scratch: Path) -> St
     """Where a model comes from; None for a path."""
     if model.s3:
         files = locations.files_at(Location(s3=model.s3), "training.model")
-        return StoreSource("training.model.s3", files, wanted.of_model, scratch)
+        return StoreSource("training.model.s3", files, needed_files.of_model, scratch)
     if model.hub:
-        return HubSource("training.model.hub", hub, model.hub, wanted.of_model, scratch)
+        return HubSource("training.model.hub", hub, model.hub, needed_files.of_model, scratch)
     return None
 
 
@@ -100,7 +100,7 @@ def _of_initial(training: Training, locations: Locations, scratch: Path) -> Stor
     if not start or not start.s3:
         return None
     files = locations.files_at(Location(s3=start.s3), "training.initFrom")
-    choose = _adapters if training.method is Method.LORA else wanted.of_transformer
+    choose = _adapters if training.method is Method.LORA else needed_files.of_transformer
     return StoreSource("training.initFrom.s3", files, choose, scratch)
 
 

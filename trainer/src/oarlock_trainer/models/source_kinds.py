@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oarlock_trainer.models import wanted
+from oarlock_trainer.models import needed_files
 from oarlock_trainer.models.store_fetch import check_room, fetch
-from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
+from oarlock_trainer.runtime.heartbeat import Heartbeat
 from oarlock_trainer.storage.files import FileEntry
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class StoreSource:
     def read_light(self, listing: Listing, folder: Path) -> None:
         """One request for each."""
         for entry in listing.entries:
-            if wanted.is_light(entry.name):
+            if needed_files.is_light(entry.name):
                 (folder / entry.name).write_bytes(self.files.read(entry.name))
 
 
@@ -146,7 +146,7 @@ class HubSource:
 
     def read_light(self, listing: Listing, folder: Path) -> None:
         """Through the cache, as all."""
-        names = [entry.name for entry in listing.entries if wanted.is_light(entry.name)]
+        names = [entry.name for entry in listing.entries if needed_files.is_light(entry.name)]
         found = self._download(listing, names, Heartbeat())
         for name in names:
             shutil.copyfile(found / name, folder / name)
@@ -170,7 +170,7 @@ def _chosen(choose: Callable[[Iterable[str]], list[str]], found: Iterable[str], 
         there = ", ".join(sorted(found)[:5]) or "nothing"
         raise ConfigurationError(
             f"{field}: {where} holds no model in the layout of diffusers, or of adapters, but {there}: name the folder "
-            f"that has {wanted.INDEX}, or for initFrom the transformer's folder or the adapters' file"
+            f"that has {needed_files.INDEX}, or for initFrom the transformer's folder or the adapters' file"
         )
     return names
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, sync_folder, sync_tree
-from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import StorageError, storage
+from oarlock_trainer.runtime.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

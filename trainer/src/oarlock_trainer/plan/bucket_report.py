@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oarlock_trainer.data.grouping import steps_an_epoch
+from oarlock_trainer.data.metadata.counts import Counts, counts_of
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.scan import table_folder
-from oarlock_trainer.data.metadata.told import Counts, counts_of
 from oarlock_trainer.runtime import svg
 from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
 from oarlock_trainer.runtime.errors import storage

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oarlock_trainer.data.cache_keys import Encoders
+    from oarlock_trainer.data.embedding_index import EmbeddingIndex
     from oarlock_trainer.data.metadata.table import Table
-    from oarlock_trainer.data.places import EmbeddingIndex
     from oarlock_trainer.preprocess.stores import EmbeddingStores
     from oarlock_trainer.runtime.job import Job
 

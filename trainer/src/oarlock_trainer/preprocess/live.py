@@ -12,16 +12,16 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from oarlock_api.dataset import EmbedMode
+from oarlock_trainer.data.metadata.counts import counts_of
 from oarlock_trainer.data.metadata.facts import total
-from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
+from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.metadata.table import open_table
-from oarlock_trainer.data.metadata.told import counts_of
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
 from oarlock_trainer.models.flux.own_stream import OwnStream
 from oarlock_trainer.plan.encoding import vae_batch
-from oarlock_trainer.preprocess.kept import OnDemandCache
+from oarlock_trainer.preprocess.on_demand import OnDemandCache
 from oarlock_trainer.preprocess.shares import threads_of
 from oarlock_trainer.preprocess.stores import latents_at
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.models.flux.encode import PictureEncoder
-    from oarlock_trainer.preprocess.kept import Latents
+    from oarlock_trainer.preprocess.on_demand import Latents
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
 

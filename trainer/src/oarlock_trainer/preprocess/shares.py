@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oarlock_trainer.data.flips import picture_at
-from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
+from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.plan.encoding import vae_batch
 from oarlock_trainer.preprocess.units import EMPTY, share

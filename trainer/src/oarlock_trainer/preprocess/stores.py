@@ -13,10 +13,10 @@ import pyarrow as pa
 from oarlock_api.data import TextEmbedsMode
 from oarlock_api.dataset import EmbedMode
 from oarlock_api.quantity import whole_bytes
+from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
 from oarlock_trainer.data.flips import entries_of, entry_keys, keeps_mirrored
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.scan import table_folder
-from oarlock_trainer.data.places import EmbeddingIndex, resolve
 from oarlock_trainer.storage.cache import CachedFiles
 from oarlock_trainer.storage.local import LocalFiles
 

@@ -46,7 +46,7 @@ class Event(StrEnum):
     dataWaitShare, memoryPeakBytes, and <part>Seconds for each contract.status.StepPart. Every rank tells of its
     steps, or it counts as hung; the figures come from rank 0 alone."""
     WORKING = "working"
-    """No fields. Work that is no step goes on (see beat.py)."""
+    """No fields. Work that is no step goes on (see heartbeat.py)."""
     WAITING = "waiting"
     """No fields. Nothing to do until other ranks are ready, however long that takes; ends with the next event."""
     RESUMED = "resumed"

@@ -1,8 +1,8 @@
 """Work in stages that run at the same time, each in threads of its own: as fast as the slowest of them.
 
 What a stage makes is a future that the next one waits for, so order is kept and errors travel to whoever asks for the
-last result. Queues are bounded by whoever feeds the first stage (`ahead`) and drains the last one (`PendingResults`). Every stage
-counts the seconds that it worked, waiting left out: what decides about the speed can be told.
+last result. Queues are bounded by whoever feeds the first stage (`ahead`) and drains the last one (`PendingResults`). Every
+stage counts the seconds that it worked, waiting left out: what decides about the speed can be told.
 """
 
 from __future__ import annotations

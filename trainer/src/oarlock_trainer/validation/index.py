@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from oarlock_trainer.validation.wanted import ImageRequest
+    from oarlock_trainer.validation.image_requests import ImageRequest
 
 FOLDER = "validation"
 _INDEX = "index.json"

@@ -16,7 +16,7 @@ import torch
 from oarlock_trainer.models.flux.classes import scheduler_class
 from oarlock_trainer.models.flux.folder import loading
 from oarlock_trainer.models.flux.loss import image_ids, pack, text_ids
-from oarlock_trainer.validation.wanted import SCHEDULER
+from oarlock_trainer.validation.image_requests import SCHEDULER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

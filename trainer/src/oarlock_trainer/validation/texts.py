@@ -15,8 +15,8 @@ from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.preprocess.shares import TEXT_BATCH
 from oarlock_trainer.runtime.atomic_write import replacing
-from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import storage
+from oarlock_trainer.runtime.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.runtime.job import Job
-    from oarlock_trainer.validation.wanted import ImageRequest
+    from oarlock_trainer.validation.image_requests import ImageRequest
 
 _FOLDER = f"{PRIVATE}/validation"
 

@@ -18,7 +18,7 @@ import torch
 
 from oarlock_api.contract.status import PodPhase
 from oarlock_trainer.runtime import channel
-from oarlock_trainer.runtime.beat import Heartbeat
+from oarlock_trainer.runtime.heartbeat import Heartbeat
 from oarlock_trainer.validation.decoding import PictureDecoder
 from oarlock_trainer.validation.index import MadeImage, Pictures
 from oarlock_trainer.validation.sampling import Guidance, Text, denoise, draw_noise, read_scheduler
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.process_group import RankGroup
     from oarlock_trainer.plan.parameters import Architecture
     from oarlock_trainer.runtime.job import Job
+    from oarlock_trainer.validation.image_requests import ImageRequest
     from oarlock_trainer.validation.texts import Texts
-    from oarlock_trainer.validation.wanted import ImageRequest
 
 MOST_SECONDS = 600.0
 """Of one validation. Groups wait 900 s before the first step: a rank without a picture must not lose the others."""

@@ -10,10 +10,10 @@ from oarlock_api.data import Compression
 from oarlock_api.training import Training
 from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.batches import Loader
+from oarlock_trainer.data.embedding_index import EmbeddingIndex, resolve
 from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.grouping import make_buckets, make_timeline
 from oarlock_trainer.data.metadata.table import Table, TableManifest, TablePart, write_part
-from oarlock_trainer.data.places import EmbeddingIndex, resolve
 from oarlock_trainer.data.prepared import Prepared
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard

@@ -9,7 +9,7 @@ from saving import RANK_INFO
 
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
-from oarlock_trainer.models import wanted
+from oarlock_trainer.models import needed_files
 from oarlock_trainer.models.source_kinds import StoreSource
 from oarlock_trainer.runtime.job import Job
 from oarlock_trainer.storage.local import LocalFiles
@@ -57,7 +57,7 @@ def names_below(place: Path) -> set[str]:
 
 def source_of(place: Path, scratch: Path) -> tuple[StoreSource, Counting]:
     files = Counting(place)
-    return StoreSource(FIELD, files, wanted.of_model, scratch), files
+    return StoreSource(FIELD, files, needed_files.of_model, scratch), files
 
 
 def job_of(uid: str, output: Path, *, attempt: int = 1) -> Job:

@@ -13,8 +13,8 @@ import json
 import re
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.data.metadata.dataset_parts import DatasetParts
 from oarlock_trainer.data.metadata.facts import parse_facts
-from oarlock_trainer.data.metadata.kept import DatasetParts
 from oarlock_trainer.data.metadata.table import PARTS, part_notes
 from oarlock_trainer.runtime.atomic_write import write_bytes
 from oarlock_trainer.runtime.errors import storage

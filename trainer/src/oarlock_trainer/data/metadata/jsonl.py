@@ -16,8 +16,8 @@ from oarlock_trainer.runtime.errors import ConfigurationError, storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oarlock_trainer.data.metadata.given import UserTable
     from oarlock_trainer.data.metadata.rows import PictureRows
+    from oarlock_trainer.data.metadata.user_table import UserTable
     from oarlock_trainer.storage.files import FileEntry, Files
 
 PIECE_BYTES = 2 << 20

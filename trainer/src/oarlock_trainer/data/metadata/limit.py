@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from oarlock_trainer.data.metadata import keys
+from oarlock_trainer.data.metadata.build_parts import BuiltPart, facts_of, part_file
 from oarlock_trainer.data.metadata.facts import total
-from oarlock_trainer.data.metadata.making import BuiltPart, facts_of, part_file
 from oarlock_trainer.data.metadata.table import SCHEMA, open_part, part_notes, write_part
 from oarlock_trainer.runtime.errors import storage
 

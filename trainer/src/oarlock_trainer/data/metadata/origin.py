@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer.data.metadata.captions import Wording
 from oarlock_trainer.data.metadata.discovery import Discovered
-from oarlock_trainer.data.metadata.given import UserTable
 from oarlock_trainer.data.metadata.jsonl import JsonPieces
 from oarlock_trainer.data.metadata.listing import write_listing
-from oarlock_trainer.data.metadata.opened import source_of, table_of
 from oarlock_trainer.data.metadata.parquet import ParquetPieces
+from oarlock_trainer.data.metadata.sources import source_of, table_of
 from oarlock_trainer.data.metadata.stems import Stems, write_stems
+from oarlock_trainer.data.metadata.user_table import UserTable
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.background import Background
-from oarlock_trainer.runtime.beat import alive
 from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, storage
+from oarlock_trainer.runtime.heartbeat import alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,8 +19,8 @@ from oarlock_trainer.runtime.errors import ConfigurationError, StorageError, fai
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from oarlock_trainer.data.metadata.given import UserTable
     from oarlock_trainer.data.metadata.rows import PictureRows
+    from oarlock_trainer.data.metadata.user_table import UserTable
     from oarlock_trainer.storage.files import FileEntry, Files
 
 _BUFFER = 8 << 20

@@ -16,16 +16,16 @@ import pyarrow as pa
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.metadata import limit
+from oarlock_trainer.data.metadata.build_parts import BuiltPart, make_parts
+from oarlock_trainer.data.metadata.counts import counts_of, rejected_in
+from oarlock_trainer.data.metadata.dataset_parts import DatasetParts, by_dataset, kept_parts
 from oarlock_trainer.data.metadata.facts import total
 from oarlock_trainer.data.metadata.handed_on import hand_on, taken_over
-from oarlock_trainer.data.metadata.kept import DatasetParts, by_dataset, kept_parts
 from oarlock_trainer.data.metadata.listing import remove_listing
-from oarlock_trainer.data.metadata.making import BuiltPart, make_parts
-from oarlock_trainer.data.metadata.opened import source_of
 from oarlock_trainer.data.metadata.origin import find_pieces
 from oarlock_trainer.data.metadata.recipe import Recipe, cuts
+from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.metadata.table import TableManifest, TablePart
-from oarlock_trainer.data.metadata.told import counts_of, rejected_in
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
 from oarlock_trainer.runtime.errors import ConfigurationError

@@ -35,8 +35,8 @@ from oarlock_trainer.preflight.collective.node_names import NodeNames
 from oarlock_trainer.preflight.collective.slow_network import hindrance, slow_network
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.background import Background
-from oarlock_trainer.runtime.beat import Heartbeat
 from oarlock_trainer.runtime.errors import LeftOnRequest, PeerLostError, UnfitError, lost_a_peer
+from oarlock_trainer.runtime.heartbeat import Heartbeat
 from oarlock_trainer.runtime.notes import Notes
 
 if TYPE_CHECKING:

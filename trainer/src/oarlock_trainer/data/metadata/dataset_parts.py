@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oarlock_trainer.data.metadata.making import facts_of
+from oarlock_trainer.data.metadata.build_parts import facts_of
 from oarlock_trainer.data.metadata.table import TablePart, open_table
 
 if TYPE_CHECKING:

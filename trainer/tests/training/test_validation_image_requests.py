@@ -12,7 +12,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
-from oarlock_trainer.validation.wanted import ImageRequest, read_wanted
+from oarlock_trainer.validation.image_requests import ImageRequest, read_wanted
 
 if TYPE_CHECKING:
     from pathlib import Path

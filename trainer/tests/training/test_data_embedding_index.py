@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oarlock_api.data import Compression
+from oarlock_trainer.data.embedding_index import EmbeddingIndex, forget, resolve
 from oarlock_trainer.data.matching import SortedKeys, firsts
-from oarlock_trainer.data.places import EmbeddingIndex, forget, resolve
 from oarlock_trainer.data.records import pack
 from oarlock_trainer.data.shards import Shard
 from oarlock_trainer.runtime.errors import StorageError

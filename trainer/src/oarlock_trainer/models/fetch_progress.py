@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.runtime import channel
-from oarlock_trainer.runtime.beat import Heartbeat
+from oarlock_trainer.runtime.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable

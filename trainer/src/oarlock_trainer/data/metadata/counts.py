@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.data.metadata.build_parts import facts_of
 from oarlock_trainer.data.metadata.facts import total
-from oarlock_trainer.data.metadata.making import facts_of
 from oarlock_trainer.data.quarantine import Rejected
 
 if TYPE_CHECKING:

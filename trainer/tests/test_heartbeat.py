@@ -7,7 +7,7 @@ import os
 import pytest
 
 from oarlock_trainer.runtime import channel
-from oarlock_trainer.runtime.beat import Heartbeat, told
+from oarlock_trainer.runtime.heartbeat import Heartbeat, told
 
 
 def test_work_tells_at_most_once_a_second_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
