@@ -92,7 +92,7 @@ def test_after_its_first_save_a_rank_says_on_whose_gpus_it_has_memory(
     )
     of_run = saves.Saves(session)
     for step in (1, 2):
-        of_run.told(SavedCheckpoint(step, Path("x"), "", 0.0, 0.0))
+        of_run.report(SavedCheckpoint(step, Path("x"), "", 0.0, 0.0))
     assert capsys.readouterr().err.count("memory of GPU 0 beside its own") == 1
 
 

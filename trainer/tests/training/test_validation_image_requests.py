@@ -12,7 +12,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
-from oarlock_trainer.validation.image_requests import ImageRequest, read_wanted
+from oarlock_trainer.validation.image_requests import ImageRequest, read_image_requests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +38,8 @@ def job(tmp_path: Path, flavor: str = "Dev", task: str = "Train", **validation: 
     return Job(file=file, training=Training.model_validate(body), rank_info=rank_info, simulate_gpus=False)
 
 
-def wanted_of(given: Job) -> list[ImageRequest]:
-    return read_wanted(given, Locations())
+def requests_of(given: Job) -> list[ImageRequest]:
+    return read_image_requests(given, Locations())
 
 
 BOAT = [{"name": "boat", "prompt": "a boat"}]
@@ -53,7 +53,7 @@ def library(tmp_path: Path, content: Any) -> dict[str, str]:
 
 def test_every_prompt_is_wanted_at_every_size_and_the_largest_come_first(tmp_path: Path) -> None:
     prompts = [*BOAT, {"name": "cat", "prompt": "a cat"}]
-    found = wanted_of(job(tmp_path, prompts=prompts, resolutions=["64x64", "128x96"]))
+    found = requests_of(job(tmp_path, prompts=prompts, resolutions=["64x64", "128x96"]))
     assert [one.file for one in found] == [
         "boat-128x96.png", "cat-128x96.png", "boat-64x64.png", "cat-64x64.png",
     ]  # fmt: skip
@@ -64,27 +64,27 @@ def test_every_prompt_is_wanted_at_every_size_and_the_largest_come_first(tmp_pat
 def test_what_the_job_leaves_open_is_what_the_models_own_page_advises(
     tmp_path: Path, flavor: str, steps: int, guidance: float
 ) -> None:
-    (found,) = wanted_of(job(tmp_path, flavor, prompts=BOAT))
+    (found,) = requests_of(job(tmp_path, flavor, prompts=BOAT))
     assert (found.steps, found.guidance, found.scale) == (steps, guidance, 1.0)
 
 
 def test_preprocessing_wants_no_pictures(tmp_path: Path) -> None:
-    assert wanted_of(job(tmp_path, task="Preprocess", prompts=BOAT)) == []
+    assert requests_of(job(tmp_path, task="Preprocess", prompts=BOAT)) == []
 
 
 def test_with_a_negative_prompt_the_guidance_is_that_of_two_passes(tmp_path: Path) -> None:
-    (found,) = wanted_of(job(tmp_path, prompts=BOAT, negativePrompt="", guidance=4.0, seed=9, inferenceSteps=3))
+    (found,) = requests_of(job(tmp_path, prompts=BOAT, negativePrompt="", guidance=4.0, seed=9, inferenceSteps=3))
     assert (found.guidance, found.scale, found.seed, found.steps) == (1.0, 4.0, 9, 3)
 
 
 def test_sizes_that_are_no_multiple_of_16_are_rounded_down_and_files_say_what_was_asked_for(tmp_path: Path) -> None:
-    (found,) = wanted_of(job(tmp_path, prompts=BOAT, resolutions=["100x15"]))
+    (found,) = requests_of(job(tmp_path, prompts=BOAT, resolutions=["100x15"]))
     assert (found.width, found.height, found.file) == (96, 16, "boat-100x15.png")
 
 
 def test_a_library_gives_prompts_by_their_names_also_in_simpletuners_longer_form(tmp_path: Path) -> None:
     told = library(tmp_path, {"old/boat 1": "a boat", "cat": {"prompt": "a cat", "adapter_strength": 1.0}})
-    found = wanted_of(job(tmp_path, promptsFrom=told, resolutions=["64x64"]))
+    found = requests_of(job(tmp_path, promptsFrom=told, resolutions=["64x64"]))
     assert [(one.name, one.prompt) for one in found] == [("old-boat-1", "a boat"), ("cat", "a cat")]
 
 
@@ -102,16 +102,16 @@ def test_a_library_gives_prompts_by_their_names_also_in_simpletuners_longer_form
 )
 def test_a_library_that_is_none_is_refused_with_what_is_wrong(tmp_path: Path, content: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        wanted_of(job(tmp_path, prompts=BOAT, promptsFrom=library(tmp_path, content)))
+        requests_of(job(tmp_path, prompts=BOAT, promptsFrom=library(tmp_path, content)))
 
 
 def test_a_library_that_is_not_there_is_refused_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"promptsFrom: .* has no nothing\.json"):
-        wanted_of(job(tmp_path, promptsFrom={"path": str(tmp_path / "nothing.json")}))
+        requests_of(job(tmp_path, promptsFrom={"path": str(tmp_path / "nothing.json")}))
 
 
 def test_a_model_without_a_scheduler_is_refused_before_anything_is_encoded(tmp_path: Path) -> None:
     found = job(tmp_path, prompts=BOAT)
     (tmp_path / "flux/scheduler/scheduler_config.json").rename(tmp_path / "elsewhere.json")
     with pytest.raises(ConfigurationError, match=r"training\.model\.path: .*scheduler has no scheduler_config\.json"):
-        wanted_of(found)
+        requests_of(found)

@@ -16,7 +16,7 @@ from oarlock_trainer.models.flux import transformer
 from oarlock_trainer.plan.parameters import read_architecture
 from oarlock_trainer.runtime.job import Job, RankInfo
 from oarlock_trainer.storage.locations import Locations
-from oarlock_trainer.validation.image_requests import read_wanted
+from oarlock_trainer.validation.image_requests import read_image_requests
 from oarlock_trainer.validation.texts import prepare_texts
 from oarlock_trainer.validation.validation import MOST_SECONDS, Validation
 
@@ -52,7 +52,7 @@ def ranks(tmp_path: Path, tiny_flux: Path) -> Iterator[RankGroup]:
 
 def validation(output: Path, model: Path, ranks: RankGroup, **clock: Callable[[], float]) -> Validation:
     one = job(output, model)
-    wanted = read_wanted(one, Locations())
+    wanted = read_image_requests(one, Locations())
     texts = prepare_texts(one, ranks, wanted, go_on=lambda: None)
     return Validation(one, ranks, wanted, texts, architecture=read_architecture(model), **clock)
 

@@ -17,7 +17,7 @@ from oarlock_trainer.checkpoint.weights import read_piece
 from oarlock_trainer.engine.engine import MASTER
 from oarlock_trainer.engine.whole_weights import elements
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
-from oarlock_trainer.runtime.heartbeat import Heartbeat, told
+from oarlock_trainer.runtime.heartbeat import Heartbeat, with_heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def load(found: Checkpoint, engine: Engine, *, adapters: Adapters | None = None)
     check_same_state(found, layout, engine, parts)
     with storage(f"reading the checkpoint {found.path}"), ExitStack() as opened:
         files: dict[str, int] = {}
-        for part in told(parts, Heartbeat()):
+        for part in with_heartbeat(parts, Heartbeat()):
             values = part.values
             as_written = values.device.type == "cpu" and values.dtype is torch.float32
             here = values if as_written else torch.empty(values.shape, dtype=torch.float32)

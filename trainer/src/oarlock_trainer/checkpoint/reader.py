@@ -17,7 +17,7 @@ from oarlock_trainer.checkpoint.fetch import fetch_newest
 from oarlock_trainer.checkpoint.format import Checkpoint, digest, valid_checkpoints
 from oarlock_trainer.runtime.atomic_write import TEMPORARY
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
-from oarlock_trainer.runtime.heartbeat import Heartbeat, told
+from oarlock_trainer.runtime.heartbeat import Heartbeat, with_heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def _share_is_whole(candidate: Checkpoint, ranks: RankGroup) -> bool:
     share = candidate.manifest.files[rank_info.rank :: rank_info.world_size]
     with storage(f"reading the checkpoint {candidate.path}"):
         try:
-            return all(digest(candidate.path / file.name) == file.sha256 for file in told(share, Heartbeat()))
+            return all(digest(candidate.path / file.name) == file.sha256 for file in with_heartbeat(share, Heartbeat()))
         except PermissionError:
             raise
         except OSError:

@@ -16,7 +16,7 @@ from oarlock_trainer.models.source import check_stored_initial
 from oarlock_trainer.plan.parameters import Architecture, linears, read_architecture
 from oarlock_trainer.plan.support import refuse_unsupported
 from oarlock_trainer.runtime.errors import ConfigurationError, all_of, readable
-from oarlock_trainer.validation.image_requests import check_prompts, read_wanted
+from oarlock_trainer.validation.image_requests import check_prompts, read_image_requests
 
 if TYPE_CHECKING:
     from oarlock_trainer.runtime.job import Job
@@ -70,6 +70,6 @@ def _stored_initial(job: Job, *, locations: Locations) -> None:
 def _prompts(job: Job, *, locations: Locations) -> None:
     model = model_folder(job)
     if folder.has_configuration(model) and not folder.is_sketch(model):
-        read_wanted(job, locations)
+        read_image_requests(job, locations)
     else:
         check_prompts(job, locations)

@@ -43,7 +43,7 @@ class Saves:
     def go_on(self, saving: float, copying: float) -> None:
         """Go on with what all ranks are ready for, by the sums of what they told. Collective."""
         if saving == self._session.ranks.rank_info.world_size:
-            self.told(self._session.writer.advance())
+            self.report(self._session.writer.advance())
         if self._upload and copying == self._session.ranks.rank_info.world_size:
             _tell_copy(self._upload.advance())
 
@@ -55,7 +55,7 @@ class Saves:
     def begin(self, step: int) -> None:
         """Save the state after `step` steps, once the save before it has ended. Collective."""
         if self._session.writer.pending:
-            self.told(self._ended())
+            self.report(self._ended())
             channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
         self._begin(step)
 
@@ -66,12 +66,12 @@ class Saves:
         """
         outcome = self._ended()
         while isinstance(outcome, NoRoom) and outcome.freed:
-            self.told(outcome)
+            self.report(outcome)
             self._begin(step)
             outcome = self._ended()
         if isinstance(outcome, NoRoom):
             raise StorageError(_words(outcome))
-        self.told(outcome)
+        self.report(outcome)
 
     def have(self, step: int) -> None:
         """Save the state after `step` steps unless it is saved, and wait until it is. Collective. Raises as `finish`."""
@@ -90,7 +90,7 @@ class Saves:
         channel.send(channel.Event.PHASE, name=PodPhase.SAVING)
         return self._session.writer.finish()
 
-    def told(self, outcome: SavedCheckpoint | NoRoom | None) -> None:
+    def report(self, outcome: SavedCheckpoint | NoRoom | None) -> None:
         """Tell the agent, and the interval, how a save ended; None: it has not yet."""
         if outcome is None:
             return

@@ -31,7 +31,7 @@ from oarlock_trainer.preflight.collective import check
 from oarlock_trainer.preprocess.pipeline import prepare
 from oarlock_trainer.runtime.start_clock import StartPart
 from oarlock_trainer.storage.locations import locations_of
-from oarlock_trainer.validation.image_requests import read_wanted
+from oarlock_trainer.validation.image_requests import read_image_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -143,7 +143,7 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
         steps_of(make_timeline(buckets, training, effective=batch.effective), training)
         return buckets
 
-    wanted = ranks.decide(lambda: read_wanted(job, locations))
+    wanted = ranks.decide(lambda: read_image_requests(job, locations))
     prepared = prepare(job, locations, ranks, cut=cut, go_on=go_on)
     validation = _validation(job, ranks, wanted, go_on=go_on) if wanted else None
     clock.lap(StartPart.DATA)

@@ -1,8 +1,8 @@
 """Models that lie in a bucket or on a hub become folders of each node, before anything reads them.
 
-Rank 0 decides which files of which version are taken (pinned_listing.py), so that all nodes have the same model though somebody
-publishes another one meanwhile. One rank of each node fetches; what a node has already is not fetched again, and needs no
-hub. Whoever reads the model after that sees a path, and nothing else.
+Rank 0 decides which files of which version are taken (pinned_listing.py), so that all nodes have the same model though
+somebody publishes another one meanwhile. One rank of each node fetches; what a node has already is not fetched again, and
+needs no hub. Whoever reads the model after that sees a path, and nothing else.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def alive(go_on: Callable[[], None]) -> Callable[[], None]:
     return still
 
 
-def told(items: Iterable[Item], beat: Heartbeat) -> Iterator[Item]:
+def with_heartbeat(items: Iterable[Item], beat: Heartbeat) -> Iterator[Item]:
     """The same items, with a sign of life for each that is taken."""
     for item in items:
         beat()

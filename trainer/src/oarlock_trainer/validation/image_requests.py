@@ -51,7 +51,7 @@ class ImageRequest:
     seed: int
 
 
-def read_wanted(job: Job, locations: Locations) -> list[ImageRequest]:
+def read_image_requests(job: Job, locations: Locations) -> list[ImageRequest]:
     """All pictures of one validation, the largest first; none where the job makes none.
 
     Raises ConfigurationError where promptsFrom is no library of prompts, or the model has no scheduler, and StorageError.
@@ -71,7 +71,7 @@ def read_wanted(job: Job, locations: Locations) -> list[ImageRequest]:
 
 
 def check_prompts(job: Job, locations: Locations) -> None:
-    """What read_wanted says of the prompts, on a machine without the model."""
+    """What read_image_requests says of the prompts, on a machine without the model."""
     settings = job.training.validation
     if settings and job.training.task is not Task.PREPROCESS:
         _prompts(job, locations, settings)

@@ -28,7 +28,7 @@ class DatasetParts:
         return tuple(TablePart(file=file, dataset=dataset, rows=rows) for file, rows in self.files)
 
 
-def kept_parts(folder: Path, recipes: Sequence[Recipe]) -> dict[int, DatasetParts]:
+def reusable_parts(folder: Path, recipes: Sequence[Recipe]) -> dict[int, DatasetParts]:
     """What is taken over, by the data set's place in this job."""
     wanted = {recipe.fingerprint(): number for number, recipe in enumerate(recipes) if recipe.dataset.preserve_scan}
     table = open_table(folder) if wanted else None

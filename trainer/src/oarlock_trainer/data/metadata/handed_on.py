@@ -47,7 +47,7 @@ def hand_on(caches: Files, recipe: str, folder: Path, kept: DatasetParts) -> Non
         caches.remove(f"{FOLDER}/{file}")
 
 
-def taken_over(caches: Files, recipe: str, folder: Path) -> DatasetParts | None:
+def reuse_scan(caches: Files, recipe: str, folder: Path) -> DatasetParts | None:
     """The scan that lies beside the caches, its parts copied below `folder`; None where there is none of these settings."""
     kept = _read(caches, recipe)
     if kept is None:

@@ -18,9 +18,9 @@ from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.metadata import limit
 from oarlock_trainer.data.metadata.build_parts import BuiltPart, make_parts
 from oarlock_trainer.data.metadata.counts import counts_of, rejected_in
-from oarlock_trainer.data.metadata.dataset_parts import DatasetParts, by_dataset, kept_parts
+from oarlock_trainer.data.metadata.dataset_parts import DatasetParts, by_dataset, reusable_parts
 from oarlock_trainer.data.metadata.facts import total
-from oarlock_trainer.data.metadata.handed_on import hand_on, taken_over
+from oarlock_trainer.data.metadata.handed_on import hand_on, reuse_scan
 from oarlock_trainer.data.metadata.listing import remove_listing
 from oarlock_trainer.data.metadata.origin import find_pieces
 from oarlock_trainer.data.metadata.recipe import Recipe, cuts
@@ -118,10 +118,10 @@ def _kept(
     folder: Path, recipes: Sequence[Recipe], caches: Callable[[Dataset], Files] | None
 ) -> dict[int, DatasetParts]:
     """What needs no scan: of this job's own table, or else of what lies beside the caches."""
-    kept = kept_parts(folder, recipes)
+    kept = reusable_parts(folder, recipes)
     for number, recipe in enumerate(recipes):
         if caches and recipe.dataset.preserve_scan and number not in kept:
-            found = taken_over(caches(recipe.dataset), recipe.fingerprint(), folder)
+            found = reuse_scan(caches(recipe.dataset), recipe.fingerprint(), folder)
             kept |= {number: found} if found else {}
     return kept
 
