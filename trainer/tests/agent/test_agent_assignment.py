@@ -9,7 +9,7 @@ import pytest
 
 from oarlock_api.contract.gang_key import attempt_key
 from oarlock_trainer.agent.ranks import rank_environment
-from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment, read_pod
+from oarlock_trainer.runtime.assignment import AssignmentError, read_assignment, read_pod
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -104,7 +104,7 @@ def test_what_the_agent_starts_knows_the_size_of_its_gang_and_where_it_meets(tmp
 def test_what_is_not_understood_is_refused_in_words(
     tmp_path: Path, job: dict[str, Any] | str, environment: dict[str, str], words: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=words):
+    with pytest.raises(AssignmentError, match=words):
         read_assignment(told(tmp_path, job, **environment))
 
 
@@ -129,7 +129,7 @@ def test_the_agent_makes_its_attempts_key_from_the_file_beside_job_json(tmp_path
 def test_a_key_that_cannot_be_read_ends_the_pod_instead_of_leaving_it_open(tmp_path: Path, body: str) -> None:
     given = told(tmp_path, JOB)
     (tmp_path / "key").write_text(body)
-    with pytest.raises(ConfigurationError, match="the gang's key"):
+    with pytest.raises(AssignmentError, match="the gang's key"):
         read_assignment(given)
 
 

@@ -16,7 +16,7 @@ from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.agent.ranks import accelerate_config
 from oarlock_trainer.cli import main
 from oarlock_trainer.commands import launched
-from oarlock_trainer.runtime.assignment import Assignment, ConfigurationError, Pod
+from oarlock_trainer.runtime.assignment import Assignment, AssignmentError, Pod
 
 if TYPE_CHECKING:
     from gang import Gang
@@ -123,7 +123,7 @@ PLACE = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}
 def test_each_choice_of_accelerates_that_is_not_the_jobs_is_named_with_the_jobs_field(
     told: dict[str, str], field: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=field) as refused:
+    with pytest.raises(AssignmentError, match=field) as refused:
         launched.check(assignment({}), PLACE | told)
     assert f"{next(iter(told))}={next(iter(told.values())).lower()}" in str(refused.value)
 
@@ -137,7 +137,7 @@ def test_what_says_the_same_as_the_job_or_nothing_is_taken(training: dict[str, A
 
 
 def test_another_number_of_processes_than_the_jobs_is_refused_with_the_number_that_it_should_be() -> None:
-    with pytest.raises(ConfigurationError, match="set num_processes to 32 and num_machines to 4"):
+    with pytest.raises(AssignmentError, match="set num_processes to 32 and num_machines to 4"):
         launched.check(assignment({}, nodes=4, gpus_per_node=8), {"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"})
 
 

@@ -34,7 +34,7 @@ from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime import children, wakeup
-from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, ConfigurationError, read_assignment, read_pod
+from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, AssignmentError, read_assignment, read_pod
 from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
     logs.set_up(pod)
     try:
         return _Supervisor(read_assignment(environment, in_pod=True), options, environment).run()
-    except ConfigurationError as error:
+    except AssignmentError as error:
         verdict = Verdict(code=ExitCode.CONFIGURATION, summary=str(error))
     except PortTakenError as error:
         verdict = Verdict(code=ExitCode.PREFLIGHT, summary=str(error))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_trainer.health import errors_told
-from oarlock_trainer.health.errors_told import Told
+from oarlock_trainer.health.errors_told import ErrorSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,11 @@ def understand(ending: Ending, output: str) -> Ending:
     if killed or code == ExitCode.DONE or failure_class(code) is not FailureClass.APPLICATION:
         return ending
     found = errors_told.find(ending.summary) if ending.summary else errors_told.find_last(output)
-    told = {Told.GPU: ExitCode.RESTART_PROCESS, Told.PEER: ExitCode.PEER_LOST}.get(found[0]) if found else None
+    told = (
+        {ErrorSource.GPU: ExitCode.RESTART_PROCESS, ErrorSource.PEER: ExitCode.PEER_LOST}.get(found[0])
+        if found
+        else None
+    )
     if found is None or told is None:
         return ending
     return Ending(rank=ending.rank, code=told, summary=ending.summary or found[1])

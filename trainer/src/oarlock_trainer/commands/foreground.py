@@ -17,7 +17,7 @@ from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.verdict import exit_code
 from oarlock_trainer.commands import launched
 from oarlock_trainer.ranks import rank_host
-from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment
+from oarlock_trainer.runtime.assignment import AssignmentError, read_assignment
 
 _INTERRUPTED = 128 + signal.SIGINT
 """What a shell shows for a program that Ctrl-C ended."""
@@ -55,7 +55,7 @@ def run(job: Path, program: str) -> int:
     )
     try:
         assignment = read_assignment(os.environ)
-    except ConfigurationError as error:
+    except AssignmentError as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.CONFIGURATION
     if assignment.job.nodes != 1:

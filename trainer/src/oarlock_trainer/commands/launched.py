@@ -17,7 +17,7 @@ from oarlock_api.contract.environment import Variable
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.ranks import rank_host
-from oarlock_trainer.runtime.assignment import ConfigurationError, read_assignment
+from oarlock_trainer.runtime.assignment import AssignmentError, read_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,7 +65,7 @@ def run(job: Path, program: str) -> int:
     try:
         assignment = read_assignment(os.environ)
         check(assignment, os.environ)
-    except ConfigurationError as error:
+    except AssignmentError as error:
         sys.stderr.write(f"{error}\n")
         return ExitCode.CONFIGURATION
     os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
@@ -78,13 +78,13 @@ def check(assignment: Assignment, environment: Mapping[str, str]) -> None:
     """Raise ConfigurationError where the launcher was told something else than the job says."""
     started = (environment["WORLD_SIZE"], environment["LOCAL_WORLD_SIZE"])
     if started != (str(assignment.world_size), str(assignment.ranks_per_node)):
-        raise ConfigurationError(
+        raise AssignmentError(
             f"the launcher started {started[0]} processes, {started[1]} on this machine; the job's nodes x gpusPerNode make "
             f"{assignment.world_size}, {assignment.ranks_per_node} on each: set num_processes to {assignment.world_size} and "
             f"num_machines to {assignment.job.nodes}, or change the job"
         )
     if wrong := "; ".join(_contradictions(assignment, environment)):
-        raise ConfigurationError(f"accelerate was told otherwise than the job, which decides: {wrong}")
+        raise AssignmentError(f"accelerate was told otherwise than the job, which decides: {wrong}")
 
 
 def _contradictions(assignment: Assignment, environment: Mapping[str, str]) -> Iterator[str]:

@@ -34,7 +34,7 @@ _WANTED = functools.reduce(operator.or_, MEANING, XID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class NvmlEvent:
     """One event. `device` is None where it is of a GPU that is not ours, or not known any more."""
 
     device: Device | None
@@ -61,7 +61,7 @@ class Events:
         self.has_xids = bool(devices) and len(registered) == len(devices) and all(kinds & XID for kinds in registered)
         """Whether all GPUs tell of XIDs."""
 
-    def wait(self, seconds: float) -> Told | None:
+    def wait(self, seconds: float) -> NvmlEvent | None:
         """The next event within `seconds`; None also where only the polled readings can tell what happened."""
         if self._set is None:
             time.sleep(seconds)
@@ -77,9 +77,9 @@ class Events:
             return None
         device = next((one for one in self._devices if _same(one.handle, data.device)), None)
         if data.eventType & XID:
-            return Told(device=device, xid=int(data.eventData))
+            return NvmlEvent(device=device, xid=int(data.eventData))
         verdict, words = MEANING.get(data.eventType, (GpuVerdict.IGNORE, ""))
-        return Told(device=device, verdict=verdict, words=words)
+        return NvmlEvent(device=device, verdict=verdict, words=words)
 
 
 def _same(handle: Any, other: Any) -> bool:

@@ -28,7 +28,7 @@ from oarlock_trainer.health.messages import News
 from oarlock_trainer.health.probes import PROBES
 from oarlock_trainer.health.readings import NO_READINGS
 from oarlock_trainer.health.symptom import name_of
-from oarlock_trainer.health.watch import Watch
+from oarlock_trainer.health.watch import GpuWatch
 from oarlock_trainer.runtime.clock import timestamp
 from oarlock_trainer.runtime.parent import die_with
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oarlock_trainer.health.devices import Device
-    from oarlock_trainer.health.events import Told
+    from oarlock_trainer.health.events import NvmlEvent
     from oarlock_trainer.health.readings import Readings
     from oarlock_trainer.health.series import Probe
     from oarlock_trainer.health.symptom import Symptom
@@ -57,7 +57,7 @@ class Monitor:
         self._expected = expected
         self._found = find_devices(expected)
         self._devices = self._found.devices
-        self._watch = Watch(timestamp)
+        self._watch = GpuWatch(timestamp)
         self._events = Events(self._devices)
         self._due: dict[str, float] = {probe.NAME: 0.0 for probe in PROBES}
         self._answered: dict[tuple[str, int], bool] = {}
@@ -153,7 +153,7 @@ class Monitor:
         self._say(self._watch.take(probe, device.gpu, value, now))
         return ""
 
-    def _heed(self, told: Told) -> None:
+    def _heed(self, told: NvmlEvent) -> None:
         device = told.device
         if device and told.xid is not None:
             self._say(self._watch.xid(device.gpu, told.xid, _action(device)))

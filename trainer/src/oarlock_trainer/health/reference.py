@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.generated import REPOSITORY, write_or_check
 from oarlock_trainer.health import errors_told, events, xids
-from oarlock_trainer.health.errors_told import Told
+from oarlock_trainer.health.errors_told import ErrorSource
 from oarlock_trainer.health.probes import PROBES
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ The driver's own recovery action (NVML field 230, from R570 on) outranks the tab
 ReplaceNode; where it asks for none, an error that is often an echo of another one restarts the processes only.
 """
 _TOLD = {
-    Told.GPU: "a GPU's context is lost: RestartProcess, unless the driver says more within seconds",
-    Told.PEER: "the rank is a victim (82)",
-    Told.APPLICATION: "the program's own failure, though it may sound like one of the others",
+    ErrorSource.GPU: "a GPU's context is lost: RestartProcess, unless the driver says more within seconds",
+    ErrorSource.PEER: "the rank is a victim (82)",
+    ErrorSource.APPLICATION: "the program's own failure, though it may sound like one of the others",
 }
 
 

@@ -29,7 +29,7 @@ class _Loss:
     words: str
 
 
-class Watch:
+class GpuWatch:
     """What is known of the GPUs. `stamp` gives the present as RFC 3339."""
 
     def __init__(self, stamp: Callable[[], str]) -> None:

@@ -29,7 +29,7 @@ COLLECTIVE_SECONDS = "OARLOCK_COLLECTIVE_SECONDS"
 """Environment variable of ranks that are to begin with the collective check: its time."""
 
 
-class ConfigurationError(ValueError):
+class AssignmentError(ValueError):
     """The environment or job.json is not what this image understands. The message says what to mend."""
 
 
@@ -98,17 +98,17 @@ def read_assignment(environment: Mapping[str, str], *, in_pod: bool = False) -> 
     path = Path(environment.get(Variable.CONFIG) or CONFIG_PATH)
     job = _read_job(path)
     if not environment.get(Variable.MACHINE_RANK):
-        raise ConfigurationError("MACHINE_RANK is not set: the operator sets it in every pod of a job")
+        raise AssignmentError("MACHINE_RANK is not set: the operator sets it in every pod of a job")
     rank, port = (_whole(environment.get(name)) for name in (Variable.MACHINE_RANK, Variable.MASTER_PORT))
     if rank is None or rank >= job.nodes:
-        raise ConfigurationError(
+        raise AssignmentError(
             f"MACHINE_RANK is {environment[Variable.MACHINE_RANK]!r}, a job of {job.nodes} nodes has 0..{job.nodes - 1}"
         )
     told = in_pod and job.rendezvous_port > 0
     if told or Variable.MASTER_PORT not in environment:
         port = job.rendezvous_port or RENDEZVOUS_PORT
     if port is None or not 0 < port < 65536:
-        raise ConfigurationError(f"MASTER_PORT is {environment.get(Variable.MASTER_PORT, port)!r}, not a port")
+        raise AssignmentError(f"MASTER_PORT is {environment.get(Variable.MASTER_PORT, port)!r}, not a port")
     address = rendezvous_address(job=job.job, namespace=job.namespace, nodes=job.nodes)
     return Assignment(
         pod=read_pod(environment),
@@ -133,11 +133,11 @@ def _read_job(path: Path) -> JobFile:
     try:
         job = parse_job_file(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}: the pod's job.json is not mounted there") from error
+        raise AssignmentError(f"{path}: {error.strerror}: the pod's job.json is not mounted there") from error
     except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{path}: not UTF-8: {error}") from error
+        raise AssignmentError(f"{path}: not UTF-8: {error}") from error
     except WireError as error:
-        raise ConfigurationError(f"{path}: {error}") from error
+        raise AssignmentError(f"{path}: {error}") from error
     _check(path, job)
     return job
 
@@ -150,9 +150,9 @@ def _read_key(path: Path, job: JobFile) -> bytes | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: the gang's key cannot be read: {error}") from error
+        raise AssignmentError(f"{path}: the gang's key cannot be read: {error}") from error
     if not key:
-        raise ConfigurationError(f"{path}: the gang's key is empty: delete the job's Secret, and the pods")
+        raise AssignmentError(f"{path}: the gang's key is empty: delete the job's Secret, and the pods")
     return attempt_key(key, job.job_uid, job.attempt)
 
 
@@ -176,9 +176,9 @@ def _check(path: Path, job: JobFile) -> None:
     if not isinstance(job.output_directory, str) or not job.output_directory.startswith("/"):
         wrong.append("output_directory")
     if wrong:
-        raise ConfigurationError(f"{path}: {', '.join(sorted(wrong))}: not a value that this field can have")
+        raise AssignmentError(f"{path}: {', '.join(sorted(wrong))}: not a value that this field can have")
     if job.nodes < 1:
-        raise ConfigurationError(f"{path}: nodes is {job.nodes}, a job has at least 1")
+        raise AssignmentError(f"{path}: nodes is {job.nodes}, a job has at least 1")
 
 
 def _whole(text: str | None) -> int | None:

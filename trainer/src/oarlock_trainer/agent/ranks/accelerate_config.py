@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.wire import number
-from oarlock_trainer.runtime.assignment import ConfigurationError, setting
+from oarlock_trainer.runtime.assignment import AssignmentError, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -109,7 +109,7 @@ def _gradient_clipping(training: dict[str, Any]) -> float | None:
     method = setting(training, "gradientClipping", "method") or "Norm"
     highest = setting(training, "gradientClipping", "max")
     if highest is not None and number(highest) is None:
-        raise ConfigurationError(f"training.gradientClipping.max is {highest!r}, not a number")
+        raise AssignmentError(f"training.gradientClipping.max is {highest!r}, not a number")
     return (1.0 if highest is None else float(highest)) if method == "Norm" else None
 
 

@@ -13,7 +13,7 @@ from oarlock_api.contract.report import Gpu
 from oarlock_api.contract.status import PodPhase
 from oarlock_trainer.agent.trainer_webhooks.payloads import Fault, Saved, Stage, Step, Trouble
 from oarlock_trainer.health import errors_told
-from oarlock_trainer.health.errors_told import Told as Kind
+from oarlock_trainer.health.errors_told import ErrorSource as Kind
 from oarlock_trainer.health.symptom import Symptom
 from oarlock_trainer.runtime.channel import Event, Message
 
