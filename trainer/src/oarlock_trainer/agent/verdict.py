@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
-from oarlock_trainer.health import errors_told
-from oarlock_trainer.health.errors_told import ErrorSource
+from oarlock_trainer.health import error_text
+from oarlock_trainer.health.error_text import ErrorSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def understand(ending: Ending, output: str) -> Ending:
     killed = ending.code < 0 and ending.code != -signal.SIGABRT
     if killed or code == ExitCode.DONE or failure_class(code) is not FailureClass.APPLICATION:
         return ending
-    found = errors_told.find(ending.summary) if ending.summary else errors_told.find_last(output)
+    found = error_text.find(ending.summary) if ending.summary else error_text.find_last(output)
     told = (
         {ErrorSource.GPU: ExitCode.RESTART_PROCESS, ErrorSource.PEER: ExitCode.PEER_LOST}.get(found[0])
         if found

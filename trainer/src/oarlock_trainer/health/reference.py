@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from oarlock_api.generated import REPOSITORY, write_or_check
-from oarlock_trainer.health import errors_told, events, xids
-from oarlock_trainer.health.errors_told import ErrorSource
+from oarlock_trainer.health import error_text, events, xids
+from oarlock_trainer.health.error_text import ErrorSource
 from oarlock_trainer.health.probes import PROBES
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def page() -> str:
             "",
             *_table(
                 ("text (regular expression)", "taken for"),
-                ((f"`{pattern.replace('|', '&#124;')}`", _TOLD[told]) for told, pattern in errors_told.TABLE),
+                ((f"`{pattern.replace('|', '&#124;')}`", _TOLD[told]) for told, pattern in error_text.TABLE),
             ),
             "",
         ]

@@ -12,8 +12,8 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.report import Gpu
 from oarlock_api.contract.status import PodPhase
 from oarlock_trainer.agent.trainer_webhooks.payloads import Fault, Saved, Stage, Step, Trouble
-from oarlock_trainer.health import errors_told
-from oarlock_trainer.health.errors_told import ErrorSource as Kind
+from oarlock_trainer.health import error_text
+from oarlock_trainer.health.error_text import ErrorSource as Kind
 from oarlock_trainer.health.symptom import Symptom
 from oarlock_trainer.runtime.channel import Event, Message
 
@@ -111,7 +111,7 @@ class TrainerMessages:
         return [Message(Event.PHASE, self._rank, {"name": str(phase)})]
 
     def _blamed(self, told: Fault) -> list[Message]:
-        found = errors_told.find(told.message)
+        found = error_text.find(told.message)
         if found and found[0] is not Kind.GPU:
             # SimpleTuner calls any CUDA and NCCL error a GPU's fault, memory that runs out and lost peers too.
             return [self._note(told.message)]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oarlock_trainer.health import errors_told
-from oarlock_trainer.health.errors_told import ErrorSource
+from oarlock_trainer.health import error_text
+from oarlock_trainer.health.error_text import ErrorSource
 
 GPU = [
     "RuntimeError: CUDA error: an illegal memory access was encountered",
@@ -49,64 +49,64 @@ OTHERS_CONNECTIONS = [
 
 @pytest.mark.parametrize("text", GPU)
 def test_what_only_a_gpu_says_is_its_fault(text: str) -> None:
-    found = errors_told.find(text)
+    found = error_text.find(text)
     assert found is not None
     assert found[0] is ErrorSource.GPU
 
 
 @pytest.mark.parametrize("text", PEER)
 def test_what_a_victim_says_is_a_lost_peer(text: str) -> None:
-    found = errors_told.find(text)
+    found = error_text.find(text)
     assert found is not None
     assert found[0] is ErrorSource.PEER
 
 
 @pytest.mark.parametrize("text", APPLICATION)
 def test_memory_asserts_and_mismatches_are_the_programs_own(text: str) -> None:
-    found = errors_told.find(text)
+    found = error_text.find(text)
     assert found is not None
     assert found[0] is ErrorSource.APPLICATION
 
 
 @pytest.mark.parametrize("text", OTHERS_CONNECTIONS)
 def test_a_connection_to_anybody_else_is_no_peer(text: str) -> None:
-    assert errors_told.find(text) is None
+    assert error_text.find(text) is None
 
 
 @pytest.mark.parametrize("text", NOTHING)
 def test_other_errors_are_nobodys_guess(text: str) -> None:
-    assert errors_told.find(text) is None
+    assert error_text.find(text) is None
 
 
 def test_the_line_that_says_so_is_quoted_and_the_last_one_counts() -> None:
     text = f"Traceback (most recent call last):\n  File x\n{GPU[1]}\nCompile with TORCH_USE_CUDA_DSA"
-    assert errors_told.find(text) == (ErrorSource.GPU, GPU[1])
+    assert error_text.find(text) == (ErrorSource.GPU, GPU[1])
 
 
 def test_a_rank_that_ran_out_of_memory_before_it_lost_its_peers_is_no_victim() -> None:
-    found = errors_told.find(f"{APPLICATION[0]}\n{PEER[2]}")
+    found = error_text.find(f"{APPLICATION[0]}\n{PEER[2]}")
     assert found is not None
     assert found[0] is ErrorSource.APPLICATION
 
 
 def test_of_an_output_the_last_line_that_fits_decides_because_the_others_were_survived() -> None:
     output = f"{APPLICATION[0]}\nhalving the batch\nstep 12\n{GPU[2]}\nterminate called\n"
-    assert errors_told.find_last(output) == (ErrorSource.GPU, GPU[2])
-    assert errors_told.find_last(f"{GPU[2]}\n{APPLICATION[0]}\n") == (ErrorSource.APPLICATION, APPLICATION[0])
+    assert error_text.find_last(output) == (ErrorSource.GPU, GPU[2])
+    assert error_text.find_last(f"{GPU[2]}\n{APPLICATION[0]}\n") == (ErrorSource.APPLICATION, APPLICATION[0])
 
 
 @pytest.mark.parametrize("cause", [APPLICATION[0], GPU[0]])
 def test_of_an_output_a_lost_peer_never_hides_what_was_told_before(cause: str) -> None:
-    found = errors_told.find_last(f"{cause}\n{PEER[2]}\n")
+    found = error_text.find_last(f"{cause}\n{PEER[2]}\n")
     assert found is not None
     assert found[1] == cause
 
 
 def test_of_an_output_the_last_lost_peer_is_quoted_where_nothing_else_is_told() -> None:
-    assert errors_told.find_last(f"{PEER[0]}\n{PEER[2]}\nbye") == (ErrorSource.PEER, PEER[2])
+    assert error_text.find_last(f"{PEER[0]}\n{PEER[2]}\nbye") == (ErrorSource.PEER, PEER[2])
 
 
 @given(st.text())
 def test_no_text_breaks_it(text: str) -> None:
-    errors_told.find(text)
-    errors_told.find_last(text)
+    error_text.find(text)
+    error_text.find_last(text)
