@@ -136,6 +136,22 @@ def test_another_attempt_does_not_inherit_gpus_that_nobody_watched() -> None:
     assert condition(world, "Degraded") == ("False", Reason.AS_EXPECTED)
 
 
+def test_a_slow_network_and_gpus_that_nobody_watches_are_told_side_by_side_and_each_by_one_event() -> None:
+    world = training()
+    blind = {pod.uid: "this container has no NVML" for pod in world.pods.values() if pod.rank == 1}
+    both = "NCCL takes TCP; nobody watches these pods' GPUs, and they train on: flux-1-1 (this container has no NVML)"
+    assert tell(world, SlowNetwork="NCCL takes TCP") == [Reason.SLOW_NETWORK]
+    world.unmonitored = blind
+    assert tell(world, SlowNetwork="NCCL takes TCP") == [Reason.GPU_UNMONITORED]
+    for _ in range(2):
+        assert not world.one_pass().events, "nobody answers, and it stays as it was told"
+        assert next(c.message for c in world.job.status.conditions if c.type == "Degraded") == both
+        assert condition(world, "Degraded") == ("True", Reason.SLOW_NETWORK)
+    world.unmonitored = {}
+    assert tell(world, SlowNetwork="NCCL takes TCP") == []
+    assert next(c.message for c in world.job.status.conditions if c.type == "Degraded") == "NCCL takes TCP"
+
+
 def test_gpus_that_nobody_watches_hide_nothing_else() -> None:
     world = training()
     first, second = (pod.uid for pod in world.pods.values())

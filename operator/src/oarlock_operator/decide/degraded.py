@@ -50,6 +50,7 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     warned = _of_nodes(o.warned(draft.status.attempt))
     marked = _of_nodes({name: mark.words for name, mark in o.marks(draft.status.attempt).items()})
     told = _told(o, draft)
+    unmonitored = _unmonitored(o, draft, living)
     found = (
         (Reason.INVALID_SPEC, "" if o.job.spec else o.job.problem or "it cannot be read"),
         (Reason.GANG_IGNORED, queue.ignored(o, draft)),
@@ -60,9 +61,13 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
         (Reason.GPU_WARNING, warned),
         (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
-        # Last: these hold for the whole attempt, and would hide all that comes up meanwhile.
-        *(one for one in told if one[0] == Reason.SLOW_NETWORK),
-        (Reason.GPU_UNMONITORED, _unmonitored(o, draft, living)),
+        # Last: these hold for the whole attempt, and would hide all that comes up meanwhile, and each other.
+        *(
+            (one, f"{said}; {unmonitored}" if unmonitored and said else said)
+            for one, said in told
+            if one == Reason.SLOW_NETWORK
+        ),
+        (Reason.GPU_UNMONITORED, unmonitored),
         (Reason.INVALID_SPEC, f"it goes on, and a new job would be refused: {o.job.problem}" if o.job.problem else ""),
     )
     reason, words = next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
@@ -70,6 +75,8 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     told_once = {*_TOLD.values(), Reason.GPU_UNMONITORED}
     if reason and reason in told_once and (before is None or before.reason != reason):
         draft.tell(reason, words, warning=True)
+    elif reason == Reason.SLOW_NETWORK and unmonitored and before and _UNMONITORED not in before.message:
+        draft.tell(Reason.GPU_UNMONITORED, unmonitored, warning=True)
     return reason, words
 
 
@@ -100,7 +107,8 @@ def _told(o: Observation, draft: Draft) -> list[tuple[Reason, str]]:
     if o.progress is None:
         before = _before(draft)
         trains = draft.status.recovery.stage is None
-        return [(reason, before.message) for reason in _TOLD.values() if trains and before and before.reason == reason]
+        known = before.message.partition(f"; {_UNMONITORED}")[0] if before and trains else ""
+        return [(reason, known) for reason in _TOLD.values() if before and before.reason == reason]
     return [(reason, o.progress.degraded.get(kind, "")) for kind, reason in _TOLD.items()]
 
 
