@@ -186,6 +186,11 @@ def main() -> None:
     parser.add_argument(
         "--patience", type=float, default=60, metavar="SECONDS", help="how long to wait for others to leave the cores"
     )
+    parser.add_argument(
+        "--stock-controllers",
+        action="store_true",
+        help="let the controller manager make 20 requests a second for each of its controllers, as it is released",
+    )
     parser.add_argument("--seed", type=int, default=1, help="which pods crash")
     given = parser.parse_args()
     if given.floor == "TrainingJob" and (given.node_loss or given.contenders != ["floor"]):
@@ -193,7 +198,10 @@ def main() -> None:
     bench = Bench(given)
     RESULTS.mkdir(exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory() as folder, running("gangs", nodes=0, state=Path(folder)) as cluster:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            running("gangs", nodes=0, stock_controllers=given.stock_controllers, state=Path(folder)) as cluster,
+        ):
             asyncio.run(bench.run(cluster))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise SystemExit("interrupted; nothing of the cluster is left") from None

@@ -189,6 +189,7 @@ def running(
     shares: Sequence[Path] | None = None,
     images: Sequence[str] = (),
     guard_owners: bool = False,
+    stock_controllers: bool = False,
     state: Path | None = None,
     report: Report = _silent,
 ) -> Iterator[Cluster]:
@@ -196,7 +197,8 @@ def running(
 
     `nodes` 0 is a control plane alone, which needs no root. `shares` are folders of this machine for pods of the
     runtime class `host-userland`, by default this Python's; `images` further names of `oarlock.local/host:1`;
-    `guard_owners` as in ClusterSpec. Raises MachineError where this machine cannot do it, with the reason.
+    `guard_owners` and `stock_controllers` as in ClusterSpec. Raises MachineError where this machine cannot do it, with
+    the reason.
     """
     wish = Wish(
         nodes=nodes,
@@ -204,6 +206,7 @@ def running(
         shares=default_shares() if shares is None else shares,
         images=images,
         guard_owners=guard_owners,
+        stock_controllers=stock_controllers,
     )
     launched = launch(ClusterFolder.of(name, state), wish, report)
     try:

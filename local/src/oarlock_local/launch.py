@@ -46,6 +46,7 @@ class Wish:
     shares: Sequence[Path] = ()
     images: Sequence[str] = ()
     guard_owners: bool = False
+    stock_controllers: bool = False
 
 
 @dataclass(slots=True)
@@ -130,6 +131,7 @@ def _prepare(folder: ClusterFolder, wish: Wish, programs: Path, slot: int, repor
         shares=tuple(str(path) for path in _with_targets(wish.shares)),
         images=(USERLAND_IMAGE, *(full_name(name) for name in wish.images)),
         guard_owners=wish.guard_owners,
+        stock_controllers=wish.stock_controllers,
     )
     for path in (folder.root, folder.logs, folder.volumes):
         path.mkdir(parents=True)

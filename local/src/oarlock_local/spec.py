@@ -31,6 +31,8 @@ class ClusterSpec:
     guard_owners: bool = False
     """Whether who names an owner must have the right to its finalizers, as on OpenShift. The API server asks every 30 s which
     kinds there are: until then it takes no object with an owner of a new kind."""
+    stock_controllers: bool = False
+    """Whether the controllers ask the API server no more often than they do as released: 20 requests a second each."""
 
     @property
     def folder(self) -> ClusterFolder:
