@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 _QUICK = """
-from oarlock_trainer.health import monitor, probes
+from dataclasses import replace
+from oarlock_trainer.health import monitor
 monitor.ROUND_SECONDS = 0.2
-for probe in probes.PROBES:
-    probe.EVERY = 0.2
+monitor.PROBES = tuple(replace(probe, every=0.2) for probe in monitor.PROBES)
 monitor.main()
 """
 """The same monitor, which asks everything all the time: what it asks for once a minute, too."""

@@ -59,7 +59,7 @@ class Monitor:
         self._devices = self._found.devices
         self._watch = GpuWatch(timestamp)
         self._events = Events(self._devices)
-        self._due: dict[str, float] = {probe.NAME: 0.0 for probe in PROBES}
+        self._due: dict[str, float] = {probe.name: 0.0 for probe in PROBES}
         self._answered: dict[tuple[str, int], bool] = {}
         """Whether a GPU answers a probe, from the first time that it was asked; it is not asked again where not."""
         self._silent: dict[int, str] = {}
@@ -73,8 +73,8 @@ class Monitor:
         """Read what is due, tell, and wait for events until the next round. False: other GPUs are there now, look anew."""
         began = time.monotonic()
         self._heed_queued()
-        due = [probe for probe in PROBES if began >= self._due[probe.NAME]]
-        self._due |= {probe.NAME: began + probe.EVERY for probe in due}
+        due = [probe for probe in PROBES if began >= self._due[probe.name]]
+        self._due |= {probe.name: began + probe.every for probe in due}
         for device in self._devices:
             self._question(device, due)
         same = self._look_for_the_rest()
@@ -104,7 +104,7 @@ class Monitor:
     def _question(self, device: Device, due: Sequence[Probe]) -> None:
         """Ask a GPU what is due; one in doubt is asked something in every round, whatever is due."""
         gpu = device.gpu
-        known = [probe for probe in PROBES if self._answered.get((probe.NAME, gpu.index)) is not False]
+        known = [probe for probe in PROBES if self._answered.get((probe.name, gpu.index)) is not False]
         asked = [probe for probe in known if probe in due]
         if not asked and (gpu.index in self._silent or self._watch.doubts(gpu)):
             asked = known[:1]
@@ -113,7 +113,7 @@ class Monitor:
             self._silent.pop(gpu.index, None)
         elif said:
             self._silent[gpu.index] = f"NVML does not answer for {name_of(gpu)}: {said[-1]}"
-        elif not any(self._answered.get((probe.NAME, gpu.index), True) for probe in PROBES):
+        elif not any(self._answered.get((probe.name, gpu.index), True) for probe in PROBES):
             self._silent[gpu.index] = f"NVML supports no probe of {name_of(gpu)}"
 
     def _look_for_the_rest(self) -> bool:
@@ -128,14 +128,14 @@ class Monitor:
     def _covered(self) -> dict[str, bool]:
         indices = [device.gpu.index for device in self._devices]
         answers = {
-            probe.NAME: bool(indices) and all(self._answered.get((probe.NAME, index), False) for index in indices)
+            probe.name: bool(indices) and all(self._answered.get((probe.name, index), False) for index in indices)
             for probe in PROBES
         }
         return {"xid": self._events.has_xids} | answers
 
     def _ask(self, probe: Probe, device: Device) -> str | None:
         """Ask one thing. Returns "" where the GPU had something to say, else NVML's words; None where it can't be asked."""
-        key = (probe.NAME, device.gpu.index)
+        key = (probe.name, device.gpu.index)
         if self._answered.get(key) is False:
             return None
         now = time.monotonic()
@@ -161,7 +161,7 @@ class Monitor:
             self._say(self._watch.told(device.gpu, "event", told.verdict, told.words))
         # Whatever happened, the driver's conclusion stands in what is polled: look at once.
         for probe in PROBES:
-            if probe.EVERY <= ROUND_SECONDS:
+            if probe.every <= ROUND_SECONDS:
                 for one in self._devices:
                     self._ask(probe, one)
 

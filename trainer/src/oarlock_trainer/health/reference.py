@@ -63,7 +63,7 @@ def page() -> str:
             "",
             *_table(
                 ("probe", "every", "what it is about"),
-                ((probe.NAME, f"{probe.EVERY:g} s", _about(probe)) for probe in PROBES),
+                ((probe.name, f"{probe.every:g} s", probe.about) for probe in PROBES),
             ),
             "",
             "## What programs say",
@@ -77,10 +77,6 @@ def page() -> str:
             "",
         ]
     )
-
-
-def _about(probe: object) -> str:
-    return (probe.__doc__ or "").partition("\n")[0]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from oarlock_api.contract.health import GpuVerdict
     from oarlock_trainer.health.nvml import Handle
@@ -65,19 +65,17 @@ class Suspicion:
     value: float | str
 
 
-class Probe(Protocol):
-    """A module of `probes`: what to ask, how often, and what the answers mean."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What a GPU is asked, how often, and what the answers mean."""
 
-    @property
-    def NAME(self) -> str:  # noqa: N802
-        """How it is called in /status, reports and metrics."""
-
-    @property
-    def EVERY(self) -> float:  # noqa: N802
-        """Seconds between readings."""
-
-    def read(self, handle: Handle, /) -> Any:
-        """One value. Raises NVMLError."""
-
-    def judge(self, series: Series, /) -> Suspicion | None:
-        """What the readings say. Pure."""
+    name: str
+    """How it is called in /status, reports and metrics."""
+    about: str
+    """One sentence for the reference."""
+    every: float
+    """Seconds between readings."""
+    read: Callable[[Handle], Any]
+    """One value. Raises NVMLError."""
+    judge: Callable[[Series], Suspicion | None]
+    """What the readings say. Pure."""

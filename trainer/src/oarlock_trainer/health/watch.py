@@ -46,12 +46,12 @@ class GpuWatch:
         """One reading; the symptom that it completes, once."""
         self._losses.pop(gpu.index, None)
         reading = Reading(now, value)
-        series = self._series.setdefault((probe.NAME, gpu.index), Series(reading))
+        series = self._series.setdefault((probe.name, gpu.index), Series(reading))
         series.readings.append(reading)
         found = probe.judge(series)
         if found is None:
             return None
-        return self._once(gpu, probe.NAME, found.verdict, found.words, found.value)
+        return self._once(gpu, probe.name, found.verdict, found.words, found.value)
 
     def lost(self, gpu: Gpu, words: str, now: float) -> Symptom | None:
         """NVML said that the GPU's hardware is broken: the second time it is believed."""

@@ -1,38 +1,21 @@
-"""The probes, one a file: what a GPU is asked, how often, and what the answers mean."""
+"""The probes: what a GPU is asked, how often, and what the answers mean."""
 
-from __future__ import annotations
+from oarlock_trainer.health.probes.links import FABRIC, NVLINK, NVLINK_ERRORS, PCIE_REPLAYS, PCIE_WIDTH
+from oarlock_trainer.health.probes.memory import ECC, ROW_REMAP, SRAM
+from oarlock_trainer.health.probes.recovery_action import RECOVERY_ACTION
+from oarlock_trainer.health.probes.slowdown import POWER_BRAKE, THERMAL_MARGIN, THERMAL_SLOWDOWN
 
-from typing import TYPE_CHECKING
-
-from oarlock_trainer.health.probes import (
-    ecc,
-    fabric,
-    nvlink,
-    nvlink_errors,
-    pcie,
-    pcie_replays,
-    power_brake,
-    recovery_action,
-    row_remap,
-    sram,
-    thermal_margin,
-    thermal_slowdown,
-)
-
-if TYPE_CHECKING:
-    from oarlock_trainer.health.series import Probe
-
-PROBES: tuple[Probe, ...] = (
-    recovery_action,
-    row_remap,
-    ecc,
-    sram,
-    nvlink,
-    nvlink_errors,
-    fabric,
-    thermal_slowdown,
-    power_brake,
-    thermal_margin,
-    pcie,
-    pcie_replays,
+PROBES = (
+    RECOVERY_ACTION,
+    ROW_REMAP,
+    ECC,
+    SRAM,
+    NVLINK,
+    NVLINK_ERRORS,
+    FABRIC,
+    THERMAL_SLOWDOWN,
+    POWER_BRAKE,
+    THERMAL_MARGIN,
+    PCIE_WIDTH,
+    PCIE_REPLAYS,
 )

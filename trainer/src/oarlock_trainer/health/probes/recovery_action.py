@@ -1,4 +1,4 @@
-"""The driver's own verdict (field 230, from R570 on): it folds every XID that the driver knows into one order."""
+"""The driver's own verdict on a GPU."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import pynvml
 
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_trainer.health.nvml import recovery_action
-from oarlock_trainer.health.series import Series, Suspicion
-
-NAME = "recoveryAction"
-EVERY = 1.0
+from oarlock_trainer.health.series import Probe, Series, Suspicion
 
 ACTIONS = {
     pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET: "be reset",
@@ -23,10 +20,8 @@ ACTIONS = {
 RECOVER_IMEX = pynvml.NVML_GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN
 """The one that speaks of several nodes' memory domain, which is no single GPU's fault."""
 
-read = recovery_action
 
-
-def judge(series: Series) -> Suspicion | None:
+def _wanted(series: Series) -> Suspicion | None:
     """One reading is enough: it is the driver's conclusion, not a sample."""
     action = series.latest
     if wanted := ACTIONS.get(action):
@@ -36,3 +31,12 @@ def judge(series: Series) -> Suspicion | None:
         known = "wants the IMEX domain recovered" if action == RECOVER_IMEX else "is new to us"
         return Suspicion(verdict=GpuVerdict.HOLD, words=f"has recovery action {action}, which {known}", value=action)
     return None
+
+
+RECOVERY_ACTION = Probe(
+    name="recoveryAction",
+    about="The driver's own verdict (field 230, from R570 on): it folds every XID that the driver knows into one order.",
+    every=1.0,
+    read=recovery_action,
+    judge=_wanted,
+)
