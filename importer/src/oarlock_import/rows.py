@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,23 +58,24 @@ def mapped(
     *,
     default: Any = None,
     words: Mapping[str, str] | None = None,
+    judged: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Row:
     """An option that is one field of the job."""
-    return Row(key=key, fate=Fate.MAPPED, kind=kind, to=to, default=default, words=words or {}, aliases=aliases)
+    return Row(
+        key=key,
+        fate=Fate.MAPPED,
+        kind=kind,
+        to=to,
+        default=default,
+        words=words or {},
+        judged=judged,
+        aliases=aliases,
+    )
 
 
-def judged(
-    key: str,
-    to: str,
-    kind: Kind,
-    *,
-    default: Any = None,
-    words: Mapping[str, str] | None = None,
-    aliases: tuple[str, ...] = (),
-) -> Row:
-    """An option that is read together with others."""
-    return replace(mapped(key, to, kind, default=default, words=words, aliases=aliases), judged=True)
+judged = partial(mapped, judged=True)
+"""An option that is read together with others."""
 
 
 def ignored(why: str, keys: str) -> tuple[Row, ...]:
