@@ -147,3 +147,11 @@ def test_every_test_that_the_security_page_names_is_there() -> None:
                 missing.append(f"{file}::{test}")
     assert not missing
     assert count > 50, "it names the tests"
+
+
+def test_every_file_that_contributors_are_led_to_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where to look")[2].partition("## Rules")[0]
+    below = [ROOT, *(source for suite in ("api", "operator", "trainer") for source in (ROOT / suite / "src").iterdir())]
+    named = set(re.findall(r"`((?:[\w-]+/)+|[\w/-]+\.(?:py|yaml))`", page))
+    assert len(named) > 25
+    assert [name for name in sorted(named) if not any((folder / name).exists() for folder in below)] == []
