@@ -15,6 +15,8 @@ from gangs import SETTINGS
 from processes import ROOT, Api, api_with_crd, operator
 from status_pod import Server, serving
 
+from oarlock_operator.model.job_memory import JobMemory
+
 if TYPE_CHECKING:
     from oarlock_local.account import Account
     from oarlock_local.cluster import Cluster
@@ -60,6 +62,12 @@ def as_operator(account: Account, tmp_path_factory: pytest.TempPathFactory) -> P
 def with_operator(as_operator: Path, api: Api, tmp_path: Path) -> Iterator[Api]:
     with operator(as_operator, tmp_path / "operator.log", *SETTINGS):
         yield api
+
+
+@pytest.fixture
+def memory() -> JobMemory:
+    """Of an operator that has just started."""
+    return JobMemory()
 
 
 @pytest.fixture

@@ -23,11 +23,10 @@ from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.observed_nodes import Brakes
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.memory import Memory
+from oarlock_operator.observe.observe import Sources
 from oarlock_operator.observe.progress import ProgressReader, Route
-from oarlock_operator.pace import Pace
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.reconcile import Reconciler
 
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs"
@@ -139,18 +138,18 @@ class Gang:
 
     def new_reconciler(self) -> Reconciler:
         return Reconciler(
-            cluster=self.faulty,
-            terminated=TerminatedPods(),
-            troubled=TroubledNodes(),
-            pace=Pace(),
-            progress=ProgressReader(self.faulty, Route.DIRECT, clock=time.monotonic),
-            gangs=GangReader(self.faulty),
+            sources=Sources(
+                cluster=self.faulty,
+                progress=ProgressReader(self.faulty, Route.DIRECT, clock=time.monotonic),
+                gangs=GangReader(self.faulty),
+                clock=self.clock,
+            ),
+            memory=Memory(),
             defaults=Defaults(trainer_image="trainer:test"),
             pool=PoolReader(cluster=self.faulty, namespace="default", brakes=Brakes()),
             spares=SpareReader(self.faulty),
             throttle=Throttle(4),
             events=EventPoster(self.faulty, instance="test"),
-            clock=self.clock,
         )
 
     async def settle(self) -> None:

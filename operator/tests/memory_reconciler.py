@@ -17,12 +17,11 @@ from oarlock_operator.model.observation import Defaults, GangSystems
 from oarlock_operator.model.observed_nodes import Brakes
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.memory import Memory
+from oarlock_operator.observe.observe import Sources
 from oarlock_operator.observe.progress import ProgressReader, Route
-from oarlock_operator.pace import Pace
 from oarlock_operator.pods.pod_facts import RawPod
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.reconcile import Reconciler
 
 KEY = ("default", "flux")
@@ -75,18 +74,18 @@ def reconciler(api: MemoryApi, *, clock: Callable[[], datetime] = lambda: START)
     """An operator that has just started."""
     cluster: Any = api
     return Reconciler(
-        cluster=cluster,
-        terminated=TerminatedPods(),
-        troubled=TroubledNodes(),
-        pace=Pace(),
-        progress=ProgressReader(cluster, Route.DIRECT, clock=time.monotonic),
-        gangs=GangReader(cluster, clock=lambda: 0.0, _known=GangSystems()),
+        sources=Sources(
+            cluster=cluster,
+            progress=ProgressReader(cluster, Route.DIRECT, clock=time.monotonic),
+            gangs=GangReader(cluster, clock=lambda: 0.0, _known=GangSystems()),
+            clock=clock,
+        ),
+        memory=Memory(),
         defaults=Defaults(trainer_image="trainer:test"),
         pool=PoolReader(cluster=cluster, namespace="default", brakes=Brakes()),
         spares=SpareReader(cluster),
         throttle=Throttle(4),
         events=EventPoster(cluster, instance="test"),
-        clock=clock,
     )
 
 

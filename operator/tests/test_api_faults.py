@@ -157,7 +157,7 @@ class Unreliable(Gang):
             if pod.label(Label.JOB) != self.name or chance.random() < LOST_EVENTS:
                 return
             for _ in range(chance.choice((1, 1, 3))):
-                self.reconcilers[0].terminated.note(pod, deleted=kind == "DELETED")
+                self.reconcilers[0].memory.terminated.note(pod, deleted=kind == "DELETED")
                 queue.add_after(key, chance.choice((0.0, 0.02, 0.7)))
 
         async def resync() -> None:

@@ -21,27 +21,26 @@ from oarlock_operator.model.observed_nodes import Brakes, Pool
 from oarlock_operator.model.plan import Action
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
+from oarlock_operator.observe.memory import Memory
+from oarlock_operator.observe.observe import Sources
 from oarlock_operator.observe.progress import ProgressReader, Route
-from oarlock_operator.pace import Pace
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 
 def reconciler(api: Any, world: World) -> reconcile.Reconciler:
     return reconcile.Reconciler(
-        cluster=api,
-        terminated=TerminatedPods(),
-        troubled=TroubledNodes(),
-        pace=Pace(),
-        progress=ProgressReader(api, Route.DIRECT, clock=time.monotonic),
-        gangs=GangReader(api),
+        sources=Sources(
+            cluster=api,
+            progress=ProgressReader(api, Route.DIRECT, clock=time.monotonic),
+            gangs=GangReader(api),
+            clock=lambda: world.now,
+        ),
+        memory=Memory(),
         defaults=replace(world.defaults, may_cordon=True),
         pool=PoolReader(cluster=api, namespace="oarlock", brakes=Brakes()),
         spares=SpareReader(api),
         throttle=Throttle(4),
         events=EventPoster(api, instance="test"),
-        clock=lambda: world.now,
     )
 
 

@@ -29,6 +29,7 @@ from oarlock_operator.kube.server_clock import ANSWERS
 from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.manifests.gang_key import gang_key
 from oarlock_operator.manifests.pod import pod
+from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.plan import CreatePods
 from oarlock_operator.nodes.pool import PoolReader
@@ -228,54 +229,58 @@ async def reader(request: pytest.FixtureRequest, server: Server) -> AsyncIterato
 
 @pytest.mark.parametrize("master", [MASTER, OLDER])
 async def test_a_pod_is_asked_with_the_key_that_it_was_given_new_or_old(
-    server: Server, reader: ProgressReader, master: bytes
+    server: Server, reader: ProgressReader, memory: JobMemory, master: bytes
 ) -> None:
     server.handler = agent_with(master)
-    assert [await reader.ask(running_job(server), POD) for _ in range(2)] == [GOOD] * 2
+    assert [await reader.ask(running_job(server), POD, memory) for _ in range(2)] == [GOOD] * 2
     assert len(server.asked) == (2 if master == MASTER else 3), "which key it has is remembered"
 
 
 @pytest.mark.parametrize("hour", [3600.0, -3600.0])
 async def test_an_operator_whose_clock_is_wrong_is_answered_once_the_api_server_has_told_the_time(
-    server: Server, hour: float
+    server: Server, hour: float, memory: JobMemory
 ) -> None:
     server.handler = agent_with(MASTER, ahead=hour)
     cluster = Cluster(Configuration())
     for _ in range(ANSWERS):
         cluster.server_clock.heard(formatdate(time.time() + hour, usegmt=True), seconds=0.1)
     reading = ProgressReader(cluster, Route.DIRECT, clock=time.monotonic, keys=(MASTER,))
-    assert await reading.ask(running_job(server), POD) == GOOD
+    assert await reading.ask(running_job(server), POD, memory) == GOOD
     await reading.close()
     await cluster.close()
 
 
+def refusing(memory: JobMemory) -> set[str]:
+    return {uid for uid, heard in memory.heard.items() if heard.refuses}
+
+
 async def test_a_pod_that_knows_another_key_answers_though_it_tells_nothing(
-    server: Server, reader: ProgressReader
+    server: Server, reader: ProgressReader, memory: JobMemory
 ) -> None:
     server.handler = agent_with(b"x" * 32)
     running = running_job(server)
     async with asyncio.timeout(20):
-        while not reader.refusing(running):
-            assert await reader.read(running, [POD]) == (None, {}), "no silence: nobody ends the gang for it"
-    assert reader.refusing(running) == {POD.uid}
-    assert await reader.answering(running, [POD]) == {POD.uid}
+        while not refusing(memory):
+            assert await reader.read(running, [POD], memory) == (None, {}), "no silence: nobody ends the gang for it"
+    assert refusing(memory) == {POD.uid}
+    assert await reader.answering(running, [POD], memory) == {POD.uid}
     server.handler = agent_with(MASTER)
     async with asyncio.timeout(20):
-        while reader.refusing(running):
-            await reader.read(running, [POD])
+        while refusing(memory):
+            await reader.read(running, [POD], memory)
 
 
 @pytest.mark.parametrize("known", [(MASTER, OLDER), ()], ids=["keys", "an operator without"])
 async def test_a_pod_that_mounts_a_key_is_believed_by_its_signature_alone_from_its_first_answer_on(
-    server: Server, reader: ProgressReader, known: tuple[bytes, ...]
+    server: Server, reader: ProgressReader, memory: JobMemory, known: tuple[bytes, ...]
 ) -> None:
     reader.keys = known
-    assert await reader.ask(running_job(server), POD) == GOOD, "of an earlier release, without one"
-    assert await reader.ask(running_job(server), KEYED) is None
+    assert await reader.ask(running_job(server), POD, memory) == GOOD, "of an earlier release, without one"
+    assert await reader.ask(running_job(server), KEYED, memory) is None
     server.handler = agent_with(MASTER, signs=False)
-    assert await reader.ask(running_job(server), KEYED) is (None if known else Refusal.KEY)
+    assert await reader.ask(running_job(server), KEYED, memory) is (None if known else Refusal.KEY)
     server.handler = agent_with(MASTER)
-    assert await reader.ask(running_job(server), KEYED) == (GOOD if known else Refusal.KEY)
+    assert await reader.ask(running_job(server), KEYED, memory) == (GOOD if known else Refusal.KEY)
 
 
 @pytest.mark.parametrize(
@@ -301,13 +306,15 @@ async def test_an_operator_hears_that_it_is_refused(
 ) -> None:
     reader.keys = known
     server.handler = server.tell(said, status)
-    assert await reader.ask(running_job(server), POD) is Refusal.KEY
+    assert await reader.ask(running_job(server), POD, JobMemory()) is Refusal.KEY
 
 
 async def test_a_refusal_is_no_sign_of_life_of_a_pod_that_has_signed_before(
-    server: Server, reader: ProgressReader
+    server: Server, reader: ProgressReader, memory: JobMemory
 ) -> None:
     server.handler = agent_with(MASTER)
-    assert await reader.answering(running_job(server), [POD]) == {POD.uid}
+    assert await reader.answering(running_job(server), [POD], memory) == {POD.uid}
     server.handler = server.tell(signing.REFUSED, 403)
-    assert await reader.answering(running_job(server), [POD]) == frozenset(), "anybody on its address can say that"
+    assert await reader.answering(running_job(server), [POD], memory) == frozenset(), (
+        "anybody on its address can say that"
+    )

@@ -17,12 +17,11 @@ from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.observed_nodes import Brakes
 from oarlock_operator.model.plan import Event
 from oarlock_operator.nodes.pool import PoolReader
-from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
 from oarlock_operator.observe.gone_jobs import GoneJobs
-from oarlock_operator.pace import Pace
+from oarlock_operator.observe.memory import Memory
+from oarlock_operator.observe.observe import Sources
 from oarlock_operator.pods.pod_facts import RawPod
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.process.sinks import Sinks
 from oarlock_operator.process.watches import SeenJob
 from oarlock_operator.process.workqueue import WorkQueue
@@ -55,33 +54,25 @@ class Operator:
     def __init__(self, api: Listing) -> None:
         self.api = api
         silent: Any = Silent()
-        silent.forget = lambda _: None
         cluster: Any = api
         self.told: list[str] = []
-        nothing: Any = SimpleNamespace(post=self._tell, forget=lambda _: None)
+        nothing: Any = SimpleNamespace(post=self._tell)
         self.reconciler = Reconciler(
-            cluster=cluster,
-            terminated=TerminatedPods(),
-            troubled=TroubledNodes(),
-            pace=Pace(),
-            progress=silent,
-            gangs=GangReader(cluster, clock=lambda: 0.0),
+            sources=Sources(
+                cluster=cluster, progress=silent, gangs=GangReader(cluster, clock=lambda: 0.0), clock=lambda: START
+            ),
+            memory=Memory(),
             defaults=Defaults(trainer_image="i"),
             pool=PoolReader(cluster=cluster, namespace="oarlock", brakes=Brakes()),
             spares=nothing,
             throttle=Throttle(4),
             events=nothing,
-            clock=lambda: START,
         )
         self.queue: WorkQueue[tuple[str, str]] = WorkQueue(clock=time.monotonic)
         self.sinks = Sinks(
             jobs=self.queue,
             nodes=WorkQueue(clock=time.monotonic),
-            terminated=self.reconciler.terminated,
-            troubled=self.reconciler.troubled,
-            pace=self.reconciler.pace,
-            gone=self.reconciler.gone,
-            outputs=self.reconciler.outputs,
+            memory=self.reconciler.memory,
         )
 
     def _tell(self, _job: object, events: Sequence[Event], *, now: object) -> None:
@@ -122,7 +113,7 @@ async def test_of_a_job_that_was_deleted_the_end_is_looked_at_once_and_its_pods_
         assert not operator.hear("MODIFIED", pod(uid=f"p{number}", deletionTimestamp="2026-01-01T00:00:00Z"))
         assert not operator.hear("MODIFIED", ended(f"p{number}"))
         assert not operator.hear("DELETED", ended(f"p{number}"))
-    assert operator.reconciler.terminated.departed("default", "uid-1", alive=set()) == []
+    assert operator.reconciler.memory.terminated.departed("default", "uid-1", alive=set()) == []
 
 
 async def test_a_job_that_a_pass_misses_is_known_to_be_gone_before_a_watch_tells_of_it() -> None:
@@ -138,7 +129,7 @@ async def test_a_job_that_a_pass_misses_is_known_to_be_gone_before_a_watch_tells
 async def test_pods_of_a_job_that_is_gone_are_forgotten_by_a_later_look_though_no_watch_told_of_their_end() -> None:
     api = serving(pod(uid="p0", name="p0"))
     operator = Operator(api)
-    outputs = operator.reconciler.outputs
+    outputs = operator.reconciler.memory.outputs
     await outputs.complete(api, "default")  # type: ignore[arg-type]
     await operator.look()
     operator.hear_of_the_job("DELETED")
@@ -172,7 +163,7 @@ async def test_a_new_job_of_the_same_name_is_another_one() -> None:
     await operator.look()
     again = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-2", "oarlock.dev/attempt": "1"}
     assert operator.hear("MODIFIED", pod(uid="q0", labels=again))
-    assert operator.reconciler.gone.expects(KEY)
+    assert operator.reconciler.memory.expects(KEY)
 
 
 def test_only_so_many_jobs_are_remembered_and_the_oldest_costs_a_look_in_vain() -> None:

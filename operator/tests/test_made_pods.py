@@ -26,4 +26,4 @@ async def test_pods_of_a_creation_that_failed_half_way_are_not_forgotten() -> No
     with pytest.raises(ApiError, match="quota"):
         await until_refused(here)
     assert f"{PODS}/flux-1-0" in api.objects
-    assert "flux-1-0" in (here.outputs.pods_of(KEY) or ())
+    assert "flux-1-0" in (here.memory.outputs.pods_of(KEY) or ())

@@ -18,13 +18,10 @@ from oarlock_api.scheduling import Gang
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.decoding import Page
 from oarlock_operator.model.observation import Defaults, GangSystems, Observation, Pod
-from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
-from oarlock_operator.observe.groups import TidyJobs
-from oarlock_operator.observe.observe import observe
-from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.observe.memory import Memory
+from oarlock_operator.observe.observe import Sources, observe
 from oarlock_operator.pods.pod_facts import RawPod
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 
 def job(**parts: Any) -> Json:
@@ -57,48 +54,27 @@ class Silent:
     def __init__(self, *answers: str) -> None:
         self.answers = answers
 
-    async def read(self, _job: object, _pods: object) -> tuple[None, dict[str, float]]:
+    async def read(self, _job: object, _pods: object, _memory: object) -> tuple[None, dict[str, float]]:
         return None, {}
 
-    def warnings(self, _job: object) -> dict[str, str]:
-        return {}
-
-    def held(self, _job: object) -> dict[str, tuple[str, ...]]:
-        return {}
-
-    def unmonitored(self, _job: object) -> dict[str, str]:
-        return {}
-
-    def refusing(self, _job: object) -> frozenset[str]:
-        return frozenset()
-
-    async def answering(self, _job: object, pods: Sequence[Pod]) -> frozenset[str]:
+    async def answering(self, _job: object, pods: Sequence[Pod], _memory: object) -> frozenset[str]:
         return frozenset(pod.uid for pod in pods if pod.uid in self.answers)
 
 
 async def look(
     api: MemoryApi,
-    terminated: TerminatedPods | None = None,
+    memory: Memory | None = None,
     *,
-    nodes: TroubledNodes | None = None,
     answers: tuple[str, ...] = (),
-    tidy: TidyJobs | None = None,
     systems: GangSystems | None = None,
-    outputs: Outputs | None = None,
 ) -> Observation | None:
-    seen = await observe(
-        api,  # type: ignore[arg-type]
-        ("default", "flux"),
-        terminated=terminated or TerminatedPods(),
-        troubled=nodes or TroubledNodes(),
+    sources = Sources(
+        cluster=api,  # type: ignore[arg-type]
         progress=Silent(*answers),  # type: ignore[arg-type]
         gangs=GangReader(api, clock=lambda: 0.0, _known=systems),  # type: ignore[arg-type]
-        tidy=tidy or TidyJobs(),
-        defaults=Defaults(trainer_image="i"),
         clock=lambda: START,
-        waited=0.0,
-        outputs=outputs or Outputs(),
     )
+    seen = await observe(sources, memory or Memory(), ("default", "flux"), defaults=Defaults("i"), waited=0.0)
     return seen[0] if seen else None
 
 
@@ -118,19 +94,19 @@ async def test_a_job_that_is_gone_is_nothing_to_look_at() -> None:
 async def test_only_pods_that_the_job_owns_count_whatever_their_labels_say() -> None:
     copied = pod(name="debug-copy", uid="copied", ownerReferences=[{"uid": "somebody-else"}])
     stray = pod(name="stray", uid="stray", ownerReferences=None)
-    terminated = TerminatedPods()
-    terminated.note(as_raw(name="stray", uid="seen", ownerReferences=[]), deleted=True)
-    o = await look(cluster_with(pod(), copied, stray), terminated)
+    memory = Memory()
+    memory.terminated.note(as_raw(name="stray", uid="seen", ownerReferences=[]), deleted=True)
+    o = await look(cluster_with(pod(), copied, stray), memory)
     assert o is not None
     assert [seen.name for seen in o.pods] == ["flux-2-1"]
 
 
 async def test_what_the_watch_saw_of_a_pod_that_is_gone_is_added_and_a_living_pod_is_read_live() -> None:
-    terminated = TerminatedPods()
+    memory = Memory()
     ended = {"containerStatuses": container(terminated={"exitCode": 80, "message": REPORT.to_json()})}
-    terminated.note(as_raw(ended), deleted=True)
-    terminated.note(as_raw(ended, uid="alive"), deleted=False)
-    o = await look(cluster_with(pod(uid="alive")), terminated)
+    memory.terminated.note(as_raw(ended), deleted=True)
+    memory.terminated.note(as_raw(ended, uid="alive"), deleted=False)
+    o = await look(cluster_with(pod(uid="alive")), memory)
     assert o is not None
     assert {seen.uid: (seen.gone, seen.stopped) for seen in o.pods} == {
         "alive": (False, False),
@@ -165,10 +141,10 @@ async def test_a_service_of_the_job_s_name_is_told_with_its_owner_and_attempt(
 async def test_a_node_in_trouble_is_read_live_and_its_pods_are_asked() -> None:
     api = cluster_with(placed("n1", uid="one"), placed("n2", uid="two"))
     api.objects["/api/v1/nodes/n1"] = node(ready="Unknown")
-    troubled = TroubledNodes()
+    memory = Memory()
     for name in ("n1", "n2"):
-        troubled.note(node(name), deleted=True)
-    o = await look(api, nodes=troubled, answers=("one",))
+        memory.troubled.note(node(name), deleted=True)
+    o = await look(api, memory, answers=("one",))
     assert o is not None
     assert {name: (seen.exists, seen.unreachable) for name, seen in o.nodes.items()} == {
         "n1": (True, True),
@@ -240,14 +216,14 @@ async def test_of_pods_that_are_gone_only_the_current_attempts_have_nodes_worth_
     attempt: int, read: set[str]
 ) -> None:
     report = replace(REPORT, gpu=Gpu(index=5, uuid="GPU-5", serial="165")).to_json()
-    terminated = TerminatedPods()
-    terminated.note(
+    memory = Memory()
+    memory.terminated.note(
         as_raw({"containerStatuses": container(terminated={"exitCode": 80, "message": report})}), deleted=True
     )
     api = cluster_with()
     status = {"attempt": attempt, "avoidedNodes": [{"name": "bad"}]}
     api.objects["/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/flux"] = job(status=status)
-    await look(api, terminated)
+    await look(api, memory)
     assert {path.rpartition("/")[2] for verb, path in api.requests if "/nodes/" in path} == read
 
 
@@ -269,26 +245,24 @@ def recovered(stage: str | None = None, **status: Any) -> MemoryApi:
     return api
 
 
-async def groups_seen(
-    api: MemoryApi, terminated: TerminatedPods, tidy: TidyJobs, *, systems: GangSystems = VOLCANO
-) -> list[int] | None:
+async def groups_seen(api: MemoryApi, memory: Memory, *, systems: GangSystems = VOLCANO) -> list[int] | None:
     """Attempts whose groups a look found; None where it asked for none."""
     api.requests.clear()
-    o = await look(api, terminated, tidy=tidy, systems=systems)
+    o = await look(api, memory, systems=systems)
     assert o is not None
     return [found.attempt for found in o.groups] if ("LIST", GROUPS) in api.requests else None
 
 
 async def test_a_group_that_outlived_the_recovery_is_found_until_it_is_gone_and_then_none_is_asked_for() -> None:
-    api, terminated, tidy = recovered(), TerminatedPods(), TidyJobs()
+    api, memory = recovered(), Memory()
     first = {"oarlock.dev/job": "flux", "oarlock.dev/job-uid": "uid-1", "oarlock.dev/attempt": "1"}
-    terminated.note(as_raw(name="flux-1-0", uid="first", labels=first), deleted=True)
+    memory.terminated.note(as_raw(name="flux-1-0", uid="first", labels=first), deleted=True)
     for _ in range(2):
-        assert await groups_seen(api, terminated, tidy) == [1, 2]
+        assert await groups_seen(api, memory) == [1, 2]
     del api.objects[f"{GROUPS}/1"]
-    assert await groups_seen(api, terminated, tidy) == [2]
-    assert await groups_seen(api, terminated, tidy) is None
-    assert await groups_seen(api, terminated, TidyJobs()) == [2], "an operator that starts anew looks once"
+    assert await groups_seen(api, memory) == [2]
+    assert await groups_seen(api, memory) is None
+    assert await groups_seen(api, Memory()) == [2], "an operator that starts anew looks once"
 
 
 @pytest.mark.parametrize(
@@ -297,22 +271,22 @@ async def test_a_group_that_outlived_the_recovery_is_found_until_it_is_gone_and_
     ids=["suspended", "finished"],
 )
 async def test_a_job_of_which_nothing_runs_is_asked_for_groups_until_none_is_left(status: dict[str, str]) -> None:
-    api, tidy = recovered(**status), TidyJobs()
-    assert await groups_seen(api, TerminatedPods(), tidy) == [1, 2]
+    api, memory = recovered(**status), Memory()
+    assert await groups_seen(api, memory) == [1, 2]
     for attempt in (1, 2):
         del api.objects[f"{GROUPS}/{attempt}"]
-        assert await groups_seen(api, TerminatedPods(), tidy) is not None
-    assert await groups_seen(api, TerminatedPods(), tidy) is None
+        assert await groups_seen(api, memory) is not None
+    assert await groups_seen(api, memory) is None
 
 
 async def test_groups_that_are_not_served_at_the_moment_are_not_known_to_be_gone() -> None:
-    api, tidy = recovered("Suspended"), TidyJobs()
-    assert await groups_seen(api, TerminatedPods(), tidy, systems=GangSystems()) is None
-    assert await groups_seen(api, TerminatedPods(), tidy) == [1, 2]
+    api, memory = recovered("Suspended"), Memory()
+    assert await groups_seen(api, memory, systems=GangSystems()) is None
+    assert await groups_seen(api, memory) == [1, 2]
 
 
 async def test_while_a_gang_starts_what_its_queue_says_is_asked_for_each_time() -> None:
-    api, tidy = recovered("Schedule"), TidyJobs()
+    api, memory = recovered("Schedule"), Memory()
     del api.objects[f"{GROUPS}/1"]
     for _ in range(3):
-        assert await groups_seen(api, TerminatedPods(), tidy) == [2]
+        assert await groups_seen(api, memory) == [2]

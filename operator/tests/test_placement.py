@@ -17,6 +17,7 @@ from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.decoding import Page
 from oarlock_operator.manifests.pod import pod as pod_manifest
+from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.node_maintenance import mark_of
 from oarlock_operator.model.observation import Job, Pod
 from oarlock_operator.nodes.placement import has_room, may_run_on, requests
@@ -213,7 +214,7 @@ CORDONED: Json = {"spec": {"unschedulable": True}}
 
 
 async def enough(cluster: Listing, *, pods: list[Pod] | None = None) -> bool:
-    return await SpareReader(cluster).enough(a_job(), pods or living("n1", "n2"))  # type: ignore[arg-type]
+    return await SpareReader(cluster).enough(a_job(), pods or living("n1", "n2"), JobMemory())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -294,15 +295,15 @@ async def test_while_another_job_may_take_them_no_nodes_are_spare(another: Json,
 
 async def test_a_no_holds_for_a_while_and_a_yes_is_asked_for_anew() -> None:
     now = 1000.0
-    cluster = Listing([node("n1", **CORDONED), node("n2")])
+    cluster, memory = Listing([node("n1", **CORDONED), node("n2")]), JobMemory()
     spares = SpareReader(cluster, clock=lambda: now)  # type: ignore[arg-type]
     for _ in range(2):
-        assert not await spares.enough(a_job(), living("n1", "n2"))
+        assert not await spares.enough(a_job(), living("n1", "n2"), memory)
     assert cluster.asked["nodes"] == 1
     cluster.nodes.append(node("n3"))
     now += REREAD_SECONDS
     for _ in range(2):
-        assert await spares.enough(a_job(), living("n1", "n2"))
+        assert await spares.enough(a_job(), living("n1", "n2"), memory)
     assert cluster.asked["nodes"] == 3
 
 

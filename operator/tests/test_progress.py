@@ -22,9 +22,10 @@ from oarlock_api.contract.health import Health, HealthState
 from oarlock_api.contract.status import MAX_BYTES
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.observation import Ending, Pod
 from oarlock_operator.observe import progress
-from oarlock_operator.observe.progress import ProgressReader, Route
+from oarlock_operator.observe.progress import ProgressReader, Route, unmonitored
 
 
 @pytest.fixture(params=Route, ids=lambda route: route.value)
@@ -38,13 +39,17 @@ async def reader(request: pytest.FixtureRequest, server: Server) -> AsyncIterato
     await cluster.close()
 
 
-async def test_the_status_of_rank_0_is_read_by_its_route(server: Server, reader: ProgressReader) -> None:
-    assert (await reader.read(running_job(server), [POD]))[0] == GOOD
+async def test_the_status_of_rank_0_is_read_by_its_route(
+    server: Server, reader: ProgressReader, memory: JobMemory
+) -> None:
+    assert (await reader.read(running_job(server), [POD], memory))[0] == GOOD
     proxied = f"/api/v1/namespaces/default/pods/flux-1-0:{server.port}/proxy/status"
     assert server.asked == ["/status" if reader._route is Route.DIRECT else proxied]
 
 
-async def test_a_status_that_arrives_in_pieces_is_read_whole(server: Server, reader: ProgressReader) -> None:
+async def test_a_status_that_arrives_in_pieces_is_read_whole(
+    server: Server, reader: ProgressReader, memory: JobMemory
+) -> None:
     async def drip(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
         await answer.prepare(request)
@@ -57,8 +62,8 @@ async def test_a_status_that_arrives_in_pieces_is_read_whole(server: Server, rea
     server.handler = drip
     async with asyncio.timeout(20):
         # A pass waits a tenth of a second for it; the answer is kept for the next one.
-        while (found := (await reader.read(running_job(server), [POD]))[0]) is None:
-            pass
+        while (found := (await reader.read(running_job(server), [POD], memory))[0]) is None:
+            await asyncio.gather(*reader._flights.values())
     assert found == GOOD
 
 
@@ -87,16 +92,18 @@ def said(**changes: Any) -> bytes:
     ],
 )  # fmt: skip
 async def test_what_is_not_this_pod_s_own_whole_status_is_no_news(
-    server: Server, reader: ProgressReader, body: bytes
+    server: Server, reader: ProgressReader, memory: JobMemory, body: bytes
 ) -> None:
     server.handler = server.tell(body)
-    assert (await reader.read(running_job(server), [POD]))[0] is None
+    assert (await reader.read(running_job(server), [POD], memory))[0] is None
     assert server.asked
     server.handler = server.tell(GOOD.to_json())
-    assert (await reader.read(running_job(server), [POD]))[0] == GOOD, "the reader works on"
+    assert (await reader.read(running_job(server), [POD], memory))[0] == GOOD, "the reader works on"
 
 
-async def test_an_endless_answer_is_no_news_and_is_not_read_to_its_end(server: Server, reader: ProgressReader) -> None:
+async def test_an_endless_answer_is_no_news_and_is_not_read_to_its_end(
+    server: Server, reader: ProgressReader, memory: JobMemory
+) -> None:
     written = 0
 
     async def flood(request: web.Request) -> web.StreamResponse:
@@ -112,13 +119,13 @@ async def test_an_endless_answer_is_no_news_and_is_not_read_to_its_end(server: S
         return answer
 
     server.handler = flood
-    assert (await reader.read(running_job(server), [POD]))[0] is None
+    assert (await reader.read(running_job(server), [POD], memory))[0] is None
     await asyncio.wait_for(server.gate.wait(), 10)
     assert written < 1000 * MAX_BYTES
 
 
 async def test_a_pod_that_is_too_slow_is_no_news(
-    server: Server, reader: ProgressReader, monkeypatch: pytest.MonkeyPatch
+    server: Server, reader: ProgressReader, memory: JobMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "TIMEOUT_SECONDS", 0.1)
 
@@ -127,17 +134,17 @@ async def test_a_pod_that_is_too_slow_is_no_news(
         return web.Response(text=GOOD.to_json())
 
     server.handler = never
-    assert (await reader.read(running_job(server), [POD]))[0] is None
+    assert (await reader.read(running_job(server), [POD], memory))[0] is None
     assert server.asked
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 503])
-async def test_an_error_is_no_news(server: Server, reader: ProgressReader, status: int) -> None:
+async def test_an_error_is_no_news(server: Server, reader: ProgressReader, memory: JobMemory, status: int) -> None:
     server.handler = server.tell("busy", status)
-    assert (await reader.read(running_job(server), [POD]))[0] is None
+    assert (await reader.read(running_job(server), [POD], memory))[0] is None
 
 
-async def test_a_pod_can_t_send_the_operator_elsewhere(server: Server) -> None:
+async def test_a_pod_can_t_send_the_operator_elsewhere(server: Server, memory: JobMemory) -> None:
     async def redirect(request: web.Request) -> web.Response:
         if request.path == "/status":
             raise web.HTTPFound("/secret")
@@ -145,15 +152,15 @@ async def test_a_pod_can_t_send_the_operator_elsewhere(server: Server) -> None:
 
     server.handler = redirect
     reader = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=time.monotonic)
-    assert (await reader.read(running_job(server), [POD]))[0] is None
+    assert (await reader.read(running_job(server), [POD], memory))[0] is None
     assert server.asked == ["/status"]
     await reader.close()
 
 
-async def test_a_pod_where_nobody_listens_is_no_news() -> None:
+async def test_a_pod_where_nobody_listens_is_no_news(memory: JobMemory) -> None:
     reader = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=time.monotonic)
     closed = job(spec=spec(pod={"ports": {"status": 1024}}), status=TrainingJobStatus(attempt=1))
-    assert (await reader.read(closed, [POD]))[0] is None
+    assert (await reader.read(closed, [POD], memory))[0] is None
     await reader.close()
 
 
@@ -176,14 +183,14 @@ async def test_a_pod_where_nobody_listens_is_no_news() -> None:
     ],
 )  # fmt: skip
 async def test_a_gang_that_is_not_whole_and_running_is_not_asked(
-    server: Server, reader: ProgressReader, pods: list[Pod]
+    server: Server, reader: ProgressReader, memory: JobMemory, pods: list[Pod]
 ) -> None:
-    assert (await reader.read(running_job(server), pods))[0] is None
+    assert (await reader.read(running_job(server), pods, memory))[0] is None
     assert server.asked == []
 
 
 async def test_gpus_that_nobody_watches_are_told_of_once_that_lasts_and_until_it_is_over(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch, memory: JobMemory
 ) -> None:
     now = 1000.0
     reader = ProgressReader(Cluster(Configuration()), Route.DIRECT, clock=lambda: now)
@@ -193,15 +200,15 @@ async def test_gpus_that_nobody_watches_are_told_of_once_that_lasts_and_until_it
     told = []
     for health in (blind, blind, blind, Health(state=HealthState.HEALTHY), blind):
         server.handler = server.tell(replace(GOOD, health=health).to_json())
-        await reader.read(running_job(server), [POD])
-        told.append(reader.unmonitored(running_job(server)))
+        await reader.read(running_job(server), [POD], memory)
+        told.append(unmonitored(running_job(server), memory))
         now += 40
     await reader.close()
     assert told == [{}, {}, {"pod-uid": "this container has no NVML"}, {}, {}]
 
 
 async def test_an_operator_that_starts_does_not_know_until_it_has_asked_whether_what_was_told_of_gpus_still_holds(
-    server: Server, reader: ProgressReader, monkeypatch: pytest.MonkeyPatch
+    server: Server, reader: ProgressReader, memory: JobMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
     status = TrainingJobStatus.model_validate(
@@ -218,22 +225,22 @@ async def test_an_operator_that_starts_does_not_know_until_it_has_asked_whether_
         }
     )
     told = replace(running_job(server), status=status)
-    assert reader.unmonitored(told) is None
-    assert reader.unmonitored(running_job(server)) == {}
+    assert unmonitored(told, memory) is None
+    assert unmonitored(running_job(server), memory) == {}
     blind = Health(state=HealthState.UNMONITORED, reason="this container has no NVML")
     server.handler = server.tell(replace(GOOD, health=blind).to_json())
-    await reader.read(told, [POD])
-    assert reader.unmonitored(told) == {"pod-uid": "this container has no NVML"}
-    assert reader.unmonitored(running_job(server)) == {}, "not for a minute yet"
+    await reader.read(told, [POD], memory)
+    assert unmonitored(told, memory) == {"pod-uid": "this container has no NVML"}
+    assert unmonitored(running_job(server), memory) == {}, "not for a minute yet"
 
 
-async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(reader: ProgressReader, server: Server) -> None:
+async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(
+    reader: ProgressReader, memory: JobMemory, server: Server
+) -> None:
     health = Health(state=HealthState.HOLD, reason="GPU 1 is too hot", held=("thermalMargin",))
     server.handler = server.tell(replace(GOOD, health=health).to_json())
-    await reader.read(running_job(server), [POD])
-    assert reader.warnings(running_job(server)) == {"pod-uid": "GPU 1 is too hot"}
-    assert reader.held(running_job(server)) == {"pod-uid": ("thermalMargin",)}
+    await reader.read(running_job(server), [POD], memory)
+    assert [(each.warning, each.held) for each in memory.heard.values()] == [("GPU 1 is too hot", ("thermalMargin",))]
     server.handler = server.tell(GOOD.to_json())
-    await reader.read(running_job(server), [POD])
-    assert reader.warnings(running_job(server)) == {}
-    assert reader.held(running_job(server)) == {}
+    await reader.read(running_job(server), [POD], memory)
+    assert [(each.warning, each.held) for each in memory.heard.values()] == [("", ())]

@@ -15,7 +15,7 @@ async def started(api: Any, operator: Operator) -> list[tuple[str, str]]:
     """All requests of a job of one pod from its creation until its container runs."""
     # Which gang systems there are, and who else is in the namespace, is asked for all jobs together.
     api.objects[JOB]["spec"] |= {"nodes": 1, "gpusPerNode": 1, "scheduling": {"gang": "None"}}
-    await operator.reconciler.outputs.complete(api, "default")
+    await operator.reconciler.memory.outputs.complete(api, "default")
     first = await operator.look()
     made = api.objects[POD]
     assert not operator.hear("ADDED", made), "what the operator made itself is no news"
@@ -53,7 +53,7 @@ async def test_a_pod_that_went_while_no_watch_was_there_is_forgotten_by_the_next
     operator = Operator(api := serving())
     await started(api, operator)
     stale = {"name": "flux-0-0", "namespace": "default", "labels": api.objects[POD]["metadata"]["labels"]}
-    operator.reconciler.outputs.note_made([{"metadata": stale}])
+    operator.reconciler.memory.outputs.note_made([{"metadata": stale}])
     assert ("LIST", POD.rpartition("/")[0]) in await operator.look()
     assert await operator.look() == [("GET", JOB), ("GET", POD)]
 

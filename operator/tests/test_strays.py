@@ -38,7 +38,7 @@ def take_labels_off(api: JobApi, operator: Reconciler | None, *names: str) -> No
     """The watch then says that the pod was deleted, with what it last was."""
     pod = api.objects[f"{PODS}/flux-1-1"]
     if operator is not None:
-        operator.terminated.note(msgspec.convert(pod, RawPod), deleted=True)
+        operator.memory.terminated.note(msgspec.convert(pod, RawPod), deleted=True)
     pod["metadata"]["labels"] = {k: v for k, v in pod["metadata"]["labels"].items() if k not in names}
 
 
@@ -82,7 +82,7 @@ async def test_its_end_is_seen_and_no_other_gang_starts_before_it_has_stopped() 
 async def test_a_pod_that_was_deleted_by_force_is_looked_for_once() -> None:
     api = training()
     operator = reconciler(api)
-    operator.terminated.note(msgspec.convert(api.objects.pop(f"{PODS}/flux-1-1"), RawPod), deleted=True)
+    operator.memory.terminated.note(msgspec.convert(api.objects.pop(f"{PODS}/flux-1-1"), RawPod), deleted=True)
     for _ in range(4):
         await operator.reconcile(KEY, waited=0.0)
     assert attempt_of(api) == 2

@@ -12,13 +12,10 @@ import pytest
 from oarlock_local.demo.install import NAMESPACE, RELEASE
 from oarlock_operator.kube.cluster import Cluster, load_configuration
 from oarlock_operator.model.observation import Defaults
-from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
-from oarlock_operator.observe.groups import TidyJobs
-from oarlock_operator.observe.observe import observe
-from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.observe.memory import Memory
+from oarlock_operator.observe.observe import Sources, observe
 from oarlock_operator.observe.progress import ProgressReader, Route
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.process.keys import gang_keys
 
 if TYPE_CHECKING:
@@ -100,19 +97,8 @@ async def seen_from_outside(kubeconfig: Path, key: tuple[str, str]) -> PodStatus
     keys = await gang_keys(cluster, file=None, namespace=NAMESPACE, name=f"{RELEASE}-operator-key")
     reader = ProgressReader(cluster, Route.PROXY, clock=time.monotonic, keys=keys)
     try:
-        found = await observe(
-            cluster,
-            key,
-            terminated=TerminatedPods(),
-            troubled=TroubledNodes(),
-            progress=reader,
-            gangs=GangReader(cluster),
-            tidy=TidyJobs(),
-            defaults=Defaults(trainer_image=""),
-            clock=lambda: datetime.now(UTC),
-            waited=0.0,
-            outputs=Outputs(),
-        )
+        sources = Sources(cluster=cluster, progress=reader, gangs=GangReader(cluster), clock=lambda: datetime.now(UTC))
+        found = await observe(sources, Memory(), key, defaults=Defaults(trainer_image=""), waited=0.0)
         assert found is not None
         return found[0].progress
     finally:

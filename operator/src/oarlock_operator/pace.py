@@ -5,12 +5,11 @@ events gather, because a gang of a thousand pods has thousands of them, and each
 with what the last look cost, so that looking takes a bounded share of a core at any size.
 
 A job that trains is looked at for its figures, and each look writes them: so many jobs share so many writes a second.
-Single-threaded.
 """
 
 from __future__ import annotations
 
-from oarlock_operator.model.observation import Key
+from oarlock_operator.model.job_memory import JobMemory
 
 SHARE = 4.0
 """Moments between looks, in looks: 4 keeps routine looks below a fifth of a core a job."""
@@ -32,49 +31,23 @@ LONGEST_FIGURES = 300.0
 """Figures are not older, though more jobs than that can be served then cost more."""
 
 
-class Pace:
-    """What the last looks at jobs cost and wrote."""
+def figures_seconds(training: int) -> float:
+    """How often the figures of a job that trains may be written, by the number of those that do."""
+    return min(training / FIGURES_A_SECOND, LONGEST_FIGURES)
 
-    def __init__(self) -> None:
-        self._known: dict[Key, tuple[int, float]] = {}
-        self._training: set[Key] = set()
-        self._written: dict[Key, tuple[str, float]] = {}
 
-    def note(self, key: Key, *, attempt: int, seconds: float, trains: bool = False) -> None:
-        """A look at a job took `seconds` and found or made `attempt` the current one; whether that trains."""
-        self._known[key] = (attempt, seconds)
-        (self._training.add if trains else self._training.discard)(key)
+def until_next_minor(memory: JobMemory, *, now: float) -> float:
+    """Seconds until a status that differs in counts only may be written."""
+    return max(0.0, memory.written_at + MINOR - now)
 
-    def figures_seconds(self) -> float:
-        """How often the figures of a job that trains may be written, by the number of those that do."""
-        return min(len(self._training) / FIGURES_A_SECOND, LONGEST_FIGURES)
 
-    def wrote(self, key: Key, version: str, *, now: float) -> None:
-        """The operator itself made the job's resourceVersion `version`: the watch will tell, and it is no news."""
-        self._written[key] = (version, now)
+def delay(memory: JobMemory, *, attempt: int, ended: bool, coming: bool = False, waiting: int = 0) -> float:
+    """Seconds until the next look at a job, after an event of a pod of `attempt`.
 
-    def until_next_minor(self, key: Key, *, now: float) -> float:
-        """Seconds until a status that differs in counts only may be written."""
-        return max(0.0, self._written.get(key, ("", now - MINOR))[1] + MINOR - now)
-
-    def own(self, key: Key, version: str) -> bool:
-        """Whether a job's `version` is the one that the operator itself wrote last."""
-        return self._written.get(key, ("", 0.0))[0] == version
-
-    def forget(self, key: Key) -> None:
-        """The job is over or gone."""
-        self._known.pop(key, None)
-        self._training.discard(key)
-        self._written.pop(key, None)
-
-    def delay(self, key: Key, *, attempt: int, ended: bool, coming: bool = False, waiting: int = 0) -> float:
-        """Seconds until the next look, after an event of a pod of `attempt`.
-
-        `ended`: its end is news. `coming`: it does not run yet. `waiting`: how many jobs wait for a look. While many do, each
-        of them gathers more before its own.
-        """
-        current, seconds = self._known.get(key, (attempt, 0.0))
-        if ended and attempt >= current:
-            return 0.0
-        least = COMING if coming else SHORTEST
-        return max(min(max(SHARE * seconds, least), LONGEST), min(QUEUED * waiting, MOST_QUEUED))
+    `ended`: its end is news. `coming`: it does not run yet. `waiting`: how many jobs wait for a look. While many do, each of
+    them gathers more before its own.
+    """
+    if ended and (memory.attempt is None or attempt >= memory.attempt):
+        return 0.0
+    least = COMING if coming else SHORTEST
+    return max(min(max(SHARE * memory.look_seconds, least), LONGEST), min(QUEUED * waiting, MOST_QUEUED))

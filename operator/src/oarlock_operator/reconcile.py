@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 import structlog
 
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.spec import OPERATOR
-from oarlock_operator import metrics
+from oarlock_operator import metrics, pace
 from oarlock_operator.decide import decide, unreadable
 from oarlock_operator.execute import NAME_TAKEN, execute
 from oarlock_operator.kube.api_error import ApiError
-from oarlock_operator.kube.cluster import Cluster, Json
+from oarlock_operator.kube.cluster import Json
 from oarlock_operator.kube.events import EventPoster
 from oarlock_operator.kube.job_paths import job_path
 from oarlock_operator.kube.throttle import Throttle
@@ -30,43 +28,26 @@ from oarlock_operator.model.plan import CordonNode, CreatePods, LatchBreaker, Lo
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import TroubledNodes
-from oarlock_operator.observe.gang_systems import GangReader
-from oarlock_operator.observe.gone_jobs import GoneJobs
-from oarlock_operator.observe.groups import TidyJobs
-from oarlock_operator.observe.observe import observe
+from oarlock_operator.observe.memory import Memory
+from oarlock_operator.observe.observe import Sources, observe
 from oarlock_operator.observe.other_release import overlaid
-from oarlock_operator.observe.outputs import Outputs
-from oarlock_operator.observe.progress import ProgressReader
-from oarlock_operator.pace import Pace
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciler:
-    """What a pass needs. `clock` is the wall clock in UTC."""
+    """What a pass needs."""
 
-    cluster: Cluster
-    terminated: TerminatedPods
-    troubled: TroubledNodes
-    pace: Pace
-    progress: ProgressReader
-    gangs: GangReader
+    sources: Sources
+    memory: Memory
     defaults: Defaults
     pool: PoolReader
     spares: SpareReader
     throttle: Throttle
     events: EventPoster
-    clock: Callable[[], datetime]
-    gone: GoneJobs = field(default_factory=GoneJobs)
-    outputs: Outputs = field(default_factory=Outputs)
-    tidy: TidyJobs = field(default_factory=TidyJobs)
     cordoning: asyncio.Lock = field(default_factory=asyncio.Lock)
     moving: asyncio.Lock = field(default_factory=asyncio.Lock)
-    refusals: dict[Key, tuple[str, ApiError]] = field(default_factory=dict)
-    """The job's uid and what the server refused, for its next pass; an operator that starts anew is refused anew."""
 
     async def reconcile(self, key: Key, *, waited: float) -> float | None:
         """One pass over one job. Returns the seconds until the next look, None for an event or the resync.
@@ -74,27 +55,12 @@ class Reconciler:
         Raises ApiError; a Conflict means that somebody else wrote, look again.
         """
         started = time.monotonic()
-        seen = await observe(
-            self.cluster,
-            key,
-            terminated=self.terminated,
-            troubled=self.troubled,
-            progress=self.progress,
-            gangs=self.gangs,
-            tidy=self.tidy,
-            defaults=replace(self.defaults, figures_seconds=self.pace.figures_seconds()),
-            clock=self.clock,
-            waited=waited,
-            expected=self.gone.expects(key),
-            outputs=self.outputs,
-        )
+        defaults = replace(self.defaults, figures_seconds=pace.figures_seconds(self.memory.training()))
+        seen = await observe(self.sources, self.memory, key, defaults=defaults, waited=waited)
         if seen is None:
-            self.gone.missed(key)
-            self._forget(key)
-            self.tidy.forget(key)
+            self.memory.forget(key)
             return None
-        o, raw = self._with_refusal(key, seen[0]), seen[1]
-        self.gone.met(key, o.job.uid)
+        o, raw = seen
         if o.job.unreadable and o.job.managed_by == OPERATOR:
             await self._tell_unreadable(o, raw)
             return None
@@ -110,14 +76,14 @@ class Reconciler:
                     plan = await self._write(key, o, raw, plan_of(decide(o)), started)
                     # The gang itself is torn down and made without the lock: others' nodes are broken meanwhile.
                     now = [action for action in plan.actions if isinstance(action, CordonNode | LatchBreaker)]
-                    await execute(self.cluster, o.job, now, throttle=self.throttle, pool=self.pool)
+                    await execute(self.sources.cluster, o.job, now, throttle=self.throttle, pool=self.pool)
                 return await self._act(
                     key, o, replace(plan, actions=tuple(a for a in plan.actions if a not in now)), started
                 )
             if isinstance(outcome, Need) and not self.moving.locked():
                 # One at a time here, too, but nobody waits for it: whoever wants to move trains on and asks again.
                 async with self.moving:
-                    if await self.spares.enough(o.job, o.pods):
+                    if await self.spares.enough(o.job, o.pods, self.memory.of(key)):
                         o = replace(o, spares=True)
                         outcome = decide(o)
             return await self._carry_out(key, o, raw, plan_of(outcome), started)
@@ -129,15 +95,16 @@ class Reconciler:
     async def _write(self, key: Key, o: Observation, raw: Json, plan: Plan, started: float) -> Plan:
         """Write the status and tell of it; the plan as it now holds."""
         current = plan.status or o.job.status
-        trains = current.attempt > 0 and current.recovery.stage is None
-        self.pace.note(key, attempt=current.attempt, seconds=time.monotonic() - started, trains=trains)
+        memory = self.memory.of(key)
+        memory.attempt, memory.look_seconds = current.attempt, time.monotonic() - started
+        memory.trains = current.attempt > 0 and current.recovery.stage is None
         waits = plan.minor and plan.status is not None
-        if waits and (later := self.pace.until_next_minor(key, now=time.monotonic())) > 0:
+        if waits and (later := pace.until_next_minor(memory, now=time.monotonic())) > 0:
             plan = replace(plan, status=None, again_seconds=min(later, plan.again_seconds or later))
         if plan.status is not None:
             stamped = plan.status.model_copy(update={"last_reconcile_time": o.now})
             written = await self._write_status(raw, overlaid(raw.get("status"), before=o.job.status, after=stamped))
-            self.pace.wrote(key, written["metadata"]["resourceVersion"], now=time.monotonic())
+            memory.written, memory.written_at = written["metadata"]["resourceVersion"], time.monotonic()
             metrics.written(*key, o.job.status, plan.status)
         else:
             metrics.seen(*key, o.job.status)
@@ -147,45 +114,30 @@ class Reconciler:
 
     async def _act(self, key: Key, o: Observation, plan: Plan, started: float) -> float | None:
         """Carry out what is written down."""
+        memory = self.memory.of(key)
         for action in plan.actions:
             if isinstance(action, CreatePods):
                 # Before they are made: of a request that failed, or never answered, the pod may be there all the same.
-                self.outputs.note_made(action.manifests)
+                self.memory.outputs.note_made(action.manifests)
         try:
-            await execute(self.cluster, o.job, plan.actions, throttle=self.throttle, pool=self.pool)
+            await execute(self.sources.cluster, o.job, plan.actions, throttle=self.throttle, pool=self.pool)
         except ApiError as error:
             if error.creating and (error.lasting or error.reason == NAME_TAKEN):
-                self.refusals[key] = (o.job.uid, error)
+                memory.refusal, memory.hindrance = (error.message, "") if error.final else ("", error.message)
             raise
         if plan.actions:
-            self.refusals.pop(key, None)
+            memory.refusal = memory.hindrance = ""
         if o.job.status.completion_time is not None:
-            self._forget(key)
+            self.memory.forget(key, finished=True)
         metrics.RECONCILE_SECONDS.observe(time.monotonic() - started)
         return plan.again_seconds
 
     def _note_rejections(self, o: Observation) -> None:
         """A report that is not believed does nothing but stand in the log and in a count, once."""
         for pod in o.pods:
-            if pod.ending and pod.ending.rejected and self.terminated.first_rejection(pod.uid):
+            if pod.ending and pod.ending.rejected and self.memory.terminated.first_rejection(pod.uid):
                 metrics.REPORTS_REJECTED.inc()
                 log.warning("a report is not believed", job=o.job.name, pod=pod.name, why=pod.ending.rejected)
-
-    def _forget(self, key: Key) -> None:
-        self.terminated.forget(*key)
-        self.pace.forget(key)
-        self.progress.forget(key)
-        self.spares.forget(key)
-        metrics.forget(*key)
-        self.refusals.pop(key, None)
-
-    def _with_refusal(self, key: Key, o: Observation) -> Observation:
-        uid, error = self.refusals.get(key, ("", None))
-        if error is None or uid != o.job.uid:
-            return o
-        if error.final:
-            return replace(o, refusal=error.message)
-        return replace(o, hindrance=error.message)
 
     async def _tell_unreadable(self, o: Observation, raw: Json) -> None:
         """Nothing is decided about this job. It says so once; a server that does not take that has the Event."""
@@ -206,4 +158,4 @@ class Reconciler:
         # The server takes nothing but the status from this; without the spec it has half as much to decode.
         known = {part: metadata[part] for part in ("name", "namespace", "uid", "resourceVersion")}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": known, "status": status}
-        return await self.cluster.replace(f"{job_path(metadata['namespace'], metadata['name'])}/status", body)
+        return await self.sources.cluster.replace(f"{job_path(metadata['namespace'], metadata['name'])}/status", body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 import structlog
@@ -17,7 +17,8 @@ from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.kube.job_paths import job_collections
 from oarlock_operator.manifests.pod import pod as pod_manifest
-from oarlock_operator.model.observation import Job, Key, Pod
+from oarlock_operator.model.job_memory import JobMemory
+from oarlock_operator.model.observation import Job, Pod
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.node_facts import RawNode
 from oarlock_operator.nodes.placement import has_room, may_run_on
@@ -64,29 +65,22 @@ class SpareReader:
 
     cluster: Cluster
     clock: Callable[[], float] = time.monotonic
-    _in_vain: dict[Key, float] = field(default_factory=dict)
 
-    async def enough(self, job: Job, pods: Sequence[Pod]) -> bool:
+    async def enough(self, job: Job, pods: Sequence[Pod], memory: JobMemory) -> bool:
         """Whether other nodes surely take the pods of `job` that have no node, or one that would not take them again.
 
         No while another job looks for nodes: which ones it will take cannot be told. A no holds for a while, a yes is asked
         for anew each time, since whoever moves in between takes what it found. A look that fails is a no.
         """
-        key = (job.namespace, job.name)
-        if self.clock() - self._in_vain.get(key, -REREAD_SECONDS) < REREAD_SECONDS:
+        if self.clock() - memory.no_spares_at < REREAD_SECONDS:
             return False
         try:
             if not await self._others_need_nodes(job) and await self._found(job, pods):
-                self._in_vain.pop(key, None)
                 return True
         except ApiError as error:
-            log.warning("spare nodes could not be looked for", namespace=key[0], job=key[1], error=str(error))
-        self._in_vain[key] = self.clock()
+            log.warning("spare nodes could not be looked for", namespace=job.namespace, job=job.name, error=str(error))
+        memory.no_spares_at = self.clock()
         return False
-
-    def forget(self, key: Key) -> None:
-        """The job is over or gone."""
-        self._in_vain.pop(key, None)
 
     async def _found(self, job: Job, pods: Sequence[Pod]) -> bool:
         if job.spec is None:

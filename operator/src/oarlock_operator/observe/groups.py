@@ -11,7 +11,8 @@ from oarlock_api.history import RecoveryStage
 from oarlock_api.scheduling import Gang
 from oarlock_operator.kube.api_error import ApiError, NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
-from oarlock_operator.model.observation import GangSystems, Group, Job, Key
+from oarlock_operator.model.job_memory import JobMemory
+from oarlock_operator.model.observation import GangSystems, Group, Job
 from oarlock_operator.schedulers import SYSTEMS, system_of
 
 log = structlog.get_logger(__name__)
@@ -63,33 +64,22 @@ def _attempt(raw: Json) -> int:
     return int(value) if value.isdecimal() else 0
 
 
-class TidyJobs:
-    """Jobs that had no group left but the one that they use, when their groups were last listed: no need to list again.
+def are_settled(job: Job, memory: JobMemory) -> bool:
+    """Whether the job had no group left but the one that it uses, when groups were last listed: no need to list again.
 
     The group of a pod that nobody could stop stays until the pod has gone, which may be hours after the recovery. A process
     that starts anew lists once for each job.
     """
-
-    def __init__(self) -> None:
-        self._known: dict[Key, tuple[str, int, bool]] = {}
-
-    def holds(self, job: Job) -> bool:
-        """Whether nothing is left to look for."""
-        made = system_of(job.status.resolved).makes_groups
-        return not made or self._known.get((job.namespace, job.name)) == _state(job)
-
-    def note(self, job: Job, groups: Iterable[Group]) -> None:
-        """These groups were found."""
-        uid, attempt, ended = _state(job)
-        left = any(not group.deleting and (ended or group.attempt != attempt) for group in groups)
-        self._known[job.namespace, job.name] = ("", 0, False) if left else (uid, attempt, ended)
-
-    def forget(self, key: Key) -> None:
-        """The job is gone."""
-        self._known.pop(key, None)
+    return not system_of(job.status.resolved).makes_groups or memory.groups_settled == _state(job)
 
 
-def _state(job: Job) -> tuple[str, int, bool]:
+def note_groups(job: Job, groups: Iterable[Group], memory: JobMemory) -> None:
+    """These groups were found."""
+    attempt, ended = _state(job)
+    left = any(not group.deleting and (ended or group.attempt != attempt) for group in groups)
+    memory.groups_settled = None if left else (attempt, ended)
+
+
+def _state(job: Job) -> tuple[int, bool]:
     status = job.status
-    ended = status.completion_time is not None or status.recovery.stage == RecoveryStage.SUSPENDED
-    return job.uid, status.attempt, ended
+    return status.attempt, status.completion_time is not None or status.recovery.stage == RecoveryStage.SUSPENDED

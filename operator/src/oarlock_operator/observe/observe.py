@@ -1,7 +1,7 @@
 """Observe: read a job, its pods and its Service live, and reduce them to what decisions need.
 
-Never from a cache: a watch tells when to look, not what is there. What a watch saw of a pod's end is added (`terminated`),
-because a deleted pod is gone half a second after its last words.
+Never from a cache: a watch tells when to look, not what is there. What a watch saw of a pod's end is added
+(`memory.terminated`), because a deleted pod is gone half a second after its last words.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from oarlock_operator.kube.api_error import NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.kube.job_paths import job_path
 from oarlock_operator.manifests.service import needs_service
+from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.observation import (
     Defaults,
     GangSystems,
@@ -36,15 +37,15 @@ from oarlock_operator.model.observation import (
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.nodes.troubled import TroubledNodes, read_nodes
 from oarlock_operator.observe.gang_systems import GangReader
-from oarlock_operator.observe.groups import TidyJobs, read_groups
+from oarlock_operator.observe.groups import are_settled, note_groups, read_groups
 from oarlock_operator.observe.job_facts import read_job
+from oarlock_operator.observe.memory import Memory
 from oarlock_operator.observe.output_conflicts import lingering, rival
 from oarlock_operator.observe.outputs import Outputs
-from oarlock_operator.observe.progress import ProgressReader
+from oarlock_operator.observe.progress import ProgressReader, unmonitored
 from oarlock_operator.pods.pod_facts import RawPod, read_pod
 from oarlock_operator.pods.pod_warnings import with_pod_warnings
 from oarlock_operator.pods.strays import find_strays
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 
 _MOVING = {
     RecoveryStage.DRAIN,
@@ -56,45 +57,41 @@ _MOVING = {
 """Stages in which groups are made, wait in a queue, or are to go."""
 
 
-async def observe(
-    cluster: Cluster,
-    key: Key,
-    *,
-    terminated: TerminatedPods,
-    troubled: TroubledNodes,
-    progress: ProgressReader,
-    gangs: GangReader,
-    tidy: TidyJobs,
-    defaults: Defaults,
-    clock: Callable[[], datetime],
-    waited: float,
-    outputs: Outputs,
-    expected: bool = True,
-) -> tuple[Observation, Json] | None:
-    """One pass's view and the raw job (for its resourceVersion), or None where the job is gone.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where a look asks. `clock` is the wall clock in UTC."""
 
-    `expected`: whether it is likely to be there; else nothing more is read before it is known. Raises ApiError.
-    """
-    raw, listed = await _job_and_pods(cluster, key, outputs, expected=expected)
+    cluster: Cluster
+    progress: ProgressReader
+    gangs: GangReader
+    clock: Callable[[], datetime]
+
+
+async def observe(
+    sources: Sources, memory: Memory, key: Key, *, defaults: Defaults, waited: float
+) -> tuple[Observation, Json] | None:
+    """One pass's view and the raw job (for its resourceVersion), or None where the job is gone. Raises ApiError."""
+    cluster, outputs = sources.cluster, memory.outputs
+    raw, listed = await _job_and_pods(cluster, key, outputs, expected=memory.expects(key))
     if raw is None:
-        outputs.forget_job(key)
         return None
     # After an answer: what it tells happened before now.
-    now = clock()
+    now = sources.clock()
     job = read_job(raw)
+    known = memory.met(key, job.uid)
     outputs.note_job(job)
     ours = [found for found in listed if found.owned_by(job.uid)]
-    left = terminated.departed(job.namespace, job.uid, alive={found.metadata.uid for found in ours})
-    strays = await find_strays(cluster, job, ours, left, terminated) if job.managed_by == OPERATOR else []
+    left = memory.terminated.departed(job.namespace, job.uid, alive={found.metadata.uid for found in ours})
+    strays = await find_strays(cluster, job, ours, left, memory.terminated) if job.managed_by == OPERATOR else []
     seen = {pod.uid: pod for pod in map(read_pod, (*ours, *strays))}
     namesakes = [found.metadata.name for found in listed if found.of_a_namesake(job.name, job.uid)]
     departed = tuple(read_pod(pod, gone=True) for pod in left if pod.owned_by(job.uid) and pod.metadata.uid not in seen)
     everything = (*await with_pod_warnings(cluster, job, list(seen.values()), now=now), *departed)
-    nodes = await read_nodes(cluster, _nodes_to_read(job, everything, troubled, now=now))
+    nodes = await read_nodes(cluster, _nodes_to_read(job, everything, memory.troubled, now=now))
     doubtful = [pod for pod in seen.values() if not pod.stopped and _is_doubtful(pod, nodes.get(pod.node))]
     # Nobody asks any more how far a job has come that is to go.
-    news, silent = await progress.read(job, everything) if not job.deleting else (None, {})
-    systems, groups = await _look_for_gangs(cluster, job, everything, gangs=gangs, tidy=tidy)
+    news, silent = await sources.progress.read(job, everything, known) if not job.deleting else (None, {})
+    systems, groups = await _look_for_gangs(cluster, job, everything, known, sources.gangs)
     around = await _look_around(cluster, job, raw, list(seen.values()), outputs) if _creates(job) else None
     return Observation(
         now=now,
@@ -109,16 +106,18 @@ async def observe(
         lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
         progress=news,
         silent=silent,
-        refusing=progress.refusing(job),
-        warnings=progress.warnings(job),
-        held=progress.held(job),
-        unmonitored=progress.unmonitored(job),
+        refusing=frozenset(uid for uid, heard in known.heard.items() if heard.refuses),
+        warnings={uid: heard.warning for uid, heard in known.heard.items() if heard.warning},
+        held={uid: heard.held for uid, heard in known.heard.items() if heard.held},
+        unmonitored=unmonitored(job, known),
         nodes=nodes,
-        answering=await progress.answering(job, doubtful),
+        answering=await sources.progress.answering(job, doubtful, known),
         waited=waited,
-        ended_seconds=terminated.seconds_since_the_first(
+        ended_seconds=memory.terminated.seconds_since_the_first(
             pod.uid for pod in everything if pod.attempt == job.status.attempt and pod.stopped and not pod.succeeded
         ),
+        hindrance=known.hindrance,
+        refusal=known.refusal,
     ), raw
 
 
@@ -177,7 +176,7 @@ def _nodes_to_read(job: Job, pods: Sequence[Pod], troubled: TroubledNodes, *, no
 
 
 async def _look_for_gangs(
-    cluster: Cluster, job: Job, pods: Sequence[Pod], *, gangs: GangReader, tidy: TidyJobs
+    cluster: Cluster, job: Job, pods: Sequence[Pod], memory: JobMemory, gangs: GangReader
 ) -> tuple[GangSystems, tuple[Group, ...]]:
     """What a gang could be made of, where one is to be; and the groups there are, while any may wait, go or be left."""
     status = job.status
@@ -188,9 +187,9 @@ async def _look_for_gangs(
     gang = Gang((status.resolved.gang if status.resolved else None) or Gang.NONE)
     used = gang is not Gang.NONE
     # What a watch remembers of earlier attempts moves nothing any more.
-    known = [pod for pod in pods if not pod.gone or pod.attempt == status.attempt]
-    moving = stage in _MOVING or any(pod.stopped or pod.deleting for pod in known)
-    looking = used and ((moving and not over and not suspended) or not tidy.holds(job))
+    current = [pod for pod in pods if not pod.gone or pod.attempt == status.attempt]
+    moving = stage in _MOVING or any(pod.stopped or pod.deleting for pod in current)
+    looking = used and ((moving and not over and not suspended) or not are_settled(job, memory))
     if job.deleting or not (choosing or looking):
         return GangSystems(), ()
     systems = await gangs.read(choosing=choosing, used=gang)
@@ -199,7 +198,7 @@ async def _look_for_gangs(
     groups = await read_groups(cluster, job, systems)
     if gang in systems.apis:
         # What is not served at the moment, as by a server that starts, is not known to be gone.
-        tidy.note(job, groups)
+        note_groups(job, groups, memory)
     return systems, groups
 
 

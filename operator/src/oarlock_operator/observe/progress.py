@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 import aiohttp
@@ -22,9 +22,11 @@ from oarlock_api.contract import gang_key
 from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
+from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, read_at_most
-from oarlock_operator.model.observation import Job, Key, Pod
+from oarlock_operator.model.job_memory import Heard, JobMemory
+from oarlock_operator.model.observation import Job, Pod
 from oarlock_operator.model.reasons import Reason
 
 TIMEOUT_SECONDS = 2.0
@@ -40,27 +42,6 @@ UNMONITORED_SECONDS = 60.0
 """For how long GPUs are to be unmonitored before it is told: a monitor that ended is started again."""
 NOT_FINITE_SECONDS = 300.0
 """How long a loss that is not finite is told of after it was last seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Heard:
-    """When a pod was last asked, and since when it has not answered, on this process's monotonic clock.
-
-    `warning`: what a GPU of it gives to think of, though it still works.
-    """
-
-    asked: float = -math.inf
-    silent_since: float | None = None
-    warning: str = ""
-    held: tuple[str, ...] = ()
-    """The probes that warned."""
-    unmonitored: str = ""
-    """Why nobody watches its GPUs."""
-    unmonitored_since: float = math.inf
-    not_finite: float = -math.inf
-    """When its loss was last not finite."""
-    refuses: bool = False
-    """Whether it answered, and knows another key than we."""
 
 
 class Refusal(Enum):
@@ -87,6 +68,19 @@ _MOST_BYTES = MAX_BYTES + 256
 """With the line that signs it."""
 
 
+def unmonitored(job: Job, memory: JobMemory) -> dict[str, str] | None:
+    """Why nobody watches the GPUs of the job's pods, by the pods' uids; told of those where it lasts.
+
+    None where the job says so already, and this process has not asked all of its pods yet.
+    """
+    heard = memory.heard
+    told = any(each.reason == Reason.GPU_UNMONITORED for each in job.status.conditions)
+    if told and (not heard or any(known.asked == -math.inf for known in heard.values())):
+        return None
+    least = 0.0 if told else UNMONITORED_SECONDS
+    return {uid: known.unmonitored for uid, known in heard.items() if known.asked - known.unmonitored_since >= least}
+
+
 class Route(Enum):
     """How a pod is reached."""
 
@@ -109,13 +103,8 @@ class ProgressReader:
         self._cluster = cluster
         self._route = route
         self._clock = clock
-        self._heard: dict[Key, dict[str, _Heard]] = {}
         self._flights: dict[str, asyncio.Task[None]] = {}
         self.keys = keys
-        self._proven: dict[str, bytes] = {}
-        """Which of the keys a pod, by its uid, has signed with: no other is tried any more."""
-        self._answers: dict[str, PodStatus] = {}
-        """Rank 0's newest answers that no pass has seen yet, by the pod's uid."""
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -125,7 +114,7 @@ class ProgressReader:
         if self._session:
             await self._session.close()
 
-    async def read(self, job: Job, pods: Sequence[Pod]) -> tuple[PodStatus | None, dict[str, float]]:
+    async def read(self, job: Job, pods: Sequence[Pod], memory: JobMemory) -> tuple[PodStatus | None, dict[str, float]]:
         """Status of rank 0 of the current attempt, and for how many seconds which pods (by uid) have not answered.
 
         The others are asked seldom, and only while the gang trains. A gang in which something has ended is not asked: its
@@ -136,36 +125,36 @@ class ProgressReader:
         running = [pod for pod in current if pod.started]
         if not any(pod.rank == 0 for pod in running) or any(pod.stopped or pod.deleting for pod in current):
             return None, {}
-        before = self._heard.get((job.namespace, job.name), {})
-        heard = {pod.uid: before.get(pod.uid, _Heard()) for pod in running}
-        self._heard[job.namespace, job.name] = heard
-        for gone in before.keys() - heard.keys():
-            self._proven.pop(gone, None)
+        heard = {pod.uid: memory.heard.get(pod.uid, Heard()) for pod in running}
+        for gone in memory.heard.keys() - heard.keys():
+            memory.keys.pop(gone, None)
+            memory.answers.pop(gone, None)
+        memory.heard = heard
         now, trains = self._clock(), job.status.recovery.stage is None
         others = [pod for pod in running if pod.rank != 0 and trains and now - heard[pod.uid].asked >= OTHERS_SECONDS]
         others.sort(key=lambda pod: heard[pod.uid].asked)
         for pod in others[:MOST_OTHERS]:
-            self._set_out(job, pod)
+            self._set_out(job, pod, memory)
         first = next(pod for pod in running if pod.rank == 0)
         if first.uid not in self._flights:
-            await asyncio.wait({self._set_out(job, first)}, timeout=PATIENCE_SECONDS)
+            await asyncio.wait({self._set_out(job, first, memory)}, timeout=PATIENCE_SECONDS)
         now = self._clock()
-        return self._answers.pop(first.uid, None), {
+        return memory.answers.pop(first.uid, None), {
             uid: now - since for uid, known in heard.items() if (since := known.silent_since) is not None
         }
 
-    def _set_out(self, job: Job, pod: Pod) -> asyncio.Task[None]:
+    def _set_out(self, job: Job, pod: Pod, memory: JobMemory) -> asyncio.Task[None]:
         """Ask a pod in the background, unless that is under way; what it answers, or that it does not, is noted."""
         if pod.uid not in self._flights:
-            self._flights[pod.uid] = asyncio.create_task(self._ask_and_note(job, pod))
+            self._flights[pod.uid] = asyncio.create_task(self._ask_and_note(job, pod, memory))
         return self._flights[pod.uid]
 
-    async def _ask_and_note(self, job: Job, pod: Pod) -> None:
+    async def _ask_and_note(self, job: Job, pod: Pod, memory: JobMemory) -> None:
         try:
-            status = await self.ask(job, pod)
+            status = await self.ask(job, pod, memory)
         finally:
             del self._flights[pod.uid]
-        heard = self._heard.get((job.namespace, job.name), {})
+        heard = memory.heard
         if pod.uid not in heard:
             return
         now = self._clock()
@@ -177,7 +166,7 @@ class ProgressReader:
             return
         held, blind = (status.health.state == state for state in (HealthState.HOLD, HealthState.UNMONITORED))
         not_finite = now if Degradation.NON_FINITE_LOSS in status.degraded else heard[pod.uid].not_finite
-        heard[pod.uid] = _Heard(
+        heard[pod.uid] = Heard(
             asked=now,
             warning=status.health.reason if held else "",
             held=status.health.held if held else (),
@@ -186,51 +175,22 @@ class ProgressReader:
             not_finite=not_finite,
         )
         if pod.rank == 0:
-            self._answers[pod.uid] = _steady(status) if now - not_finite < NOT_FINITE_SECONDS else status
+            memory.answers[pod.uid] = _steady(status) if now - not_finite < NOT_FINITE_SECONDS else status
 
-    def warnings(self, job: Job) -> dict[str, str]:
-        """What GPUs of the job's pods, by the pods' uids, last gave to think of."""
-        heard = self._heard.get((job.namespace, job.name), {})
-        return {uid: known.warning for uid, known in heard.items() if known.warning}
-
-    def held(self, job: Job) -> dict[str, tuple[str, ...]]:
-        """The probes behind `warnings`, by the pods' uids."""
-        heard = self._heard.get((job.namespace, job.name), {})
-        return {uid: known.held for uid, known in heard.items() if known.held}
-
-    def unmonitored(self, job: Job) -> dict[str, str] | None:
-        """Why nobody watches the GPUs of the job's pods, by the pods' uids; told of those where it lasts.
-
-        None where the job says so already, and this process has not asked all of its pods yet.
-        """
-        heard = self._heard.get((job.namespace, job.name), {})
-        told = any(each.reason == Reason.GPU_UNMONITORED for each in job.status.conditions)
-        if told and (not heard or any(known.asked == -math.inf for known in heard.values())):
-            return None
-        least = 0.0 if told else UNMONITORED_SECONDS
-        return {
-            uid: known.unmonitored for uid, known in heard.items() if known.asked - known.unmonitored_since >= least
-        }
-
-    def refusing(self, job: Job) -> frozenset[str]:
-        """Uids of the job's pods that were given another key than this operator's."""
-        heard = self._heard.get((job.namespace, job.name), {})
-        return frozenset(uid for uid, known in heard.items() if known.refuses)
-
-    async def answering(self, job: Job, pods: Sequence[Pod]) -> frozenset[str]:
+    async def answering(self, job: Job, pods: Sequence[Pod], memory: JobMemory) -> frozenset[str]:
         """Uids of those pods whose agent answers."""
         gate = asyncio.Semaphore(PARALLEL)
 
         async def ask(pod: Pod) -> bool:
             async with gate:
-                answer = await self.ask(job, pod)
+                answer = await self.ask(job, pod, memory)
                 # A refusal is nobody's in particular: of a pod that has signed with our key, only its own word counts.
-                return answer is not None and not (isinstance(answer, Refusal) and pod.uid in self._proven)
+                return answer is not None and not (isinstance(answer, Refusal) and pod.uid in memory.keys)
 
         answers = await asyncio.gather(*(ask(pod) for pod in pods))
         return frozenset(pod.uid for pod, answered in zip(pods, answers, strict=True) if answered)
 
-    async def ask(self, job: Job, pod: Pod) -> PodStatus | Refusal | None:
+    async def ask(self, job: Job, pod: Pod, memory: JobMemory) -> PodStatus | Refusal | None:
         """One pod's status, that it was given another key, or None where there is no news.
 
         A pod that mounts no key (of one node, or of an earlier release) answers unsigned, and is believed.
@@ -238,7 +198,7 @@ class ProgressReader:
         if not pod.address or job.spec is None:
             return None
         try:
-            said = await self._said(job, pod, job.spec.pod.ports.status, nodes=job.spec.nodes)
+            said = await self._said(job, job.spec, pod, memory)
             if said is None:
                 return Refusal.KEY
             status = parse_status(said)
@@ -247,16 +207,10 @@ class ProgressReader:
         ours = (status.job_uid, status.pod_uid, status.attempt) == (job.uid, pod.uid, pod.attempt)
         return status if ours else None
 
-    def forget(self, key: Key) -> None:
-        """Drop what is known of a job that is over or gone."""
-        for uid in self._heard.pop(key, {}):
-            self._answers.pop(uid, None)
-            self._proven.pop(uid, None)
-
-    async def _said(self, job: Job, pod: Pod, port: int, *, nodes: int) -> str | None:
+    async def _said(self, job: Job, spec: TrainingJobSpec, pod: Pod, memory: JobMemory) -> str | None:
         """What /status says, None where it does not take us for its operator. Raises where there is no answer to believe."""
-        proven = self._proven.get(pod.uid)
-        masters = [proven] if proven else self.keys if nodes > 1 else []
+        port, known = spec.pod.ports.status, memory.keys.get(pod.uid)
+        masters = [known] if known else self.keys if spec.nodes > 1 else []
         for master in masters:
             key = gang_key.attempt_key(gang_key.job_key(master, job.uid), job.uid, pod.attempt)
             # A pod takes no question that is dated long ago, and this machine's clock may be wrong.
@@ -266,7 +220,7 @@ class ProgressReader:
             if gang_key.is_refusal(said):
                 continue
             if (body := gang_key.answered(key, target, said)) is not None:
-                self._proven[pod.uid] = master
+                memory.keys[pod.uid] = master
                 return body
             return _unsigned(pod, said)
         if masters:

@@ -23,12 +23,10 @@ from oarlock_operator.model.observation import Defaults, Key
 from oarlock_operator.model.observed_nodes import Brakes
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
-from oarlock_operator.nodes.troubled import TroubledNodes
 from oarlock_operator.observe.gang_systems import GangReader
-from oarlock_operator.observe.outputs import Outputs
+from oarlock_operator.observe.memory import Memory
+from oarlock_operator.observe.observe import Sources
 from oarlock_operator.observe.progress import ProgressReader, Route
-from oarlock_operator.pace import Pace
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.process.node_watch import watch_nodes
 from oarlock_operator.process.resync import Resync
 from oarlock_operator.process.settings import Settings
@@ -53,22 +51,22 @@ class Term:
     identity: str
     resync: Resync
     queue: WorkQueue[Key]
-    outputs: Outputs
+    memory: Memory
 
     @classmethod
     def begun(cls, settings: Settings, cluster: Cluster, *, known: Known, route: Route, identity: str) -> Term:
         """A term that has not seen anything yet."""
         queue: WorkQueue[Key] = WorkQueue(clock=time.monotonic)
-        outputs = Outputs()
+        memory = Memory()
         resync = Resync(
             cluster,
             settings.namespaces,
             queue,
             interval=settings.resync_seconds,
             clock=time.monotonic,
-            remembered=outputs.jobs_with_pods,
+            remembered=memory.outputs.jobs_with_pods,
         )
-        return cls(settings, cluster, known, route, identity, resync, queue, outputs)
+        return cls(settings, cluster, known, route, identity, resync, queue, memory)
 
     async def work(self, until: Callable[[], Awaitable[None]]) -> None:
         """Work until `until` returns or raises; what it raises is raised, once all work has ended."""
@@ -92,15 +90,7 @@ class Term:
     def _parts(self, reconciler: Reconciler) -> dict[str, Callable[[], Awaitable[None]]]:
         """What works side by side, by name."""
         nodes: WorkQueue[str] = WorkQueue(clock=time.monotonic)
-        sinks = Sinks(
-            jobs=self.queue,
-            nodes=nodes,
-            terminated=reconciler.terminated,
-            troubled=reconciler.troubled,
-            pace=reconciler.pace,
-            gone=reconciler.gone,
-            outputs=reconciler.outputs,
-        )
+        sinks = Sinks(jobs=self.queue, nodes=nodes, memory=self.memory)
         namespaces = self.settings.namespaces
         parts: dict[str, Callable[[], Awaitable[None]]] = {
             "resync": self.resync.run,
@@ -130,12 +120,13 @@ class Term:
         )
         events = EventPoster(self.cluster, instance=self.identity)
         return Reconciler(
-            cluster=self.cluster,
-            terminated=TerminatedPods(),
-            troubled=TroubledNodes(),
-            pace=Pace(),
-            progress=progress,
-            gangs=GangReader(self.cluster, namespace=next(iter(settings.namespaces), "")),
+            sources=Sources(
+                cluster=self.cluster,
+                progress=progress,
+                gangs=GangReader(self.cluster, namespace=next(iter(settings.namespaces), "")),
+                clock=self.cluster.server_clock.now,
+            ),
+            memory=self.memory,
             defaults=Defaults(
                 trainer_image=settings.trainer_image,
                 progress_seconds=settings.progress_seconds,
@@ -158,6 +149,4 @@ class Term:
             spares=SpareReader(self.cluster),
             throttle=Throttle(settings.parallel_requests),
             events=events,
-            clock=self.cluster.server_clock.now,
-            outputs=self.outputs,
         )

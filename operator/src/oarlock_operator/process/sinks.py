@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from oarlock_api.contract.names import Label
+from oarlock_operator import pace
 from oarlock_operator.model.observation import Key
-from oarlock_operator.nodes.troubled import TroubledNodes
-from oarlock_operator.observe.gone_jobs import GoneJobs
-from oarlock_operator.observe.outputs import Outputs
-from oarlock_operator.pace import Pace
+from oarlock_operator.observe.memory import Memory
 from oarlock_operator.pods.pod_facts import RawPod
-from oarlock_operator.pods.terminated_pods import TerminatedPods
 from oarlock_operator.process.watches import SeenJob
 from oarlock_operator.process.workqueue import WorkQueue
 
@@ -26,34 +23,30 @@ class Sinks:
 
     jobs: WorkQueue[Key]
     nodes: WorkQueue[str]
-    terminated: TerminatedPods
-    troubled: TroubledNodes
-    pace: Pace
-    gone: GoneJobs
-    outputs: Outputs
+    memory: Memory
 
     def pod_event(self, kind: str, pod: RawPod) -> None:
         """Something happened to a pod: its job is looked at, at once or in a moment."""
-        self.outputs.note_pod(pod.metadata, pod.status.phase or "", gone=kind == "DELETED")
-        if self.gone.holds(pod.label(Label.JOB_UID)):
+        self.memory.outputs.note_pod(pod.metadata, pod.status.phase or "", gone=kind == "DELETED")
+        if self.memory.gone.holds(pod.label(Label.JOB_UID)):
             return
         coming = pod.status.phase in ("Pending", "", None) and pod.metadata.deletion_timestamp is None
         if kind == "ADDED" and coming and not pod.status.conditions:
             # The operator has made it itself, and nobody has said anything of it.
             return
         key = (pod.metadata.namespace, pod.label(Label.JOB))
-        ended = self.terminated.note(pod, deleted=kind == "DELETED")
-        attempt, waiting = pod.number(Label.ATTEMPT), len(self.jobs)
-        self.jobs.add_after(key, self.pace.delay(key, attempt=attempt, ended=ended, coming=coming, waiting=waiting))
+        ended = self.memory.terminated.note(pod, deleted=kind == "DELETED")
+        known, attempt, waiting = self.memory.of(key), pod.number(Label.ATTEMPT), len(self.jobs)
+        self.jobs.add_after(key, pace.delay(known, attempt=attempt, ended=ended, coming=coming, waiting=waiting))
 
     def job_event(self, kind: str, job: SeenJob) -> None:
         """Something happened to a job. What we wrote ourselves is no news; of one that goes, its end is the last."""
         if kind == "DELETED" or job.metadata.deletion_timestamp is not None:
-            self.gone.note(job.metadata.uid)
-        if not self.pace.own(job.key, job.metadata.resource_version):
+            self.memory.gone.note(job.metadata.uid)
+        if self.memory.of(job.key).written != job.metadata.resource_version:
             self.jobs.add(job.key)
 
     def node_event(self, kind: str | None, node: dict[str, Any]) -> None:
         """Something happened to a node: where its trouble changed, its jobs are looked at."""
-        if self.troubled.note(node, deleted=kind == "DELETED"):
+        if self.memory.troubled.note(node, deleted=kind == "DELETED"):
             self.nodes.add(node["metadata"]["name"])
