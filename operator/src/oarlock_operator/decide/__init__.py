@@ -12,12 +12,12 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   claim      the output and the names are this job's alone, or it waits, or it ends
   create     the pods of the current attempt are made, the Service points at them
   follow     how far the queue, the start and the training are
-  regroup    a gang that waits for nodes is made anew once one may be used again that its pods keep off
-  vacate     a gang moves off nodes that somebody else wants emptied, once others surely wait for it
+  reschedule a gang that waits for nodes is made anew once one may be used again that its pods keep off
+  migrate    a gang moves off nodes that somebody else wants emptied, once others surely wait for it
 
 Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), cordons
-that were decided are repeated until they stand (cordon.follow), groups of attempts that are over are deleted (dissolve), and
-so is a finished job when its time is over (retention).
+that were decided are repeated until they stand (cordon.follow), groups of attempts that are over go (delete_groups), and so
+does a finished job when its time is over (retention).
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from oarlock_operator.decide import (
     cordon,
     create,
     deadlines,
-    dissolve,
+    delete_groups,
     drain,
     finish,
     follow,
+    migrate,
     recover,
-    regroup,
+    repeated_gpu_faults,
+    reschedule,
     retention,
-    strikes,
     summary,
     suspend,
     teardown,
-    vacate,
 )
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.model.observation import Observation
@@ -64,8 +64,8 @@ POLICIES: tuple[Policy, ...] = (
     claim.claim,
     create.create,
     follow.follow,
-    regroup.regroup,
-    vacate.vacate,
+    reschedule.reschedule,
+    migrate.migrate,
 )
 
 
@@ -77,20 +77,20 @@ def decide(o: Observation) -> Plan | Need:
     draft = Draft(before)
     teardown.force(o, draft)
     cordon.follow(o, draft)
-    strikes.follow(o, draft)
+    repeated_gpu_faults.follow(o, draft)
     if o.job.deleting:
         # Its pods' events are no news any more; one on a lost node may have to be taken away.
         if any(not pod.gone for pod in o.pods):
             draft.again(GOING_SECONDS)
         return draft.outcome(before)
     if before.completion_time is not None:
-        dissolve.dissolve(o, draft)
+        delete_groups.delete_groups(o, draft)
         retention.retire(o, draft)
         return draft.outcome(before)
     for policy in POLICIES:
         if policy(o, draft):
             break
-    dissolve.dissolve(o, draft)
+    delete_groups.delete_groups(o, draft)
     summary.summarize(o, draft)
     retention.retire(o, draft)
     return draft.outcome(before)

@@ -12,8 +12,8 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.history import RecoveryStage
 from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.decide.final_status import note_saved
 from oarlock_operator.decide.finish import fail
-from oarlock_operator.decide.last_words import note_saved
 from oarlock_operator.decide.recover import judge
 from oarlock_operator.decide.teardown import delete, overdue
 from oarlock_operator.faults.attribution import attribute

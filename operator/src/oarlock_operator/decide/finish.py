@@ -15,7 +15,7 @@ from oarlock_api.status import Phase
 from oarlock_api.training import Task
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.decide.last_words import note_last_words
+from oarlock_operator.decide.final_status import note_final_status
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.manifests.config import below_the_mount, output_directory
 from oarlock_operator.model.observation import Observation
@@ -50,7 +50,7 @@ def stop(o: Observation, draft: Draft) -> bool:
         draft.again(0)
         return True
     if o.job.spec and _saves(draft):
-        note_last_words(o, draft)
+        note_final_status(o, draft)
     attempt.end(o, draft, draft.status.attempt)
     draft.stage(None, None)
     draft.set(phase=Phase.FAILED, failed=1, completion_time=o.now)
@@ -80,7 +80,7 @@ def succeed(o: Observation, draft: Draft) -> bool:
         return True
     path = output_directory(o.job, o.spec)
     model, made = _made(o.spec, path)
-    note_last_words(o, draft)
+    note_final_status(o, draft)
     saved = draft.status.latest_checkpoint
     if draft.status.progress is None and saved is not None and model:
         made += f"; no step was left to do: the output held the checkpoint of step {saved.step} already"

@@ -12,7 +12,7 @@ from oarlock_api.status import Resolved, ResolvedPlan
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
 from oarlock_operator.decide.draft import Draft, milliseconds_since
-from oarlock_operator.decide.last_words import note_resumed
+from oarlock_operator.decide.final_status import note_resumed
 from oarlock_operator.decide.unplaced import unplaced
 from oarlock_operator.manifests.config import below_the_mount
 from oarlock_operator.model.observation import Observation, Pod

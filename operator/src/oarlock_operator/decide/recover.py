@@ -14,7 +14,7 @@ from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
 from oarlock_operator import schedulers
-from oarlock_operator.decide import attempt, avoid, cordon, image, strikes
+from oarlock_operator.decide import attempt, avoid, cordon, image, repeated_gpu_faults
 from oarlock_operator.decide.backstop import silent_agents
 from oarlock_operator.decide.budgets import (
     MOST_EVICTIONS,
@@ -26,8 +26,8 @@ from oarlock_operator.decide.budgets import (
     renewed,
 )
 from oarlock_operator.decide.draft import Draft, milliseconds_since
+from oarlock_operator.decide.final_status import note_saved, note_steps
 from oarlock_operator.decide.finish import fail, stop
-from oarlock_operator.decide.last_words import note_saved, note_steps
 from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
@@ -156,7 +156,7 @@ def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, hea
     rules = o.spec.recovery.rules
     faults = [image.blame_the_node(o, draft, number, fault) for fault in faults]
     faults = [fault if fault.victim else ruled(fault, rules) for fault in faults]
-    faults = strikes.count(o, draft, number, faults, heard=heard)
+    faults = repeated_gpu_faults.count(o, draft, number, faults, heard=heard)
     note_steps(draft, faults)
     note_saved(o, draft, number)
     found = attribute(faults)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from oarlock_api.history import RecoveryStage
 from oarlock_operator import schedulers
-from oarlock_operator.decide import attempt, dissolve, queue
+from oarlock_operator.decide import attempt, delete_groups, queue
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.decide.last_words import note_last_words
+from oarlock_operator.decide.final_status import note_final_status
 from oarlock_operator.decide.teardown import delete
 from oarlock_operator.model.observation import Observation
 from oarlock_operator.model.reasons import Reason
@@ -58,7 +58,7 @@ def _may_resume(o: Observation, draft: Draft) -> bool:
         draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
         draft.again(UNAVAILABLE_SECONDS)
         return False
-    if dissolve.left(o, draft):
+    if delete_groups.due(o, draft):
         # From now on groups may be another system's, and nobody would look for these: they go first.
         draft.again(0)
         return False
@@ -68,7 +68,7 @@ def _may_resume(o: Observation, draft: Draft) -> bool:
 def _suspended(o: Observation, draft: Draft) -> None:
     number = draft.status.attempt
     if number:
-        note_last_words(o, draft)
+        note_final_status(o, draft)
         attempt.end(o, draft, number)
     message = _words(draft)
     draft.stage(RecoveryStage.SUSPENDED, o.now)

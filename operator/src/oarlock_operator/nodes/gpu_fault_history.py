@@ -10,7 +10,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from oarlock_operator.decide.strikes import WINDOW
+from oarlock_operator.decide.repeated_gpu_faults import WINDOW
 from oarlock_operator.kube.api_error import NotFound
 from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.model.cordon_marks import published_gpus

@@ -37,7 +37,7 @@ from oarlock_operator.process.workers import NODE_WORKERS, work, work_on_nodes
 from oarlock_operator.process.workqueue import WorkQueue
 from oarlock_operator.reconcile import Reconciler
 
-LAST_WORDS_SECONDS = 1.0
+FLUSH_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Term:
             await asyncio.gather(*tasks, return_exceptions=True)
             await progress.close()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS_SECONDS):
+                async with asyncio.timeout(FLUSH_SECONDS):
                     await reconciler.events.flush()
             metrics.forget_all()
 

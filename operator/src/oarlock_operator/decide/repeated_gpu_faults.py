@@ -1,4 +1,4 @@
-"""Strikes: a GPU that has restarted a gang once is not blamed; one that does it twice within a day may be.
+"""Repeated GPU faults: a GPU that has restarted a gang once is not blamed; one that does it twice within a day may be.
 
 Whether it is the GPU or the program shows in who else was struck. Two GPUs in one attempt, or one rank on one GPU after the
 other, are the program's: no node is avoided or cordoned for them, and nobody else hears of them. XIDs that programs mostly

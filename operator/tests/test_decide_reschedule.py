@@ -51,7 +51,7 @@ def place(here: World) -> None:
     here.pods[second] = replace(here.pods[second], obstacle=NO_ROOM)
 
 
-def regrouped(here: World) -> bool:
+def rescheduled(here: World) -> bool:
     here.settle()
     return here.job.status.attempt == 3
 
@@ -61,7 +61,7 @@ def test_a_node_that_a_person_gives_back_is_used_by_the_gang_that_waits_for_it_a
     before = here.job.status
     assert condition(here, "Scheduled") == ("False", "NotEnoughHealthyNodes")
     here.nodes = {"node-1": MENDED}
-    assert regrouped(here)
+    assert rescheduled(here)
     status = here.job.status
     assert status.attempts[-1].reason == "NodeReturned"
     assert (status.restarts, status.restart_count) == (before.restarts, before.restart_count)
@@ -113,7 +113,7 @@ def test_a_node_that_nobody_cordoned_is_given_back_by_the_time_that_a_person_wri
     here = waiting(cordon=False)
     assert condition(here, "Scheduled") == ("False", "NotEnoughHealthyNodes")
     here.nodes = {"node-1": replace(MENDED, given_back=here.now + timedelta(seconds=seconds))}
-    assert regrouped(here) == back
+    assert rescheduled(here) == back
     assert [node.name for node in here.job.status.avoided_nodes] == ([] if back else ["node-1"])
 
 
@@ -131,7 +131,7 @@ def test_since_when_a_node_is_avoided_does_not_change_with_the_window(
     recovery = spec.recovery.model_copy(update={"window_seconds": window})
     here.job = replace(here.job, spec=spec.model_copy(update={"recovery": recovery}))
     here.nodes = {"node-1": replace(MENDED, given_back=here.now + timedelta(seconds=seconds))}
-    assert regrouped(here) == back
+    assert rescheduled(here) == back
 
 
 def test_a_node_that_was_booted_anew_comes_back_without_any_cordon() -> None:
@@ -146,9 +146,9 @@ def test_a_node_that_was_booted_anew_comes_back_without_any_cordon() -> None:
             }
         ),
     )
-    assert not regrouped(here)
+    assert not rescheduled(here)
     here.nodes = {"node-1": replace(MENDED, boot_id="boot-2")}
-    assert regrouped(here)
+    assert rescheduled(here)
 
 
 def test_what_was_said_of_avoided_nodes_goes_with_the_last_pods_that_wait_for_one() -> None:
@@ -163,7 +163,7 @@ def test_while_the_node_is_cordoned_or_only_avoided_the_gang_waits_on() -> None:
     for cordon in (True, False):
         here = waiting(cordon=cordon)
         here.now += timedelta(seconds=300)
-        assert not regrouped(here)
+        assert not rescheduled(here)
         assert condition(here, "Scheduled") == ("False", "NotEnoughHealthyNodes")
 
 
@@ -175,23 +175,23 @@ def test_room_is_looked_for_again_soon_because_no_event_tells_of_it() -> None:
     assert isinstance(asked, Need)
     assert 0 < (plan_of(asked).again_seconds or 0) <= 30
     here.spares = True
-    assert regrouped(here)
+    assert rescheduled(here)
 
 
 def test_without_room_for_all_nobody_gives_up_a_place_but_the_node_is_not_called_avoided_any_more() -> None:
     here = waiting(spares=False)
     here.nodes = {"node-1": MENDED}
-    assert not regrouped(here)
+    assert not rescheduled(here)
     assert condition(here, "Scheduled") == ("False", "Unschedulable")
     assert isinstance(decide(here.observe()), Need), "asked for again"
     here.spares = True
-    assert regrouped(here)
+    assert rescheduled(here)
 
 
 def test_one_node_that_came_back_makes_the_gang_anew_once_only() -> None:
     here = waiting()
     here.nodes = {"node-1": MENDED}
-    assert regrouped(here)
+    assert rescheduled(here)
     here.kubelets()
     here.settle()
     place(here)
@@ -204,7 +204,7 @@ def test_one_node_that_came_back_makes_the_gang_anew_once_only() -> None:
 def test_a_node_that_breaks_again_and_that_the_brakes_leave_uncordoned_does_not_come_back() -> None:
     here = waiting()
     here.nodes = {"node-1": MENDED}
-    assert regrouped(here)
+    assert rescheduled(here)
     here.kubelets()
     here.running(step=30)
     here.end(1, 80, xid=79)
@@ -231,9 +231,9 @@ def test_what_the_job_itself_keeps_off_is_no_node_that_came_back() -> None:
         here.nodes = {"node-1": MENDED}
         place(here)
         here.settle()
-        regroupings = here.job.status.attempt - 2
-        assert regroupings == (1 if "scheduling" in more else 0), "a patch has the last word, also against avoiding"
-        if regroupings:
+        reschedulings = here.job.status.attempt - 2
+        assert reschedulings == (1 if "scheduling" in more else 0), "a patch has the last word, also against avoiding"
+        if reschedulings:
             here.kubelets()
             here.settle()
             place(here)
@@ -247,7 +247,7 @@ def test_what_the_job_itself_keeps_off_is_no_node_that_came_back() -> None:
 def test_a_gang_that_would_lose_its_place_in_a_queue_is_left_alone(systems: Any, scheduling: Any) -> None:
     here = waiting(systems=systems, job=job(spec=spec(scheduling=scheduling)))
     here.nodes = {"node-1": MENDED}
-    assert not regrouped(here)
+    assert not rescheduled(here)
 
 
 def test_a_kill_after_any_write_ends_in_the_same_gang() -> None:

@@ -1,4 +1,4 @@
-"""Dissolve: the group of an attempt goes once the attempt is over and nothing of it runs any more.
+"""Delete groups: the group of an attempt goes once the attempt is over and nothing of it runs any more.
 
 Not sooner: what a gang system does to pods that still save, and whose group is gone, is nobody's promise.
 """
@@ -11,13 +11,13 @@ from oarlock_operator.model.observation import Group, Observation
 from oarlock_operator.model.plan import DeleteGroup
 
 
-def dissolve(o: Observation, draft: Draft) -> None:
+def delete_groups(o: Observation, draft: Draft) -> None:
     """Delete the groups of attempts that are over; never decides the pass."""
-    for group in left(o, draft):
+    for group in due(o, draft):
         draft.act(DeleteGroup(group.name, group.uid, group.api))
 
 
-def left(o: Observation, draft: Draft) -> list[Group]:
+def due(o: Observation, draft: Draft) -> list[Group]:
     """The groups that are to go, and can."""
     status = draft.status
     over = status.completion_time is not None or status.recovery.stage == RecoveryStage.SUSPENDED

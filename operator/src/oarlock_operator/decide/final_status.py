@@ -24,7 +24,7 @@ def note_steps(draft: Draft, faults: Sequence[Fault]) -> None:
         draft.set(progress=known.model_copy(update={"step": reached}))
 
 
-def note_last_words(o: Observation, draft: Draft) -> None:
+def note_final_status(o: Observation, draft: Draft) -> None:
     """Take step and newest checkpoint from the report of the current attempt's rank 0, if it left one."""
     note_saved(o, draft, draft.status.attempt)
     pods = o.of_attempt(draft.status.attempt)

@@ -1,4 +1,4 @@
-"""Vacate: a gang leaves nodes that somebody else marked for repair, as soon as others surely wait for it.
+"""Migrate: a gang leaves nodes that somebody else marked for repair, as soon as others surely wait for it.
 
 Nothing is broken yet, so nobody hurries: without a spare the gang trains on and says so (condition Degraded), for a gang
 that waits in the queue does nothing at all. Its pods save before they leave, and no budget is charged.
@@ -17,7 +17,7 @@ from oarlock_operator.model.plan import Look
 from oarlock_operator.model.reasons import Reason
 
 
-def vacate(o: Observation, draft: Draft) -> bool:
+def migrate(o: Observation, draft: Draft) -> bool:
     """Write down the next attempt where the current one should move, and can; it is carried out by the next pass."""
     status = draft.status
     pods = o.of_attempt(status.attempt)

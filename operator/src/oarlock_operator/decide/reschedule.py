@@ -1,4 +1,4 @@
-"""Regroup: a gang that waits for nodes is made anew once a node that its pods keep off may be used again.
+"""Reschedule: a gang that waits for nodes is made anew once a node that its pods keep off may be used again.
 
 A pod's affinity stays as it was made: without this, the gang would wait for placementTimeoutSeconds beside a node that was
 mended. It happens only where all pods surely find room then, so that nobody gives up a place for nothing, and only while
@@ -21,7 +21,7 @@ LOOK_AGAIN_SECONDS = 30.0
 """How often room is looked for. spares.py remembers for as long that there was none."""
 
 
-def regroup(o: Observation, draft: Draft) -> bool:
+def reschedule(o: Observation, draft: Draft) -> bool:
     """Write down the next attempt where the waiting one would have room in its place; it is carried out by the next pass."""
     number = draft.status.attempt
     made = draft.attempt(number).created_time
