@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observation import Job
 from oarlock_operator.model.observed_nodes import CordonMark, Node, Pool, PoolNode
 from oarlock_operator.model.plan import CordonNode
@@ -53,7 +53,9 @@ class Fleet:
     def seen(self, name: str, told: Node | None) -> Node:
         """As a pass sees it. `told`: what the test says of it otherwise."""
         played = self.node(name)
-        known = told or Node(name=name, mark=Mark("cordoned", enforced=True) if played.unschedulable else None)
+        known = told or Node(
+            name=name, maintenance=Maintenance("cordoned", enforced=True) if played.unschedulable else None
+        )
         return replace(
             known,
             uid=known.uid or played.uid,

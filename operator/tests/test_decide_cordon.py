@@ -12,7 +12,7 @@ from worlds import World, condition
 
 from oarlock_api.contract.report import Gpu
 from oarlock_operator.decide import decide
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import Node, Pool
 from oarlock_operator.model.plan import CordonNode, CreatePods, Look, Need, Plan
 
@@ -223,7 +223,7 @@ def test_a_node_that_a_person_has_given_back_is_used_again_and_counts_against_no
     world = broken(pool=Pool(size=3, schedulable=3))
     world.settle()
     assert world.cordoned == {"node-1"}
-    world.nodes = {"node-1": Node(name="node-1", mark=Mark("cordoned", enforced=True))}
+    world.nodes = {"node-1": Node(name="node-1", maintenance=Maintenance("cordoned", enforced=True))}
     world.kubelets()
     world.running()
     world.end(0, 1)

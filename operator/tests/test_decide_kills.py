@@ -14,7 +14,7 @@ from jobs import job, spec
 from world_writes import Killed
 from worlds import World
 
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import Node, Pool
 
 
@@ -78,7 +78,10 @@ def step(world: World) -> None:
 
 def mark(world: World, *, spares: bool) -> None:
     world.spares = spares
-    world.nodes = {**world.nodes, "node-1": Node(name="node-1", boot_id="1", mark=Mark("cordoned", enforced=True))}
+    world.nodes = {
+        **world.nodes,
+        "node-1": Node(name="node-1", boot_id="1", maintenance=Maintenance("cordoned", enforced=True)),
+    }
 
 
 def heal(world: World) -> None:

@@ -8,19 +8,19 @@ import pytest
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.model.plan import DeletePods, Need, Plan
 
-CORDONED = Mark("cordoned", enforced=True)
-LABELLED = Mark("label autopilot.ibm.com/gpuhealth=EVICT", enforced=False)
+CORDONED = Maintenance("cordoned", enforced=True)
+LABELLED = Maintenance("label autopilot.ibm.com/gpuhealth=EVICT", enforced=False)
 
 
-def marked(*marks: Mark, spares: bool) -> World:
+def marked(*marks: Maintenance, spares: bool) -> World:
     """A gang that trains, each of whose first nodes has a mark."""
     world = World(spares=spares)
     world.running(step=20)
-    world.nodes = {f"node-{rank}": Node(name=f"node-{rank}", mark=mark) for rank, mark in enumerate(marks)}
+    world.nodes = {f"node-{rank}": Node(name=f"node-{rank}", maintenance=each) for rank, each in enumerate(marks)}
     return world
 
 
@@ -40,7 +40,7 @@ def test_with_a_spare_the_gang_saves_and_moves_at_no_budgets_cost() -> None:
 
 
 @pytest.mark.parametrize(("mark", "strict"), [(CORDONED, False), (LABELLED, True)])
-def test_a_mark_that_no_scheduler_knows_of_is_avoided_strictly(mark: Mark, strict: bool) -> None:  # noqa: FBT001
+def test_a_mark_that_no_scheduler_knows_of_is_avoided_strictly(mark: Maintenance, strict: bool) -> None:  # noqa: FBT001
     world = marked(mark, spares=True)
     world.one_pass()
     assert [(entry.name, entry.strict) for entry in world.job.status.avoided_nodes] == [("node-0", strict)]

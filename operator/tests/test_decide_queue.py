@@ -12,7 +12,7 @@ from worlds import World, condition
 
 from oarlock_api.scheduling import Gang
 from oarlock_operator.decide import decide
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observation import Group
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.model.plan import Need
@@ -143,7 +143,7 @@ def test_a_gang_of_a_queue_leaves_no_node_for_the_end_of_its_queue() -> None:
     for name, systems in {"Volcano": VOLCANO, "Native": NATIVE}.items():
         world = World(systems=systems)
         world.running()
-        world.nodes = {"node-0": Node(name="node-0", mark=Mark("cordoned", enforced=True))}
+        world.nodes = {"node-0": Node(name="node-0", maintenance=Maintenance("cordoned", enforced=True))}
         moves[name] = isinstance(decide(world.observe()), Need)
     assert moves == {"Volcano": False, "Native": True}
 

@@ -15,13 +15,13 @@ from world_writes import Killed
 from worlds import World, condition
 
 from oarlock_operator.decide import decide
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import Node, Pool
 from oarlock_operator.model.plan import Need, Plan, plan_of
 from oarlock_operator.pods.pod_facts import RawPod, read_pod
 
-CORDONED = Node(name="node-1", boot_id="boot-1", mark=Mark("cordoned", enforced=True))
-MENDED = replace(CORDONED, mark=None)
+CORDONED = Node(name="node-1", boot_id="boot-1", maintenance=Maintenance("cordoned", enforced=True))
+MENDED = replace(CORDONED, maintenance=None)
 NO_ROOM = "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 2 Insufficient nvidia.com/gpu"
 POOL = Pool(size=20, schedulable=20)
 

@@ -33,7 +33,7 @@ from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.observation import Defaults
 from oarlock_operator.model.plan import CreatePods
 from oarlock_operator.nodes.pool import PoolReader
-from oarlock_operator.observe.progress import ProgressReader, Refusal, Route
+from oarlock_operator.observe.progress import ProgressReader, Refused, Route
 from oarlock_operator.pods.pod_facts import RawPod, read_pod
 from oarlock_operator.process.keys import UnusableKeyError, gang_keys, parse_keys
 from oarlock_operator.process.settings import Settings
@@ -278,9 +278,9 @@ async def test_a_pod_that_mounts_a_key_is_believed_by_its_signature_alone_from_i
     assert await reader.ask(running_job(server), POD, memory) == GOOD, "of an earlier release, without one"
     assert await reader.ask(running_job(server), KEYED, memory) is None
     server.handler = agent_with(MASTER, signs=False)
-    assert await reader.ask(running_job(server), KEYED, memory) is (None if known else Refusal.KEY)
+    assert await reader.ask(running_job(server), KEYED, memory) is (None if known else Refused.KEY)
     server.handler = agent_with(MASTER)
-    assert await reader.ask(running_job(server), KEYED, memory) == (GOOD if known else Refusal.KEY)
+    assert await reader.ask(running_job(server), KEYED, memory) == (GOOD if known else Refused.KEY)
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ async def test_an_operator_hears_that_it_is_refused(
 ) -> None:
     reader.keys = known
     server.handler = server.tell(said, status)
-    assert await reader.ask(running_job(server), POD, JobMemory()) is Refusal.KEY
+    assert await reader.ask(running_job(server), POD, JobMemory()) is Refused.KEY
 
 
 async def test_a_refusal_is_no_sign_of_life_of_a_pod_that_has_signed_before(

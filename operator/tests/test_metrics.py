@@ -14,7 +14,7 @@ from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator import metrics
 from oarlock_operator.faults.classify import Budget, Fault, classify
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observation import Ending, Pod
 from oarlock_operator.model.observed_nodes import Node
 
@@ -88,7 +88,7 @@ def test_a_move_off_a_marked_node_is_neither_a_fault_nor_a_recovery() -> None:
     world.running(step=11, resumed=10)
     faults = sample("oarlock_faults_total", fault_class="Application")
     observed = sample("oarlock_recovery_seconds_count", stage="first_step")
-    world.nodes = {"node-1": Node(name="node-1", mark=Mark("cordoned", enforced=True))}
+    world.nodes = {"node-1": Node(name="node-1", maintenance=Maintenance("cordoned", enforced=True))}
     world.settle()
     world.kubelets()
     world.nodes = {}

@@ -18,7 +18,7 @@ from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.decoding import Page
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.model.job_memory import JobMemory
-from oarlock_operator.model.node_maintenance import mark_of
+from oarlock_operator.model.node_maintenance import maintenance_of
 from oarlock_operator.model.observation import Job, Pod
 from oarlock_operator.nodes.placement import has_room, may_run_on, requests
 from oarlock_operator.nodes.spares import MOST_READ, REREAD_SECONDS, SpareReader
@@ -69,8 +69,8 @@ def a_job(*, avoided: tuple[AvoidedNode, ...] = (), **scheduling: Any) -> Job:
     ],
 )
 def test_the_marks_of_others(parts: Json, words: str | None) -> None:
-    mark = mark_of(node(**parts))
-    assert (mark is None) if words is None else (mark is not None and mark.words.endswith(words))
+    found = maintenance_of(node(**parts))
+    assert (found is None) if words is None else (found is not None and found.message.endswith(words))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from oarlock_operator import schedulers
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.pod import pod
 from oarlock_operator.model.observation import GangSystems
-from oarlock_operator.schedulers.system import Request
+from oarlock_operator.schedulers.system import GangRequest
 
 RACK, ZONE = "topology.example/rack", "topology.kubernetes.io/zone"
 EVERYTHING = GangSystems(
@@ -32,7 +32,7 @@ def made(gang: Gang, systems: GangSystems = EVERYTHING, **scheduling: Any) -> tu
     resolved = Resolved(gang=gang.value, scheduler_name=wanted.scheduling.scheduler_name)
     if resolved.scheduler_name is None:
         resolved = Resolved(gang=gang.value, scheduler_name=schedulers.SYSTEMS[gang].scheduler)
-    grouping = schedulers.grouping(Request(job=of, spec=wanted, attempt=3, systems=systems), resolved)
+    grouping = schedulers.grouping(GangRequest(job=of, spec=wanted, attempt=3, systems=systems), resolved)
     return grouping, pod(of, wanted, attempt=3, rank=1, image="i", grouping=grouping)
 
 
@@ -195,7 +195,7 @@ def test_all_ranks_look_alike_to_every_system(gang: Gang) -> None:
     wanted = spec(nodes=4, gpusPerNode=8, scheduling={"topology": {"requiredKey": RACK}})
     avoided = (AvoidedNode(name="bad"),)
     of = job(spec=wanted)
-    request = Request(job=of, spec=wanted, attempt=3, systems=EVERYTHING)
+    request = GangRequest(job=of, spec=wanted, attempt=3, systems=EVERYTHING)
     grouping = schedulers.grouping(request, Resolved(gang=gang.value))
 
     def shape(rank: int) -> dict[str, Any]:

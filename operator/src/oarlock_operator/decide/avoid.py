@@ -58,7 +58,7 @@ def prune(o: Observation, draft: Draft) -> None:
 def _given_back(o: Observation, draft: Draft, entry: AvoidedNode) -> bool:
     """Whether a person says that the node is mended, since this entry: uncordoned what was seen cordoned, or wrote so."""
     seen = o.nodes.get(entry.name)
-    if entry.until_time is None or seen is None or not seen.ready or seen.mark is not None:
+    if entry.until_time is None or seen is None or not seen.ready or seen.maintenance is not None:
         return False
     # An earlier release has not written it down; and the window may have been edited since.
     put_down = entry.since_time or entry.until_time - timedelta(seconds=o.spec.recovery.window_seconds)

@@ -21,14 +21,14 @@ TOO_LATE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class CordonRefusal:
     """Why a brake holds; `latches` where the operator as a whole should stop cordoning until somebody has looked."""
 
-    words: str
+    message: str
     latches: bool = False
 
 
-def doubt(o: Observation, fault: Fault) -> Refusal | None:
+def doubt(o: Observation, fault: Fault) -> CordonRefusal | None:
     """Why the word of this job's pods takes no node from others, whatever it says; None where it may.
 
     A report comes from inside the pod: whoever chose the program there can write it.
@@ -36,14 +36,16 @@ def doubt(o: Observation, fault: Fault) -> Refusal | None:
     spec, defaults = o.spec, o.defaults
     gpu = fault.report.gpu if fault.report else None
     if not spec.gpus_per_node:
-        return Refusal("the job asks for no GPUs")
+        return CordonRefusal("the job asks for no GPUs")
     if spec.pod.gpu_resource not in defaults.cordon_resources:
-        return Refusal(f"{spec.pod.gpu_resource} is none of the resources that are GPUs here (CORDON_GPU_RESOURCES)")
+        return CordonRefusal(
+            f"{spec.pod.gpu_resource} is none of the resources that are GPUs here (CORDON_GPU_RESOURCES)"
+        )
     custom, ours = spec.custom is not None, defaults.trainer_image
     if why := unvouched(fault.pod.program, custom=custom, trainer_image=ours, named=defaults.cordon_images):
-        return Refusal(f"its report is only a claim: {why}")
+        return CordonRefusal(f"its report is only a claim: {why}")
     if gpu is None or not (gpu.uuid or gpu.serial):
-        return Refusal("its report names no GPU by UUID or serial number")
+        return CordonRefusal("its report names no GPU by UUID or serial number")
     return None
 
 
@@ -53,60 +55,60 @@ def published(pool: Pool, node: str) -> str:
     return "the node publishes this GPU" if member and member.gpus else "the node publishes no GPUs to hold it against"
 
 
-def brake(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> Refusal | None:
+def brake(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> CordonRefusal | None:
     """Why the node of `fault` may not be cordoned now, None if it may."""
     limits = pool.brakes
     if pool.unreadable:
-        return Refusal(f"the nodes could not be read: {pool.unreadable}")
+        return CordonRefusal(f"the nodes could not be read: {pool.unreadable}")
     if pool.latched:
         reset = f"kubectl delete configmap {limits.breaker} -n {limits.namespace}"
-        return Refusal(f"the breaker is latched ({pool.latched}); to reset it: {reset}")
+        return CordonRefusal(f"the breaker is latched ({pool.latched}); to reset it: {reset}")
     return _of_the_node(o, pool, fault) or _of_the_window(o, draft, pool) or _of_what_is_left(o, draft, pool, fault)
 
 
-def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> Refusal | None:
+def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> CordonRefusal | None:
     """The node must be one with such GPUs, the one that the pod ran on, and have the GPU that is named."""
     member, resource = pool.members.get(fault.pod.node), o.spec.pod.gpu_resource
     if member is None or resource not in member.resources:
-        return Refusal(f"it is none of the nodes with {resource} that may be cordoned")
+        return CordonRefusal(f"it is none of the nodes with {resource} that may be cordoned")
     placed = fault.pod.placed_at
     if placed is not None and member.made is not None and member.made > placed:
-        return Refusal("it was made after the pod was placed: another node had its name then")
+        return CordonRefusal("it was made after the pod was placed: another node had its name then")
     gpu = fault.report.gpu if fault.report else None
     if member.gpus and (gpu is None or not ({gpu.uuid, gpu.serial} & member.gpus)):
-        return Refusal("the GPU that is named is none of those that the node publishes (oarlock.dev/gpus)")
+        return CordonRefusal("the GPU that is named is none of those that the node publishes (oarlock.dev/gpus)")
     return None
 
 
-def _of_the_window(o: Observation, draft: Draft, pool: Pool) -> Refusal | None:
+def _of_the_window(o: Observation, draft: Draft, pool: Pool) -> CordonRefusal | None:
     limits, namespace, job = pool.brakes, o.job.namespace, f"{o.job.namespace}/{o.job.name}"
     recent = _recent(o, draft, pool)
     allowed = max(limits.max_nodes, int(pool.size * limits.max_percent / 100))
     if len(recent) >= allowed:
         words = f"{len(recent)} nodes were cordoned within {limits.window_seconds} s, {allowed} are allowed"
-        return Refusal(words, latches=True)
+        return CordonRefusal(words, latches=True)
     if any(mark.job == job for mark in recent):
-        return Refusal(f"this job had a node cordoned within {limits.window_seconds} s")
+        return CordonRefusal(f"this job had a node cordoned within {limits.window_seconds} s")
     share = max(limits.namespace_max_nodes, int(pool.size * limits.namespace_max_percent / 100))
     of_the_namespace = sum(mark.namespace == namespace for mark in recent)
     if of_the_namespace >= share:
         words = f"namespace {namespace} had {of_the_namespace} nodes cordoned within {limits.window_seconds} s"
-        return Refusal(f"{words}, {share} are its share")
+        return CordonRefusal(f"{words}, {share} are its share")
     return None
 
 
-def _of_what_is_left(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> Refusal | None:
+def _of_what_is_left(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> CordonRefusal | None:
     # What is decided and not seen yet stands on no node.
     wished = {mark.node for mark in _remembered(o, draft, pool) if mark.done is None and o.now - mark.time < TOO_LATE}
     node = fault.pod.node
     left = pool.schedulable - len((wished | {node}) - pool.unschedulable)
     if left < o.spec.nodes and not pool.brakes.allow_below_gang:
-        return Refusal(f"{left} nodes would be left for a gang of {o.spec.nodes}")
+        return CordonRefusal(f"{left} nodes would be left for a gang of {o.spec.nodes}")
     taken = {mark.node for mark in pool.ours} | wished
     if 2 * len(taken | {node}) > pool.size:
         # A first fault says nothing of a wave of them: of a single node, every one would be more than half.
         words = f"more than half of the {pool.size} nodes would be cordoned by Oarlock"
-        return Refusal(words, latches=bool(taken - {node}))
+        return CordonRefusal(words, latches=bool(taken - {node}))
     return None
 
 

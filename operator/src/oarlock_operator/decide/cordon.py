@@ -42,14 +42,14 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
         refusal = brakes.brake(o, draft, o.pool, fault)
         words += f"; {brakes.published(o.pool, node)}"
     if policy is CordonPolicy.DRY_RUN or o.defaults.cordon_dry_run:
-        would = f"would not be cordoned: {refusal.words}" if refusal else "would be cordoned"
+        would = f"would not be cordoned: {refusal.message}" if refusal else "would be cordoned"
         draft.tell(Reason.CORDON_DRY_RUN, f"node {node} {would}: {why}. {words}", warning=True)
         return
     if refusal:
-        told = f"node {node} ({why}) is not cordoned, only avoided: {refusal.words}"
+        told = f"node {node} ({why}) is not cordoned, only avoided: {refusal.message}"
         draft.tell(Reason.CORDON_REFUSED, told, warning=True)
         if refusal.latches:
-            draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.words}"))
+            draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.message}"))
         return
     report = fault.report
     gpu = report.gpu if report else None

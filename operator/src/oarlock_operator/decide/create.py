@@ -21,7 +21,7 @@ from oarlock_operator.manifests.service import needs_service, selector, service
 from oarlock_operator.model.observation import Observation, absent
 from oarlock_operator.model.plan import CreateGroup, CreatePods, CreateService, SelectAttempt
 from oarlock_operator.model.reasons import Reason
-from oarlock_operator.schedulers.system import Request
+from oarlock_operator.schedulers.system import GangRequest
 
 LOOK_AGAIN_SECONDS = 2.0
 
@@ -69,7 +69,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
     image = (draft.status.resolved.image if draft.status.resolved else None) or o.defaults.trainer_image
     avoided = draft.status.avoided_nodes
     told = job_file(o.job, o.spec, number).to_json()
-    request = Request(job=o.job, spec=o.spec, attempt=number, systems=o.systems)
+    request = GangRequest(job=o.job, spec=o.spec, attempt=number, systems=o.systems)
     grouping = schedulers.grouping(request, draft.status.resolved)
     if grouping.group:
         draft.act(CreateGroup(grouping.group))

@@ -48,7 +48,7 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     mute = sorted(pod.name for pod in pods if o.silent.get(pod.uid, 0.0) >= SILENT_SECONDS)
     doubtful = sorted({pod.node for pod in living if (n := o.nodes.get(pod.node)) and not n.ready})
     warned = _of_nodes(o.warned(draft.status.attempt))
-    marked = _of_nodes({name: mark.words for name, mark in o.marks(draft.status.attempt).items()})
+    marked = _of_nodes({name: why.message for name, why in o.maintenance(draft.status.attempt).items()})
     told = _told(o, draft)
     unmonitored = _unmonitored(o, draft, living)
     found = (

@@ -26,17 +26,17 @@ def migrate(o: Observation, draft: Draft) -> bool:
         return False
     if status.recovery.stage is not None or any(pod.stopped or pod.deleting for pod in pods):
         return False
-    marks = o.marks(status.attempt)
-    if not marks:
+    leaving = o.maintenance(status.attempt)
+    if not leaving:
         return False
     if not o.spares:
         draft.looks.add(Look.SPARES)
         return False
-    words = "; ".join(f"node {name}: {mark.words}" for name, mark in sorted(marks.items()))[:1024]
+    words = "; ".join(f"node {name}: {why.message}" for name, why in sorted(leaving.items()))[:1024]
     number = status.attempt
     attempt.leave(o, draft, charged(status.restarts, Budget.VOLUNTARY, now=o.now))
-    for name, mark in marks.items():
-        avoid.avoid(o, draft, name, why=f"{Reason.NODE_MARKED} in attempt {number}", strict=not mark.enforced)
+    for name, maintenance in leaving.items():
+        avoid.avoid(o, draft, name, why=f"{Reason.NODE_MARKED} in attempt {number}", strict=not maintenance.enforced)
     following = attempt.begin(o, draft, reason=Reason.NODE_MARKED, stage=RecoveryStage.DRAIN)
     draft.set(reason=Reason.NODE_MARKED, message=words)
     draft.tell(Reason.NODE_MARKED, f"{words}. The pods save and leave; attempt {following} starts elsewhere.")

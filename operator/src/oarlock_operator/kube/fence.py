@@ -30,11 +30,11 @@ def fenced_requests(may_act: Callable[[], bool], *, base: str) -> type[aiohttp.C
     `base` is the path in the API server's own address, as behind a gateway for several clusters.
     """
 
-    class Request(aiohttp.ClientRequest):
+    class FencedRequest(aiohttp.ClientRequest):
         async def send(self, conn: Any) -> aiohttp.ClientResponse:
             free = self.method == "GET" or _UNFENCED.fullmatch(self.url.path.removeprefix(base))
             if not free and not may_act():
                 raise Fenced("not sent: this process does not hold the Lease, another may work now")
             return await super().send(conn)
 
-    return Request
+    return FencedRequest

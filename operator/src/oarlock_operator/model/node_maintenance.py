@@ -46,26 +46,26 @@ _KEEPS_OFF = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Maintenance:
     """Why a node is to be left. `enforced`: the scheduler keeps new pods off by itself."""
 
-    words: str
+    message: str
     enforced: bool
 
 
-def mark_of(node: Json) -> Mark | None:
-    """The first mark on a node; None where nobody wants it emptied."""
+def maintenance_of(node: Json) -> Maintenance | None:
+    """Why a node is to be emptied, the first that is found; None where nobody wants it emptied."""
     spec = node.get("spec") or {}
     for taint in spec.get("taints") or []:
         if taint.get("effect") in _KEEPS_OFF and str(taint.get("key", "")).startswith(TAINTS):
-            return Mark(f"taint {taint['key']}", enforced=True)
+            return Maintenance(f"taint {taint['key']}", enforced=True)
     if spec.get("unschedulable"):
-        return Mark("cordoned", enforced=True)
+        return Maintenance("cordoned", enforced=True)
     labels = node["metadata"].get("labels") or {}
     for key, values in LABELS.items():
         if labels.get(key) in values:
-            return Mark(f"label {key}={labels[key]}", enforced=False)
+            return Maintenance(f"label {key}={labels[key]}", enforced=False)
     for condition in (node.get("status") or {}).get("conditions") or []:
         if condition.get("type") in CONDITIONS and condition.get("status") == CONDITIONS[condition["type"]]:
-            return Mark(f"condition {condition['type']}={condition['status']}", enforced=False)
+            return Maintenance(f"condition {condition['type']}={condition['status']}", enforced=False)
     return None

@@ -15,7 +15,7 @@ from oarlock_api.contract.status import PodStatus
 from oarlock_api.scheduling import Gang
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Node, Pool
 
 Key = tuple[str, str]
@@ -270,10 +270,10 @@ class Observation:
             chosen[pod.rank] = pod
         return tuple(chosen[rank] for rank in sorted(chosen))
 
-    def marks(self, attempt: int) -> dict[str, Mark]:
+    def maintenance(self, attempt: int) -> dict[str, Maintenance]:
         """Why nodes of an attempt's living pods are to be left, by node."""
         living = [pod for pod in self.of_attempt(attempt) if not pod.stopped]
-        return {pod.node: node.mark for pod in living if (node := self.nodes.get(pod.node)) and node.mark}
+        return {pod.node: node.maintenance for pod in living if (node := self.nodes.get(pod.node)) and node.maintenance}
 
     def warned(self, attempt: int) -> dict[str, str]:
         """What GPUs of an attempt's pods give to think of, by node."""

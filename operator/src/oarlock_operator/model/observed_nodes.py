@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from oarlock_operator.model.node_maintenance import Mark
+from oarlock_operator.model.node_maintenance import Maintenance
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
 """What GPUs are called on nodes, unless the operator's settings say otherwise."""
@@ -47,9 +47,9 @@ class CordonMark:
 class Node:
     """A node that needs a look. `unreachable`: the node controller has not heard from it; `boot_id` is "" if unknown.
 
-    `mark`: why somebody wants it emptied. `strikes`: what its GPUs have done to gangs before. `cordon`: the last mark that
-    Oarlock wrote on this very node (`uid`), whether or not it still stands. `given_back`: since when a person says that it
-    is mended.
+    `maintenance`: why somebody wants it emptied. `strikes`: what its GPUs have done to gangs before. `cordon`: the last
+    mark that Oarlock wrote on this very node (`uid`), whether or not it still stands. `given_back`: since when a person says
+    that it is mended.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Node:
     ready: bool = True
     unreachable: bool = False
     boot_id: str = ""
-    mark: Mark | None = None
+    maintenance: Maintenance | None = None
     unschedulable: bool = False
     cordon: CordonMark | None = None
     given_back: datetime | None = None

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from oarlock_operator.pods.pod_facts import Condition
 
 
-class Metadata(Struct, frozen=True, rename="camel"):
+class NodeMetadata(Struct, frozen=True, rename="camel"):
     """The part of a node's metadata that is read."""
 
     name: str = ""
@@ -49,7 +49,7 @@ class Status(Struct, frozen=True):
 class RawNode(Struct, frozen=True):
     """A node."""
 
-    metadata: Metadata
+    metadata: NodeMetadata
     spec: Spec = field(default_factory=Spec)
     status: Status = field(default_factory=Status)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from oarlock_api.quantity import amount
 from oarlock_operator.manifests.pod_requests import requests
-from oarlock_operator.model.node_maintenance import mark_of
+from oarlock_operator.model.node_maintenance import maintenance_of
 
 Json = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -27,7 +27,7 @@ def may_run_on(pod: Json, node: Json) -> bool:
     return (
         _is_ready(node)
         and not (spec.get("resourceClaims") or spec.get("runtimeClassName"))
-        and mark_of(node) is None
+        and maintenance_of(node) is None
         and all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
         and _affinity_holds(spec.get("affinity") or {}, node)
         and not spec.get("topologySpreadConstraints")

@@ -14,7 +14,7 @@ from typing import Any
 from oarlock_operator.kube.api_error import ApiError, NotFound
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.cordon_marks import CORDONED, ENDED, given_back, last_mark
-from oarlock_operator.model.node_maintenance import mark_of
+from oarlock_operator.model.node_maintenance import maintenance_of
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.nodes.gpu_fault_history import read_strikes
 
@@ -32,7 +32,7 @@ class TroubledNodes:
     def note(self, raw: dict[str, Any], *, deleted: bool) -> bool:
         """Remember a node's state; whether its trouble changed with this, or our mark on it is to be removed."""
         node = replace(read_node(raw), exists=not deleted, boot_id="", strikes=(), uid="", cordon=None, given_back=None)
-        troubled = deleted or not node.ready or node.mark is not None
+        troubled = deleted or not node.ready or node.maintenance is not None
         before = self._troubled.pop(node.name, None)
         if troubled:
             self._troubled[node.name] = node
@@ -64,7 +64,7 @@ def read_node(raw: dict[str, Any]) -> Node:
         ready=ready == "True",
         unreachable=ready == "Unknown",
         boot_id=(status.get("nodeInfo") or {}).get("bootID") or "",
-        mark=mark_of(raw),
+        maintenance=maintenance_of(raw),
         unschedulable=bool(spec.get("unschedulable")),
         cordon=last_mark(metadata["name"], metadata.get("annotations")),
         given_back=given_back(metadata.get("annotations")),

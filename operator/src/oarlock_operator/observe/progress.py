@@ -44,7 +44,7 @@ NOT_FINITE_SECONDS = 300.0
 """How long a loss that is not finite is told of after it was last seen."""
 
 
-class Refusal(Enum):
+class Refused(Enum):
     """A pod answers, but not us."""
 
     KEY = "key"
@@ -161,7 +161,7 @@ class ProgressReader:
         if status is None:
             heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=heard[pod.uid].silent_since or now)
             return
-        if isinstance(status, Refusal):
+        if isinstance(status, Refused):
             heard[pod.uid] = replace(heard[pod.uid], asked=now, silent_since=None, refuses=True)
             return
         held, blind = (status.health.state == state for state in (HealthState.HOLD, HealthState.UNMONITORED))
@@ -185,12 +185,12 @@ class ProgressReader:
             async with gate:
                 answer = await self.ask(job, pod, memory)
                 # A refusal is nobody's in particular: of a pod that has signed with our key, only its own word counts.
-                return answer is not None and not (isinstance(answer, Refusal) and pod.uid in memory.keys)
+                return answer is not None and not (isinstance(answer, Refused) and pod.uid in memory.keys)
 
         answers = await asyncio.gather(*(ask(pod) for pod in pods))
         return frozenset(pod.uid for pod, answered in zip(pods, answers, strict=True) if answered)
 
-    async def ask(self, job: Job, pod: Pod, memory: JobMemory) -> PodStatus | Refusal | None:
+    async def ask(self, job: Job, pod: Pod, memory: JobMemory) -> PodStatus | Refused | None:
         """One pod's status, that it was given another key, or None where there is no news.
 
         A pod that mounts no key (of one node, or of an earlier release) answers unsigned, and is believed.
@@ -200,7 +200,7 @@ class ProgressReader:
         try:
             said = await self._said(job, job.spec, pod, memory)
             if said is None:
-                return Refusal.KEY
+                return Refused.KEY
             status = parse_status(said)
         except (ApiError, aiohttp.ClientError, TimeoutError, OSError, WireError):
             return None

@@ -13,7 +13,7 @@ from oarlock_api.status import Resolved
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.model.observation import GangSystems, Job
 from oarlock_operator.schedulers import coscheduling, kai, kueue, native, none, volcano
-from oarlock_operator.schedulers.system import Request, System
+from oarlock_operator.schedulers.system import GangRequest, System
 
 SYSTEMS: dict[Gang, System] = {
     Gang.NONE: none.SYSTEM,
@@ -80,7 +80,7 @@ def system_of(resolved: Resolved | None) -> System:
     return SYSTEMS[Gang(resolved.gang)] if resolved and resolved.gang else none.SYSTEM
 
 
-def grouping(request: Request, resolved: Resolved | None) -> Grouping:
+def grouping(request: GangRequest, resolved: Resolved | None) -> Grouping:
     """What makes an attempt a gang of the system that its job was started with."""
     name = (resolved.scheduler_name if resolved else None) or request.spec.scheduling.scheduler_name
     return replace(system_of(resolved).grouping(request), scheduler_name=name)

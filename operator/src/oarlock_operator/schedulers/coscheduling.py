@@ -6,12 +6,12 @@ Its scheduler's profile has a name that only the cluster's administrator knows: 
 from __future__ import annotations
 
 from oarlock_operator.manifests.grouping import Grouping
-from oarlock_operator.schedulers.system import Request, System
+from oarlock_operator.schedulers.system import GangRequest, System
 
 API = "scheduling.x-k8s.io/v1alpha1"
 
 
-def grouping(request: Request) -> Grouping:
+def grouping(request: GangRequest) -> Grouping:
     """The PodGroup, and the label that names it. The plugin knows no topology, so pod affinity does."""
     return Grouping(
         group=request.group(API, {"minMember": request.spec.nodes}),

@@ -11,7 +11,7 @@ from typing import Any
 from oarlock_api.contract.wire import text
 from oarlock_api.scheduling import Topology
 from oarlock_operator.manifests.grouping import Grouping
-from oarlock_operator.schedulers.system import Request, System, priority_in_queue
+from oarlock_operator.schedulers.system import GangRequest, System, priority_in_queue
 
 API = "scheduling.run.ai/v2alpha2"
 TOPOLOGIES = "kai.scheduler/v1alpha1"
@@ -19,7 +19,7 @@ OVER_QUOTA = {"OverLimit", "NonPreemptibleOverQuota"}
 """Reasons of a group that waits for its queue, and not for a node."""
 
 
-def grouping(request: Request) -> Grouping:
+def grouping(request: GangRequest) -> Grouping:
     """The PodGroup, the annotations that name it and keep the podgrouper off, and the queue's label."""
     scheduling = request.spec.scheduling
     level = _level(request, scheduling.topology)
@@ -37,7 +37,7 @@ def grouping(request: Request) -> Grouping:
     )
 
 
-def _level(request: Request, topology: Topology) -> dict[str, str]:
+def _level(request: GangRequest, topology: Topology) -> dict[str, str]:
     field = "requiredTopologyLevel" if topology.required_key else "preferredTopologyLevel"
     known = request.systems.topologies
     return next(({"topology": known[key], field: key} for key in topology.keys if key in known), {})

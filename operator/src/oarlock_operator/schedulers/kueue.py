@@ -12,14 +12,14 @@ from typing import Any
 from oarlock_api.contract.names import Label
 from oarlock_api.contract.wire import text
 from oarlock_operator.manifests.grouping import Grouping
-from oarlock_operator.schedulers.system import Request, System
+from oarlock_operator.schedulers.system import GangRequest, System
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 MANAGED = "kueue.x-k8s.io/managed"
 """Label of a pod that Kueue has taken."""
 
 
-def grouping(request: Request) -> Grouping:
+def grouping(request: GangRequest) -> Grouping:
     """Labels and annotations; the object is Kueue's own."""
     scheduling = request.spec.scheduling
     labels = {QUEUE: scheduling.queue or "", "kueue.x-k8s.io/pod-group-name": request.name}

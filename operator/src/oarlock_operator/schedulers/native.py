@@ -11,14 +11,14 @@ from typing import Any
 
 from oarlock_api.scheduling import Gang
 from oarlock_operator.manifests.grouping import Grouping
-from oarlock_operator.schedulers.system import Request, System
+from oarlock_operator.schedulers.system import GangRequest, System
 
 APIS = tuple(f"scheduling.k8s.io/{version}" for version in ("v1beta1", "v1alpha3", "v1alpha2"))
 ALL_OR_NOTHING: dict[str, Any] = {"v1alpha2": "PodGroup"}
 """How the versions before the present form say that a preemption takes the whole gang."""
 
 
-def grouping(request: Request) -> Grouping:
+def grouping(request: GangRequest) -> Grouping:
     """The PodGroup, and the pods' membership in it."""
     scheduling = request.spec.scheduling
     # Where none is served any more, the API server says so: pods that are placed one by one would be no gang.

@@ -6,10 +6,10 @@ Near each other by pod affinity. It knows no gang: the first pod chooses the pla
 from __future__ import annotations
 
 from oarlock_operator.manifests.grouping import Grouping
-from oarlock_operator.schedulers.system import Request, System
+from oarlock_operator.schedulers.system import GangRequest, System
 
 
-def grouping(request: Request) -> Grouping:
+def grouping(request: GangRequest) -> Grouping:
     """Nothing but the topology."""
     return Grouping(near=request.spec.scheduling.topology)
 

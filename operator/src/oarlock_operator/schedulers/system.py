@@ -16,7 +16,7 @@ from oarlock_operator.model.observation import GangSystems, Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class GangRequest:
     """The attempt that is to become a gang, and what the cluster serves."""
 
     job: Job
@@ -63,7 +63,7 @@ class System:
     not tell that it did.
     """
 
-    grouping: Callable[[Request], Grouping]
+    grouping: Callable[[GangRequest], Grouping]
     apis: tuple[str, ...] = ()
     resource: str = "podgroups"
     makes_groups: bool = True

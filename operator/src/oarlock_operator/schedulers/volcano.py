@@ -14,13 +14,13 @@ from oarlock_api.scheduling import Topology
 from oarlock_operator.manifests.grouping import Grouping
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.pod_requests import requests
-from oarlock_operator.schedulers.system import Request, System, priority_in_queue
+from oarlock_operator.schedulers.system import GangRequest, System, priority_in_queue
 
 API = "scheduling.volcano.sh/v1beta1"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 
 
-def grouping(request: Request) -> Grouping:
+def grouping(request: GangRequest) -> Grouping:
     """The PodGroup, and the annotation that names it."""
     scheduling = request.spec.scheduling
     tier = _tier(scheduling.topology)
@@ -43,7 +43,7 @@ def _tier(topology: Topology) -> dict[str, str]:
     return next(({"mode": mode, "highestTierName": key} for key in topology.keys if "/" not in key), {})
 
 
-def _resources(request: Request) -> dict[str, str]:
+def _resources(request: GangRequest) -> dict[str, str]:
     """What the whole gang asks for, in plain numbers: cores, bytes, pieces.
 
     Nothing where that cannot be read: the API server will refuse the pods, and say why.
