@@ -7,7 +7,7 @@ anew, or when a person gives it back: by uncordoning it, or where nobody cordone
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from oarlock_api.history import AvoidedNode
 from oarlock_operator.decide.draft import Draft
@@ -42,12 +42,17 @@ def avoid(o: Observation, draft: Draft, node: str, *, why: str, strict: bool, ha
     return True
 
 
+def is_in_force(entry: AvoidedNode, *, now: datetime) -> bool:
+    """Whether the time of an entry is not over."""
+    return entry.until_time is None or entry.until_time > now
+
+
 def prune(o: Observation, draft: Draft) -> None:
     """Drop entries whose time is over, or whose node was booted anew, or given back by a person."""
     kept = tuple(
         entry
         for entry in draft.status.avoided_nodes
-        if (entry.until_time is None or entry.until_time > o.now)
+        if is_in_force(entry, now=o.now)
         and not _booted_anew(o, entry)
         and not _given_back(o, draft, entry)
     )

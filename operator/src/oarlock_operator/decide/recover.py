@@ -133,7 +133,7 @@ def _warnings(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[Fault]:
         return []
     rules = o.spec.recovery.rules
     # A gang that is on such a node all the same has found no other: it would only come back.
-    avoided = {e.name for e in draft.status.avoided_nodes if e.until_time is None or e.until_time > o.now}
+    avoided = {e.name for e in draft.status.avoided_nodes if avoid.is_in_force(e, now=o.now)}
     found = (
         warning(pod, o.warnings.get(pod.uid, ""), held, rules, avoided=pod.node in avoided)
         for pod in pods
