@@ -52,9 +52,7 @@ def prune(o: Observation, draft: Draft) -> None:
     kept = tuple(
         entry
         for entry in draft.status.avoided_nodes
-        if is_in_force(entry, now=o.now)
-        and not _booted_anew(o, entry)
-        and not _given_back(o, draft, entry)
+        if is_in_force(entry, now=o.now) and not _booted_anew(o, entry) and not _given_back(o, draft, entry)
     )
     if kept != draft.status.avoided_nodes:
         draft.set(avoided_nodes=kept)

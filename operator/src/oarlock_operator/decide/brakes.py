@@ -34,7 +34,7 @@ def doubt(o: Observation, fault: Fault) -> CordonRefusal | None:
     A report comes from inside the pod: whoever chose the program there can write it.
     """
     spec, defaults = o.spec, o.defaults
-    gpu = fault.report.gpu if fault.report else None
+    gpu = fault.gpu
     if not spec.gpus_per_node:
         return CordonRefusal("the job asks for no GPUs")
     if spec.pod.gpu_resource not in defaults.cordon_resources:
@@ -74,7 +74,7 @@ def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> CordonRefusal | No
     placed = fault.pod.placed_at
     if placed is not None and member.made is not None and member.made > placed:
         return CordonRefusal("it was made after the pod was placed: another node had its name then")
-    gpu = fault.report.gpu if fault.report else None
+    gpu = fault.gpu
     if member.gpus and (gpu is None or not ({gpu.uuid, gpu.serial} & member.gpus)):
         return CordonRefusal("the GPU that is named is none of those that the node publishes (oarlock.dev/gpus)")
     return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from oarlock_api.history import CordonedNode, FaultGPU
+from oarlock_api.history import CordonedNode
 from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
@@ -51,14 +51,12 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
         if refusal.latches:
             draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.message}"))
         return
-    report = fault.report
-    gpu = report.gpu if report else None
     entry = CordonedNode(
         name=node,
         uid=o.pool.members[node].uid if o.pool else None,
         reason=f"{why}: {words}"[:1024],
         attempt=attempt,
-        gpu=FaultGPU(index=gpu.index, uuid=gpu.uuid or None, serial=gpu.serial or None) if gpu else None,
+        gpu=fault.gpu,
         time=o.now,
     )
     others = [known for known in draft.status.cordoned_nodes if known.name != node]

@@ -71,11 +71,7 @@ def _close(o: Observation, draft: Draft, number: int) -> None:
     # Whoever saved when it was told to go says so only now.
     note_saved(o, draft, number)
     # How a pod ends that was told to go says nothing, unless it had a verdict of its own, or its node is lost.
-    pods = [
-        pod
-        for pod in o.of_attempt(number)
-        if not pod.deleting or (pod.ending and pod.ending.report) or o.on_lost_node(pod)
-    ]
+    pods = [pod for pod in o.of_attempt(number) if not pod.deleting or pod.report or o.on_lost_node(pod)]
     faults = [fault for pod in pods if (fault := classify(pod, node_lost=o.on_lost_node(pod))) is not None]
     faults = [fault for fault in faults if fault.failure_class != FailureClass.REQUESTED]
     if not faults or attribute(faults).cause.victim:

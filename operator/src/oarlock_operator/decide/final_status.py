@@ -15,7 +15,7 @@ from oarlock_operator.model.observation import Observation
 def note_steps(draft: Draft, faults: Sequence[Fault]) -> None:
     """Take the step that the pods had reached, for what is done again counts from there."""
     known = draft.status.progress
-    told = [fault.report.step for fault in faults if fault.report and fault.report.step is not None]
+    told = [said.step for fault in faults if (said := fault.pod.report) and said.step is not None]
     if known is None or known.step is None or not told:
         return
     # A report is a pod's own word: it can't have done more than there is to do.
@@ -28,7 +28,7 @@ def note_final_status(o: Observation, draft: Draft) -> None:
     """Take step and newest checkpoint from the report of the current attempt's rank 0, if it left one."""
     note_saved(o, draft, draft.status.attempt)
     pods = o.of_attempt(draft.status.attempt)
-    report = pods[0].ending.report if pods and pods[0].rank == 0 and pods[0].ending else None
+    report = pods[0].report if pods and pods[0].rank == 0 else None
     known = draft.status.progress
     if report is not None and known is not None and report.step is not None:
         left = 0 if report.step == known.total_steps else None
@@ -37,8 +37,8 @@ def note_final_status(o: Observation, draft: Draft) -> None:
 
 def note_saved(o: Observation, draft: Draft, number: int) -> None:
     """Take the newest checkpoint from the reports of an attempt's pods: they tell of those that it has saved itself."""
-    reports = [pod.ending.report for pod in o.of_attempt(number) if pod.ending and pod.ending.report]
-    steps = [report.checkpoint_step for report in reports if report.checkpoint_step is not None]
+    reports = [pod.report for pod in o.of_attempt(number)]
+    steps = [said.checkpoint_step for said in reports if said and said.checkpoint_step is not None]
     _note(o, draft, max(steps, default=0), saved_in=number)
 
 

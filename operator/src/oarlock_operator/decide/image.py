@@ -54,4 +54,4 @@ def ran_before(draft: Draft, number: int) -> bool:
 
 def runs_beside(o: Observation, number: int) -> bool:
     """Whether a program of the attempt's pods runs, or has left its report."""
-    return any(pod.started and (pod.ending is None or pod.ending.report) for pod in o.of_attempt(number))
+    return any(pod.started and (pod.ending is None or pod.report) for pod in o.of_attempt(number))

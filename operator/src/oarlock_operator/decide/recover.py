@@ -12,7 +12,7 @@ from datetime import UTC, timedelta
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.names import pod_name
-from oarlock_api.history import FaultGPU, LastFault, RecoveryStage, RestartCounts
+from oarlock_api.history import LastFault, RecoveryStage, RestartCounts
 from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, avoid, cordon, image, repeated_gpu_faults
 from oarlock_operator.decide.backstop import silent_agents
@@ -144,8 +144,7 @@ def _warnings(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[Fault]:
 
 def _preempted(pod: Pod, words: str) -> Pod:
     """A pod that is deleted and has nothing to say for itself was preempted, where its scheduler does so without a mark."""
-    mute = pod.ending is None or pod.ending.report is None
-    return replace(pod, disrupted=words) if words and pod.deleting and mute and not pod.disrupted else pod
+    return replace(pod, disrupted=words) if words and pod.deleting and pod.report is None and not pod.disrupted else pod
 
 
 def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, heard: bool) -> Attribution:
@@ -180,16 +179,15 @@ def _blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> No
 
 def _last_fault(o: Observation, found: Attribution) -> LastFault:
     """The fault for people: what, where, since when."""
-    cause, report = found.cause, found.cause.report
-    gpu = report.gpu if report else None
+    cause, report = found.cause, found.cause.pod.report
     readings = report.evidence if report else ()
     return LastFault(  # type: ignore[call-arg]  # populate_by_name: the alias `class` is a keyword of Python
         time=detected_at(found.cause) or o.now,
         fault_class=cause.failure_class.value,
         node_name=cause.pod.node or None,
         rank=cause.pod.rank,
-        gpu=FaultGPU(index=gpu.index, uuid=gpu.uuid or None, serial=gpu.serial or None) if gpu else None,
-        xid=report.xid if report else None,
+        gpu=cause.gpu,
+        xid=cause.xid,
         verdict=cause.verdict,
         action=_action(cause),
         evidence=(cause.message[:1024], *(f"{one.probe}: {one.value} at {one.at}"[:1024] for one in readings)),
@@ -232,8 +230,7 @@ def _progressed(o: Observation, draft: Draft) -> bool:
     if o.spec.custom and ran_seconds(record, now=o.now) >= UNTOLD_SECONDS:
         return True
     pods = o.of_attempt(draft.status.attempt)
-    reports = [pod.ending.report for pod in pods if pod.ending and pod.ending.report]
-    saved = [report.checkpoint_step for report in reports if report.checkpoint_step is not None]
+    saved = [pod.report.checkpoint_step for pod in pods if pod.report and pod.report.checkpoint_step is not None]
     if draft.status.latest_checkpoint is not None:
         saved.append(draft.status.latest_checkpoint.step)
     start = record.resumed_from_step

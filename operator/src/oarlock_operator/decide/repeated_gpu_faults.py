@@ -43,7 +43,7 @@ def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault], *,
         return list(faults)
     if len({pod.rank for pod in o.pods if pod.attempt == number}) < o.spec.nodes:
         # A pod went while nobody looked, and may have met the same: what programs mostly cause is held against no GPU.
-        struck = [fault for fault in struck if _xid(fault) not in MOSTLY_THE_PROGRAMS]
+        struck = [fault for fault in struck if fault.xid not in MOSTLY_THE_PROGRAMS]
     for fault in struck:
         _remember(o, draft, fault, number)
     return [_judged(o, draft, fault, shared=len(struck) > 1) if fault in struck else fault for fault in faults]
@@ -51,7 +51,7 @@ def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault], *,
 
 def _is_strike(o: Observation, fault: Fault) -> bool:
     """A driver's word of a GPU that survived. A rule of the job's own has decided already; what is blamed needs no count."""
-    known = fault.report is not None and fault.report.proven and bool(_uuid(fault))
+    known = fault.pod.report is not None and fault.pod.report.proven and bool(_uuid(fault))
     return known and fault.verdict is GpuVerdict.RESTART_PROCESS and not fault.rule and o.spec.gpus_per_node > 0
 
 
@@ -62,10 +62,10 @@ def _remember(o: Observation, draft: Draft, fault: Fault, number: int) -> None:
     fresh = before if before and before.last_time and o.now - before.last_time < WINDOW else None
     strike = Strike(
         gpu_uuid=_uuid(fault),
-        xid=_xid(fault),
+        xid=fault.xid,
         rank=fault.pod.rank,
         count=(fresh.count if fresh else 0) + 1,
-        hardware_count=(fresh.hardware_count if fresh else 0) + (_xid(fault) not in MOSTLY_THE_PROGRAMS),
+        hardware_count=(fresh.hardware_count if fresh else 0) + (fault.xid not in MOSTLY_THE_PROGRAMS),
         last_time=o.now,
         last_attempt=number,
     )
@@ -76,7 +76,7 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
     """What a strike, already remembered, comes to."""
     if shared:
         return replace(fault, message=f"{fault.message}; other GPUs erred in the same attempt: the program's own")
-    own, uuid, xid = _own(o, draft), _uuid(fault), _xid(fault)
+    own, uuid, xid = _own(o, draft), _uuid(fault), fault.xid
     if any((one.rank, one.xid) == (fault.pod.rank, xid) and one.gpu_uuid != uuid for one in own):
         words = f"rank {fault.pod.rank} met it on another GPU before: the program's own"
         return replace(fault, message=f"{fault.message}; {words}")
@@ -87,7 +87,7 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
         _note(o, draft, noted)
     others = _of_others(o, fault)
     if xid in MOSTLY_THE_PROGRAMS:
-        jobs = {_program(strike.job) for strike in others if strike.job} - {_program(_mark(o.job))}
+        jobs = {_program(strike.job) for strike in others if strike.job} - {_program(_digest(o.job))}
         if not jobs:
             # The next attempt looks whether it follows the rank.
             return replace(fault, avoid=Avoid.RATHER) if known.count >= TOO_MANY else fault
@@ -122,7 +122,7 @@ def _writes_nodes(o: Observation) -> bool:
 
 def _note(o: Observation, draft: Draft, strike: Strike) -> None:
     if strike.node_name and strike.last_time:
-        noted = NodeStrike(strike.gpu_uuid, strike.last_time, _mark(o.job), strike.xid)
+        noted = NodeStrike(strike.gpu_uuid, strike.last_time, _digest(o.job), strike.xid)
         draft.act(NoteStrike(strike.node_name, noted))
 
 
@@ -135,22 +135,18 @@ def _of_others(o: Observation, fault: Fault) -> list[NodeStrike]:
     """What the GPU did to other jobs within the window, as the node remembers it."""
     seen = o.nodes.get(fault.pod.node)
     strikes = [one for one in seen.strikes if one.gpu_uuid == _uuid(fault)] if seen else []
-    return [one for one in strikes if one.job != _mark(o.job) and timedelta() <= o.now - one.time < WINDOW]
+    return [one for one in strikes if one.job != _digest(o.job) and timedelta() <= o.now - one.time < WINDOW]
 
 
-def _mark(job: Job) -> str:
+def _digest(job: Job) -> str:
     """What tells a job from others on a node, for everybody to read: neither its name nor its uid, which are its business."""
     return "-".join(hashlib.sha256(word.encode()).hexdigest()[:12] for word in (f"{job.namespace}/{job.name}", job.uid))
 
 
-def _program(mark: str) -> str:
+def _program(digest: str) -> str:
     """Which program a job runs, as far as its name tells: one that is made again has another uid, and the same fault."""
-    return mark.partition("-")[0]
+    return digest.partition("-")[0]
 
 
 def _uuid(fault: Fault) -> str:
-    return fault.report.gpu.uuid if fault.report and fault.report.gpu else ""
-
-
-def _xid(fault: Fault) -> int | None:
-    return fault.report.xid if fault.report else None
+    return (fault.gpu.uuid if fault.gpu else None) or ""

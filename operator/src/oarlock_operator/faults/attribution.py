@@ -35,7 +35,7 @@ def attribute(faults: Sequence[Fault]) -> Attribution:
 
 def detected_at(fault: Fault) -> datetime | None:
     """When the fault was noticed in its pod, on the pod's clock; None where it did not say so readably."""
-    report = fault.pod.ending.report if fault.pod.ending else None
+    report = fault.pod.report
     try:
         time = datetime.fromisoformat(report.detected_at) if report else None
     except ValueError:

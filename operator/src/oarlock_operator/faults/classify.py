@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass, failure_class
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.report import Report
+from oarlock_api.history import FaultGPU
 from oarlock_operator.faults.missing_program import COMMAND_NOT_FOUND, NEVER_RAN, missing_program, remedy
 from oarlock_operator.model.observation import Ending, Pod
 from oarlock_operator.model.reasons import Reason
@@ -48,9 +48,15 @@ class Fault:
     """Probes of a GPU that warned and works on; empty where something ended."""
 
     @property
-    def report(self) -> Report | None:
-        """What the pod itself said."""
-        return self.pod.ending.report if self.pod.ending else None
+    def gpu(self) -> FaultGPU | None:
+        """The GPU that its report names."""
+        gpu = self.pod.report.gpu if self.pod.report else None
+        return FaultGPU(index=gpu.index, uuid=gpu.uuid or None, serial=gpu.serial or None) if gpu else None
+
+    @property
+    def xid(self) -> int | None:
+        """The driver's number, where its report has one."""
+        return self.pod.report.xid if self.pod.report else None
 
     @property
     def verdict(self) -> GpuVerdict | None:

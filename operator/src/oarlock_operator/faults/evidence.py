@@ -16,7 +16,7 @@ MOST_READINGS = 4
 
 def evidence_words(fault: Fault) -> str:
     """Which pod, which GPU by all its names, and the readings, bounded."""
-    report, pod = fault.report, fault.pod
+    pod, report = fault.pod, fault.pod.report
     words = [f"pod {pod.name} on {pod.node}"]
     if report is None:
         return words[0]

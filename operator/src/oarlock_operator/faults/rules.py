@@ -55,13 +55,13 @@ def warning(
 
 def _fits(when: RecoveryMatch, fault: Fault) -> bool:
     """Whether all that the rule names fits: what is absent fits everything but warnings, which are asked for by name."""
-    probes = fault.held or tuple(one.probe for one in (fault.report.evidence if fault.report else ()))
+    report = fault.pod.report
+    probes = fault.held or tuple(one.probe for one in (report.evidence if report else ()))
     if fault.held and when.verdict is None:
         return False
-    xid = fault.report.xid if fault.report else None
     code = fault.pod.ending.code if fault.pod.ending else None
     return (
-        (when.xids is None or xid in when.xids)
+        (when.xids is None or fault.xid in when.xids)
         and (when.classes is None or fault.failure_class in when.classes)
         and (when.exit_codes is None or code in when.exit_codes)
         and (when.node_names is None or fault.pod.node in when.node_names)

@@ -103,6 +103,11 @@ class Pod:
         """It ended as it should."""
         return self.ending is not None and self.ending.code == 0
 
+    @property
+    def report(self) -> Report | None:
+        """What it said itself when it ended."""
+        return self.ending.report if self.ending else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:

@@ -169,7 +169,7 @@ def _nodes_to_read(job: Job, pods: Sequence[Pod], troubled: TroubledNodes, *, no
         # The watch remembers pods for long: those of earlier attempts that are gone are no news to a job that trains.
         pods = [pod for pod in pods if not pod.gone or pod.attempt == job.status.attempt]
     # A GPU's past lies on its node, and is asked for where the GPU has failed again.
-    names |= {pod.node for pod in pods if pod.node and pod.ending and pod.ending.report and pod.ending.report.gpu}
+    names |= {pod.node for pod in pods if pod.node and pod.report and pod.report.gpu}
     names |= {entry.name for entry in job.status.cordoned_nodes if is_open(entry, now=now)}
     quiet = job.status.recovery.stage is None and not any(pod.stopped or pod.deleting for pod in pods)
     return names if quiet else names | {node.name for node in job.status.avoided_nodes}
