@@ -3,7 +3,7 @@
 The policies run in the order below. Each looks at the observation and adds to the draft; one that returns True has decided
 the pass, and those after it wait for the next. Nothing here reads a clock, draws a random number, or talks to anything.
 
-  accept     a job that cannot work ends in Failed, with words that mend it
+  accept     a job that cannot work ends in Failed, with a message that says what to change
   finish     a job that is to end stops its pods, then says so; one whose ranks all ended with 0 has succeeded
   deadlines  the job's time, the time to come up, the time to find room
   suspend    a gang that shall not run saves and leaves, and starts again when it may

@@ -1,4 +1,4 @@
-"""Accept a job, or end it with words that mend it: what neither the schema nor CEL could see."""
+"""Accept a job, or end it with a message that says what to change: what neither the schema nor CEL could see."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ def accept(o: Observation, draft: Draft) -> bool:
     if o.refusal:
         patched = o.job.spec is not None and o.job.spec.pod.patch is not None
         whose = ". What spec does not name itself comes from spec.pod.patch" if patched else ""
-        words = f"the API server refuses what the job asks for: {o.refusal[:2000]}{whose}"
-        fail(o, draft, Reason.INVALID_MANIFEST, words)
+        message = f"the API server refuses what the job asks for: {o.refusal[:2000]}{whose}"
+        fail(o, draft, Reason.INVALID_MANIFEST, message)
         return False
     if draft.status.attempt:
         # It was accepted once: an edit, or an operator of another release, must not end what trains.
         return o.job.spec is None
     if o.job.spec is None:
         fail(o, draft, Reason.INVALID_SPEC, f"the job does not fit this operator's API: {o.job.problem}")
-    elif words := schedulers.other_queue(o.job, o.job.spec.scheduling):
-        fail(o, draft, Reason.QUEUE_MISMATCH, words)
-    elif (words := schedulers.unavailable(o.job.spec.scheduling, o.systems)) and not _is_suspended(o, draft):
+    elif message := schedulers.other_queue(o.job, o.job.spec.scheduling):
+        fail(o, draft, Reason.QUEUE_MISMATCH, message)
+    elif (message := schedulers.unavailable(o.job.spec.scheduling, o.systems)) and not _is_suspended(o, draft):
         if not _is_missed_for_long(o, draft):
-            draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
+            draft.set(reason=Reason.GANG_UNAVAILABLE, message=message)
             draft.again(LOOK_AGAIN_SECONDS)
             return True
-        fail(o, draft, Reason.GANG_UNAVAILABLE, words)
+        fail(o, draft, Reason.GANG_UNAVAILABLE, message)
     elif o.service is not None and not o.service.ours and not o.service.leaving:
         fail(
             o,

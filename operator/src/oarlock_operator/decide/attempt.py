@@ -48,8 +48,8 @@ def leave(o: Observation, draft: Draft, counts: RestartCounts) -> None:
     status = draft.status
     nodes = tuple(pod.node for pod in o.of_attempt(status.attempt) if pod.node)
     draft.record(status.attempt, node_names=nodes[:32])
-    for node, words in o.warned(status.attempt).items():
-        why = f"{Reason.GPU_WARNING} in attempt {status.attempt}: {words}"[:1024]
+    for node, message in o.warned(status.attempt).items():
+        why = f"{Reason.GPU_WARNING} in attempt {status.attempt}: {message}"[:1024]
         avoid.avoid(o, draft, node, why=why, strict=False, hardens=False)
     draft.set(restart_count=status.restart_count + 1, restarts=counts)
 

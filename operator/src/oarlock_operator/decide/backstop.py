@@ -34,7 +34,7 @@ def silent_agents(o: Observation, draft: Draft) -> list[Fault]:
 
 
 def _fault(pod: Pod, silence: float) -> Fault:
-    words = (
+    message = (
         f"the agent of pod {pod.name} on {pod.node} has not answered for {silence:.0f} s, and its readiness probe fails"
     )
-    return Fault(pod, FailureClass.HANG, Reason.AGENT_SILENT, words, Budget.APPLICATION)
+    return Fault(pod, FailureClass.HANG, Reason.AGENT_SILENT, message, Budget.APPLICATION)

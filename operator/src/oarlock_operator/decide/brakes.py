@@ -85,15 +85,15 @@ def _of_the_window(o: Observation, draft: Draft, pool: Pool) -> CordonRefusal | 
     recent = _recent(o, draft, pool)
     allowed = max(limits.max_nodes, int(pool.size * limits.max_percent / 100))
     if len(recent) >= allowed:
-        words = f"{len(recent)} nodes were cordoned within {limits.window_seconds} s, {allowed} are allowed"
-        return CordonRefusal(words, latches=True)
+        message = f"{len(recent)} nodes were cordoned within {limits.window_seconds} s, {allowed} are allowed"
+        return CordonRefusal(message, latches=True)
     if any(mark.job == job for mark in recent):
         return CordonRefusal(f"this job had a node cordoned within {limits.window_seconds} s")
     share = max(limits.namespace_max_nodes, int(pool.size * limits.namespace_max_percent / 100))
     of_the_namespace = sum(mark.namespace == namespace for mark in recent)
     if of_the_namespace >= share:
-        words = f"namespace {namespace} had {of_the_namespace} nodes cordoned within {limits.window_seconds} s"
-        return CordonRefusal(f"{words}, {share} are its share")
+        message = f"namespace {namespace} had {of_the_namespace} nodes cordoned within {limits.window_seconds} s"
+        return CordonRefusal(f"{message}, {share} are its share")
     return None
 
 
@@ -107,8 +107,8 @@ def _of_what_is_left(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> 
     taken = {mark.node for mark in pool.ours} | wished
     if 2 * len(taken | {node}) > pool.size:
         # A first fault says nothing of a wave of them: of a single node, every one would be more than half.
-        words = f"more than half of the {pool.size} nodes would be cordoned by Oarlock"
-        return CordonRefusal(words, latches=bool(taken - {node}))
+        message = f"more than half of the {pool.size} nodes would be cordoned by Oarlock"
+        return CordonRefusal(message, latches=bool(taken - {node}))
     return None
 
 

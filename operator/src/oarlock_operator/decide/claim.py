@@ -38,10 +38,10 @@ def claim(o: Observation, draft: Draft) -> bool:
     if o.service is not None and o.service.leaving:
         leaving.append(f"Service {o.job.name}")
     if leaving:
-        words = f"waiting for what a deleted job leaves behind: {', '.join(leaving)[:1000]}"
+        message = f"waiting for what a deleted job leaves behind: {', '.join(leaving)[:1000]}"
         if o.service is not None and o.service.leaving:
-            words += ". Kubernetes' garbage collector takes it; if that does not happen within minutes, delete it"
-        draft.set(reason=Reason.WAITING_FOR_PREDECESSOR, message=words)
+            message += ". Kubernetes' garbage collector takes it; if that does not happen within minutes, delete it"
+        draft.set(reason=Reason.WAITING_FOR_PREDECESSOR, message=message)
         # A first attempt is not begun yet: the conditions know since when the job is.
         since = draft.status.recovery.stage_start_time or min(
             (known.last_transition_time for known in draft.status.conditions), default=o.now

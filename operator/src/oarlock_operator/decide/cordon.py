@@ -14,7 +14,7 @@ from oarlock_api.recovery import CordonPolicy
 from oarlock_operator.decide import brakes
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.faults.classify import Fault
-from oarlock_operator.faults.evidence import evidence_words
+from oarlock_operator.faults.evidence import evidence_summary
 from oarlock_operator.model.observation import Observation
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.model.plan import CordonNode, LatchBreaker, Look
@@ -31,7 +31,7 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
     node, policy = fault.pod.node, o.spec.recovery.cordon
     if policy is CordonPolicy.NEVER or not node or not (o.defaults.may_cordon or o.defaults.cordon_dry_run):
         return
-    words = evidence_words(fault)
+    message = evidence_summary(fault)
     refusal = brakes.doubt(o, fault)
     if refusal is None:
         if o.pool is None:
@@ -40,10 +40,10 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
         if node in o.pool.unschedulable:
             return
         refusal = brakes.brake(o, draft, o.pool, fault)
-        words += f"; {brakes.published(o.pool, node)}"
+        message += f"; {brakes.published(o.pool, node)}"
     if policy is CordonPolicy.DRY_RUN or o.defaults.cordon_dry_run:
         would = f"would not be cordoned: {refusal.message}" if refusal else "would be cordoned"
-        draft.tell(Reason.CORDON_DRY_RUN, f"node {node} {would}: {why}. {words}", warning=True)
+        draft.tell(Reason.CORDON_DRY_RUN, f"node {node} {would}: {why}. {message}", warning=True)
         return
     if refusal:
         told = f"node {node} ({why}) is not cordoned, only avoided: {refusal.message}"
@@ -54,14 +54,14 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
     entry = CordonedNode(
         name=node,
         uid=o.pool.members[node].uid if o.pool else None,
-        reason=f"{why}: {words}"[:1024],
+        reason=f"{why}: {message}"[:1024],
         attempt=attempt,
         gpu=fault.gpu,
         time=o.now,
     )
     others = [known for known in draft.status.cordoned_nodes if known.name != node]
     draft.set(cordoned_nodes=tuple([*others, entry][-LIMIT:]))
-    draft.tell(Reason.NODE_CORDONED, f"node {node}: {why}. {words}", warning=True)
+    draft.tell(Reason.NODE_CORDONED, f"node {node}: {why}. {message}", warning=True)
     _act(o, draft, entry)
     # Soon: whether it stands is written down.
     draft.again(1.0)

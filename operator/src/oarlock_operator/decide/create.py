@@ -46,8 +46,8 @@ def create(o: Observation, draft: Draft) -> bool:
     missing = absent(o.spec, o.pods, number)
     if not missing or any(pod.succeeded for pod in o.pods if pod.attempt == number):
         draft.record(number, created_time=o.now, gpu_seconds=0)
-        if words := queue.ignored(o, draft):
-            draft.tell(Reason.GANG_IGNORED, words, warning=True)
+        if message := queue.ignored(o, draft):
+            draft.tell(Reason.GANG_IGNORED, message, warning=True)
         return False
     # Some queues take no pods before they let the group in.
     queue.wait(o, draft)

@@ -70,14 +70,14 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.GPU_UNMONITORED, unmonitored),
         (Reason.INVALID_SPEC, f"it goes on, and a new job would be refused: {o.job.problem}" if o.job.problem else ""),
     )
-    reason, words = next(((reason, words[:2048]) for reason, words in found if words), (None, ""))
+    reason, message = next(((reason, message[:2048]) for reason, message in found if message), (None, ""))
     before = _before(draft)
     told_once = {*_TOLD.values(), Reason.GPU_UNMONITORED}
     if reason and reason in told_once and (before is None or before.reason != reason):
-        draft.tell(reason, words, warning=True)
+        draft.tell(reason, message, warning=True)
     elif reason == Reason.SLOW_NETWORK and unmonitored and before and _UNMONITORED not in before.message:
         draft.tell(Reason.GPU_UNMONITORED, unmonitored, warning=True)
-    return reason, words
+    return reason, message
 
 
 def _unmonitored(o: Observation, draft: Draft, pods: Sequence[Pod]) -> str:
@@ -87,19 +87,19 @@ def _unmonitored(o: Observation, draft: Draft, pods: Sequence[Pod]) -> str:
         return before.message if trains and before and before.reason == Reason.GPU_UNMONITORED else ""
     if o.job.spec and any((one.name, one.value) == (SIMULATE_GPUS, "1") for one in o.job.spec.pod.env):
         return ""
-    said = [f"{pod.name} ({words})" for pod in pods if (words := o.unmonitored.get(pod.uid))]
+    said = [f"{pod.name} ({message})" for pod in pods if (message := o.unmonitored.get(pod.uid))]
     return _all(_UNMONITORED, [*said[:8], *([f"and {len(said) - 8} more"] if len(said) > 8 else [])])
 
 
 def _stuck(draft: Draft, stuck: Sequence[Pod]) -> tuple[Reason, str]:
     """Told once where a job waits for them; a recovery goes on without them, and says so itself."""
     names = ", ".join(f"{pod.name} on {pod.node}" for pod in stuck[:8])
-    words = f"still there though their grace and teardownSeconds are over: {names}. Look at these nodes"
+    message = f"still there though their grace and teardownSeconds are over: {names}. Look at these nodes"
     before, draining = _before(draft), draft.status.recovery.stage == RecoveryStage.DRAIN
     known = before is not None and before.reason == Reason.POD_NOT_STOPPING
     if not known and not draining and all(event.reason != Reason.POD_NOT_STOPPING for event in draft.events):
-        draft.tell(Reason.POD_NOT_STOPPING, words, warning=True)
-    return Reason.POD_NOT_STOPPING, words[:2048]
+        draft.tell(Reason.POD_NOT_STOPPING, message, warning=True)
+    return Reason.POD_NOT_STOPPING, message[:2048]
 
 
 def _told(o: Observation, draft: Draft) -> list[tuple[Reason, str]]:
@@ -121,4 +121,4 @@ def _all(beginning: str, names: Sequence[str]) -> str:
 
 
 def _of_nodes(said: Mapping[str, str]) -> str:
-    return "; ".join(f"node {name}: {words}" for name, words in sorted(said.items()))[:1024]
+    return "; ".join(f"node {name}: {message}" for name, message in sorted(said.items()))[:1024]

@@ -49,8 +49,8 @@ def drain(o: Observation, draft: Draft) -> bool:
             return True
         if draining:
             names = ", ".join(pod.name for pod in running)
-            words = f"{names} did not stop within {bound.total_seconds():.0f} s; going on without"
-            draft.tell(Reason.POD_NOT_STOPPING, words, warning=True)
+            message = f"{names} did not stop within {bound.total_seconds():.0f} s; going on without"
+            draft.tell(Reason.POD_NOT_STOPPING, message, warning=True)
             for pod in running:
                 why = f"PodNotStopping in attempt {pod.attempt}"
                 avoid.avoid(o, draft, pod.node, why=why, strict=True)

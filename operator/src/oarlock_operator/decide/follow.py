@@ -82,10 +82,10 @@ def _note_obstacles(draft: Draft, pods: tuple[Pod, ...]) -> None:
     stuck = [pod for pod in pods if pod.obstacle and not pod.started and not pod.stopped]
     if stuck:
         kubelets = "; ".join(sorted({pod.obstacle for pod in stuck}))[:2048]
-        reason, words = unplaced(draft, stuck) or (stuck[0].obstacle.partition(":")[0], kubelets)
+        reason, message = unplaced(draft, stuck) or (stuck[0].obstacle.partition(":")[0], kubelets)
         if draft.status.reason != reason:
-            draft.tell(reason, f"{len(stuck)} of {len(pods)} pods wait: {words}", warning=True)
-        draft.set(reason=reason, message=words)
+            draft.tell(reason, f"{len(stuck)} of {len(pods)} pods wait: {message}", warning=True)
+        draft.set(reason=reason, message=message)
     elif draft.status.recovery.stage and draft.status.reason not in _STEADY:
         draft.set(reason=draft.attempt(draft.status.attempt).reason or Reason.STARTING, message=None)
 
@@ -125,9 +125,9 @@ def _first_step(o: Observation, draft: Draft, news: PodStatus) -> None:
     _leave_the_start(draft, message=None)
     if number == 1 and resumed:
         where = o.spec.output.directory or o.job.name
-        words = f"the output directory {where} held a checkpoint of step {resumed}, and the job goes on from it"
+        message = f"the output directory {where} held a checkpoint of step {resumed}, and the job goes on from it"
         remedy = "; training.checkpoint.resume: Never begins anew" if o.spec.training else ""
-        draft.tell(Reason.RESUMED_FROM_CHECKPOINT, f"{words}{remedy}")
+        draft.tell(Reason.RESUMED_FROM_CHECKPOINT, f"{message}{remedy}")
     if number > 1:
         nodes = ", ".join(draft.attempt(number).node_names)
         again = f" ({lost} steps to redo)" if lost else ""

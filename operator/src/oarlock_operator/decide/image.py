@@ -28,7 +28,7 @@ def blame_the_node(o: Observation, draft: Draft, number: int, fault: Fault) -> F
     if not (judged or ran_before(draft, number) or (not by_shell and runs_beside(o, number))):
         return fault
     where = fault.pod.node or "its node"
-    words = (
+    message = (
         f"pod {fault.pod.name} does not find on {where} the program of an image that has run elsewhere or before: remove "
         f"the image there (crictl rmi), its copy is broken, or its tag was moved"
     )
@@ -36,7 +36,7 @@ def blame_the_node(o: Observation, draft: Draft, number: int, fault: Fault) -> F
         fault,
         failure_class=FailureClass.PREFLIGHT,
         reason=Reason.POD_FAILED,
-        message=f"{words}. It says: {ending.message}" if ending.message else words,
+        message=f"{message}. It says: {ending.message}" if ending.message else message,
         budget=Budget.INFRASTRUCTURE,
         avoid=Avoid.RATHER,
     )

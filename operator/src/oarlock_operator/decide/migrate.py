@@ -32,13 +32,13 @@ def migrate(o: Observation, draft: Draft) -> bool:
     if not o.spares:
         draft.looks.add(Look.SPARES)
         return False
-    words = "; ".join(f"node {name}: {why.message}" for name, why in sorted(leaving.items()))[:1024]
+    message = "; ".join(f"node {name}: {why.message}" for name, why in sorted(leaving.items()))[:1024]
     number = status.attempt
     attempt.leave(o, draft, charged(status.restarts, Budget.VOLUNTARY, now=o.now))
     for name, maintenance in leaving.items():
         avoid.avoid(o, draft, name, why=f"{Reason.NODE_MARKED} in attempt {number}", strict=not maintenance.enforced)
     following = attempt.begin(o, draft, reason=Reason.NODE_MARKED, stage=RecoveryStage.DRAIN)
-    draft.set(reason=Reason.NODE_MARKED, message=words)
-    draft.tell(Reason.NODE_MARKED, f"{words}. The pods save and leave; attempt {following} starts elsewhere.")
+    draft.set(reason=Reason.NODE_MARKED, message=message)
+    draft.tell(Reason.NODE_MARKED, f"{message}. The pods save and leave; attempt {following} starts elsewhere.")
     draft.again(0)
     return True

@@ -18,14 +18,14 @@ from oarlock_operator.model.reasons import Reason
 
 def wait(o: Observation, draft: Draft) -> None:
     """Enter or leave the stage Queue, as the gang system tells."""
-    stage, words = draft.status.recovery.stage, held(o, draft)
-    if stage == RecoveryStage.SCHEDULE and words:
+    stage, message = draft.status.recovery.stage, held(o, draft)
+    if stage == RecoveryStage.SCHEDULE and message:
         # Since the pods were to be placed: a gate is there from the first moment, and other queues tell only later.
         draft.stage(RecoveryStage.QUEUE, draft.status.recovery.stage_start_time)
-        draft.set(reason=Reason.QUEUED, message=words)
-        draft.tell(Reason.QUEUED, words)
-    elif stage == RecoveryStage.QUEUE and words:
-        draft.set(message=words)
+        draft.set(reason=Reason.QUEUED, message=message)
+        draft.tell(Reason.QUEUED, message)
+    elif stage == RecoveryStage.QUEUE and message:
+        draft.set(message=message)
     elif stage == RecoveryStage.QUEUE:
         draft.stage(RecoveryStage.SCHEDULE, leave(o, draft))
         draft.set(reason=draft.attempt(draft.status.attempt).reason or Reason.STARTING, message=None)
@@ -77,6 +77,6 @@ def held(o: Observation, draft: Draft) -> str:
 
 def ignored(o: Observation, draft: Draft) -> str:
     """What it means that the cluster did not take the pods for a gang; empty where it did, or does not have to."""
-    words = schedulers.system_of(draft.status.resolved).ignored
+    message = schedulers.system_of(draft.status.resolved).ignored
     lonely = [pod.name for pod in o.of_attempt(draft.status.attempt) if not (pod.stopped or pod.grouped)]
-    return f"{', '.join(lonely[:8])}: {words}" if words and lonely else ""
+    return f"{', '.join(lonely[:8])}: {message}" if message and lonely else ""

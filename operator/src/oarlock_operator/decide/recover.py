@@ -79,19 +79,19 @@ def _counted_in_vain(o: Observation, draft: Draft, cause: Fault, counts: Restart
     Every ending that costs no budget is counted here, so that none can be repeated for ever.
     """
     if cause.failure_class is FailureClass.REQUESTED and _is_asked_to_go(o, draft):
-        count, most, words = counts.evictions, MOST_EVICTIONS, "evictions without a newer checkpoint"
+        count, most, message = counts.evictions, MOST_EVICTIONS, "evictions without a newer checkpoint"
         update = {"evictions": count + 1}
     elif cause.held:
         # It works, and saves as it leaves: what for, the budget of the infrastructure and its backoff bound.
         return counts
     elif cause.budget is Budget.VOLUNTARY or (cause.failure_class in _WORKED_IN_VAIN and _ranks_started(draft)):
         count, most = counts.without_progress, o.spec.recovery.max_restarts_without_progress
-        words = "attempts in a row made no newer checkpoint"
+        message = "attempts in a row made no newer checkpoint"
         update = {"without_progress": count + 1}
     else:
         return counts
     if count >= most:
-        fail(o, draft, Reason.NO_PROGRESS, f"{count + 1} {words}. The last fault: {cause.message}")
+        fail(o, draft, Reason.NO_PROGRESS, f"{count + 1} {message}. The last fault: {cause.message}")
         return None
     return counts.model_copy(update=update)
 
@@ -142,9 +142,13 @@ def _warnings(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[Fault]:
     return [fault for fault in found if fault]
 
 
-def _preempted(pod: Pod, words: str) -> Pod:
+def _preempted(pod: Pod, message: str) -> Pod:
     """A pod that is deleted and has nothing to say for itself was preempted, where its scheduler does so without a mark."""
-    return replace(pod, disrupted=words) if words and pod.deleting and pod.report is None and not pod.disrupted else pod
+    return (
+        replace(pod, disrupted=message)
+        if message and pod.deleting and pod.report is None and not pod.disrupted
+        else pod
+    )
 
 
 def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, heard: bool) -> Attribution:

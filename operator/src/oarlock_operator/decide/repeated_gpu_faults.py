@@ -78,8 +78,8 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
         return replace(fault, message=f"{fault.message}; other GPUs erred in the same attempt: the program's own")
     own, uuid, xid = _own(o, draft), _uuid(fault), fault.xid
     if any((one.rank, one.xid) == (fault.pod.rank, xid) and one.gpu_uuid != uuid for one in own):
-        words = f"rank {fault.pod.rank} met it on another GPU before: the program's own"
-        return replace(fault, message=f"{fault.message}; {words}")
+        message = f"rank {fault.pod.rank} met it on another GPU before: the program's own"
+        return replace(fault, message=f"{fault.message}; {message}")
     known = next(one for one in own if one.gpu_uuid == uuid)
     if brakes.doubt(o, fault) is None and _writes_nodes(o):
         noted = known.model_copy(update={"node_name": fault.pod.node})
@@ -91,13 +91,13 @@ def _judged(o: Observation, draft: Draft, fault: Fault, *, shared: bool) -> Faul
         if not jobs:
             # The next attempt looks whether it follows the rank.
             return replace(fault, avoid=Avoid.RATHER) if known.count >= TOO_MANY else fault
-        words = f"time {known.count + len(others)} within 24 h for this GPU, in {len(jobs) + 1} jobs"
+        message = f"time {known.count + len(others)} within 24 h for this GPU, in {len(jobs) + 1} jobs"
     else:
         times = known.hardware_count + sum(strike.xid not in MOSTLY_THE_PROGRAMS for strike in others)
         if times < TOO_MANY:
             return fault
-        words = f"time {times} within 24 h for this GPU"
-    return replace(fault, message=f"{fault.message}; {words}", avoid=Avoid.STRICTLY, cordon=True)
+        message = f"time {times} within 24 h for this GPU"
+    return replace(fault, message=f"{fault.message}; {message}", avoid=Avoid.STRICTLY, cordon=True)
 
 
 def follow(o: Observation, draft: Draft) -> None:

@@ -50,7 +50,7 @@ def summarize(o: Observation, draft: Draft) -> None:
             nodes=f"{shown}/{desired}",
             step=f"{progress.step}/{progress.total_steps}" if progress and progress.step is not None else None,
             eta=_duration(progress.eta_seconds) if progress and progress.eta_seconds is not None else None,
-            last_fault=_fault_words(draft),
+            last_fault=_fault_summary(draft),
         ),
     )
     wanted = _conditions(o, draft, pods)
@@ -85,7 +85,7 @@ def _ranks_work(o: Observation, draft: Draft) -> bool:
     return o.progress.phase not in comes_up
 
 
-def _fault_words(draft: Draft) -> str | None:
+def _fault_summary(draft: Draft) -> str | None:
     fault = draft.status.last_fault
     if fault is None:
         return None
@@ -147,13 +147,13 @@ def _running(phase: str, pods: tuple[Pod, ...], stuck: list[Pod]) -> _Wanted:
     waiting = [pod for pod in pods if pod.scheduled and not pod.started and not pod.stopped and pod.obstacle]
     if phase == Phase.RUNNING or not waiting:
         return _is(phase == Phase.RUNNING, phase)
-    words = "; ".join(sorted({f"{pod.name}: {pod.obstacle}" for pod in waiting})[:8])
-    return _is(False, waiting[0].obstacle.partition(":")[0] or Reason.WAITING, words[:2048])  # noqa: FBT003
+    message = "; ".join(sorted({f"{pod.name}: {pod.obstacle}" for pod in waiting})[:8])
+    return _is(False, waiting[0].obstacle.partition(":")[0] or Reason.WAITING, message[:2048])  # noqa: FBT003
 
 
 def _storage(o: Observation, draft: Draft, pods: tuple[Pod, ...]) -> _Wanted:
-    if words := volume_trouble(pods, o.hindrance):
-        return _is(False, Reason.VOLUME_NOT_READY, words)  # noqa: FBT003
+    if message := volume_trouble(pods, o.hindrance):
+        return _is(False, Reason.VOLUME_NOT_READY, message)  # noqa: FBT003
     fault = draft.status.last_fault
     stage = draft.status.recovery.stage
     if (

@@ -51,11 +51,11 @@ def suspend(o: Observation, draft: Draft) -> bool:
 def _may_resume(o: Observation, draft: Draft) -> bool:
     if o.spec.suspend:
         # Again, perhaps: whatever stood in the way of a resume does so no longer.
-        draft.set(reason=Reason.SUSPENDED, message=_words(draft))
+        draft.set(reason=Reason.SUSPENDED, message=_message(draft))
         return False
-    if words := schedulers.unavailable(o.spec.scheduling, o.systems):
+    if message := schedulers.unavailable(o.spec.scheduling, o.systems):
         # It may have been changed to this while it was suspended; what is finished could not be changed back.
-        draft.set(reason=Reason.GANG_UNAVAILABLE, message=words)
+        draft.set(reason=Reason.GANG_UNAVAILABLE, message=message)
         draft.again(UNAVAILABLE_SECONDS)
         return False
     if delete_groups.due(o, draft):
@@ -70,13 +70,13 @@ def _suspended(o: Observation, draft: Draft) -> None:
     if number:
         note_final_status(o, draft)
         attempt.end(o, draft, number)
-    message = _words(draft)
+    message = _message(draft)
     draft.stage(RecoveryStage.SUSPENDED, o.now)
     draft.set(reason=Reason.SUSPENDED, message=message)
     draft.tell(Reason.SUSPENDED, message)
 
 
-def _words(draft: Draft) -> str:
+def _message(draft: Draft) -> str:
     saved = draft.status.latest_checkpoint
     kept = f"; the newest checkpoint is step {saved.step}" if saved else ""
     return f"nothing runs{kept}. Set spec.suspend to false to go on."

@@ -20,5 +20,5 @@ def unplaced(draft: Draft, pods: Iterable[Pod]) -> tuple[Reason, str] | None:
     if not avoided:
         return Reason.UNSCHEDULABLE, said[:2048]
     mend = f"Repair one of them and give it back (kubectl uncordon NODE, or where it is not cordoned: {GIVE_BACK})"
-    words = f"avoided: {avoided}. {mend}; or suspend, lower spec.nodes, and resume. {said}"
-    return Reason.NOT_ENOUGH_HEALTHY_NODES, words[:2048]
+    message = f"avoided: {avoided}. {mend}; or suspend, lower spec.nodes, and resume. {said}"
+    return Reason.NOT_ENOUGH_HEALTHY_NODES, message[:2048]

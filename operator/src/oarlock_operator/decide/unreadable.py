@@ -21,7 +21,7 @@ def status_with_condition(raw: dict[str, Any], job: Job, *, now: datetime) -> di
         type=ConditionType.DEGRADED,
         status=ConditionStatus.TRUE,
         reason=Reason.STATUS_UNREADABLE,
-        message=_words(job),
+        message=_message(job),
         last_transition_time=now,
         observed_generation=job.generation,
     ).to_manifest()
@@ -34,10 +34,10 @@ def status_with_condition(raw: dict[str, Any], job: Job, *, now: datetime) -> di
 
 def event(job: Job) -> Event:
     """The Event that tells of it."""
-    return Event(EventType.WARNING, Reason.STATUS_UNREADABLE, _words(job))
+    return Event(EventType.WARNING, Reason.STATUS_UNREADABLE, _message(job))
 
 
-def _words(job: Job) -> str:
+def _message(job: Job) -> str:
     return (
         f"{job.unreadable[:1024]}. Nothing is decided about this job until its status can be read: install the release of "
         "the operator that wrote it, or a later one"

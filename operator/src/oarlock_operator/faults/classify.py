@@ -150,8 +150,8 @@ def _disappeared(pod: Pod, what: str) -> Fault:
 
 def _ended(pod: Pod, ending: Ending) -> Fault:
     where = f"pod {pod.name}" + (f" on {pod.node}" if pod.node else "")
-    if words := cannot_run(ending):
-        return Fault(pod, FailureClass.CONFIGURATION, Reason.CONFIGURATION_ERROR, f"{where}: {words}", Budget.NONE)
+    if message := cannot_run(ending):
+        return Fault(pod, FailureClass.CONFIGURATION, Reason.CONFIGURATION_ERROR, f"{where}: {message}", Budget.NONE)
     if ending.code is None:
         said = ": ".join(part for part in (ending.reason, ending.message) if part) or "no container ran"
         reason = ending.reason or Reason.POD_FAILED
@@ -165,8 +165,8 @@ def _ended(pod: Pod, ending: Ending) -> Fault:
     named = ending.code == ExitCode.PREFLIGHT and ending.report is not None and ending.report.gpu is not None
     proven = ending.code == ExitCode.REPLACE_NODE and ending.report is not None and ending.report.proven
     broken = proven or named
-    words = _killed(pod, ending) if ending.code == KILLED and not ending.report else _words(ending)
-    return Fault(pod, kind, reason, f"{where}: {words}", _BUDGETS[kind], avoid, broken)
+    message = _killed(pod, ending) if ending.code == KILLED and not ending.report else _message(ending)
+    return Fault(pod, kind, reason, f"{where}: {message}", _BUDGETS[kind], avoid, broken)
 
 
 def cannot_run(ending: Ending) -> str:
@@ -175,8 +175,8 @@ def cannot_run(ending: Ending) -> str:
         return ""
     never_ran = ending.code is None or ending.reason in NEVER_RAN
     if never_ran and (program := missing_program(ending.message)):
-        words = f"its image has no program {program}: {remedy(program, initial=ending.code is None)}"
-        return f"{words}. The container runtime says: {ending.message}"
+        message = f"its image has no program {program}: {remedy(program, initial=ending.code is None)}"
+        return f"{message}. The container runtime says: {ending.message}"
     if ending.code == COMMAND_NOT_FOUND and ending.reason not in NEVER_RAN:
         said = f": {ending.message}" if ending.message else ""
         return f"exit code {COMMAND_NOT_FOUND}, its image lacks a program that its start needs{said}"
@@ -197,7 +197,7 @@ def _killed(pod: Pod, ending: Ending) -> str:
     return f"{said}, as where the node runs out of memory: its kernel's log (dmesg) tells, unless somebody killed it by hand"
 
 
-def _words(ending: Ending) -> str:
+def _message(ending: Ending) -> str:
     if ending.report and ending.report.summary:
         return ending.report.summary
     code = ending.code or 0

@@ -14,20 +14,20 @@ LONGEST = 64
 MOST_READINGS = 4
 
 
-def evidence_words(fault: Fault) -> str:
+def evidence_summary(fault: Fault) -> str:
     """Which pod, which GPU by all its names, and the readings, bounded."""
     pod, report = fault.pod, fault.pod.report
-    words = [f"pod {pod.name} on {pod.node}"]
+    parts = [f"pod {pod.name} on {pod.node}"]
     if report is None:
-        return words[0]
+        return parts[0]
     if report.gpu:
         names = [_plain(report.gpu.uuid), f"serial {_plain(report.gpu.serial)}" if report.gpu.serial else ""]
         known = ", ".join(name for name in names if name)
-        words.append(f": GPU {report.gpu.index}" + (f" ({known})" if known else ""))
+        parts.append(f": GPU {report.gpu.index}" + (f" ({known})" if known else ""))
     if report.xid is not None:
-        words.append(f" XID {report.xid}")
+        parts.append(f" XID {report.xid}")
     readings = [f"{_plain(one.probe)}={_plain(one.value)}" for one in report.evidence[:MOST_READINGS]]
-    return "".join(words) + (f" [{', '.join(readings)}]" if readings else "")
+    return "".join(parts) + (f" [{', '.join(readings)}]" if readings else "")
 
 
 def _plain(value: float | str) -> str:

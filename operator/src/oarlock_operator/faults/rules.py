@@ -38,14 +38,14 @@ def ruled(fault: Fault, rules: Sequence[RecoveryRule]) -> Fault:
 
 
 def warning(
-    pod: Pod, words: str, probes: Sequence[str], rules: Sequence[RecoveryRule], *, avoided: bool
+    pod: Pod, message: str, probes: Sequence[str], rules: Sequence[RecoveryRule], *, avoided: bool
 ) -> Fault | None:
     """What a GPU that works on gives to think of as a fault, where the first rule that fits acts on it.
 
     Nothing is evidence against the node's hardware here: the pods save and leave. `avoided`: the job keeps off this node
     already, as far as it can.
     """
-    said = f"pod {pod.name} on {pod.node}: {words}"
+    said = f"pod {pod.name} on {pod.node}: {message}"
     fault = Fault(pod, FailureClass.GPU, Reason.GPU_WARNING, said, Budget.INFRASTRUCTURE, held=tuple(probes))
     rule = next((rule for rule in rules if _fits(rule.when, fault)), None)
     if rule is None or rule.action is RecoveryAction.IGNORE or (avoided and rule.action is RecoveryAction.AVOID_NODE):

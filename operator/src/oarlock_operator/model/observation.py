@@ -282,7 +282,7 @@ class Observation:
 
     def warned(self, attempt: int) -> dict[str, str]:
         """What GPUs of an attempt's pods give to think of, by node."""
-        return {pod.node: words for pod in self.of_attempt(attempt) if (words := self.warnings.get(pod.uid))}
+        return {pod.node: message for pod in self.of_attempt(attempt) if (message := self.warnings.get(pod.uid))}
 
     def of_other_attempts(self, attempt: int) -> tuple[Pod, ...]:
         """Pods that should not be there any more."""

@@ -157,17 +157,17 @@ class PoolReader:
         """What the API server has against a cordon, for whoever looks at the job."""
         metrics.CORDONS_FAILED.inc()
         if self.events is not None:
-            words = f"node {action.node} could not be cordoned, and is only avoided until it is: {error}"
-            self.events.post(job, [Event(EventType.WARNING, Reason.CORDON_FAILED, words)], now=action.at)
+            message = f"node {action.node} could not be cordoned, and is only avoided until it is: {error}"
+            self.events.post(job, [Event(EventType.WARNING, Reason.CORDON_FAILED, message)], now=action.at)
 
     def _tell(self, name: str, mark: str) -> None:
         """The Event that `kubectl describe node` shows to whoever wonders why."""
         if self.events is None:
             return
         written = json.loads(mark)
-        words = f"cordoned by Oarlock for {written['job']}, attempt {written['attempt']}: {written['reason']}"
+        message = f"cordoned by Oarlock for {written['job']}, attempt {written['attempt']}: {written['reason']}"
         about = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": name}  # as the kubelet's own Events name it
-        event = Event(EventType.WARNING, Reason.NODE_CORDONED, words)
+        event = Event(EventType.WARNING, Reason.NODE_CORDONED, message)
         self.events.post_about(about, [event], now=datetime.fromisoformat(written["at"]))
 
     async def note_breaker(self) -> None:

@@ -54,9 +54,9 @@ def _read_spec(given: Json, *, accepted: bool) -> tuple[TrainingJobSpec | None, 
         return None, problem
 
 
-def _said(place: Sequence[str | int], words: str) -> str:
-    """What is wrong, and where, unless the words begin with that."""
-    return words if words.startswith("spec") else f"{'.'.join(('spec', *map(str, place)))}: {words}"
+def _said(place: Sequence[str | int], message: str) -> str:
+    """What is wrong, and where, unless the message begins with that."""
+    return message if message.startswith("spec") else f"{'.'.join(('spec', *map(str, place)))}: {message}"
 
 
 def _managed_by(raw: Json) -> str:

@@ -52,8 +52,8 @@ class Refused(Enum):
 
 def _steady(status: PodStatus) -> PodStatus:
     """The status with what it said of a loss a while ago, unless it says so now."""
-    words = f"a loss was not finite less than {NOT_FINITE_SECONDS / 60:.0f} minutes ago"
-    return replace(status, degraded={Degradation.NON_FINITE_LOSS: words, **status.degraded})
+    message = f"a loss was not finite less than {NOT_FINITE_SECONDS / 60:.0f} minutes ago"
+    return replace(status, degraded={Degradation.NON_FINITE_LOSS: message, **status.degraded})
 
 
 def _unsigned(pod: Pod, said: str) -> str:

@@ -44,7 +44,7 @@ class GangRequest:
         }
 
 
-def no_words(_: dict[str, Any]) -> str:
+def no_message(_: dict[str, Any]) -> str:
     """Of a system that has no queue, no group ever waits in one."""
     return ""
 
@@ -70,7 +70,7 @@ class System:
     """Whether the operator makes the group itself, and so needs the right to."""
     scheduler: str | None = None
     queues: bool = False
-    waits: Callable[[dict[str, Any]], str] = no_words
+    waits: Callable[[dict[str, Any]], str] = no_message
     let_in: Callable[[dict[str, Any]], datetime | None] = no_time
     ignored: str = ""
     unmarked: str = ""
