@@ -12,7 +12,7 @@ from oarlock_api.training import Training
 from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.grouping import Bucket
-from oarlock_trainer.data.metadata.counts import Counts
+from oarlock_trainer.data.metadata.facts import Counts
 from oarlock_trainer.data.metadata.table import TableManifest
 from oarlock_trainer.plan import bucket_report
 

@@ -17,7 +17,7 @@ from PIL import Image
 from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import discovery
-from oarlock_trainer.data.metadata.handed_on import FOLDER
+from oarlock_trainer.data.metadata.reuse import FOLDER
 from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import PARTS, Table
 from oarlock_trainer.engine import process_group

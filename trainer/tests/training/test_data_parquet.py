@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 
 from oarlock_api.training import Training
 from oarlock_trainer.data.cache_keys import Encoders
-from oarlock_trainer.data.metadata import jsonl, parquet
-from oarlock_trainer.data.metadata.build_parts import facts_of, make_parts
+from oarlock_trainer.data.metadata import table_files
+from oarlock_trainer.data.metadata.build_parts import make_parts
 from oarlock_trainer.data.metadata.captions import Wording
-from oarlock_trainer.data.metadata.jsonl import JsonPieces
-from oarlock_trainer.data.metadata.parquet import ParquetPieces
+from oarlock_trainer.data.metadata.facts import facts_of
+from oarlock_trainer.data.metadata.listing import Stems, write_stems
 from oarlock_trainer.data.metadata.pieces import Pieces
 from oarlock_trainer.data.metadata.recipe import Recipe
-from oarlock_trainer.data.metadata.stems import Stems, write_stems
 from oarlock_trainer.data.metadata.table import open_part
+from oarlock_trainer.data.metadata.table_files import JsonPieces, ParquetPieces
 from oarlock_trainer.data.metadata.user_table import UserTable
 from oarlock_trainer.runtime.errors import ConfigurationError, StorageError
 from oarlock_trainer.storage.local import LocalFiles
@@ -216,7 +216,7 @@ def test_captions_may_come_from_elsewhere(
 def test_parts_are_cut_within_row_groups_and_keep_the_tables_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: int
 ) -> None:
-    monkeypatch.setattr(parquet, "PART_ROWS", 5)
+    monkeypatch.setattr(table_files, "PART_ROWS", 5)
     names = [f"{number}.png" for number in range(23)]
     columns = {"filename": names, "width": [64] * 23, "height": [64] * 23, "caption": names}
     write(tmp_path, "t.parquet", columns, row_group_size=groups)
@@ -240,8 +240,8 @@ def test_every_line_of_a_jsonl_file_is_read_once_wherever_it_is_cut(
     body = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + (end if lines else "")
     (folder / "t.jsonl").write_text(body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jsonl, "PIECE_BYTES", size)
-        patch.setattr(jsonl, "_LOOK_AHEAD", 16)
+        patch.setattr(table_files, "PIECE_BYTES", size)
+        patch.setattr(table_files, "_LOOK_AHEAD", 16)
         if not lines:
             with pytest.raises(ConfigurationError, match="it has none"):
                 Set(folder, "t.jsonl").pieces()

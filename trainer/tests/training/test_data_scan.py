@@ -22,8 +22,8 @@ from oarlock_api.contract.job_file import JobFile
 from oarlock_trainer.data.buckets import Size
 from oarlock_trainer.data.cache_keys import Encoders
 from oarlock_trainer.data.metadata import listing, sources
-from oarlock_trainer.data.metadata.counts import counts_of
 from oarlock_trainer.data.metadata.discovery import header, unreadable
+from oarlock_trainer.data.metadata.facts import counts_of
 from oarlock_trainer.data.metadata.listing import read_chunk, write_listing
 from oarlock_trainer.data.metadata.scan import Scanned, picture_cut, scan, table_folder
 from oarlock_trainer.data.metadata.table import PARTS, Table, publish

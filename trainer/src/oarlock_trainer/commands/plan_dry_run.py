@@ -26,7 +26,7 @@ from oarlock_trainer.data.batch_fit import Batch
 from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.flips import keeps_mirrored
 from oarlock_trainer.data.grouping import group, make_buckets, make_timeline, steps_an_epoch, steps_of
-from oarlock_trainer.data.metadata.counts import counts_of, rejected_in
+from oarlock_trainer.data.metadata.facts import counts_of, rejected_in
 from oarlock_trainer.data.metadata.scan import scan, table_folder
 from oarlock_trainer.data.metadata.table import Table
 from oarlock_trainer.engine import process_group

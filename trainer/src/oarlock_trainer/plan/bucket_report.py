@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oarlock_trainer.data.grouping import steps_an_epoch
-from oarlock_trainer.data.metadata.counts import Counts, counts_of
-from oarlock_trainer.data.metadata.facts import total
+from oarlock_trainer.data.metadata.facts import Counts, counts_of, total
 from oarlock_trainer.data.metadata.scan import table_folder
 from oarlock_trainer.runtime import svg
 from oarlock_trainer.runtime.atomic_write import write_bytes, write_json

@@ -12,8 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from oarlock_api.dataset import EmbedMode
-from oarlock_trainer.data.metadata.counts import counts_of
-from oarlock_trainer.data.metadata.facts import total
+from oarlock_trainer.data.metadata.facts import counts_of, total
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.metadata.table import open_table

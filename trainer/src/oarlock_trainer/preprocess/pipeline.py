@@ -24,8 +24,7 @@ from oarlock_trainer.data.cache_keys import fingerprints
 from oarlock_trainer.data.embedding_index import EmbeddingIndex, forget
 from oarlock_trainer.data.flips import entry_keys
 from oarlock_trainer.data.matching import SortedKeys
-from oarlock_trainer.data.metadata.counts import counts_of, rejected_in
-from oarlock_trainer.data.metadata.facts import total
+from oarlock_trainer.data.metadata.facts import counts_of, rejected_in, total
 from oarlock_trainer.data.metadata.recipe import table_fingerprint
 from oarlock_trainer.data.metadata.scan import hand_on_scans, scan, table_folder
 from oarlock_trainer.data.metadata.table import MANIFEST, Table, TableManifest, open_table, publish

@@ -1,16 +1,24 @@
-"""Pieces of a data set made into parts of the table, each once: what an earlier attempt made is taken as it is."""
+"""Pieces of a data set made into parts of the table, each once: what an earlier attempt made is taken as it is.
+
+With maxSamples at most so many pictures of a data set stay, chosen by seed and name: adding pictures changes few choices.
+Every name draws a lot, and the lowest ones are taken. Each rank knows the lots of its own parts alone, so the highest lot
+that is taken is found in two rounds: first how many there are in each of 65,536 bins, then the lots of one bin.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from oarlock_trainer.data.metadata import keys
-from oarlock_trainer.data.metadata.facts import Facts, parse_facts
+from oarlock_trainer.data.metadata.facts import Facts, facts_of, total
 from oarlock_trainer.data.metadata.rows import make_rows
-from oarlock_trainer.data.metadata.table import part_notes, write_part
-from oarlock_trainer.runtime.errors import StorageError, storage
+from oarlock_trainer.data.metadata.table import SCHEMA, open_part, part_notes, write_part
+from oarlock_trainer.runtime.errors import storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +27,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.pieces import Pieces
     from oarlock_trainer.data.metadata.recipe import Recipe
     from oarlock_trainer.data.metadata.rows import PictureRows
+
+BINS = 1 << 16
+_SHIFT = np.uint64(48)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,16 +85,47 @@ def _make_missing(
     return made
 
 
-def facts_of(folder: Path, file: str) -> Facts:
-    """What the maker of a part noted. Raises StorageError where the part is not there any more."""
-    notes = part_notes(folder, file)
-    if notes is None:
-        raise StorageError(
-            f"the metadata table's part {file} below {folder} is gone or torn: do all nodes mount one storage?"
-        )
-    return parse_facts(notes[1])
-
-
 def _write(folder: Path, file: str, columns: Mapping[str, Any], facts: Facts) -> None:
     with storage("writing the metadata table"):
         write_part(folder, file, columns, notes=facts.to_json())
+
+
+def lots_of(folder: Path, made: BuiltPart, seed: int) -> np.ndarray:
+    """(rows,) uint64: the lots that the pictures of a part draw."""
+    return keys.lots(open_part(folder, made.file)["name"], seed=seed, purpose="take")
+
+
+def binned(lots: Sequence[np.ndarray]) -> np.ndarray:
+    """(BINS,) int64: how many lots there are in each bin."""
+    bins = np.zeros(BINS, dtype=np.int64)
+    for some in lots:
+        bins += np.bincount((some >> _SHIFT).astype(np.int64), minlength=BINS)
+    return bins
+
+
+def bin_of(bins: np.ndarray, maximum: int) -> tuple[int, int]:
+    """The bin that the `maximum`-th lowest lot lies in, and its place among those of the bin, from 1 on."""
+    ends = np.cumsum(bins)
+    number = int(np.searchsorted(ends, maximum))
+    return number, maximum - int(ends[number] - bins[number])
+
+
+def within(lots: Sequence[np.ndarray], number: int) -> np.ndarray:
+    """The lots of one bin, sorted."""
+    empty = np.empty(0, dtype=np.uint64)
+    return np.sort(np.concatenate([empty, *(some[(some >> _SHIFT) == np.uint64(number)] for some in lots)]))
+
+
+def limited(folder: Path, made: BuiltPart, lots: np.ndarray, highest: int) -> BuiltPart:
+    """The part with those of its pictures alone whose lot is not above `highest`."""
+    file = part_file(made.file, f"lots up to {highest}")
+    notes = part_notes(folder, file)
+    if notes is not None:
+        return replace(made, file=file, rows=notes[0])
+    taken = lots <= np.uint64(highest)
+    rows, left = open_part(folder, made.file).filter(pa.array(taken)), int((~taken).sum())
+    facts = facts_of(folder, made.file)
+    facts = replace(facts, left_out=total([facts.left_out, {"maxSamples": left}]))
+    with storage("writing the metadata table"):
+        write_part(folder, file, {name: rows[name] for name in SCHEMA.names}, notes=facts.to_json())
+    return replace(made, file=file, rows=len(rows))

@@ -6,7 +6,8 @@ Only headers are read here; a picture whose header is fine and whose pixels are 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, BinaryIO
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,6 @@ from oarlock_trainer.data.metadata.captions import Wording, from_name, one_each
 from oarlock_trainer.data.metadata.facts import Bad
 from oarlock_trainer.data.metadata.listing import caption_file, read_chunk
 from oarlock_trainer.data.metadata.rows import PictureRows
-from oarlock_trainer.data.metadata.threads import in_threads
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.runtime.errors import StorageError, failed_reading
 
@@ -36,6 +36,11 @@ their format asks for."""
 _ORIENTATION = 0x0112
 _TURNED = frozenset({5, 6, 7, 8})
 """EXIF orientations that swap width and height."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_TOGETHER = 32
+"""Items that a thread takes at once: handing over costs about as much as one header."""
 
 
 class Discovered:
@@ -117,3 +122,19 @@ def _shown(file: BinaryIO) -> Size:
         if picture.format != "TIFF" and Image.Image.getexif(picture).get(_ORIENTATION) in _TURNED:
             width, height = height, width
     return Size(width, height)
+
+
+def in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], *, threads: int, on: Callable[[int], None]
+) -> list[Result]:
+    """The results in the order of the items; `on` is told of items that are done, and may raise to stop."""
+    results: list[Result] = []
+    shares = [items[start : start + _TOGETHER] for start in range(0, len(items), _TOGETHER)]
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="scan")
+    try:
+        for some in pool.map(lambda share: [work(item) for item in share], shares):
+            results += some
+            on(len(some))
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    return results

@@ -1,4 +1,4 @@
-"""What the maker of a part noted: how many pictures it looked at, and what became of those that are no rows."""
+"""What became of the pictures: noted by the maker of each part, counted by data set, the same after any restart."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.data.metadata.table import part_notes
+from oarlock_trainer.data.quarantine import Rejected
+from oarlock_trainer.runtime.errors import StorageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from oarlock_trainer.data.metadata.table import TableManifest
 
 LISTED = 2_000
 """Bad pictures that a part lists by name; the counts go on. Far above what a run tolerates of one part."""
@@ -47,9 +54,58 @@ def parse_facts(notes: str) -> Facts:
     return Facts(**raw | {"listed": tuple(Bad(**bad) for bad in raw["listed"])})
 
 
+def facts_of(folder: Path, file: str) -> Facts:
+    """What the maker of a part noted. Raises StorageError where the part is not there any more."""
+    notes = part_notes(folder, file)
+    if notes is None:
+        raise StorageError(
+            f"the metadata table's part {file} below {folder} is gone or torn: do all nodes mount one storage?"
+        )
+    return parse_facts(notes[1])
+
+
 def total(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The sum of counts, by their names; without those that are 0."""
     added: Counter[str] = Counter()
     for one in counts:
         added.update(one)
     return {name: count for name, count in sorted(added.items()) if count}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Of `found` pictures `rows` are in the table; the others are `bad`, by kind, or `left_out`, by the field that did it."""
+
+    dataset: str
+    found: int
+    rows: int
+    bad: dict[str, int]
+    left_out: dict[str, int]
+
+
+def counts_of(folder: Path, manifest: TableManifest) -> list[Counts]:
+    """What became of the pictures, by data set."""
+    counts = []
+    for number, dataset in enumerate(manifest.datasets):
+        parts = [part for part in manifest.parts if part.dataset == number]
+        facts = [facts_of(folder, part.file) for part in parts]
+        counts.append(
+            Counts(
+                dataset=dataset,
+                found=sum(one.found for one in facts),
+                rows=sum(part.rows for part in parts),
+                bad=total(one.bad for one in facts),
+                left_out=total(one.left_out for one in facts),
+            )
+        )
+    return counts
+
+
+def rejected_in(folder: Path, manifest: TableManifest, *, most: int) -> tuple[Rejected, ...]:
+    """The first `most` pictures that cannot be used, with their reasons."""
+    rejected: list[Rejected] = []
+    for part in manifest.parts:
+        listed = facts_of(folder, part.file).listed[: most - len(rejected)]
+        dataset = manifest.datasets[part.dataset]
+        rejected += [Rejected(dataset, bad.name, bad.kind, bad.reason) for bad in listed]
+    return tuple(rejected)

@@ -15,16 +15,12 @@ import pyarrow as pa
 
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data import quarantine
-from oarlock_trainer.data.metadata import limit
-from oarlock_trainer.data.metadata.build_parts import BuiltPart, make_parts
-from oarlock_trainer.data.metadata.counts import counts_of, rejected_in
-from oarlock_trainer.data.metadata.dataset_parts import DatasetParts, by_dataset, reusable_parts
-from oarlock_trainer.data.metadata.facts import total
-from oarlock_trainer.data.metadata.handed_on import hand_on, reuse_scan
+from oarlock_trainer.data.metadata.build_parts import BuiltPart, bin_of, binned, limited, lots_of, make_parts, within
+from oarlock_trainer.data.metadata.facts import counts_of, rejected_in, total
 from oarlock_trainer.data.metadata.listing import remove_listing
-from oarlock_trainer.data.metadata.origin import find_pieces
 from oarlock_trainer.data.metadata.recipe import Recipe, cuts
-from oarlock_trainer.data.metadata.sources import source_of
+from oarlock_trainer.data.metadata.reuse import DatasetParts, by_dataset, hand_on, reusable_parts, reuse_scan
+from oarlock_trainer.data.metadata.sources import find_pieces, source_of
 from oarlock_trainer.data.metadata.table import TableManifest, TablePart
 from oarlock_trainer.data.progress import Progress
 from oarlock_trainer.engine.process_group import PREPROCESS_TIMEOUT, START_TIMEOUT
@@ -161,12 +157,12 @@ def _make(
 
 
 def _limit(ranks: RankGroup, made: Sequence[BuiltPart], folder: Path, maximum: int, seed: int) -> list[BuiltPart]:
-    lots = [limit.lots_of(folder, one, seed) for one in made]
-    bins = np.array(ranks.sum(limit.binned(lots).tolist())).astype(np.int64)
-    number, place = limit.bin_of(bins, maximum)
-    highest = int(np.sort(np.concatenate(ranks.gather(limit.within(lots, number))))[place - 1])
+    lots = [lots_of(folder, one, seed) for one in made]
+    bins = np.array(ranks.sum(binned(lots).tolist())).astype(np.int64)
+    number, place = bin_of(bins, maximum)
+    highest = int(np.sort(np.concatenate(ranks.gather(within(lots, number))))[place - 1])
     return ranks.all_or_none(
-        lambda: [limit.limited(folder, one, some, highest) for one, some in zip(made, lots, strict=True)]
+        lambda: [limited(folder, one, some, highest) for one, some in zip(made, lots, strict=True)]
     )
 
 

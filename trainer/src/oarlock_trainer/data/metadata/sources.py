@@ -1,16 +1,35 @@
-"""Where a data set's pictures lie, and its table."""
+"""Where a data set's pictures are found: in its table if the job names one, else by listing its source."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, TypeVar
 
-from oarlock_trainer.runtime.errors import NotThereError, readable
+from oarlock_api.dataset import CaptionStrategy
+from oarlock_trainer.data.metadata.captions import Wording
+from oarlock_trainer.data.metadata.discovery import Discovered
+from oarlock_trainer.data.metadata.listing import Stems, write_listing, write_stems
+from oarlock_trainer.data.metadata.table_files import JsonPieces, ParquetPieces
+from oarlock_trainer.data.metadata.user_table import UserTable
+from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime.background import Background
+from oarlock_trainer.runtime.errors import ConfigurationError, NotThereError, readable, storage
+from oarlock_trainer.runtime.heartbeat import alive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oarlock_api.dataset import Dataset, Parquet
+    from oarlock_trainer.data.metadata.pieces import Pieces
+    from oarlock_trainer.data.metadata.recipe import Recipe
+    from oarlock_trainer.engine.process_group import RankGroup
+    from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.files import Files
     from oarlock_trainer.storage.locations import Locations
+
+_THREADS = 16
+"""Reading headers waits for the storage; more threads than this only wait for Python."""
+Result = TypeVar("Result")
 
 
 def source_of(dataset: Dataset, locations: Locations) -> Files:
@@ -40,3 +59,67 @@ def check_folder(folder: Path, *, field: str) -> None:
 def table_of(dataset: Dataset, settings: Parquet, locations: Locations) -> tuple[Files, str]:
     """The place of the data set's table, and its name there."""
     return locations.file_at(settings.location, f'training.data.datasets["{dataset.name}"].metadata.parquet.location')
+
+
+def find_pieces(
+    job: Job, locations: Locations, ranks: RankGroup, recipe: Recipe, *, folder: Path, go_on: Callable[[], None]
+) -> Pieces:
+    """The pieces of a data set, the same on all ranks; rank 0 alone lists.
+
+    Raises ConfigurationError where the source or the table cannot be read as the job says.
+    """
+    dataset = recipe.dataset
+    files = source_of(dataset, locations)
+    threads = max((job.training.data.tuning.workers or _THREADS) // job.rank_info.local_world_size, 1)
+    settings = dataset.metadata.parquet if dataset.metadata else None
+    ranks.all_or_none(lambda: Wording(dataset))
+    if settings is None:
+        with_captions = dataset.captions.strategy is CaptionStrategy.TEXT_FILE
+        pieces = _listed(ranks, lambda: write_listing(files, folder, with_captions=with_captions), go_on)
+        return Discovered(dataset, files, folder, pieces, threads=threads)
+    stems = None
+    if not settings.filename_has_extension:
+        stems = Stems(folder, _listed(ranks, lambda: write_stems(files, folder), go_on))
+    given = UserTable(
+        dataset=dataset, settings=settings, files=files, wording=Wording(dataset), stems=stems, threads=threads
+    )
+    return ranks.all_or_none(lambda: open_table_file(given, dataset, settings, locations))
+
+
+def open_table_file(given: UserTable, dataset: Dataset, settings: Parquet, locations: Locations) -> Pieces:
+    """A table by its extension."""
+    files, name = table_of(dataset, settings, locations)
+    entry = files.find(name)
+    if entry is None:
+        missing = f'dataset "{dataset.name}": metadata.parquet.location: there is no {files.where}/{name}'
+        if settings.location.path is None:
+            raise ConfigurationError(f"{missing}: correct it")
+        raise NotThereError.of(missing, "mount its volume with pod.volumes, or correct it")
+    suffix = PurePosixPath(name).suffix.lower()
+    if suffix == ".parquet":
+        return ParquetPieces(given, files, entry)
+    if suffix in {".jsonl", ".ndjson"}:
+        return JsonPieces(given, files, entry)
+    raise ConfigurationError(
+        f'dataset "{dataset.name}": metadata.parquet.location: {name} is neither .parquet nor .jsonl: no other is read'
+    )
+
+
+def _listed(ranks: RankGroup, work: Callable[[], Result], go_on: Callable[[], None]) -> Result:
+    """What rank 0 finds by listing, which may take minutes: it is seen to work, and the others to wait.
+
+    Any of them leaves when `go_on` says so, and not only when the listing is there.
+    """
+
+    def listed() -> Result:
+        listing = Background(work)
+        listing.join(alive(go_on))
+        with storage("listing a source"):
+            return listing.result()
+
+    if ranks.rank_info.is_leader:
+        return ranks.decide(listed)
+    channel.send(channel.Event.WAITING)
+    waiting = Background(lambda: ranks.decide(listed))  # in C, where no signal would be looked at
+    waiting.join(go_on)
+    return waiting.result()

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 from oarlock_api.dataset import CaptionStrategy
 from oarlock_trainer.data.metadata import keys
 from oarlock_trainer.data.metadata.captions import Wording, from_name, gathered, one_each
-from oarlock_trainer.data.metadata.discovery import text_beside, unreadable
+from oarlock_trainer.data.metadata.discovery import in_threads, text_beside, unreadable
 from oarlock_trainer.data.metadata.facts import Bad
 from oarlock_trainer.data.metadata.rows import PictureRows
-from oarlock_trainer.data.metadata.threads import in_threads
 from oarlock_trainer.data.quarantine import UNREADABLE
 from oarlock_trainer.runtime.errors import ConfigurationError
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from oarlock_api.dataset import Dataset, Parquet
-    from oarlock_trainer.data.metadata.stems import Stems
+    from oarlock_trainer.data.metadata.listing import Stems
     from oarlock_trainer.storage.files import Files
 
 _LARGEST = float(1 << 31)
