@@ -53,6 +53,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/lint-imports
 	@$(RUN)/python -m oarlock_api.crd --check
 	@$(RUN)/python -m oarlock_api.reference --check
+	@$(RUN)/python -m oarlock_api.numbers --check
 	@$(RUN)/python -m oarlock_operator.reference --check
 	@$(RUN)/python -m oarlock_trainer.health.reference --check
 	@$(RUN)/python -m oarlock_import.page --check
@@ -68,6 +69,7 @@ format: setup ## Format the code and mend what ruff can mend
 generate: setup ## Write the CRD, the reference pages and the pictures from their sources
 	@$(RUN)/python -m oarlock_api.crd
 	@$(RUN)/python -m oarlock_api.reference
+	@$(RUN)/python -m oarlock_api.numbers
 	@$(RUN)/python -m oarlock_operator.reference
 	@$(RUN)/python -m oarlock_trainer.health.reference
 	@$(RUN)/python -m oarlock_import.page

@@ -26,6 +26,7 @@ from connection import CORE, JOBS, MERGE, Connection, Json
 from contenders import make_claim, operator
 from process_costs import all_cpu_seconds, cpu_seconds, peak_mib
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.names import API_VERSION, KIND, Label
 from oarlock_api.contract.status import PodStatus
 from oarlock_local.cluster import running
@@ -85,10 +86,12 @@ class Pods:
             heartbeat_at=now,
             started_at=now,
             first_step_at=now,
-            step=int(time.monotonic() - self._begun),
-            total_steps=1_000_000,
-            loss=0.5,
-            seconds_per_step=1.0,
+            figures=Figures(
+                step=int(time.monotonic() - self._begun),
+                total_steps=1_000_000,
+                loss=0.5,
+                seconds_per_step=1.0,
+            ),
         )
         return web.Response(text=said.to_json())
 

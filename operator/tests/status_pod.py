@@ -10,6 +10,7 @@ from dataclasses import replace
 from aiohttp import web
 from jobs import job, spec
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.model.observation import Job, Pod
@@ -22,8 +23,10 @@ GOOD = PodStatus(
     0,
     "Training",
     "2026-01-01T12:00:00+00:00",
-    step=7,
-    loss=0.5,
+    figures=Figures(
+        step=7,
+        loss=0.5,
+    ),
     checkpoint=CheckpointStatus(5, "/output/flux/checkpoints/step-5-a1", "2026-01-01T11:59:00+00:00"),
 )
 POD = Pod(name="flux-1-0", uid="pod-uid", attempt=1, rank=0, address="127.0.0.1", started=True, scheduled=True)

@@ -11,6 +11,7 @@ import pytest
 from jobs import job, spec
 from worlds import World, condition
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.job_file import CustomProgram, parse_job_file
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.spec import TrainingJobSpec
@@ -137,7 +138,7 @@ def silent(here: World) -> PodStatus:
     """What rank 0's agent says of a trainer that tells nothing."""
     here.step(1)
     assert here.progress is not None
-    return replace(here.progress, phase="Starting", step=None, first_step_at="", resumed_from_step=None)
+    return replace(here.progress, phase="Starting", figures=Figures(), first_step_at="", resumed_from_step=None)
 
 
 def test_without_a_word_about_steps_it_counts_as_training_after_half_an_hour() -> None:

@@ -8,6 +8,7 @@ import pytest
 from jobs import job, spec
 from worlds import World, condition
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.status import Degradation, PlanStatus
 from oarlock_operator.model.reasons import Reason
 
@@ -186,7 +187,7 @@ def planned(world: World, batch: int) -> int | None:
     world.step(0)
     assert world.progress is not None
     plan = PlanStatus(effective_batch=batch, zero_stage=2, memory_bytes=60 * 10**9)
-    world.progress = replace(world.progress, step=None, first_step_at="", plan=plan)
+    world.progress = replace(world.progress, figures=Figures(), first_step_at="", plan=plan)
     world.one_pass()
     world.progress = None
     resolved = world.job.status.resolved

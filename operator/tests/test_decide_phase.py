@@ -9,6 +9,8 @@ import pytest
 from jobs import job, spec
 from worlds import World, condition
 
+from oarlock_api.contract.figures import Figures
+
 CUSTOM = spec(training=None, custom={"command": ["train"]}, pod={"image": "mine"})
 
 
@@ -26,7 +28,7 @@ def tell(world: World, phase: str) -> str | None:
     """Rank 0 says where it is, once; what the job's phase is then, and in the passes that hear nothing."""
     world.step(1)
     assert world.progress is not None
-    world.progress = replace(world.progress, phase=phase, step=None, first_step_at="", resumed_from_step=None)
+    world.progress = replace(world.progress, phase=phase, figures=Figures(), first_step_at="", resumed_from_step=None)
     world.one_pass()
     heard = world.job.status.phase
     world.progress = None

@@ -10,6 +10,7 @@ from typing import Any
 from jobs import gpu_report, report
 from world_writes import Objects
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
@@ -145,10 +146,12 @@ class World(Objects):
             started_at=self.now.isoformat(),
             first_step_at=(self.now + timedelta(seconds=4)).isoformat(),
             resumed_from_step=resumed,
-            step=step,
-            total_steps=100,
-            loss=1.5,
-            seconds_per_step=0.5,
+            figures=Figures(
+                step=step,
+                total_steps=100,
+                loss=1.5,
+                seconds_per_step=0.5,
+            ),
             checkpoint=CheckpointStatus(saved, f"/output/flux/checkpoints/step-{saved}-a1", self.now.isoformat())
             if saved is not None
             else None,

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from oarlock_api.contract import gang_key
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
 from tests.chaos.client import Json
 from tests.chaos.history import has_ended
@@ -71,8 +72,10 @@ class Voices:
             heartbeat_at=now,
             started_at=self._began,
             first_step_at=now,
-            step=step,
-            total_steps=100_000,
+            figures=Figures(
+                step=step,
+                total_steps=100_000,
+            ),
             checkpoint=CheckpointStatus(saved, f"/output/checkpoints/step-{saved}", now) if saved else None,
         )
 

@@ -111,7 +111,7 @@ def test_a_running_job_is_seen_from_outside_and_leaves_no_pod_when_it_is_deleted
     jobs.wait("gone", "the first step", lambda status: step(status) > 0)
     seen = asyncio.run(seen_from_outside(jobs.cluster.kubeconfig, ("default", "gone")))
     assert seen is not None, "an operator outside the cluster reaches /status through the API server"
-    assert seen.step is not None
+    assert seen.figures.step is not None
     jobs.cluster.kubectl("delete", "trainingjob", "gone", "--wait=false")
     jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", "oarlock.dev/job=gone", "--timeout=120s")
     assert jobs.pods("gone") == []

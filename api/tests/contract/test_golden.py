@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.contract.environment import LINK_PORT
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.health import CircuitState, Health, HealthState
 from oarlock_api.contract.job_file import (
     JOB_FILE_VERSION,
@@ -68,18 +69,20 @@ STATUS = PodStatus(
     started_at="2026-01-01T11:00:00+00:00",
     first_step_at="2026-01-01T11:00:08+00:00",
     resumed_from_step=1000,
-    step=1200,
-    total_steps=10000,
-    epoch=2,
-    loss=0.4375,
-    learning_rate=1e-05,
-    seconds_per_step=1.5,
-    images_per_second=21.25,
-    mfu=0.38,
-    data_wait_share=0.01,
-    gradient_norm=0.25,
-    skipped_updates=1,
-    memory_peak_bytes=68719476736,
+    figures=Figures(
+        step=1200,
+        total_steps=10000,
+        epoch=2,
+        loss=0.4375,
+        learning_rate=1e-05,
+        seconds_per_step=1.5,
+        images_per_second=21.25,
+        mfu=0.38,
+        data_wait_share=0.01,
+        gradient_norm=0.25,
+        skipped_updates=1,
+        memory_peak_bytes=68719476736,
+    ),
     step_seconds={"data": 0.015, "forward": 0.375, "backward": 0.75, "optimizer": 0.125},
     plan=PlanStatus(effective_batch=32, zero_stage=1, memory_bytes=68719476736),
     checkpoint=CheckpointStatus(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 
 import pytest
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, PreflightCheck, parse_status
 from oarlock_api.contract.wire import WireError
 
@@ -16,7 +18,7 @@ def read(**fields: object) -> PodStatus:
 
 def test_a_newer_version_with_unknown_fields_is_read_as_far_as_it_is_known() -> None:
     status = read(version=99, jobUid="uid", step=5, weather={"rain": True}, checkpoint={"step": 4, "shards": []})
-    assert (status.job_uid, status.step) == ("uid", 5)
+    assert (status.job_uid, status.figures.step) == ("uid", 5)
     assert status.checkpoint is not None
     assert status.checkpoint.step == 4
 
@@ -24,14 +26,14 @@ def test_a_newer_version_with_unknown_fields_is_read_as_far_as_it_is_known() -> 
 @pytest.mark.parametrize(
     ("fields", "name", "expected"),
     [
-        ({"loss": "nan"}, "loss", None),
-        ({"loss": float("nan")}, "loss", None),
-        ({"loss": float("inf")}, "loss", None),
-        ({"loss": 10**400}, "loss", None),
-        ({"loss": True}, "loss", None),
-        ({"loss": 2}, "loss", 2.0),
-        ({"step": 1.5}, "step", None),
-        ({"step": -(2**63)}, "step", None),
+        ({"loss": "nan"}, "figures.loss", None),
+        ({"loss": float("nan")}, "figures.loss", None),
+        ({"loss": float("inf")}, "figures.loss", None),
+        ({"loss": 10**400}, "figures.loss", None),
+        ({"loss": True}, "figures.loss", None),
+        ({"loss": 2}, "figures.loss", 2.0),
+        ({"step": 1.5}, "figures.step", None),
+        ({"step": -(2**63)}, "figures.step", None),
         ({"attempt": "1"}, "attempt", 0),
         ({"jobUid": {"a": 1}}, "job_uid", ""),
         ({"jobUid": "u" * 100}, "job_uid", "u" * 64),
@@ -51,7 +53,7 @@ def test_a_newer_version_with_unknown_fields_is_read_as_far_as_it_is_known() -> 
 def test_a_strange_value_is_bounded_or_absent_and_never_an_error(
     fields: dict[str, object], name: str, expected: object
 ) -> None:
-    assert getattr(read(**fields), name) == expected
+    assert attrgetter(name)(read(**fields)) == expected
 
 
 def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides() -> None:
@@ -68,7 +70,8 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
 
 
 def test_what_is_not_finite_is_written_as_null() -> None:
-    status = PodStatus("job", "pod", 1, 0, "Training", "t", loss=float("nan"), mfu=float("inf"), message="\ud800")
+    odd = Figures(loss=float("nan"), mfu=float("inf"))
+    status = PodStatus("job", "pod", 1, 0, "Training", "t", figures=odd, message="\ud800")
     raw = json.loads(status.to_json().encode())
     assert (raw["loss"], raw["mfu"], raw["message"]) == (None, None, "?")
 

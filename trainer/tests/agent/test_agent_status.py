@@ -53,21 +53,21 @@ def test_the_first_step_is_dated_once() -> None:
     board = new_board()
     for step in (5, 6):
         board.apply(Message(Event.STEP, 8, {"step": step, "total": 10}))
-    assert board.status.step == 6
+    assert board.status.figures.step == 6
     assert board.status.first_step_at == "2026-01-01T00:00:01Z"
 
 
 def test_progress_is_taken_from_the_pods_first_rank_alone() -> None:
     board = new_board()
     board.apply(Message(Event.STEP, 9, {"step": 5}))
-    assert board.status.step is None
+    assert board.status.figures.step is None
 
 
 def test_a_loss_that_is_no_number_is_unknown_instead_of_old() -> None:
     board = new_board()
     board.apply(Message(Event.STEP, 8, {"step": 1, "loss": 0.5}))
     board.apply(Message(Event.STEP, 8, {"step": 2, "loss": None}))
-    assert (board.status.step, board.status.loss) == (2, None)
+    assert (board.status.figures.step, board.status.figures.loss) == (2, None)
 
 
 def test_a_loss_that_is_not_finite_degrades_the_pod_until_one_is() -> None:

@@ -6,11 +6,12 @@ The reader checks jobUid and podUid, because addresses are reused.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from oarlock_api.contract.figures import Figures, parse_figures
 from oarlock_api.contract.health import Health, parse_health
 from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
 
@@ -113,7 +114,7 @@ class PlanStatus:
 class PodStatus:
     """One agent's view of itself. A value that is not known yet is None, never a made-up zero.
 
-    `step_seconds` are those of the last step by its parts (StepPart), `skipped_updates` those of this attempt.
+    `figures` and `step_seconds` are those of the last step, the latter by its parts (StepPart).
     `first_step_at` is when the first optimizer step of this attempt ended, `started_at` when the agent started,
     both RFC 3339 on the pod's clock: only their difference means something elsewhere. `hang_after_seconds` is how long
     this phase may now go without progress before the agent itself ends the pod with 83, None while it judges nothing:
@@ -130,18 +131,7 @@ class PodStatus:
     started_at: str = ""
     first_step_at: str = ""
     resumed_from_step: int | None = None
-    step: int | None = None
-    total_steps: int | None = None
-    epoch: int | None = None
-    loss: float | None = None
-    learning_rate: float | None = None
-    seconds_per_step: float | None = None
-    images_per_second: float | None = None
-    mfu: float | None = None
-    data_wait_share: float | None = None
-    gradient_norm: float | None = None
-    skipped_updates: int | None = None
-    memory_peak_bytes: int | None = None
+    figures: Figures = field(default_factory=Figures)
     step_seconds: Mapping[str, float] = field(default_factory=dict)
     plan: PlanStatus | None = None
     checkpoint: CheckpointStatus | None = None
@@ -162,7 +152,7 @@ class PodStatus:
             "attempt": self.attempt,
             "rank": self.rank,
             "phase": self.phase,
-            **{wire: finite(getattr(self, name)) for name, (wire, _) in _FIGURES.items()},
+            **self.figures.to_fields(),
             "stepSeconds": {part: finite(seconds) for part, seconds in self.step_seconds.items()},
             "plan": plan
             and {
@@ -215,7 +205,7 @@ def parse_status(body: str) -> PodStatus:
         started_at=text(raw.get("startedAt"), 40),
         first_step_at=text(raw.get("firstStepAt"), 40),
         resumed_from_step=integer(raw.get("resumedFromStep")),
-        **parse_figures(raw),
+        figures=parse_figures(raw),
         step_seconds=_seconds(raw.get("stepSeconds")),
         plan=parse_plan(raw.get("plan")),
         checkpoint=parse_checkpoint(raw.get("checkpoint")),
@@ -226,28 +216,6 @@ def parse_status(body: str) -> PodStatus:
         preflight=_checks(raw.get("preflight")),
         health=parse_health(raw.get("health")),
     )
-
-
-_FIGURES: dict[str, tuple[str, Callable[[object], float | None]]] = {
-    "step": ("step", integer),
-    "total_steps": ("totalSteps", integer),
-    "epoch": ("epoch", integer),
-    "loss": ("loss", number),
-    "learning_rate": ("learningRate", number),
-    "seconds_per_step": ("secondsPerStep", number),
-    "images_per_second": ("imagesPerSecond", number),
-    "mfu": ("mfu", number),
-    "data_wait_share": ("dataWaitShare", number),
-    "gradient_norm": ("gradientNorm", number),
-    "skipped_updates": ("skippedUpdates", integer),
-    "memory_peak_bytes": ("memoryPeakBytes", integer),
-}
-"""A step's figures: their names in JSON, and how each is read."""
-
-
-def parse_figures(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a step's figures, as fields of PodStatus; None for what is absent or strange."""
-    return {name: read(raw.get(wire)) for name, (wire, read) in _FIGURES.items()}
 
 
 def parse_checkpoint(raw: object) -> CheckpointStatus | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from oarlock_api.contract.figures import FIGURES
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.contract.wire import finite
 from oarlock_api.history import RecoveryStage
@@ -50,7 +51,7 @@ def follow(o: Observation, draft: Draft) -> bool:
         _run_untold(o, draft)
     if news:
         _note_plan(draft, news)
-    noted = news and news.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft))
+    noted = news and news.figures.step is not None and (draft.status.recovery.stage != stage_before or _due(o, draft))
     if news and noted:
         _note_progress(o, draft, news)
     if draft.status.recovery.stage is None and draft.attempt(number).gpu_seconds is not None:
@@ -175,25 +176,15 @@ def _note_plan(draft: Draft, news: PodStatus) -> None:
 
 
 def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
-    left = None
-    if news.step is not None and news.total_steps is not None and news.seconds_per_step is not None:
-        seconds = max(0, news.total_steps - news.step) * news.seconds_per_step
+    figures, left = news.figures, None
+    if figures.step is not None and figures.total_steps is not None and figures.seconds_per_step is not None:
+        seconds = max(0, figures.total_steps - figures.step) * figures.seconds_per_step
         left = round(seconds) if 0 <= seconds <= LONGEST_ETA_SECONDS else None
-    draft.set(
-        progress=Progress(
-            step=news.step,
-            total_steps=news.total_steps,
-            epoch=news.epoch,
-            loss=news.loss,
-            learning_rate=news.learning_rate,
-            # Three decimals, for the column that shows it.
-            seconds_per_step=round(news.seconds_per_step, 3) if news.seconds_per_step is not None else None,
-            images_per_second=news.images_per_second,
-            mfu_percent=finite(news.mfu * 100) if news.mfu is not None else None,
-            eta_seconds=left,
-            update_time=o.now,
-        )
-    )
+    shown = {name: getattr(figures, name) for name in FIGURES if name in Progress.model_fields}
+    if figures.seconds_per_step is not None:
+        shown["seconds_per_step"] = round(figures.seconds_per_step, 3)  # for the column that shows it
+    percent = finite(figures.mfu * 100) if figures.mfu is not None else None
+    draft.set(progress=Progress(**shown, mfu_percent=percent, eta_seconds=left, update_time=o.now))
     if saved := news.checkpoint:
         draft.set(
             latest_checkpoint=LatestCheckpoint(

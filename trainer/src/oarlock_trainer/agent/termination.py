@@ -37,7 +37,7 @@ def report_of(verdict: Verdict, pod: Pod, status: PodStatus | None) -> Report:
         code=verdict.code,
         detected_at=timestamp(),
         summary=verdict.summary.removesuffix("."),  # others build their sentences around it
-        step=status.step if status else None,
+        step=status.figures.step if status else None,
         checkpoint_step=status.checkpoint.step if status and status.checkpoint else None,
         first_error_rank=verdict.first_error_rank,
         gpu=verdict.gpu,

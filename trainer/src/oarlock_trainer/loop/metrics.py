@@ -1,7 +1,7 @@
 """What every step reports: one JSON line to stdout and to `<output>/metrics.jsonl`, the event for the agent, the trackers.
 
 Lines carry the attempt: after a fault the steps since the last checkpoint stand there twice, and the later attempt
-counts. A line that a crash cut off is ended, so that the next one can be read. docs/numbers.md says what each figure is.
+counts. A line that a crash cut off is ended, so that the next one can be read. Figures are those of contract.figures.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from oarlock_api.contract.status import StepPart
 from oarlock_api.contract.wire import finite
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import FULL, StorageError, storage
@@ -21,32 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from oarlock_trainer.loop.step_clock import Split
+    from oarlock_api.contract.figures import Figures
+    from oarlock_api.contract.status import StepPart
     from oarlock_trainer.runtime.start_clock import StartClock
     from oarlock_trainer.validation.validation import ValidationOutcome
 
 FILE = "metrics.jsonl"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFacts:
-    """One optimizer step. `loss` is the mean over all ranks and micro-batches; times and memory (bytes) are rank 0's.
-
-    `by_noise`: mean loss, without weights, of the samples within each bin of noise levels.
-    """
-
-    step: int
-    total: int
-    epoch: int
-    loss: float
-    by_noise: Mapping[str, float]
-    learning_rate: float
-    gradient_norm: float | None
-    skipped: int
-    split: Split
-    images: int
-    mfu: float | None
-    memory: int
+_AXIS = ("step", "total")
+"""What trackers do not draw: the others are drawn over it."""
 
 
 class FigureSink(Protocol):
@@ -75,43 +55,36 @@ class Metrics:
     def started(self, step: int, clock: StartClock) -> None:
         """Report what the time before the first step went to; `step` steps are done already."""
         sys.stderr.write(f"{clock.words()}\n")
-        seconds = {str(part): _rounded(value) for part, value in clock.seconds.items()}
+        seconds = {str(part): rounded(value) for part, value in clock.seconds.items()}
         self._write({"attempt": self._attempt, "step": step, "startSeconds": seconds})
 
-    def step(self, facts: StepFacts) -> None:
-        """Report one step."""
-        seconds, parts = facts.split.seconds, facts.split.parts
-        figures = {
-            "loss": _rounded(facts.loss),
-            "learningRate": facts.learning_rate,
-            "gradientNorm": _rounded(facts.gradient_norm),
-            "skippedUpdates": facts.skipped,
-            "secondsPerStep": _rounded(seconds),
-            "imagesPerSecond": _rounded(facts.images / seconds if seconds > 0 else None),
-            "mfu": _rounded(facts.mfu),
-            "dataWaitShare": _rounded(parts[StepPart.DATA] / seconds if seconds > 0 else None),
-            "memoryPeakBytes": facts.memory,
-        }
-        spent = {str(part): _rounded(value) for part, value in parts.items()}
-        place = {"step": facts.step, "total": facts.total, "epoch": facts.epoch}
-        channel.send(channel.Event.STEP, **place, **figures, **{f"{part}Seconds": spent[part] for part in spent})
-        by_noise = {name: _rounded(loss) for name, loss in facts.by_noise.items()}
-        self._write({"attempt": self._attempt, **place, **figures, "lossByNoise": by_noise, "seconds": spent})
-        named = {"epoch": facts.epoch, **figures} | {f"seconds/{part}": value for part, value in spent.items()}
-        named |= {f"lossByNoise/{name}": loss for name, loss in by_noise.items()}
-        self._track(facts.step, named)
+    def step(self, figures: Figures, *, parts: Mapping[StepPart, float], by_noise: Mapping[str, float]) -> None:
+        """Report one step.
+
+        `parts`: its seconds by what they were spent on. `by_noise`: mean loss, without weights, of the samples within each
+        bin of noise levels.
+        """
+        line = figures.to_line()
+        spent = {str(part): rounded(seconds) for part, seconds in parts.items()}
+        channel.send(channel.Event.STEP, **line, **{f"{part}Seconds": seconds for part, seconds in spent.items()})
+        losses = {name: rounded(loss) for name, loss in by_noise.items()}
+        self._write({"attempt": self._attempt, **line, "lossByNoise": losses, "seconds": spent})
+        named = {name: value for name, value in line.items() if name not in _AXIS}
+        named |= {f"seconds/{part}": seconds for part, seconds in spent.items()}
+        named |= {f"lossByNoise/{name}": loss for name, loss in losses.items()}
+        self._track(figures.step or 0, named)
 
     def evaluation(self, step: int, losses: Mapping[str, float]) -> None:
         """Report the losses on datasets that are not trained on, by their names."""
-        rounded = {name: _rounded(loss) for name, loss in losses.items()}
-        words = ", ".join(f"{name} {loss}" for name, loss in rounded.items())
+        known = {name: rounded(loss) for name, loss in losses.items()}
+        words = ", ".join(f"{name} {loss}" for name, loss in known.items())
         channel.send(channel.Event.NOTE, message=f"loss on unseen data after step {step}: {words}")
-        self._write({"attempt": self._attempt, "step": step, "evaluationLoss": rounded})
-        self._track(step, {f"evaluationLoss/{name}": loss for name, loss in rounded.items()})
+        self._write({"attempt": self._attempt, "step": step, "evaluationLoss": known})
+        self._track(step, {f"evaluationLoss/{name}": loss for name, loss in known.items()})
 
     def validation(self, step: int, outcome: ValidationOutcome) -> None:
         """Report what the pictures of a step cost."""
-        seconds = _rounded(outcome.seconds)
+        seconds = rounded(outcome.seconds)
         counts = {"pictures": len(outcome.made), "failed": len(outcome.failed), "leftOut": outcome.left_out}
         self._write({"attempt": self._attempt, "step": step, "validation": {**counts, "seconds": seconds}})
         self._track(step, {"validationSeconds": seconds})
@@ -141,6 +114,7 @@ class Metrics:
         self._full = full
 
 
-def _rounded(value: float | None) -> float | None:
+def rounded(value: float | None) -> float | None:
+    """Seven significant digits; None for what is not finite."""
     known = finite(value)
     return None if known is None else float(f"{known:.7g}")

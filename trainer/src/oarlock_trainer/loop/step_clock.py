@@ -89,6 +89,14 @@ class Split:
     seconds: float
     parts: Mapping[StepPart, float]
 
+    def share(self, part: StepPart) -> float | None:
+        """How much of the step's seconds a part took, 0 to 1; None where the step took none."""
+        return self.parts[part] / self.seconds if self.seconds > 0 else None
+
+    def per_second(self, count: int) -> float | None:
+        """How many of what a step has `count` of a second has; None where the step took none."""
+        return count / self.seconds if self.seconds > 0 else None
+
 
 class StepClock:
     """Counts the laps of one rank's loop. While it is open it also sees the updates of the process's optimizer."""

@@ -1,4 +1,4 @@
-"""What is told of a step: the figures that need more than the step itself, such as the model's work and the GPUs' peak."""
+"""The figures of a step: where each one's value comes from. Times and memory are rank 0's, the loss is of all ranks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from oarlock_trainer.loop.metrics import StepFacts
+from oarlock_api.contract.figures import Figures
+from oarlock_api.contract.status import StepPart
+from oarlock_trainer.loop.metrics import rounded
 from oarlock_trainer.plan.flops import model_flops_utilization, training_flops
 from oarlock_trainer.runtime import channel
 
@@ -33,22 +35,21 @@ def report(
     if session.metrics is None:
         channel.send(channel.Event.STEP, step=step, total=session.total)
         return
-    session.metrics.step(
-        StepFacts(
-            step=step,
-            total=session.total,
-            epoch=batch.epoch,
-            loss=loss,
-            by_noise=by_noise,
-            learning_rate=rate * session.engine.rate_factor,
-            gradient_norm=session.engine.gradient_norm(),
-            skipped=session.engine.skipped,
-            split=split,
-            images=session.batch.effective,
-            mfu=_mfu(session, batch, split.seconds),
-            memory=_memory_peak(session.ranks.device),
-        )
+    figures = Figures(
+        step=step,
+        total_steps=session.total,
+        epoch=batch.epoch,
+        loss=rounded(loss),
+        learning_rate=rate * session.engine.rate_factor,
+        seconds_per_step=rounded(split.seconds),
+        images_per_second=rounded(split.per_second(session.batch.effective)),
+        mfu=rounded(_mfu(session, batch, split.seconds)),
+        data_wait_share=rounded(split.share(StepPart.DATA)),
+        gradient_norm=rounded(session.engine.gradient_norm()),
+        skipped_updates=session.engine.skipped,
+        memory_peak_bytes=_memory_peak(session.ranks.device),
     )
+    session.metrics.step(figures, parts=split.parts, by_noise=by_noise)
 
 
 def _memory_peak(device: torch.device) -> int:

@@ -42,9 +42,8 @@ class Event(StrEnum):
     PHASE = "phase"
     """name: a value of contract.status.PodPhase."""
     STEP = "step"
-    """step, total, epoch, loss, learningRate, gradientNorm, skippedUpdates, secondsPerStep, imagesPerSecond, mfu,
-    dataWaitShare, memoryPeakBytes, and <part>Seconds for each contract.status.StepPart. Every rank tells of its
-    steps, or it counts as hung; the figures come from rank 0 alone."""
+    """The line of contract.figures, and <part>Seconds for each contract.status.StepPart. Every rank tells of its steps
+    (step, total), or it counts as hung; the other figures come from rank 0 alone."""
     WORKING = "working"
     """No fields. Work that is no step goes on (see heartbeat.py)."""
     WAITING = "waiting"

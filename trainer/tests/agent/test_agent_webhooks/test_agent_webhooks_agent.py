@@ -15,6 +15,7 @@ from agent_process import eventually
 from webhook_pod import FAULT, FRESH, LIFE, LOST, assignment, kinds, telling
 from webhook_schema import complaints
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.job_file import Webhook, WebhookLevel, WebhookType
 from oarlock_trainer.agent import webhooks as package
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
@@ -77,7 +78,7 @@ def test_a_chat_hears_of_progress_only_if_it_asks_for_it(inbox: Inbox, fields: d
     plain = Webhooks.of(place, {})
     webhooks = Webhooks([lane[0] for lane in plain._lanes], plain._identity, now=lambda: next(now))
     webhooks.observe(LIFE[3])
-    webhooks.observe(replace(LIFE[3], step=2))
+    webhooks.observe(replace(LIFE[3], figures=Figures(step=2)))
     webhooks.close(within=20.0)
     assert [one.headers["X-Oarlock-Event"] for one in inbox.received if "progress" in str(one.headers)] == told
 

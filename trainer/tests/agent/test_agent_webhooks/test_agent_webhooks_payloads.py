@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from webhook_schema import complaints
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.job_file import JobFile, WebhookLevel
 from oarlock_api.contract.report import Evidence, Gpu, Report
@@ -57,15 +58,17 @@ STATUS = PodStatus(
     started_at=AT,
     first_step_at=AT,
     resumed_from_step=100,
-    step=150,
-    total_steps=200,
-    epoch=2,
-    loss=0.25,
-    learning_rate=1e-5,
-    seconds_per_step=4.0,
-    images_per_second=8.5,
-    mfu=0.4,
-    data_wait_share=0.01,
+    figures=Figures(
+        step=150,
+        total_steps=200,
+        epoch=2,
+        loss=0.25,
+        learning_rate=1e-5,
+        seconds_per_step=4.0,
+        images_per_second=8.5,
+        mfu=0.4,
+        data_wait_share=0.01,
+    ),
     checkpoint=CheckpointStatus(step=150, path="/output/flux/checkpoints/step-150-a3", saved_at=AT, stall_seconds=0.5),
     model_path="/output/flux/model",
 )
@@ -101,8 +104,8 @@ def told(status: PodStatus) -> list[Event]:
         events.progress(WHO, AT, status=status),
         events.summary(WHO, AT, status=status, state="completed"),
         events.error(WHO, AT, report=ERROR),
-        gpu_fault(WHO, AT, fault=FAULT, step=status.step),
-        gpu_fault(WHO, AT, fault=GpuFault(verdict=GpuVerdict.HOLD, message="hot"), step=status.step),
+        gpu_fault(WHO, AT, fault=FAULT, step=status.figures.step),
+        gpu_fault(WHO, AT, fault=GpuFault(verdict=GpuVerdict.HOLD, message="hot"), step=status.figures.step),
     ]
 
 
@@ -224,7 +227,7 @@ def test_the_same_event_is_recognised_and_another_is_not_taken_for_it() -> None:
         gpu_fault(WHO, AT, fault=replace(FAULT, gpu=replace(GPU, uuid="GPU-2")), step=150),
         gpu_fault(WHO, AT, fault=replace(FAULT, xid=95), step=150),
         *told(STATUS)[:-2],
-        events.progress(WHO, AT, status=replace(STATUS, step=151)),
+        events.progress(WHO, AT, status=replace(STATUS, figures=replace(STATUS.figures, step=151))),
     ]
     ids = [known_by(event) for event in [one, *others]]
     assert len(set(ids)) == len(ids) - 2, "Done and Failed are over when they begin"
@@ -234,7 +237,8 @@ def test_the_same_event_is_recognised_and_another_is_not_taken_for_it() -> None:
 def test_no_reading_and_no_text_makes_a_message_that_is_no_json(value: float | str, summary: str, loss: float) -> None:
     evidence = (Evidence(probe="p", value=value, at=AT),) * 20
     odd = replace(FAULT, message=summary, evidence=evidence, readings=Readings(temperature_celsius=loss))
-    for event in [gpu_fault(WHO, AT, fault=odd, step=1), *told(replace(STATUS, loss=loss, seconds_per_step=loss))]:
+    figures = replace(STATUS.figures, loss=loss, seconds_per_step=loss)
+    for event in [gpu_fault(WHO, AT, fault=odd, step=1), *told(replace(STATUS, figures=figures))]:
         assert complaints(json.loads(json.dumps(event.payload, allow_nan=False))) == []
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
 from oarlock_trainer.agent.webhooks.envelope import Event, Identity
@@ -14,7 +15,7 @@ from oarlock_trainer.agent.webhooks.story import Story
 AT = "2026-01-31T12:00:00.123Z"
 WHO = Identity(job_id="flux", job="flux", namespace="n", job_uid="u", attempt=1, rank=0, node="a", pod="flux-1-0")
 FRESH = PodStatus(job_uid="u", pod_uid="p", attempt=1, rank=0, phase=PodPhase.PREFLIGHT, heartbeat_at=AT)
-TRAINING = replace(FRESH, phase=PodPhase.TRAINING, first_step_at=AT, step=1, total_steps=500)
+TRAINING = replace(FRESH, phase=PodPhase.TRAINING, first_step_at=AT, figures=Figures(step=1, total_steps=500))
 SAVED = CheckpointStatus(step=1, path="/output/flux/step-1-a1", saved_at=AT)
 
 
@@ -65,7 +66,7 @@ def test_training_has_begun_with_its_first_step_and_says_whether_anew(step: int 
     story = Story(WHO)
     waiting = replace(FRESH, phase=PodPhase.TRAINING, resumed_from_step=step)
     story.changes(waiting, at=AT, now=0.0)
-    begun = story.changes(replace(waiting, first_step_at=AT, step=101), at=AT, now=1.0)
+    begun = story.changes(replace(waiting, first_step_at=AT, figures=Figures(step=101)), at=AT, now=1.0)
     assert said(begun) == [f"training.status {word} (Info)"]
 
 
@@ -74,7 +75,7 @@ def test_progress_is_told_at_most_once_a_minute_however_fast_the_steps_are() -> 
     story.changes(TRAINING, at=AT, now=0.0)
     told = []
     for tick in range(1, 3000):
-        told += story.changes(replace(TRAINING, step=tick + 1), at=AT, now=tick / 10)
+        told += story.changes(replace(TRAINING, figures=Figures(step=tick + 1)), at=AT, now=tick / 10)
     assert said(told) == [f"training.progress {step}" for step in (601, 1201, 1801, 2401)]
 
 
@@ -82,7 +83,7 @@ def test_a_slow_step_is_told_when_it_is_done() -> None:
     story = Story(WHO)
     story.changes(TRAINING, at=AT, now=0.0)
     assert story.changes(TRAINING, at=AT, now=500.0) == []
-    assert said(story.changes(replace(TRAINING, step=2), at=AT, now=501.0)) == ["training.progress 2"]
+    assert said(story.changes(replace(TRAINING, figures=Figures(step=2)), at=AT, now=501.0)) == ["training.progress 2"]
 
 
 def test_each_checkpoint_is_told_once() -> None:

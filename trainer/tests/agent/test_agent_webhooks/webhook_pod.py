@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_process import eventually
 
+from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.job_file import JobFile, Webhook
 from oarlock_api.contract.report import Evidence, Gpu, Report
@@ -44,10 +45,10 @@ LIFE = [
     FRESH,
     replace(FRESH, phase=PodPhase.STARTING),
     replace(FRESH, phase=PodPhase.TRAINING),
-    replace(FRESH, phase=PodPhase.TRAINING, first_step_at=AT, step=1, total_steps=20),
-    replace(FRESH, phase=PodPhase.SAVING, first_step_at=AT, step=20, total_steps=20),
-    replace(FRESH, phase=PodPhase.SAVING, first_step_at=AT, step=20, total_steps=20, checkpoint=SAVED),
-    replace(FRESH, phase=PodPhase.DONE, first_step_at=AT, step=20, total_steps=20, checkpoint=SAVED),
+    replace(FRESH, phase=PodPhase.TRAINING, first_step_at=AT, figures=Figures(step=1, total_steps=20)),
+    replace(FRESH, phase=PodPhase.SAVING, first_step_at=AT, figures=Figures(step=20, total_steps=20)),
+    replace(FRESH, phase=PodPhase.SAVING, first_step_at=AT, figures=Figures(step=20, total_steps=20), checkpoint=SAVED),
+    replace(FRESH, phase=PodPhase.DONE, first_step_at=AT, figures=Figures(step=20, total_steps=20), checkpoint=SAVED),
 ]
 
 

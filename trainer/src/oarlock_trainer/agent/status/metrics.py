@@ -8,37 +8,24 @@ it would have to be carried into every image that brings its own trainer.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
+from oarlock_api.contract.figures import FIGURES
 from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.status import Degradation, PodPhase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from oarlock_api.contract.status import PodStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
-_GAUGES = (
+_GAUGES: tuple[tuple[str, str, Callable[[PodStatus], Any]], ...] = (
     ("attempt", "Attempt of the job that this pod belongs to", lambda status: status.attempt),
-    ("step", "Optimizer steps done, over all attempts", lambda status: status.step),
-    ("steps_target", "Optimizer steps that the job is to do", lambda status: status.total_steps),
-    ("epoch", "Current epoch", lambda status: status.epoch),
-    ("loss", "Loss of the last reported step", lambda status: status.loss),
-    ("learning_rate", "Learning rate of the last reported step", lambda status: status.learning_rate),
-    ("seconds_per_step", "Wall-clock seconds of one optimizer step", lambda status: status.seconds_per_step),
-    ("images_per_second", "Images per second over all GPUs", lambda status: status.images_per_second),
-    ("mfu_ratio", "Model FLOPs utilization, 0 to 1", lambda status: status.mfu),
-    ("data_wait_ratio", "Share of step time spent waiting for data, 0 to 1", lambda status: status.data_wait_share),
-    ("gradient_norm", "Global norm of the last update's gradients before clipping", lambda s: s.gradient_norm),
-    (
-        "skipped_updates",
-        "Updates of this attempt that were left out: gradients not finite",
-        lambda s: s.skipped_updates,
-    ),
-    ("memory_peak_bytes", "Most memory that the first rank's tensors took at once", lambda s: s.memory_peak_bytes),
+    *((row.gauge, row.help, attrgetter(f"figures.{name}")) for name, row in FIGURES.items()),
     ("resumed_from_step", "Step of the checkpoint that this attempt started from", lambda s: s.resumed_from_step),
     ("checkpoint_step", "Step of the newest valid checkpoint", lambda s: s.checkpoint and s.checkpoint.step),
     (

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from oarlock_api.contract.figures import parse_line
 from oarlock_api.contract.status import (
     Degradation,
     PodPhase,
@@ -15,7 +16,6 @@ from oarlock_api.contract.status import (
     PreflightCheck,
     StepPart,
     parse_checkpoint,
-    parse_figures,
     parse_plan,
 )
 from oarlock_api.contract.wire import integer, number, text
@@ -85,9 +85,14 @@ class StatusBoard:
         if event == Event.PHASE and (name := text(fields.get("name"), 32)) in frozenset(PodPhase):
             self._set(phase=PodPhase(name))
         elif event == Event.STEP:
-            self._set(**_step(fields), first_step_at=self._status.first_step_at or self._clock())
+            # A loss that is absent or not finite is unknown now, whatever it was before.
+            self._set(
+                figures=parse_line(fields),
+                step_seconds=_step_seconds(fields),
+                first_step_at=self._status.first_step_at or self._clock(),
+            )
             if "loss" in fields:
-                finite = self._status.loss is not None
+                finite = self._status.figures.loss is not None
                 self._degrade(Degradation.NON_FINITE_LOSS, "" if finite else "the loss of the last step is not finite")
         elif event == Event.RESUMED:
             self._set(resumed_from_step=integer(fields.get("step")))
@@ -108,10 +113,6 @@ class StatusBoard:
         self._status = replace(self._status, **changes)
 
 
-def _step(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what a step tells. A loss that is absent or not finite is unknown now, whatever it was before."""
+def _step_seconds(fields: Mapping[str, Any]) -> dict[str, float]:
     seconds = {part.value: number(fields.get(f"{part}Seconds")) for part in StepPart}
-    return {
-        **parse_figures({**fields, "totalSteps": fields.get("total")}),
-        "step_seconds": {part: known for part, known in seconds.items() if known is not None},
-    }
+    return {part: known for part, known in seconds.items() if known is not None}

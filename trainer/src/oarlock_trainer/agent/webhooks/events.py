@@ -56,7 +56,7 @@ def stage(identity: Identity, at: str, *, status: PodStatus, over: bool, level: 
         level=level,
         title=label,
         message=f"{label}: {state}",
-        step=status.step,
+        step=status.figures.step,
         about=(key, state, count),
         body={"stage": {"key": key, "label": label, "status": state, "progress": _progress(status)}},
     )
@@ -73,7 +73,7 @@ def training_status(
         level=level,
         title=f"Training {state}",
         message=message,
-        step=status.step,
+        step=status.figures.step,
         about=(state,),
         body={
             "data": {"status": state, "resumed_from_step": status.resumed_from_step, "reason": reason or None},
@@ -91,8 +91,8 @@ def progress(identity: Identity, at: str, *, status: PodStatus) -> Event:
         level=WebhookLevel.INFO,
         title="Training progress",
         message=_where(status),
-        step=status.step,
-        about=(status.step,),
+        step=status.figures.step,
+        about=(status.figures.step,),
         body={"progress": _progress(status)},
     )
 
@@ -116,7 +116,7 @@ def checkpoint(identity: Identity, at: str, *, status: PodStatus) -> Event | Non
             "checkpoint": {
                 "path": saved.path,
                 "label": label,
-                "is_final": saved.step == status.total_steps,
+                "is_final": saved.step == status.figures.total_steps,
                 "saved_at": saved.saved_at,
                 "stall_seconds": finite(saved.stall_seconds),
             }
@@ -134,13 +134,13 @@ def summary(identity: Identity, at: str, *, status: PodStatus, state: str) -> Ev
         level=WebhookLevel.INFO,
         title="Training summary",
         message=f"{state} at {_where(status)}",
-        step=status.step,
+        step=status.figures.step,
         about=(),
         body={
             "data": {
                 "status": state,
-                "total_steps": status.total_steps,
-                "epoch": status.epoch,
+                "total_steps": status.figures.total_steps,
+                "epoch": status.figures.epoch,
                 "resumed_from_step": status.resumed_from_step,
                 "checkpoint_step": saved.step if saved else None,
                 "checkpoint_path": saved.path if saved else None,
@@ -187,15 +187,19 @@ _CLASS_WORDS: dict[str, str] = {
 
 
 def _where(status: PodStatus) -> str:
-    if status.step is None:
+    step, total, loss = status.figures.step, status.figures.total_steps, finite(status.figures.loss)
+    if step is None:
         return "no step yet"
-    of_total = f" of {status.total_steps}" if status.total_steps else ""
-    loss = finite(status.loss)
-    return f"step {status.step}{of_total}" + (f", loss {loss:.4g}" if loss is not None else "")
+    of_total = f" of {total}" if total else ""
+    return f"step {step}{of_total}" + (f", loss {loss:.4g}" if loss is not None else "")
+
+
+_METRICS = ("epoch", "loss", "learning_rate", "seconds_per_step", "images_per_second", "mfu", "data_wait_share")
+"""The figures that docs/webhook-v1.schema.json has, under the names of their attributes."""
 
 
 def _progress(status: PodStatus) -> dict[str, Any]:
-    step, total, pace = status.step, status.total_steps, finite(status.seconds_per_step)
+    step, total, pace = status.figures.step, status.figures.total_steps, finite(status.figures.seconds_per_step)
     percent = eta = None
     if step is not None and total:
         percent = round(100.0 * step / total, 1)
@@ -206,13 +210,5 @@ def _progress(status: PodStatus) -> dict[str, Any]:
         "total": total,
         "percent": percent,
         "eta_seconds": eta,
-        "metrics": {
-            "epoch": status.epoch,
-            "loss": finite(status.loss),
-            "learning_rate": finite(status.learning_rate),
-            "seconds_per_step": pace,
-            "images_per_second": finite(status.images_per_second),
-            "mfu": finite(status.mfu),
-            "data_wait_share": finite(status.data_wait_share),
-        },
+        "metrics": {name: finite(getattr(status.figures, name)) for name in _METRICS},
     }

@@ -37,7 +37,7 @@ class Story:
         if status.first_step_at and not (before and before.first_step_at):
             told.append(self._begun(status, at))
             self._progress_at = now
-        elif before and status.step != before.step and self._is_progress_due(now):
+        elif before and status.figures.step != before.figures.step and self._is_progress_due(now):
             told.append(events.progress(self._identity, at, status=status))
             self._progress_at = now
         if status.checkpoint and status.checkpoint != (before and before.checkpoint):

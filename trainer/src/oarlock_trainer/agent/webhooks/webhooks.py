@@ -115,7 +115,7 @@ class Webhooks:
     @_never_raises
     def observe(self, status: PodStatus) -> None:
         """Tell what is new in the status: stages, start, progress, checkpoints."""
-        self._step = status.step
+        self._step = status.figures.step
         if self.tells_life:
             for event in self._story.changes(status, at=self._timestamp(), now=self._now()):
                 self._tell(event)
