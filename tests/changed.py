@@ -24,12 +24,16 @@ PROGRAMS = {
 WHOLE = ("tests/e2e", "tests/argo", "tests/gangs", "tests/chaos", "tests/images", "tests/docs")
 """Folders of tests that run the product as people do: any change of it can break them."""
 BY_FOLDER = {
-    "charts/": ("tests/chart", "tests/e2e", "tests/test_guard.py"),
+    "charts/": ("tests/chart", "tests/e2e", "tests/releasing", "tests/test_guard.py"),
+    "deploy/": ("tests/chart", "tests/e2e", "tests/releasing"),
+    "release/": ("tests/releasing",),
+    ".devcontainer/": ("tests/releasing",),
+    ".pre-commit-config.yaml": ("tests/releasing",),
     "crds/": ("tests/chart", "tests/e2e", "api/tests"),
-    "docs/": ("tests/docs", "tests/chart", "tests/test_guard.py"),
+    "docs/": ("tests/docs", "tests/chart", "tests/releasing", "tests/test_guard.py"),
     "examples/": ("tests/examples", "tests/e2e", "tests/docs", "api/tests"),
-    ".github/": ("tests/test_guard.py",),
-    "README.md": ("tests/docs",),
+    ".github/": ("tests/releasing", "tests/test_guard.py"),
+    "README.md": ("tests/docs", "tests/releasing"),
     "CONTRIBUTING.md": ("tests/docs",),
     "SECURITY.md": ("tests/docs",),
     "CHANGELOG.md": ("tests/test_guard.py",),

@@ -30,7 +30,9 @@ FILES = {
     "trainer/tests/test_nothing.py": "def test_it(): ...",
     "tests/e2e/test_demo.py": "",
     "tests/chart/test_values.py": "",
+    "tests/releasing/test_versions.py": "",
     "charts/oarlock/values.yaml": "",
+    "release/versions.py": "",
     "uv.lock": "",
 }
 ALL = {name for name in FILES if "/test_" in name}
@@ -57,7 +59,11 @@ def small(tmp_path: Path) -> Path:
         ),
         ("operator/tests/worlds.py", {"operator/tests/test_decide.py"}),
         ("operator/tests/test_pace.py", {"operator/tests/test_pace.py"}),
-        ("charts/oarlock/values.yaml", {"tests/chart/test_values.py", *WHOLE}),
+        (
+            "charts/oarlock/values.yaml",
+            {"tests/chart/test_values.py", "tests/releasing/test_versions.py", *WHOLE},
+        ),
+        ("release/versions.py", {"tests/releasing/test_versions.py"}),
         ("uv.lock", ALL),
         ("operator/src/oarlock_operator/deleted.py", ALL),
     ],
