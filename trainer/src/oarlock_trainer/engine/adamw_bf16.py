@@ -85,14 +85,8 @@ class AdamWBF16(Optimizer):
 
     def _rows(self, group: dict[str, Any]) -> Iterator[Row]:
         """Flat, so that large ones can be cut."""
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
-            if not self.state[parameter]:
-                self.init_state(parameter)
-            state = self.state[parameter]
-            moments = (state[name].view(-1) for name in _KEPT)
-            yield parameter.view(-1), parameter.grad.reshape(-1), *moments
+        for parameter, gradient, state in pieces.with_gradients(self, group):
+            yield parameter.view(-1), gradient.reshape(-1), *(state[name].view(-1) for name in _KEPT)
 
 
 def stochastically_rounded(values: Tensor, chances: torch.Generator) -> Tensor:

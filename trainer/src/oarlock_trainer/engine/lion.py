@@ -51,14 +51,9 @@ class Lion(Optimizer):
             raise TypeError("Lion takes no closure: it updates once a step")
         for group in self.param_groups:
             triples = []
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                if not self.state[parameter]:
-                    self.init_state(parameter)
-                state = self.state[parameter]
+            for parameter, gradient, state in pieces.with_gradients(self, group):
                 state["step"] += 1
-                triples.append((parameter, parameter.grad, state["exp_avg"]))
+                triples.append((parameter, gradient, state["exp_avg"]))
             for batch in pieces.batches(triples, pieces.PIECE):
                 _update(batch, rate=group["lr"], betas=group["betas"], weight_decay=group["weight_decay"])
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 if TYPE_CHECKING:
+    from collections import defaultdict
     from collections.abc import Iterable, Iterator
 
     from torch import Tensor
@@ -16,6 +17,24 @@ PIECE = 64 << 20
 
 Row = tuple["Tensor", ...]
 """A parameter, its gradient and what is kept for it, or the same run of elements of each."""
+
+
+class Optimizer(Protocol):
+    """One of ours, which makes its state itself."""
+
+    state: defaultdict[Tensor, Any]
+
+    def init_state(self, parameter: Tensor) -> None:
+        """Make the state of a parameter that has not been updated yet."""
+
+
+def with_gradients(optimizer: Optimizer, group: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor, dict[str, Any]]]:
+    """Each parameter of a group that has a gradient, the gradient, and its state, which is made where there is none yet."""
+    for parameter in group["params"]:
+        if parameter.grad is not None:
+            if not optimizer.state[parameter]:
+                optimizer.init_state(parameter)
+            yield parameter, parameter.grad, optimizer.state[parameter]
 
 
 def batches(rows: Iterable[Row], most: int) -> Iterator[list[Row]]:

@@ -107,13 +107,8 @@ class Prodigy(Optimizer):
         return grown, total
 
     def _rows(self, group: dict[str, Any]) -> Iterator[Row]:
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
-            if not self.state[parameter]:
-                self.init_state(parameter)
-            state = self.state[parameter]
-            yield parameter, parameter.grad, *(state[name] for name in _KEPT)
+        for parameter, gradient, state in pieces.with_gradients(self, group):
+            yield parameter, gradient, *(state[name] for name in _KEPT)
 
 
 def _flat(values: Tensor) -> Tensor:
