@@ -134,9 +134,8 @@ def data_come(prefetch: Prefetcher, ranks: RankGroup, *, leaving: Callable[[], b
     """
     while True:
         there = prefetch.wait()
-        channel.send(channel.Event.WAITING)  # for a slower rank: none of this one's own slowness
-        having, left = ranks.sum([float(there), float(leaving())])
-        channel.send(channel.Event.WORKING)
+        with channel.waiting():  # for a slower rank: none of this one's own slowness
+            having, left = ranks.sum([float(there), float(leaving())])
         if left:
             return False
         if having == ranks.rank_info.world_size:

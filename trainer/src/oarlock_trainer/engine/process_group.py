@@ -34,8 +34,8 @@ START_TIMEOUT = 900.0
 PREPROCESS_TIMEOUT = 7 * 86400.0
 """Seconds. Shares of the encoding are even in number, not in time; every rank can be seen working meanwhile."""
 STEP_TIMEOUT = 2000.0
-"""Seconds, from the first step on. Dead peers are noticed long before, and silent ones by the agent (agent/hang.py), which
-can say who is stuck and where: so its allowances, the export's being the longest, must end first."""
+"""Seconds, from the first step on. Dead peers are noticed long before, and silent ones by the agent (agent/hangs/hang.py),
+which can say who is stuck and where: so its allowances, the export's being the longest, must end first."""
 
 _NO_GPU_IN_A_POD = ("in this pod", "the node's driver, the device plugin and spec.pod.gpuResource")
 _NO_GPU_HERE = ("on this machine", "its driver with nvidia-smi, and CUDA_VISIBLE_DEVICES")
@@ -93,12 +93,10 @@ class RankGroup:
         """
         channel.send(channel.Event.WORKING)
         own = work()
-        channel.send(channel.Event.WAITING)
-        gathering = Background(lambda: self.gather(own))
-        gathering.join(go_on)
-        gathered = gathering.result()
-        channel.send(channel.Event.WORKING)
-        return gathered
+        with channel.waiting():
+            gathering = Background(lambda: self.gather(own))
+            gathering.join(go_on)
+            return gathering.result()
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Sums over all ranks."""

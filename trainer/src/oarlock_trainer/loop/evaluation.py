@@ -80,9 +80,8 @@ def _in_step(
     """This rank's batches, one with each of the others', and None while only others have more; the end where one leaves."""
     while True:
         own = next(batches, None)
-        channel.send(channel.Event.WAITING)  # for ranks whose batch takes longer
-        more, left = ranks.sum([float(own is not None), float(leaving())])
-        channel.send(channel.Event.WORKING)
+        with channel.waiting():  # for ranks whose batch takes longer
+            more, left = ranks.sum([float(own is not None), float(leaving())])
         if left or not more:
             return
         yield own

@@ -81,10 +81,9 @@ class Profiler:
         running.stop()
         # Large traces take minutes to write, in which the interpreter cannot beat, and other ranks other minutes. No agent is
         # to take that for a hang; the barrier's own timeout bounds it.
-        channel.send(channel.Event.WAITING)
-        self._write(running)
-        self._session.ranks.barrier()
-        channel.send(channel.Event.WORKING)
+        with channel.waiting():
+            self._write(running)
+            self._session.ranks.barrier()
         if self._session.ranks.rank_info.is_leader:
             channel.send(channel.Event.NOTE, message=f"steps {self._from + 1} to {done} are recorded below {PROFILE}")
 

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.wire import WireError, finite, integer, parse_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 AGENT_FD = "OARLOCK_AGENT_FD"
 """Environment variable with the number of the inherited file descriptor."""
@@ -101,6 +102,17 @@ def send(event: str, **fields: Any) -> None:
         _write(int(number), encode(event, _own_rank(), fields), enduring=event in ENDURING)
     except (OSError, ValueError, RecursionError):
         return  # the agent is gone, or the descriptor is no pipe: training is not to end for that
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Within this the rank waits for others, however long that takes: its agent does not take it for hung.
+
+    What is raised within ends the wait by itself: the event that tells of it.
+    """
+    send(Event.WAITING)
+    yield
+    send(Event.WORKING)
 
 
 def tell(words: str) -> None:

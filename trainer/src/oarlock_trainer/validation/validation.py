@@ -141,11 +141,10 @@ class Validation:
                 except Exception as error:  # noqa: BLE001 - a picture is no reason to end a run
                     failed.append(_words(wanted, error))
                     sys.stderr.write(f"step {step}: {failed[-1]}\n")
-            channel.send(channel.Event.WAITING)
-            # Whether another round, as long as those before on average, would take too long.
-            late = rank_info.is_leader and (self._clock() - began) * (done + 1) / done > MOST_SECONDS
-            (ending,) = self._ranks.sum([float(leaving() or late)])
-            channel.send(channel.Event.WORKING)
+            with channel.waiting():
+                # Whether another round, as long as those before on average, would take too long.
+                late = rank_info.is_leader and (self._clock() - began) * (done + 1) / done > MOST_SECONDS
+                (ending,) = self._ranks.sum([float(leaving() or late)])
             if ending:
                 break
         return made, failed
