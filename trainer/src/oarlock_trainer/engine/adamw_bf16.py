@@ -71,6 +71,7 @@ class AdamWBF16(Optimizer):
                     self._update(batch, group, chances)
 
     def _update(self, batch: Sequence[Row], group: dict[str, Any], chances: torch.Generator) -> None:
+        """Rows of (parameter, gradient, two moments), flat: one float32 tensor of each, rounded when written back."""
         (beta1, beta2), rate, updates = self._betas, group["lr"], group["k"]
         kept = pieces.columns(batch)
         weights, gradients, averages, squares = (torch.cat(column).float() for column in kept)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def clip_values(optimizer: Optimizer, bound: float) -> None:
-    """From now on bound each element of the gradients to [-bound, bound] just before an update."""
+    """From now on bound each element of the gradients to [-bound, bound] just before an update. Waits for nothing."""
 
     def clip(one: Optimizer, _args: Any, _kwargs: Any) -> None:
         for group in one.param_groups:

@@ -123,7 +123,7 @@ class DdpEngine:
 
     def _spread(self, part: TensorSlice, values: Slot) -> None:
         """Give all ranks what each of them has of a slot's values."""
-        whole = torch.zeros(len(values), device=part.values.device)
+        whole = torch.zeros(len(values), device=part.values.device)  # float32 (n,), on the GPU for NCCL
         whole[part.start : part.start + part.values.numel()] = part.values
         if self._ddp is not None:
             dist.all_reduce(whole)  # each element comes from one rank: the sum is exact
@@ -133,10 +133,11 @@ class DdpEngine:
         masters = list(self._masters.values())
         for parameter, master in zip(self._trained.values(), masters, strict=True):
             if master is not parameter and parameter.grad is not None:
+                # The optimizer computes in the master's type, float32. The model's own gradient is freed at once.
                 master.grad, parameter.grad = parameter.grad.float(), None
-        self._norm = float(
-            self._clip(masters)
-        )  # read here, before a GPU is given the update that reading would wait for
+        # Where the engine waits for the GPU, once in a step: for the backward pass and the exchange, and not for the update,
+        # which the GPU has not been given yet.
+        self._norm = float(self._clip(masters))
         if math.isfinite(self._norm):
             for group in self._optimizer.param_groups:
                 group["lr"] = learning_rate
@@ -171,6 +172,7 @@ class DdpEngine:
 
     @torch.no_grad()
     def _write_back(self) -> None:
+        """Round each master to its parameter's type. Waits for nothing."""
         for name, master in self._masters.items():
             if master is not self._trained[name]:
                 self._trained[name].copy_(master)

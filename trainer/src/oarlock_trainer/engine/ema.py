@@ -73,7 +73,10 @@ class Averaging(Judged):
 
     @torch.no_grad()
     def exchange(self) -> None:
-        """Let weights and average change places; the optimizer's state stays. Collective."""
+        """Let weights and average change places; the optimizer's state stays. Collective.
+
+        An average on the CPU has the host wait for the GPU, tensor by tensor: before and after evaluation and validation.
+        """
         self._renewed()
         for average, master in zip(self._averages, self._masters, strict=True):
             weights = master.values.to(average.values.device, copy=True)
@@ -97,6 +100,7 @@ class Averaging(Judged):
         if kept is None:
             return
         if self._copies is None:
+            # float32, on the masters' stream: behind the update, and nobody waits for it.
             for average, master in zip(self._averages, self._masters, strict=True):
                 average.values.lerp_(master.values, 1.0 - kept)
             return

@@ -100,6 +100,7 @@ def make_fused_lion(
 
 
 def _update(batch: Sequence[Row], *, rate: float, betas: tuple[float, float], weight_decay: float) -> None:
+    """Rows of (parameter, gradient, moment), all float32. The directions are the only temporary. Waits for nothing."""
     parameters, gradients, moments = pieces.columns(batch)
     directions = torch._foreach_lerp(moments, gradients, 1.0 - betas[0])  # noqa: SLF001 - torch's own name for it
     torch._foreach_sign_(directions)

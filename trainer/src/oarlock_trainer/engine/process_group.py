@@ -99,7 +99,7 @@ class RankGroup:
             return gathering.result()
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Sums over all ranks."""
+        """Sums over all ranks, as float64 on the CPU: waits for the other ranks, and for no GPU."""
         tensor = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(tensor, group=self._control)
         return [float(value) for value in tensor]

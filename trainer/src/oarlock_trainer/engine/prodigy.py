@@ -103,6 +103,7 @@ class Prodigy(Optimizer):
                 sizes += torch._foreach_norm(s, 1)  # noqa: SLF001
         if not products:
             return 0.0, 0.0
+        # Summed over tensors in float64. tolist() is where the host waits for the GPU, once in a step.
         grown, total = torch.stack([torch.stack(one).double().sum() for one in (products, sizes)]).tolist()
         return grown, total
 

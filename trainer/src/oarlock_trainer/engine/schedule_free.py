@@ -67,7 +67,7 @@ class ScheduleFree(Judged):
 
     @torch.no_grad()
     def exchange(self) -> None:
-        """Let y give way to x, or take its place again, to the last bit."""
+        """Let y give way to x, or take its place again, to the last bit. Meanwhile a copy of y costs its size once more."""
         kept, self._kept = self._kept, []
         for number, (y, x) in enumerate(self._averages(self._engine.parts())):
             if kept:
