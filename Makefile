@@ -52,6 +52,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/mypy api/src operator/src trainer/src importer/src local/src tests
 	@$(RUN)/lint-imports
 	@$(RUN)/python -m oarlock_api.crd --check
+	@$(RUN)/python -m oarlock_api.sections --check
 	@$(RUN)/python -m oarlock_api.reference --check
 	@$(RUN)/python -m oarlock_api.numbers --check
 	@$(RUN)/python -m oarlock_operator.reference --check
@@ -68,6 +69,7 @@ format: setup ## Format the code and mend what ruff can mend
 .PHONY: generate
 generate: setup ## Write the CRD, the reference pages and the pictures from their sources
 	@$(RUN)/python -m oarlock_api.crd
+	@$(RUN)/python -m oarlock_api.sections
 	@$(RUN)/python -m oarlock_api.reference
 	@$(RUN)/python -m oarlock_api.numbers
 	@$(RUN)/python -m oarlock_operator.reference

@@ -12,7 +12,8 @@ from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_api.contract.figures import Figures
-from oarlock_api.contract.job_file import CustomProgram, parse_job_file
+from oarlock_api.contract.job_file import parse_job_file
+from oarlock_api.contract.sections import Custom as Program
 from oarlock_api.contract.status import PodStatus
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.manifests.config import job_file
@@ -96,7 +97,7 @@ def test_a_job_with_the_built_in_trainer_has_no_init_container() -> None:
 def test_job_json_tells_the_command_and_no_training() -> None:
     facts = parse_job_file(job_file(job(), custom(), 1).to_json())
     assert facts.training == {}
-    assert facts.custom == CustomProgram(command=tuple(COMMAND), args=("train.py",), working_dir="/output/mine")
+    assert facts.custom == Program(command=tuple(COMMAND), args=("train.py",), working_dir="/output/mine")
 
 
 # Its life

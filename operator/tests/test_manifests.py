@@ -232,6 +232,21 @@ def test_a_pod_carries_its_attempt_s_job_json_and_has_it_as_a_read_only_file() -
     assert (mount["mountPath"], mount["readOnly"]) == ("/etc/oarlock", True)
 
 
+def test_job_json_has_the_sections_of_the_spec_as_they_were_written_and_of_recovery_what_pods_act_on() -> None:
+    written = {
+        "preflight": {"gpus": False, "minBusBandwidth": 40, "timeoutSeconds": 60},
+        "recovery": {"hangSeconds": 90, "cordon": "Never"},
+        "webhooks": [{"name": "chat", "url": "https://chat.example.com", "minLevel": "Error"}],
+    }
+    body = json.loads(job_file(job(), spec(**written), 1).to_json())
+    assert {name: body[name] for name in written} == written | {"recovery": {"hangSeconds": 90}}
+
+
+def test_sections_that_nobody_wrote_take_no_room_in_the_pods() -> None:
+    body = json.loads(job_file(job(), spec(), 1).to_json())
+    assert body.keys().isdisjoint({"ports", "preflight", "recovery", "webhooks", "custom"})
+
+
 @pytest.mark.parametrize(("said", "read"), [("1000", 1000), ("1.5Gi", 1610612736), ("1500m", 2), ("1e3", 1000)])
 def test_min_free_is_told_in_bytes(said: str, read: int) -> None:
     assert told(made(output={"nfs": {"server": "s", "path": "/e"}, "minFree": said})).min_free_bytes == read

@@ -132,7 +132,7 @@ FIELDS: dict[str, Use] = {
     "ports.rendezvous": Use(
         {"ports": {"rendezvous": 30500}},
         {
-            "job.json.rendezvous_port": 30500,
+            "job.json.ports.rendezvous": 30500,
             "service.spec.ports.rendezvous.port": 30500,
         },
     ),
@@ -141,10 +141,10 @@ FIELDS: dict[str, Use] = {
         {
             f"{TRAINER}.ports.status.containerPort": 30400,
             f"{TRAINER}.readinessProbe.httpGet.port": "status",
-            "job.json.status_port": 30400,
+            "job.json.ports.status": 30400,
         },
     ),
-    "ports.link": Use({"ports": {"link": 30401}}, {"job.json.link_port": 30401}),
+    "ports.link": Use({"ports": {"link": 30401}}, {"job.json.ports.link": 30401}),
     "patch": Use(
         {"patch": {"shareProcessNamespace": True, "containers": [{"name": CONTAINER, "stdin": True}]}},
         {f"{POD}.shareProcessNamespace": True, f"{TRAINER}.stdin": True},

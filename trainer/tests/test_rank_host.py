@@ -163,7 +163,7 @@ def test_train_ends_all_ranks_with_the_code_of_the_first_that_fails(tmp_path: Pa
         "import os, time\ndef main():\n    if os.environ['RANK'] == '0':\n        return 85\n    time.sleep(600)\n"
     )
     (tmp_path / "job.json").write_text(
-        '{"version": 1, "job": "flux", "namespace": "n", "job_uid": "u", "attempt": 1, "nodes": 1, "gpus_per_node": 2,'
+        '{"version": 2, "job": "flux", "namespace": "n", "job_uid": "u", "attempt": 1, "nodes": 1, "gpus_per_node": 2,'
         '"output_directory": "/output/flux", "training": {}}'
     )
     command = [sys.executable, "-m", "oarlock_trainer", "train", "--program", "programs:main", "job.json"]

@@ -28,6 +28,8 @@ class Group(BaseModel):
     model_config = ConfigDict(**_SHARED, extra="forbid")
 
     admission: ClassVar[tuple[Rule, ...]] = ()
+    for_pods: ClassVar[tuple[str, ...] | None] = None
+    """Of a section that pods are told: which of its fields, where the others are the operator's alone; None = all."""
 
     @model_validator(mode="after")
     def _check_rules(self) -> Self:

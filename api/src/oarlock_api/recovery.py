@@ -137,6 +137,7 @@ class Recovery(Group):
             message="recovery.backoffSeconds is above recovery.maxBackoffSeconds; lower it or raise the maximum",
         ),
     )
+    for_pods = ("hang_seconds",)
 
     max_application_restarts: Restarts = Field(
         default=3, description="Restarts after failures of the program, within windowSeconds and without progress."

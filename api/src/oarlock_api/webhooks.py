@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from oarlock_api.contract.job_file import WebhookLevel, WebhookType
+from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
 from oarlock_api.group import Group
 from oarlock_api.primitives import Label, Text, Url
 from oarlock_api.rules import ListSet, Rule, exactly_one

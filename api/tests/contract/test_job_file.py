@@ -8,43 +8,50 @@ from pathlib import Path
 
 import pytest
 
-from oarlock_api.contract.job_file import MAX_BYTES, CustomProgram, parse_job_file
-from oarlock_api.contract.secrets import secret_variable
+from oarlock_api.contract.job_file import MAX_BYTES, parse_job_file
+from oarlock_api.contract.sections import Custom, Ports, Preflight, Recovery
 from oarlock_api.contract.wire import WireError
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden/v1/job-webhooks.json").read_text(encoding="utf-8"))
+GOLDEN = json.loads((Path(__file__).parents[1] / "golden/v2/job.json").read_text(encoding="utf-8"))
 
 HOOK = {"name": "chat", "url": "https://chat.example.com"}
-PROGRAM = {"command": ["accelerate", "launch"], "args": ["train.py"], "working_dir": "/work"}
+PROGRAM = {"command": ["accelerate", "launch"], "args": ["train.py"], "workingDir": "/work"}
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "job.json has version 2, this image knows 1: use the trainer image of the operator's release"),
-        ({"version": None}, "job.json has version None, this image knows 1"),
-        ({"version": True}, "job.json has version True, this image knows 1"),
+        ({"version": 1}, "job.json has version 1, this image knows 2: use the trainer image of the operator's release"),
+        ({"version": 3}, "job.json has version 3, this image knows 2: use the trainer image of the operator's release"),
+        ({"version": None}, "job.json has version None, this image knows 2"),
+        ({"version": True}, "job.json has version True, this image knows 2"),
         ({"zebras": 1, "aardvarks": 2}, "does not know: aardvarks, zebras: use a newer image"),
         ({"nodes": "4"}, "wrong type: nodes"),
         ({"nodes": 4.0}, "wrong type: nodes"),
         ({"attempt": True}, "wrong type: attempt"),
         ({"training": []}, "wrong type: training"),
-        ({"storage_check": 1, "job": None}, "wrong type: job, storage_check"),
-        ({"link_port": "9401"}, "wrong type: link_port"),
+        ({"job": None}, "wrong type: job"),
+        ({"preflight": []}, "wrong type: preflight"),
+        ({"preflight": {"storage": 1}}, "wrong type: preflight.storage"),
+        ({"preflight": {"tides": True}}, "does not know: preflight.tides: use a newer image"),
+        ({"recovery": {"hangSeconds": "90"}}, "wrong type: recovery.hangSeconds"),
+        ({"ports": {"link": "9401"}}, "wrong type: ports.link"),
         ({"webhooks": {}}, "wrong type: webhooks"),
         ({"webhooks": [HOOK, "chat"]}, r"wrong type: webhooks\[1\]"),
         ({"webhooks": [{**HOOK, "zebra": 1}]}, r"does not know: webhooks\[0\].zebra: use a newer image"),
-        ({"webhooks": [{**HOOK, "url": 1, "events": "all"}]}, r"wrong type: webhooks\[0\].events, webhooks\[0\].url"),
-        ({"webhooks": [{**HOOK, "events": [1]}]}, r"wrong type: webhooks\[0\].events"),
+        ({"webhooks": [{**HOOK, "url": 1}]}, r"wrong type: webhooks\[0\].url"),
+        ({"webhooks": [{**HOOK, "events": "all"}]}, r"wrong type: webhooks\[0\].events"),
+        ({"webhooks": [{**HOOK, "events": [1]}]}, r"wrong type: webhooks\[0\].events\[0\]"),
+        ({"webhooks": [{**HOOK, "authSecretRef": {"name": "a"}}]}, r"incomplete: webhooks\[0\].authSecretRef.key is"),
         ({"webhooks": [{"url": "https://a.example"}]}, r"incomplete: webhooks\[0\].name is missing"),
         ({"webhooks": [{**HOOK, "type": "Pigeon"}]}, r"does not know: webhooks\[0\].type is 'Pigeon'"),
+        ({"webhooks": [{**HOOK, "minLevel": "Trace"}]}, r"does not know: webhooks\[0\].minLevel is 'Trace'"),
         ({"custom": None}, "wrong type: custom"),
         ({"training": {}, "custom": {**PROGRAM, "image": "mine"}}, "does not know: custom.image: use a newer image"),
-        ({"training": {}, "custom": {"command": "train", "args": [1]}}, "wrong type: custom.command, custom.args"),
-        ({"training": {}, "custom": {**PROGRAM, "working_dir": "here"}}, "wrong type: custom.working_dir"),
+        ({"training": {}, "custom": {"command": "train"}}, "wrong type: custom.command"),
+        ({"training": {}, "custom": {**PROGRAM, "args": [1]}}, r"wrong type: custom.args\[0\]"),
         ({"training": {}, "custom": {"args": ["train.py"]}}, "incomplete: custom.command is missing"),
         ({"custom": PROGRAM}, "one trainer: it has training and custom"),
-        ({"webhooks": [{**HOOK, "min_level": "Trace"}]}, r"does not know: webhooks\[0\].min_level is 'Trace'"),
     ],
 )
 def test_an_unknown_version_field_or_type_is_refused_with_words_that_name_it(
@@ -59,17 +66,15 @@ def test_an_unknown_version_field_or_type_is_refused_with_words_that_name_it(
 )
 def test_a_fact_that_is_missing_is_refused_by_its_name(name: str) -> None:
     raw = {key: value for key, value in GOLDEN.items() if key != name}
-    with pytest.raises(WireError, match=f"incomplete.*'{name}'"):
+    with pytest.raises(WireError, match=f"incomplete: {name} is missing"):
         parse_job_file(json.dumps(raw))
 
 
-def test_facts_with_a_default_may_be_missing() -> None:
-    optional = {"min_free_bytes", "storage_check", "preflight_timeout_seconds", "status_port", "hang_seconds"}
-    optional |= {"clock_check", "gpu_check", "collective_check", "link_port", "webhooks"}
-    raw = {key: value for key, value in GOLDEN.items() if key not in optional}
-    job = parse_job_file(json.dumps(raw))
-    assert (job.min_free_bytes, job.storage_check, job.status_port, job.hang_seconds) == (None, True, 9400, 0)
-    assert (job.link_port, job.webhooks) == (9401, ())
+def test_facts_and_sections_with_a_default_may_be_missing() -> None:
+    needed = {"version", "job", "namespace", "job_uid", "attempt", "nodes", "gpus_per_node"}
+    job = parse_job_file(json.dumps({key: GOLDEN[key] for key in (*needed, "output_directory", "training")}))
+    assert (job.min_free_bytes, job.previous_owner_is_gone, job.custom, job.webhooks) == (None, False, None, ())
+    assert (job.ports, job.preflight, job.recovery) == (Ports(), Preflight(), Recovery())
 
 
 def test_what_the_reader_takes_for_granted_is_not_written_and_read_the_same() -> None:
@@ -91,26 +96,7 @@ def test_a_job_without_a_trainer_of_its_own_is_written_as_images_know_it_that_kn
 
 def test_a_program_needs_no_more_than_a_command() -> None:
     job = parse_job_file(json.dumps({**GOLDEN, "training": {}, "custom": {"command": ["train"]}}))
-    assert job.custom == CustomProgram(command=("train",))
-
-
-def test_a_file_of_an_operator_without_the_newer_checks_asks_for_none_of_them() -> None:
-    newer = {"clock_check", "gpu_check", "collective_check"}
-    job = parse_job_file(json.dumps({key: value for key, value in GOLDEN.items() if key not in newer}))
-    assert (job.clock_check, job.gpu_check, job.collective_check) == (False, False, False)
-
-
-@pytest.mark.parametrize("url", [{}, {"url": "https://a.example", "url_variable": secret_variable("chat", "url")}])
-def test_a_webhook_has_one_address_and_no_more(url: dict[str, str]) -> None:
-    with pytest.raises(WireError, match=r"exactly one of url and url_variable: webhooks\[0\]"):
-        parse_job_file(json.dumps({**GOLDEN, "webhooks": [{"name": "chat", **url}]}))
-
-
-@pytest.mark.parametrize("name", ["auth_variable", "signature_variable"])
-@pytest.mark.parametrize("variable", ["PATH", "AWS_SECRET_ACCESS_KEY", "OARLOCK_SECRET_", "OARLOCK_SECRET_a b"])
-def test_a_webhook_can_send_no_variable_of_the_pod_but_the_job_s_secrets(name: str, variable: str) -> None:
-    with pytest.raises(WireError, match=rf"holds no secret of the job: webhooks\[0\].{name}"):
-        parse_job_file(json.dumps({**GOLDEN, "webhooks": [{**HOOK, name: variable}]}))
+    assert job.custom == Custom(command=("train",))
 
 
 def test_the_same_facts_are_always_the_same_text_however_they_were_ordered() -> None:

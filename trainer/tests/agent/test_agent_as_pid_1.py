@@ -71,7 +71,7 @@ def test_pid_1_heeds_a_sigterm_that_comes_while_it_still_imports_itself(containe
 
 
 def test_pid_1_asks_a_rank_in_a_session_of_its_own_and_waits_for_it(contained: Agent, tmp_path: Path) -> None:
-    contained.job["storage_check"] = False
+    contained.job["preflight"]["storage"] = False
     launcher = "launches_one_that_saves_in_another_session"
     contained.start_bundled(write_bundle.write(tmp_path), [sys.executable, own_program.__file__, launcher])
     contained.awaited("running")

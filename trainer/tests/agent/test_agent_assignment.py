@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOB: dict[str, Any] = {
-    "version": 1,
+    "version": 2,
     "job": "flux",
     "namespace": "default",
     "job_uid": "u",
@@ -53,7 +53,7 @@ def test_pretended_gpus_keep_their_ranks_but_compute_on_the_cpu(tmp_path: Path) 
 
 
 def test_where_the_ranks_meet_is_known_from_the_job_unless_whoever_starts_them_says_otherwise(tmp_path: Path) -> None:
-    assignment = read_assignment(told(tmp_path, JOB | {"rendezvous_port": 30500}))
+    assignment = read_assignment(told(tmp_path, JOB | {"ports": {"rendezvous": 30500}}))
     assert (assignment.master_address, assignment.master_port) == ("flux-0.flux.default.svc", 30500)
     assignment = read_assignment(told(tmp_path, JOB, MASTER_ADDR="127.0.0.1", MASTER_PORT="1234"))
     assert (assignment.master_address, assignment.master_port) == ("127.0.0.1", 1234)
@@ -61,10 +61,10 @@ def test_where_the_ranks_meet_is_known_from_the_job_unless_whoever_starts_them_s
 
 def test_in_a_pod_no_variable_of_an_image_or_of_envfrom_says_where_the_ranks_meet(tmp_path: Path) -> None:
     strange = {"MASTER_ADDR": "localhost", "MASTER_PORT": "tcp://10.0.0.1:6379"}
-    assignment = read_assignment(told(tmp_path, JOB | {"rendezvous_port": 29500}, **strange), in_pod=True)
+    assignment = read_assignment(told(tmp_path, JOB, **strange), in_pod=True)
     assert (assignment.master_address, assignment.master_port) == ("flux-0.flux.default.svc", 29500)
-    older = told(tmp_path, JOB, MASTER_ADDR="flux-0.flux.default.svc", MASTER_PORT="30500")
-    assert read_assignment(older, in_pod=True).master_port == 30500, "an older operator's pod"
+    open_port = told(tmp_path, JOB | {"ports": {"rendezvous": 0}}, MASTER_ADDR="127.0.0.1", MASTER_PORT="30500")
+    assert read_assignment(open_port, in_pod=True).master_port == 30500, "whoever made the file leaves it to the pod"
 
 
 def test_what_the_agent_starts_knows_the_size_of_its_gang_and_where_it_meets(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_what_the_agent_starts_knows_the_size_of_its_gang_and_where_it_meets(tmp
     [
         pytest.param("{", {}, "not JSON", id="no JSON"),
         pytest.param("[]", {}, "not a JSON object", id="no object"),
-        pytest.param(JOB | {"version": 2}, {}, "version 2", id="newer version"),
+        pytest.param(JOB | {"version": 3}, {}, "version 3", id="newer version"),
         pytest.param(JOB | {"pipelines": 4}, {}, "pipelines", id="unknown field"),
-        pytest.param({"version": 1}, {}, "incomplete", id="missing fields"),
+        pytest.param({"version": 2}, {}, "incomplete", id="missing fields"),
         pytest.param(JOB | {"nodes": "4"}, {}, "nodes", id="text for a number"),
         pytest.param(JOB | {"nodes": True}, {}, "nodes", id="truth for a number"),
         pytest.param(JOB | {"gpus_per_node": -1}, {}, "gpus_per_node", id="negative count"),
@@ -97,7 +97,7 @@ def test_what_the_agent_starts_knows_the_size_of_its_gang_and_where_it_meets(tmp
         pytest.param(JOB, {"MACHINE_RANK": "4"}, "has 0..3", id="rank beyond the gang"),
         pytest.param(JOB, {"MACHINE_RANK": ""}, "MACHINE_RANK is not set", id="no rank"),
         pytest.param(JOB, {"MASTER_PORT": "x"}, "not a port", id="no port"),
-        pytest.param(JOB | {"rendezvous_port": 65536}, {}, "not a port", id="port 65536"),
+        pytest.param(JOB | {"ports": {"rendezvous": 65536}}, {}, "not a port", id="port 65536"),
         pytest.param(JOB, {"OARLOCK_CONFIG": "/nonexistent/job.json"}, "job.json is not mounted", id="no file"),
     ],
 )

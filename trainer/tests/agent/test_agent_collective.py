@@ -33,7 +33,8 @@ def pods(tmp_path: Path) -> Iterator[list[Agent]]:
     for rank in range(2):
         (tmp_path / f"pod-{rank}").mkdir()
         agent = Agent(tmp_path / f"pod-{rank}")
-        agent.job |= {"collective_check": True, "training": TRAINING}
+        agent.job["training"] = TRAINING
+        agent.job["preflight"]["collective"] = True
         agent.environment |= {
             "MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
             "OARLOCK_NODE": f"gpu-0{rank}", "GLOO_SOCKET_IFNAME": "lo",
@@ -81,7 +82,7 @@ def test_a_pod_whose_peer_never_comes_ends_with_82_once_it_has_waited_as_long_as
     pods: list[Agent],
 ) -> None:
     alone = pods[0]
-    alone.job["preflight_timeout_seconds"] = 2
+    alone.job["preflight"]["timeoutSeconds"] = 2
     alone.start("collective_programs:joins_soon_or_never", warm="collective_programs:imports_torch")
     assert alone.wait() == 82
     assert "node 1 did not come to the collective check within" in alone.report()["summary"]
@@ -90,9 +91,13 @@ def test_a_pod_whose_peer_never_comes_ends_with_82_once_it_has_waited_as_long_as
 
 
 def test_what_imports_and_other_checks_have_taken_leaves_the_ranks_no_less_time(tmp_path: Path) -> None:
-    job = {**Agent(tmp_path).job, "gpus_per_node": 0, "storage_check": False, "collective_check": True}
+    job = {
+        **Agent(tmp_path).job,
+        "gpus_per_node": 0,
+        "preflight": {"storage": False, "clock": False, "timeoutSeconds": 10},
+    }
     path = tmp_path / "job.json"
-    path.write_text(json.dumps(job | {"preflight_timeout_seconds": 10}))
+    path.write_text(json.dumps(job))
     assignment = read_assignment({"OARLOCK_CONFIG": str(path), "MACHINE_RANK": "0"})
     begun_long_ago = Preflight(assignment, {}, collective=True, torch_cuda="", now=time.monotonic() - 60)
     assert begun_long_ago.rank_seconds == 10

@@ -28,7 +28,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def own(agent: Agent, bundle: Path) -> Callable[..., Agent]:
     """Starts one of the programs of own_program.py."""
-    agent.job["storage_check"] = False
+    agent.job["preflight"]["storage"] = False
 
     def start(name: str, *arguments: str, **how: Any) -> Agent:
         agent.start_bundled(bundle, [sys.executable, own_program.__file__, name, *arguments], **how)
@@ -43,9 +43,10 @@ def test_it_is_given_its_arguments_its_folder_and_the_contracts_environment(
 ) -> None:
     of_webhooks = "OARLOCK_SECRET_CHAT_URL_0011223344556677"
     agent.environment |= {"MINE": "1", "OMP_NUM_THREADS": "3", of_webhooks: "hush"}
-    agent.job |= {"storage_check": True, "clock_check": True, "nodes": 1}
+    agent.job["nodes"] = 1
+    agent.job["preflight"] |= {"storage": True, "clock": True}
     (tmp_path / "here").mkdir()
-    agent.job["custom"] = {"args": ["--rank=$(MACHINE_RANK)", "$$(MINE) $(NOBODYS)"], "working_dir": f"{tmp_path}/here"}
+    agent.job["custom"] = {"args": ["--rank=$(MACHINE_RANK)", "$$(MINE) $(NOBODYS)"], "workingDir": f"{tmp_path}/here"}
     assert own("tells_what_it_was_given", "two words", python=python()).wait() == 0
     given = json.loads((tmp_path / "given").read_text())
     assert given["arguments"] == ["two words", "--rank=0", "$(MINE) $(NOBODYS)"]
@@ -81,7 +82,7 @@ def test_secrets_that_it_prints_last_are_struck_out_of_its_report(agent: Agent, 
 
 
 def test_a_code_of_the_contract_means_what_the_contract_says(agent: Agent, bundle: Path) -> None:
-    agent.job["storage_check"] = False
+    agent.job["preflight"]["storage"] = False
     agent.start_bundled(bundle, ["sh", "-c", "exit 86"])
     assert agent.wait() == 86
     assert agent.report()["class"] == "Requested"
@@ -109,7 +110,8 @@ def test_who_kills_it_is_told(own: Callable[..., Agent]) -> None:
 def test_what_the_image_does_not_have_is_a_configuration_error(
     agent: Agent, bundle: Path, command: list[str], folder: str, words: str
 ) -> None:
-    agent.job |= {"storage_check": False, "custom": {"working_dir": folder}}
+    agent.job["preflight"]["storage"] = False
+    agent.job["custom"] = {"workingDir": folder} if folder else {}
     agent.start_bundled(bundle, command)
     assert agent.wait() == 85
     assert agent.report()["summary"].startswith(words)
@@ -190,7 +192,7 @@ def test_its_word_about_a_gpu_is_understood(own: Callable[..., Agent]) -> None:
 def test_a_check_that_only_the_built_in_trainer_can_do_is_shown_as_such(
     own: Callable[..., Agent], agent: Agent
 ) -> None:
-    agent.job["collective_check"] = True
+    agent.job["preflight"]["collective"] = True
     own("runs").awaited("running")
     check = next(check for check in agent.status()["preflight"] if check["name"] == "collective")
     assert check["result"] == "NotSupported"

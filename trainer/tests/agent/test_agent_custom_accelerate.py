@@ -12,7 +12,8 @@ import pytest
 import yaml
 from agent_process import Agent
 
-from oarlock_api.contract.job_file import CustomProgram, JobFile
+from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.sections import Custom
 from oarlock_trainer.agent.ranks import accelerate_config
 from oarlock_trainer.commands import write_bundle
 from oarlock_trainer.runtime.assignment import Assignment, Pod
@@ -38,7 +39,8 @@ def gang(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
     for rank in range(2):
         (tmp_path / str(rank)).mkdir()
         agent = Agent(tmp_path / str(rank))
-        agent.job |= {"link_port": link, "gpus_per_node": 2, "storage_check": False}
+        agent.job["ports"]["link"] = link
+        agent.job["preflight"]["storage"] = False
         agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(rendezvous)}
         agents.append(agent)
     yield agents[0], agents[1]
@@ -69,7 +71,7 @@ def rendered(*, nodes: int, gpus: int, simulate: bool = False) -> dict[str, Any]
         gpus_per_node=gpus,
         output_directory="/output/flux",
         training={},
-        custom=CustomProgram(command=("train",)),
+        custom=Custom(command=("train",)),
     )
     pod = Pod(rank=nodes - 1, job="flux", attempt=1, pod_uid="p", node="n")
     place = Assignment(pod=pod, job=job, master_address="flux-0.flux", master_port=29501, simulate_gpus=simulate)

@@ -33,7 +33,8 @@ def standin(agent: Agent, bundle: Path) -> Callable[..., Agent]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    agent.job |= {"status_port": port, "storage_check": False}
+    agent.job["ports"]["status"] = port
+    agent.job["preflight"]["storage"] = False
     agent.environment["STATUS_PORT"] = str(port)
 
     def start(name: str, **how: Any) -> Agent:
@@ -63,7 +64,7 @@ def test_its_steps_are_the_pods_progress(standin: Callable[..., Agent], python: 
 
 
 def test_with_hang_seconds_steps_that_stop_are_a_hang(standin: Callable[..., Agent], agent: Agent) -> None:
-    agent.job["hang_seconds"] = 1
+    agent.job["recovery"] = {"hangSeconds": 1}
     pid = int(standin("stops_reporting").awaited("running"))
     assert agent.wait() == 83
     assert agent.report()["summary"].startswith("no step for 1.")
@@ -74,7 +75,7 @@ def test_with_hang_seconds_steps_that_stop_are_a_hang(standin: Callable[..., Age
 def test_a_node_whose_command_has_no_steps_to_tell_is_not_judged_by_them(
     standin: Callable[..., Agent], agent: Agent
 ) -> None:
-    agent.job |= {"hang_seconds": 1, "nodes": 2}
+    agent.job |= {"recovery": {"hangSeconds": 1}, "nodes": 2}
     agent.environment["MACHINE_RANK"] = "1"
     standin("stops_reporting").awaited("running")
     assert agent.status()["hangAfterSeconds"] is None

@@ -25,7 +25,7 @@ def gang(tmp_path: Path) -> Iterator[tuple[Agent, Agent]]:
     for rank in range(2):
         (tmp_path / str(rank)).mkdir()
         agent = Agent(tmp_path / str(rank))
-        agent.job |= {"link_port": port, "gpus_per_node": 2}
+        agent.job["ports"]["link"] = port
         agent.environment |= {"MACHINE_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
         agents.append(agent)
     yield agents[0], agents[1]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def impatient(agent: Agent) -> Agent:
-    agent.job["hang_seconds"] = 1
+    agent.job["recovery"] = {"hangSeconds": 1}
     return agent
 
 
@@ -98,7 +98,7 @@ def test_a_rank_that_blocks_in_native_code_still_says_where(impatient: Agent) ->
 
 
 def test_ranks_that_were_asked_to_leave_are_not_called_hung(impatient: Agent) -> None:
-    impatient.job["hang_seconds"] = 2
+    impatient.job["recovery"] = {"hangSeconds": 2}
     impatient.start("steps_for_ever", arguments=("--grace-seconds", "3.5"))
     impatient.rank_pid(0), impatient.rank_pid(1)
     impatient.send(signal.SIGTERM)
@@ -132,10 +132,10 @@ def test_status_says_how_long_the_present_phase_may_go_without_progress(agent: A
 
 
 def test_a_hang_seconds_that_is_no_number_of_seconds_ends_with_85(agent: Agent) -> None:
-    agent.job["hang_seconds"] = -1
+    agent.job["recovery"] = {"hangSeconds": -1}
     agent.start("never_leaves")
     assert agent.wait() == 85
-    assert "hang_seconds" in agent.report()["summary"]
+    assert "recovery.hangSeconds" in agent.report()["summary"]
 
 
 @pytest.mark.parametrize("own", ["TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"])

@@ -222,7 +222,7 @@ def test_a_job_file_of_another_version_ends_with_85_and_says_what_to_use(agent: 
 
 def test_a_taken_status_port_ends_with_87_and_names_the_setting(agent: Agent) -> None:
     with socket.create_server(("", 0)) as taken:
-        agent.job["status_port"] = taken.getsockname()[1]
+        agent.job["ports"]["status"] = taken.getsockname()[1]
         agent.start("trains_until_told")
         assert agent.wait() == 87
     assert "set spec.pod.ports.status" in agent.report()["summary"]

@@ -25,7 +25,7 @@ def gpus(agent: Agent, library: Path) -> Agent:
     """An agent of a pod with two GPUs, as far as NVML knows."""
     agent.environment["NVML_LIBRARY"] = str(library)
     agent.environment["OARLOCK_SIMULATE_GPUS"] = "0"
-    agent.job["gpu_check"] = True
+    agent.job["preflight"]["gpus"] = True
     return agent
 
 
@@ -34,7 +34,7 @@ def checks(status: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_each_check_is_in_status_and_log_with_its_result_and_its_milliseconds(gpus: Agent) -> None:
-    gpus.job["clock_check"] = True
+    gpus.job["preflight"]["clock"] = True
     gpus.start("trains_until_told")
     gpus.rank_pid(0)
     shown = checks(gpus.status())
@@ -101,14 +101,14 @@ def test_a_check_that_hangs_dies_with_the_agent(gpus: Agent) -> None:
 
 
 def test_a_job_that_asks_for_no_check_shows_none(agent: Agent) -> None:
-    agent.job["storage_check"] = False
+    agent.job["preflight"]["storage"] = False
     agent.start("trains_until_told")
     agent.rank_pid(0)
     assert agent.status()["preflight"] == []
 
 
 def test_pretended_gpus_are_shown_as_not_checked(agent: Agent) -> None:
-    agent.job["gpu_check"] = True
+    agent.job["preflight"]["gpus"] = True
     agent.start("trains_until_told")
     agent.rank_pid(0)
     assert checks(agent.status())["gpus"]["result"] == "NotSupported"
@@ -144,8 +144,8 @@ def test_an_nvml_that_hangs_or_crashes_ends_the_pod_with_87_and_blames_no_gpu(
     gpus: Agent, fault: str, words: str
 ) -> None:
     gpus.environment["FAKE_NVML"] = fault
-    gpus.job["preflight_timeout_seconds"] = 2 if fault == "hang" else 60
-    gpus.job["storage_check"] = False  # which could be the slower of the two on a busy machine
+    gpus.job["preflight"]["timeoutSeconds"] = 2 if fault == "hang" else 60
+    gpus.job["preflight"]["storage"] = False  # which could be the slower of the two on a busy machine
     gpus.start("trains_until_told")
     assert gpus.wait() == 87
     assert (gpus.report()["gpu"], gpus.report()["class"]) == (None, "Preflight")
@@ -195,14 +195,14 @@ def test_storage_that_hangs_fails_the_preflight_in_time(agent: Agent) -> None:
         "import signal, sys\nwhile any('check\": \"storage' in word for word in sys.orig_argv): signal.pause()\n"
     )
     agent.environment["PYTHONPATH"] = f"{agent.scratch / 'hang'}:{agent.environment['PYTHONPATH']}"
-    agent.job["preflight_timeout_seconds"] = 1
+    agent.job["preflight"]["timeoutSeconds"] = 1
     agent.start("trains_until_told")
     assert agent.wait() == 84
     assert "did not answer within 1 s" in agent.report()["summary"]
 
 
 def test_a_job_that_switched_the_storage_check_off_starts_without_it(agent: Agent) -> None:
-    agent.job["storage_check"] = False
+    agent.job["preflight"]["storage"] = False
     agent.job["min_free_bytes"] = 2**60
     agent.start("leaves_its_environment")
     assert agent.wait() == 0

@@ -23,7 +23,7 @@ def environment(folder: Path, **fields: Any) -> dict[str, str]:
         "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
     }
     body = {
-        "version": 1, "job": "flux", "namespace": "default", "job_uid": "u", "attempt": 2, "nodes": 2,
+        "version": 2, "job": "flux", "namespace": "default", "job_uid": "u", "attempt": 2, "nodes": 2,
         "gpus_per_node": 0, "output_directory": "/output/flux", "training": training,
     } | fields  # fmt: skip
     (folder / "job.json").write_text(json.dumps(body))
@@ -55,8 +55,8 @@ def test_a_misspelled_field_is_told_with_the_one_that_was_meant(tmp_path: Path) 
 
 
 def test_a_job_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="version 2"):
-        read_job(environment(tmp_path, version=2))
+    with pytest.raises(ConfigurationError, match="version 3"):
+        read_job(environment(tmp_path, version=3))
 
 
 def test_a_missing_place_is_named(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "data": {"datasets": [{"name": "photos", "source": {"path": "/data"}}]},
     }  # fmt: skip
     job = {
-        "version": 1, "job": "flux", "namespace": "default", "job_uid": "uid", "attempt": 1, "nodes": 1,
+        "version": 2, "job": "flux", "namespace": "default", "job_uid": "uid", "attempt": 1, "nodes": 1,
         "gpus_per_node": 2, "output_directory": str(tmp_path), "training": training,
     }  # fmt: skip
     (tmp_path / "job.json").write_text(json.dumps(job))

@@ -39,7 +39,7 @@ def test_it_fills_the_caches_of_a_job_that_trains_and_trains_nothing(
         "data": {"datasets": [{"name": "photos", "source": {"path": str(pictures)}}]},
     }  # fmt: skip
     body = {
-        "version": 1, "job": "flux", "namespace": "default", "job_uid": "uid", "attempt": 1, "nodes": 1,
+        "version": 2, "job": "flux", "namespace": "default", "job_uid": "uid", "attempt": 1, "nodes": 1,
         "gpus_per_node": 0, "output_directory": str(tmp_path / "out"), "training": training,
     }  # fmt: skip
     job.write_text(json.dumps(body))

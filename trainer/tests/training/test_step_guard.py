@@ -47,7 +47,7 @@ def test_the_loop_ends_where_every_update_is_left_out(monkeypatch: pytest.Monkey
 
     session.engine.step = no_update
     session.prefetch.ready = session.prefetch.wait.return_value = True
-    session.job.file.hang_seconds, session.job.training.profile = 180, None
+    session.job.file.recovery.hang_seconds, session.job.training.profile = 180, None
     session.ranks.rank_info.world_size = 1
     session.ranks.sum = list
     session.interval.is_due.return_value = False

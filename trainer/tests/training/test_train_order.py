@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from oarlock_api.contract.sections import Recovery
 from oarlock_api.contract.status import StepPart
 from oarlock_api.training import Training
 from oarlock_trainer.engine.host_copy import HostCopy
@@ -34,7 +35,7 @@ class Recorded:
         micro_batch = SimpleNamespace(to=lambda _device: SimpleNamespace(sigmas=torch.tensor([0.5])))
         batch = SimpleNamespace(micro_batches=[micro_batch] * training.gradient_accumulation, regularizes=False)
         self.session: Any = SimpleNamespace(
-            job=SimpleNamespace(training=training, file=SimpleNamespace(hang_seconds=0)),
+            job=SimpleNamespace(training=training, file=SimpleNamespace(recovery=Recovery())),
             ranks=SimpleNamespace(rank_info=rank_info, device="cpu", sum=self._sum, bound_waiting=lambda _: None),
             engine=SimpleNamespace(
                 model=None,

@@ -63,7 +63,7 @@ def test_without_encoders_neither_transformers_nor_the_compiler_cost_time() -> N
 
 def test_for_a_job_with_adapters_it_has_what_makes_them_and_can_be_forked_safely(tmp_path: Path) -> None:
     job = {
-        "version": 1, "job": "flux", "namespace": "default", "job_uid": "uid", "attempt": 1, "nodes": 1,
+        "version": 2, "job": "flux", "namespace": "default", "job_uid": "uid", "attempt": 1, "nodes": 1,
         "gpus_per_node": 0, "output_directory": str(tmp_path), "training": {"method": "LoRA"},
     }  # fmt: skip
     path = tmp_path / "job.json"

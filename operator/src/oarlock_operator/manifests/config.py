@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
-from oarlock_api.contract.job_file import CustomProgram, JobFile, Webhook
+from oarlock_api.contract import sections
+from oarlock_api.contract.dataclass_json import from_fields
+from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, TRACKER_KEYS, secret_variable
+from oarlock_api.group import Group
+from oarlock_api.naming import camel_case
 from oarlock_api.quantity import whole_bytes
 from oarlock_api.secret_refs import SecretKeyRef
-from oarlock_api.spec import Custom, TrainingJobSpec
+from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.model.observation import Job
+
+_Section = TypeVar("_Section")
 
 _S3_KEYS: dict[str, dict[str, Any]] = {S3_KEY_ID: {}, S3_SECRET_KEY: {}, S3_TOKEN: {"optional": True}}
 """How each key of the Secret of an S3 connection is referred to."""
@@ -39,19 +46,12 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         output_directory=output_directory(job, spec),
         training=spec.training.to_manifest() if spec.training else {},
         min_free_bytes=whole_bytes(spec.output.min_free) if spec.output.min_free else None,
-        storage_check=spec.preflight.storage,
-        clock_check=spec.preflight.clock,
-        gpu_check=spec.preflight.gpus,
-        collective_check=spec.preflight.collective,
-        min_bus_bandwidth=spec.preflight.min_bus_bandwidth,
-        preflight_timeout_seconds=spec.preflight.timeout_seconds,
-        status_port=spec.pod.ports.status,
         previous_owner_is_gone=True,
-        hang_seconds=spec.recovery.hang_seconds,
-        link_port=spec.pod.ports.link,
-        rendezvous_port=spec.pod.ports.rendezvous,
-        webhooks=_webhooks(spec),
-        custom=_program(spec.custom) if spec.custom else None,
+        custom=_section(sections.Custom, spec.custom) if spec.custom else None,
+        ports=_section(sections.Ports, spec.pod.ports),
+        preflight=_section(sections.Preflight, spec.preflight),
+        recovery=_section(sections.Recovery, spec.recovery),
+        webhooks=tuple(_section(sections.Webhook, webhook) for webhook in spec.webhooks),
     )
 
 
@@ -65,7 +65,7 @@ def secret_references(spec: TrainingJobSpec) -> dict[str, dict[str, Any]]:
         *((secret, key, {"optional": True}) for secret, key in _of_trackers(spec)),
         *((secret, key, how) for secret in _of_connections(spec) for key, how in _S3_KEYS.items()),
     )
-    return {_variable(reference): reference.to_manifest() for reference in single} | {
+    return {secret_variable(one.name, one.key): one.to_manifest() for one in single} | {
         secret_variable(secret, key): {"name": secret, "key": key, **how} for secret, key, how in several
     }
 
@@ -96,26 +96,7 @@ def _of_trackers(spec: TrainingJobSpec) -> Iterator[tuple[str, str]]:
             yield from ((tracker.secret_ref.name, key) for key in TRACKER_KEYS.get(tracker.type, ()))
 
 
-def _program(custom: Custom) -> CustomProgram:
-    return CustomProgram(command=custom.command, args=custom.args, working_dir=custom.working_dir or "")
-
-
-def _webhooks(spec: TrainingJobSpec) -> tuple[Webhook, ...]:
-    return tuple(
-        Webhook(
-            name=webhook.name,
-            type=webhook.type,
-            url=webhook.url or "",
-            url_variable=_variable(webhook.url_secret_ref),
-            auth_variable=_variable(webhook.auth_secret_ref),
-            signature_variable=_variable(webhook.signature_secret_ref),
-            message_prefix=webhook.message_prefix or "",
-            events=webhook.events,
-            min_level=webhook.min_level,
-        )
-        for webhook in spec.webhooks
-    )
-
-
-def _variable(reference: SecretKeyRef | None) -> str:
-    return secret_variable(reference.name, reference.key) if reference else ""
+def _section(kind: type[_Section], group: Group) -> _Section:
+    """A section as pods are told it, without the fields that are not for them."""
+    names = {camel_case(field.name) for field in fields(kind)}  # type: ignore[arg-type]
+    return from_fields(kind, {name: value for name, value in group.to_manifest().items() if name in names})

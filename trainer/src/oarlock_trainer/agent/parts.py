@@ -88,7 +88,7 @@ def start(
     port, link = _listen(assignment, board, alive, ranks.inbox)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-    guard = HangGuard(assignment.pod, ranks, hang_seconds=assignment.job.hang_seconds, now=now)
+    guard = HangGuard(assignment.pod, ranks, hang_seconds=assignment.job.recovery.hang_seconds, now=now)
     ranks.load()
     webhooks = Webhooks.of(assignment, given)
     outcome = Outcome(assignment.pod, board, options.termination_log, ranks=ranks, secrets=secret_values(given))
@@ -142,11 +142,11 @@ def _listen(
     assignment: Assignment, board: StatusBoard, alive: Callable[[], bool], inbox: Inbox | None
 ) -> tuple[int, GangLink]:
     job, pod = assignment.job, assignment.pod
-    field, port = "status", job.status_port
+    field, port = "status", job.ports.status
     try:
         door = Door(assignment.key, pod.pod_uid)
         server = StatusServer(port=port, job=job.job, status=lambda: board.status, alive=alive, inbox=inbox, door=door)
-        field, port = "link", job.link_port
+        field, port = "link", job.ports.link
         link = GangLink(
             job_uid=job.job_uid,
             attempt=pod.attempt,

@@ -49,7 +49,7 @@ def check(job: Job, ranks: RankGroup) -> None:
 
     Raises StorageError on nodes that cannot write, or do not see the others' files, PeerLostError on the others.
     """
-    if not job.file.storage_check or job.file.nodes == 1:
+    if not job.file.preflight.storage or job.file.nodes == 1:
         return
     folder = job.output / CHECKPOINTS / f"{TEMPORARY}canary-{job.file.job_uid[:8]}-a{job.file.attempt}"
     committed = folder.with_name(f"{folder.name}-committed")

@@ -32,7 +32,7 @@ _RUNTIME = (
     "wakeup",
 )
 _OURS = {
-    "oarlock_api": ("__init__.py", "contract"),
+    "oarlock_api": ("__init__.py", "contract", "naming.py"),
     "oarlock_trainer": (
         "__init__.py",
         "agent",

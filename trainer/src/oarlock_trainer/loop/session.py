@@ -139,7 +139,11 @@ def assemble(setup: Setup, clock: StartClock) -> Session:
     )
     first = setup.resumed.step if setup.resumed else 0
     prefetch = Prefetcher(
-        loader, first, total, patience=patience(job.file.hang_seconds), begin=partial(own_gpu.choose, ranks.device)
+        loader,
+        first,
+        total,
+        patience=patience(job.file.recovery.hang_seconds),
+        begin=partial(own_gpu.choose, ranks.device),
     )
     return Session(
         job=job,

@@ -148,7 +148,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         clock.updated()
         mean_loss = total_loss / ranks.rank_info.world_size
         if step == session.first:
-            ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.hang_seconds))
+            ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.recovery.hang_seconds))
         report(session, batch, clock.split(), step=done, loss=mean_loss, by_noise=by_noise, rate=rate)
         guard.check(loss=mean_loss, skipped=session.engine.skipped)
         clock.lap(StepPart.REST)

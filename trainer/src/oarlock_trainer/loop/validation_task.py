@@ -62,7 +62,7 @@ def of_evaluation(job: Job) -> Job:
 def judge(setup: Setup, stop: StopRequest) -> int:
     """Judge the model, write the report; returns the steps that it was trained for. Collective."""
     job, ranks, training, found = setup.job, setup.ranks, setup.job.training, setup.resumed
-    ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * job.file.hang_seconds))
+    ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * job.file.recovery.hang_seconds))
     step = found.step if found else 0
     model = load_model(setup)
     if found:

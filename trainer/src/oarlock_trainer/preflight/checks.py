@@ -35,10 +35,10 @@ class Preflight:
     def __init__(
         self, assignment: Assignment, environment: Mapping[str, str], *, collective: bool, torch_cuda: str, now: float
     ) -> None:
-        self._bound = float(assignment.job.preflight_timeout_seconds)
+        self._bound = float(assignment.job.preflight.timeout_seconds)
         self._deadline = now + self._bound
         self._first_rank = assignment.first_rank
-        asked = assignment.job.collective_check and assignment.job.nodes > 1
+        asked = assignment.job.preflight.collective and assignment.job.nodes > 1
         self._collective = asked and collective
         self.unsupported = [str(Check.COLLECTIVE)] if asked and not collective else []
         there = (_output_orders(assignment), [*_network_orders(assignment), *_gpu_orders(assignment, torch_cuda)])
@@ -97,7 +97,7 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
     job, pod = assignment.job, assignment.pod
     output: dict[str, Any] = {"directory": job.output_directory, "node": pod.node}
     orders: list[dict[str, Any]] = []
-    if job.storage_check:
+    if job.preflight.storage:
         # A few plain fields are read here; the ranks check the whole of `training`.
         model = setting(job.training, "model", "path")
         needs = {
@@ -107,7 +107,7 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
             "values": room.values(job.training),
         }
         orders.append({"check": Check.STORAGE, **output, **needs})
-    if job.clock_check:
+    if job.preflight.clock:
         place = {"gang": f"{job.job_uid}/{pod.attempt}", "rank": pod.rank, "nodes": job.nodes}
         orders.append({"check": Check.CLOCK, **output, **place, "patience": _patience(assignment)})
     return orders
@@ -121,17 +121,17 @@ def _saves_all_of_it(assignment: Assignment) -> bool:
 
 def _network_orders(assignment: Assignment) -> list[dict[str, Any]]:
     job = assignment.job
-    between_gpus = job.collective_check and job.nodes > 1 and job.gpus_per_node > 0
+    between_gpus = job.preflight.collective and job.nodes > 1 and job.gpus_per_node > 0
     return [{"check": Check.NETWORK, "node": assignment.pod.node}] if between_gpus else []
 
 
 def _gpu_orders(assignment: Assignment, torch_cuda: str) -> list[dict[str, Any]]:
     job = assignment.job
-    if not job.gpu_check or not job.gpus_per_node:
+    if not job.preflight.gpus or not job.gpus_per_node:
         return []
     expected = {"expected": job.gpus_per_node, "node": assignment.pod.node, "cuda": torch_cuda}
     return [{"check": Check.GPUS, **expected, "patience": _patience(assignment)}]
 
 
 def _patience(assignment: Assignment) -> float:
-    return assignment.job.preflight_timeout_seconds * _PATIENCE_SHARE
+    return assignment.job.preflight.timeout_seconds * _PATIENCE_SHARE

@@ -104,9 +104,9 @@ def read_assignment(environment: Mapping[str, str], *, in_pod: bool = False) -> 
         raise AssignmentError(
             f"MACHINE_RANK is {environment[Variable.MACHINE_RANK]!r}, a job of {job.nodes} nodes has 0..{job.nodes - 1}"
         )
-    told = in_pod and job.rendezvous_port > 0
+    told = in_pod and job.ports.rendezvous > 0
     if told or Variable.MASTER_PORT not in environment:
-        port = job.rendezvous_port or RENDEZVOUS_PORT
+        port = job.ports.rendezvous or RENDEZVOUS_PORT
     if port is None or not 0 < port < 65536:
         raise AssignmentError(f"MASTER_PORT is {environment.get(Variable.MASTER_PORT, port)!r}, not a port")
     address = rendezvous_address(job=job.job, namespace=job.namespace, nodes=job.nodes)
@@ -157,23 +157,16 @@ def _read_key(path: Path, job: JobFile) -> bytes | None:
 
 
 def _check(path: Path, job: JobFile) -> None:
-    whole = (
-        "attempt",
-        "nodes",
-        "gpus_per_node",
-        "preflight_timeout_seconds",
-        "status_port",
-        "hang_seconds",
-        "link_port",
-        "rendezvous_port",
-    )
-    wrong = [name for name in whole if type(getattr(job, name)) is not int or getattr(job, name) < 0]
-    wrong += [name for name in ("job", "job_uid", "namespace") if not isinstance(getattr(job, name), str)]
-    if job.min_free_bytes is not None and type(job.min_free_bytes) is not int:
-        wrong.append("min_free_bytes")
-    if not isinstance(job.training, dict):
-        wrong.append("training")
-    if not isinstance(job.output_directory, str) or not job.output_directory.startswith("/"):
+    whole = {
+        "attempt": job.attempt,
+        "nodes": job.nodes,
+        "gpus_per_node": job.gpus_per_node,
+        "preflight.timeoutSeconds": job.preflight.timeout_seconds,
+        "recovery.hangSeconds": job.recovery.hang_seconds,
+        "ports": min(job.ports.rendezvous, job.ports.status, job.ports.link),
+    }
+    wrong = [name for name, value in whole.items() if value < 0]
+    if not job.output_directory.startswith("/"):
         wrong.append("output_directory")
     if wrong:
         raise AssignmentError(f"{path}: {', '.join(sorted(wrong))}: not a value that this field can have")

@@ -46,7 +46,7 @@ class Agent:
         self.report_path = scratch / "report"
         self.log_path = scratch / "log"
         self.job: dict[str, Any] = {
-            "version": 1,
+            "version": 2,
             "job": "flux",
             "namespace": "default",
             "job_uid": "uid-of-job",
@@ -55,8 +55,8 @@ class Agent:
             "gpus_per_node": 2,
             "output_directory": str(self.output),
             "training": {"method": "Full"},
-            "status_port": 0,
-            "link_port": 0,
+            "ports": {"rendezvous": 0, "status": 0, "link": 0},
+            "preflight": {"clock": False, "gpus": False, "collective": False},
         }
         self.environment = {
             **os.environ,
@@ -89,8 +89,7 @@ class Agent:
 
     def start_bundled(self, bundle: Path, command: list[str], *, python: Path | None = None) -> None:
         """As in an image of somebody else's: the job's own command, under the agent in one file."""
-        self.job |= {"training": {}, "custom": {"args": [], "working_dir": "", **self.job.get("custom", {})}}
-        self.job["custom"]["command"] = command
+        self.job |= {"training": {}, "custom": {**self.job.get("custom", {}), "command": command}}
         (self.scratch / "job.json").write_text(json.dumps(self.job))
         files = ("--run-directory", str(self.scratch / "run"), "--termination-log", str(self.report_path))
         self._run([*self.launcher, str(python or sys.executable), "-I", "-S", str(bundle), *files])

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from agent_process import eventually
+from webhook_inbox import TOKEN_REF, URL_REF, variable
 from webhook_pod import FAULT, FRESH, LIFE, LOST, assignment, kinds, telling
 from webhook_schema import complaints
 
 from oarlock_api.contract.figures import Figures
-from oarlock_api.contract.job_file import Webhook, WebhookLevel, WebhookType
+from oarlock_api.contract.sections import Webhook
+from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
 from oarlock_trainer.agent import webhooks as package
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks
 
@@ -102,8 +104,8 @@ def test_discord_gets_text_and_everybody_else_the_payload_each_with_its_prefix(i
 
 
 def test_no_message_holds_a_secret_of_the_job(inbox: Inbox) -> None:
-    environment = {"OARLOCK_SECRET_TOKEN": "tok-0123456789", "OARLOCK_SECRET_OTHER": "s3-key-of-somebody"}
-    webhooks = telling(inbox, environment=environment, auth_variable="OARLOCK_SECRET_TOKEN")
+    environment = {variable(TOKEN_REF): "tok-0123456789", "OARLOCK_SECRET_OTHER": "s3-key-of-somebody"}
+    webhooks = telling(inbox, environment=environment, auth_secret_ref=TOKEN_REF)
     webhooks.gpu_fault(replace(FAULT, message="it said tok-0123456789 and s3-key-of-somebody"))
     webhooks.close(within=20.0)
     assert inbox.received[0].headers["X-API-Key"] == "tok-0123456789"
@@ -139,19 +141,19 @@ def test_a_receiver_whose_secret_is_missing_is_told_of_and_the_others_work(
     inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     webhooks = Webhooks.of(
-        assignment(Webhook(name="lost", url_variable="OARLOCK_SECRET_X"), Webhook(name="test", url=inbox.url)), {}
+        assignment(Webhook(name="lost", url_secret_ref=URL_REF), Webhook(name="test", url=inbox.url)), {}
     )
     webhooks.gpu_fault(FAULT)
     webhooks.close(within=20.0)
     assert kinds(inbox) == ["gpu.fault"]
-    assert "webhook lost gets nothing: OARLOCK_SECRET_X is empty" in caplog.text
+    assert f"webhook lost gets nothing: {variable(URL_REF)} is empty" in caplog.text
 
 
 def test_the_log_says_where_a_receiver_is_and_nothing_of_an_address_from_a_secret(
     inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
-    environment = {"OARLOCK_SECRET_U": "https://tunnel-4711.example.com/x"}
-    hidden = Webhook(name="hidden", url_variable="OARLOCK_SECRET_U")
+    environment = {variable(URL_REF): "https://tunnel-4711.example.com/x"}
+    hidden = Webhook(name="hidden", url_secret_ref=URL_REF)
     with caplog.at_level(logging.INFO):
         Webhooks.of(assignment(Webhook(name="plain", url=f"{inbox.url}/token"), hidden), environment)
     assert caplog.messages == [

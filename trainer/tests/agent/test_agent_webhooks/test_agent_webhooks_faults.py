@@ -12,8 +12,8 @@ from webhook_pod import FAULT, FRESH, GPU, LIFE, LOST, everything, kinds, tellin
 from webhook_schema import complaints
 
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.job_file import WebhookLevel
 from oarlock_api.contract.status import PodPhase
+from oarlock_api.contract.webhooks import WebhookLevel
 
 if TYPE_CHECKING:
     from webhook_inbox import Inbox

@@ -17,9 +17,9 @@ from agent_process import eventually
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from webhook_inbox import QUICK, Inbox, delivered, message
+from webhook_inbox import KEY_REF, QUICK, TOKEN_REF, Inbox, delivered, message, variable
 
-from oarlock_api.contract.job_file import Webhook
+from oarlock_api.contract.sections import Webhook
 from oarlock_trainer.agent.webhooks.delivery import Post, address_of
 from oarlock_trainer.agent.webhooks.receivers import receiver_of
 from oarlock_trainer.agent.webhooks.sender import Sender, Tally
@@ -38,8 +38,8 @@ def post(url: str, seconds: float = 5.0) -> Answer:
 
 def test_a_redirect_is_not_followed_so_that_no_token_goes_elsewhere(inbox: Inbox) -> None:
     inbox.answer(307, Location=f"{inbox.url}/elsewhere")
-    environment = {"OARLOCK_SECRET_T": "token"}
-    sender = Sender(inbox.receiver("/hook", environment, auth_variable="OARLOCK_SECRET_T"), patience=QUICK)
+    environment = {variable(TOKEN_REF): "token"}
+    sender = Sender(inbox.receiver("/hook", environment, auth_secret_ref=TOKEN_REF), patience=QUICK)
     sender.put(message())
     assert delivered(sender, 1) == Tally(lost=1)
     assert [one.path for one in inbox.received] == ["/hook"]
@@ -68,8 +68,8 @@ def test_a_user_and_password_in_the_address_go_where_http_has_a_place_for_them(i
 
 
 def test_a_message_says_what_it_is_and_carries_the_token(inbox: Inbox) -> None:
-    environment = {"OARLOCK_SECRET_T": "token-1\n"}
-    sender = Sender(inbox.receiver("/hook", environment, auth_variable="OARLOCK_SECRET_T"))
+    environment = {variable(TOKEN_REF): "token-1\n"}
+    sender = Sender(inbox.receiver("/hook", environment, auth_secret_ref=TOKEN_REF))
     sender.put(message(kind="gpu.fault"))
     delivered(sender, 1)
     headers = inbox.received[0].headers
@@ -84,8 +84,8 @@ def test_a_signature_verifies_by_what_the_documentation_shows_and_each_try_is_si
     assert snippet
     exec(snippet.group(1), shown)  # noqa: S102 - our own page, run as a reader would
     inbox.answer(500)
-    environment = {"OARLOCK_SECRET_K": "key-1"}
-    sender = Sender(inbox.receiver("/hook", environment, signature_variable="OARLOCK_SECRET_K"), patience=QUICK)
+    environment = {variable(KEY_REF): "key-1"}
+    sender = Sender(inbox.receiver("/hook", environment, signature_secret_ref=KEY_REF), patience=QUICK)
     sender.put(message("größer"))
     delivered(sender, 1)
     assert len(inbox.received) == 2

@@ -13,9 +13,10 @@ from webhook_schema import complaints
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.job_file import JobFile, WebhookLevel
+from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
+from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_trainer.agent.webhooks import events
 from oarlock_trainer.agent.webhooks.envelope import Event, Identity, identity_of
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault, fault_of, fault_type, gpu_fault

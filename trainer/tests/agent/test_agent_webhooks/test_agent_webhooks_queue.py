@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from webhook_inbox import message
 
-from oarlock_api.contract.job_file import WebhookLevel
+from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_trainer.agent.webhooks.delivery import retry_after
 from oarlock_trainer.agent.webhooks.outbox import Outbox
 from oarlock_trainer.agent.webhooks.pace import Bucket, Patience

@@ -7,9 +7,10 @@ import socket
 
 import pytest
 from agent_process import eventually
-from webhook_inbox import QUICK, Inbox, delivered, finished, message
+from webhook_inbox import QUICK, TOKEN_REF, URL_REF, Inbox, delivered, finished, message, variable
 
-from oarlock_api.contract.job_file import Webhook, WebhookLevel, WebhookType
+from oarlock_api.contract.sections import Webhook
+from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
 from oarlock_trainer.agent.webhooks.pace import Bucket, Patience
 from oarlock_trainer.agent.webhooks.receivers import receiver_of
 from oarlock_trainer.agent.webhooks.sender import Sender, Tally
@@ -161,20 +162,20 @@ def test_nothing_is_sent_after_closing_and_nobody_is_harmed_by_trying(inbox: Inb
 
 
 def test_no_log_line_holds_an_address_s_path_a_token_or_a_key(inbox: Inbox, caplog: pytest.LogCaptureFixture) -> None:
-    environment = {"OARLOCK_SECRET_U": f"{inbox.url}/hook-secret", "OARLOCK_SECRET_T": "tok-secret"}
+    environment = {variable(URL_REF): f"{inbox.url}/hook-secret", variable(TOKEN_REF): "tok-secret"}
     webhook = Webhook(
         name="chat",
         type=WebhookType.DISCORD,
-        url_variable="OARLOCK_SECRET_U",
-        auth_variable="OARLOCK_SECRET_T",
-        signature_variable="OARLOCK_SECRET_T",
+        url_secret_ref=URL_REF,
+        auth_secret_ref=TOKEN_REF,
+        signature_secret_ref=TOKEN_REF,
     )
     inbox.answer(404)
     with caplog.at_level(logging.DEBUG):
         for receiver in (
             receiver_of(webhook, environment),
-            receiver_of(webhook, {**environment, "OARLOCK_SECRET_U": "http://127.0.0.1:9/hook-secret"}),
-            receiver_of(webhook, {**environment, "OARLOCK_SECRET_U": "https://no-such-host.invalid/hook-secret"}),
+            receiver_of(webhook, {**environment, variable(URL_REF): "http://127.0.0.1:9/hook-secret"}),
+            receiver_of(webhook, {**environment, variable(URL_REF): "https://no-such-host.invalid/hook-secret"}),
         ):
             sender = Sender(receiver, patience=Patience(tries=2, first_delay=0.01), size=1)
             for _ in range(3):

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from webhook_inbox import KEY_REF, TOKEN_REF, URL_REF, variable
 
-from oarlock_api.contract.job_file import Webhook
+from oarlock_api.contract.sections import Webhook
 from oarlock_trainer.agent.webhooks.discord import MAX_CONTENT, discord
 from oarlock_trainer.agent.webhooks.receivers import ReceiverError, receiver_of
 from oarlock_trainer.agent.webhooks.redaction import redacted, secret_values, without_secrets
@@ -108,14 +109,14 @@ def test_a_variable_whose_name_says_so_holds_a_secret(name: str, is_secret: bool
 def test_a_receiver_shows_neither_its_address_nor_its_token_nor_its_key() -> None:
     webhook = Webhook(
         name="chat",
-        url_variable="OARLOCK_SECRET_URL",
-        auth_variable="OARLOCK_SECRET_TOKEN",
-        signature_variable="OARLOCK_SECRET_KEY",
+        url_secret_ref=URL_REF,
+        auth_secret_ref=TOKEN_REF,
+        signature_secret_ref=KEY_REF,
     )
     environment = {
-        "OARLOCK_SECRET_URL": HOOK.replace("https://", "https://me:pass-word@"),
-        "OARLOCK_SECRET_TOKEN": TOKEN,
-        "OARLOCK_SECRET_KEY": "sign-me",
+        variable(URL_REF): HOOK.replace("https://", "https://me:pass-word@"),
+        variable(TOKEN_REF): TOKEN,
+        variable(KEY_REF): "sign-me",
     }
     shown = repr(receiver_of(webhook, environment))
     assert not [secret for secret in ("very-secret", "pass-word", TOKEN, "sign-me") if secret in shown]
@@ -124,8 +125,8 @@ def test_a_receiver_shows_neither_its_address_nor_its_token_nor_its_key() -> Non
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("", "OARLOCK_SECRET_URL is empty"),
-        (" \n", "OARLOCK_SECRET_URL is empty"),
+        ("", f"{variable(URL_REF)} is empty"),
+        (" \n", f"{variable(URL_REF)} is empty"),
         ("ftp://secret-host/x", "must begin with http"),
         ("//secret-host/x", "must begin with http"),
         ("https://", "must begin with http"),
@@ -137,15 +138,15 @@ def test_a_receiver_shows_neither_its_address_nor_its_token_nor_its_key() -> Non
     ],
 )
 def test_an_address_that_is_none_is_refused_at_the_start_without_being_shown(value: str, words: str) -> None:
-    webhook = Webhook(name="chat", url_variable="OARLOCK_SECRET_URL")
+    webhook = Webhook(name="chat", url_secret_ref=URL_REF)
     with pytest.raises(ReceiverError, match=words) as refused:
-        receiver_of(webhook, {"OARLOCK_SECRET_URL": value})
+        receiver_of(webhook, {variable(URL_REF): value})
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("token", ["a\r\nX-Evil: 1", "größer", "a\x00b"])
 def test_a_token_that_no_header_can_carry_is_refused_at_the_start_without_being_shown(token: str) -> None:
-    webhook = Webhook(name="us", url="https://host", auth_variable="OARLOCK_SECRET_TOKEN")
+    webhook = Webhook(name="us", url="https://host", auth_secret_ref=TOKEN_REF)
     with pytest.raises(ReceiverError, match="authSecretRef") as refused:
-        receiver_of(webhook, {"OARLOCK_SECRET_TOKEN": token})
+        receiver_of(webhook, {variable(TOKEN_REF): token})
     assert token not in str(refused.value)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from agent_process import eventually
 
-from oarlock_api.contract.job_file import Webhook, WebhookLevel
+from oarlock_api.contract.secrets import secret_variable
+from oarlock_api.contract.sections import SecretKeyRef, Webhook
+from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_trainer.agent.webhooks.outbox import Message
 from oarlock_trainer.agent.webhooks.pace import Patience
 from oarlock_trainer.agent.webhooks.receivers import Receiver, receiver_of
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 QUICK = Patience(first_delay=0.01)
 """All the tries, and hardly a pause."""
+URL_REF, TOKEN_REF, KEY_REF = (SecretKeyRef(name="hooks", key=key) for key in ("url", "token", "key"))
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,11 @@ class Inbox:
         self.answers.open.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+def variable(reference: SecretKeyRef) -> str:
+    """The pod's variable with the value of a Secret."""
+    return secret_variable(reference.name, reference.key)
 
 
 def message(text: str = "x", level: WebhookLevel = WebhookLevel.INFO, kind: str = "training.status") -> Message:

@@ -9,8 +9,9 @@ from agent_process import eventually
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.job_file import JobFile, Webhook
+from oarlock_api.contract.job_file import JobFile
 from oarlock_api.contract.report import Evidence, Gpu, Report
+from oarlock_api.contract.sections import Webhook
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault
 from oarlock_trainer.agent.webhooks.webhooks import Webhooks

@@ -13,7 +13,7 @@ from oarlock_local import nvml
 from oarlock_trainer.runtime.assignment import Assignment, read_assignment
 
 _JOB = {
-    "version": 1,
+    "version": 2,
     "job": "flux",
     "namespace": "default",
     "job_uid": "uid-of-job",

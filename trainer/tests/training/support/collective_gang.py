@@ -28,6 +28,7 @@ import_torch()
 import torch.distributed as dist  # noqa: E402
 
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
+from oarlock_api.contract.sections import Preflight  # noqa: E402
 from oarlock_trainer.engine import process_group  # noqa: E402
 from oarlock_trainer.health.fabric import Fabric  # noqa: E402
 from oarlock_trainer.preflight.collective import check, exercise, reach, slow_network  # noqa: E402
@@ -94,7 +95,7 @@ def run_gang(order: dict[str, Any], scratch: Path) -> list[dict[str, Any]]:
     check._APART_SECONDS, check._CUT_OFF_SECONDS = order["apart"], 1.0
     file = JobFile(
         job="flux", namespace="default", job_uid="uid", attempt=1, nodes=nodes, gpus_per_node=0,
-        output_directory=str(scratch / "output"), training={}, min_bus_bandwidth=order.get("floor"),
+        output_directory=str(scratch / "output"), training={}, preflight=Preflight(min_bus_bandwidth=order.get("floor")),
     )  # fmt: skip
     pids = {}
     for rank in range(nodes * local):

@@ -120,7 +120,7 @@ class Gang:
         """Run one attempt to its end. `on_event` sees each event as it comes and may disturb the run."""
         self._number += 1
         job = {
-            "version": 1, "job": "flux", "namespace": "default", "job_uid": uid, "attempt": attempt, "nodes": 1,
+            "version": 2, "job": "flux", "namespace": "default", "job_uid": uid, "attempt": attempt, "nodes": 1,
             "gpus_per_node": 0, "output_directory": str(output), "training": training,
         } | facts  # fmt: skip
         path = self._home / f"job-{self._number}.json"

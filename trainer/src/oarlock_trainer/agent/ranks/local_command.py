@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from oarlock_api.contract.job_file import CustomProgram
+    from oarlock_api.contract.sections import Custom
     from oarlock_trainer.health.symptom import Symptom
     from oarlock_trainer.runtime.assignment import Assignment
 
@@ -46,7 +46,7 @@ class LocalCommand:
     tells_phases = tells_failures = has_steady_steps = can_check_collective = False
     torch_cuda = ""  # it has a torch of its own, or none
 
-    def __init__(self, program: CustomProgram, assignment: Assignment, environment: Mapping[str, str]) -> None:
+    def __init__(self, program: Custom, assignment: Assignment, environment: Mapping[str, str]) -> None:
         self._program = program
         self._environment = rank_environment.of_command(assignment, environment)
         self._rank = assignment.first_rank
@@ -87,18 +87,17 @@ class LocalCommand:
         """Start it, in a session of its own. Raises StartError where the image has no such program or folder."""
         environment = {**self._environment, **variables}
         command = [expanded(word, environment) for word in (*self._program.command, *self._program.args)]
-        folder = self._program.working_dir
         try:
             self._process = subprocess.Popen(
                 command,
                 env=environment,
-                cwd=folder or None,
+                cwd=self._program.working_dir,
                 stdin=subprocess.DEVNULL,
                 stderr=self._stderr.descriptor,
                 start_new_session=True,
             )
         except OSError as error:
-            raise StartError(_why_not(error, program=command[0], folder=folder)) from error
+            raise StartError(_why_not(error, program=command[0], folder=self._program.working_dir)) from error
         finally:
             self._stderr.close_here()
         self._news.append(Message(HostEvent.STARTED, self._rank, {"pid": self._process.pid}))
@@ -167,7 +166,7 @@ def expanded(word: str, environment: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, word)
 
 
-def _why_not(error: OSError, *, program: str, folder: str) -> str:
+def _why_not(error: OSError, *, program: str, folder: str | None) -> str:
     if folder and error.filename == folder:
         return f"spec.custom.workingDir: {folder}: {error.strerror} in this image"
     return f"spec.custom.command: {program!r} can't be started in this image: {error.strerror}"

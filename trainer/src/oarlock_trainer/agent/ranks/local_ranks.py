@@ -50,7 +50,7 @@ class LocalRanks:
         self.launch = plan_launch(assignment)
         self.numbers = range(assignment.first_rank, assignment.first_rank + assignment.ranks_per_node)
         # Other programs are known to where the job says how long a step may take.
-        self.tells_first_step = program == rank_host.PROGRAM or assignment.job.hang_seconds > 0
+        self.tells_first_step = program == rank_host.PROGRAM or assignment.job.recovery.hang_seconds > 0
         self._stacks = Stacks(assignment.ranks_per_node)
         self._recorder = FlightRecorder(run_directory / "nccl", environment, wanted=not assignment.on_cpu)
         self.host_pid: int | None = None

@@ -83,7 +83,7 @@ def shared(launch: Launch, inherited: Mapping[str, str]) -> dict[str, str]:
         "GROUP_RANK": str(assignment.pod.rank),
         **of_gang(assignment),
         Variable.OUTPUT_DIR: assignment.job.output_directory,
-        circuit.PORT: str(assignment.job.status_port),
+        circuit.PORT: str(assignment.job.ports.status),
     }
 
 
@@ -93,7 +93,7 @@ def of_command(assignment: Assignment, inherited: Mapping[str, str]) -> dict[str
         "OMP_NUM_THREADS": str(_threads(assignment)),
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        circuit.PORT: str(assignment.job.status_port),
+        circuit.PORT: str(assignment.job.ports.status),
         **_interfaces(inherited),
     }
     if assignment.on_cpu:

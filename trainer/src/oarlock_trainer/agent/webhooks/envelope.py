@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_api.contract.names import pod_name
 
 if TYPE_CHECKING:
-    from oarlock_api.contract.job_file import WebhookLevel
+    from oarlock_api.contract.webhooks import WebhookLevel
     from oarlock_trainer.runtime.assignment import Assignment
 
 SCHEMA_VERSION = 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import FailureClass
-from oarlock_api.contract.job_file import WebhookLevel
 from oarlock_api.contract.status import PodPhase
+from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_api.contract.wire import finite
 from oarlock_trainer.agent.webhooks.envelope import (
     CHECKPOINT,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.contract.job_file import WebhookLevel
 from oarlock_api.contract.report import MAX_EVIDENCE, Evidence, Gpu
+from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_api.contract.wire import finite
 from oarlock_trainer.agent.webhooks.envelope import GPU_FAULT, Event, Identity, event
 from oarlock_trainer.health.readings import NO_READINGS, Readings

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oarlock_api.contract.job_file import WebhookLevel
+    from oarlock_api.contract.webhooks import WebhookLevel
 
 SIZE = 64
 

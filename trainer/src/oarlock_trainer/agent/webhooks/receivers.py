@@ -12,7 +12,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from oarlock_api.contract.job_file import WebhookLevel, WebhookType
+from oarlock_api.contract.secrets import secret_variable
+from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
 from oarlock_api.contract.wire import encodable
 from oarlock_trainer.agent.webhooks.delivery import Address, AddressError, address_of
 from oarlock_trainer.agent.webhooks.discord import discord
@@ -22,7 +23,7 @@ from oarlock_trainer.agent.webhooks.redaction import redacted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oarlock_api.contract.job_file import Webhook
+    from oarlock_api.contract.sections import SecretKeyRef, Webhook
 
 USER_AGENT = "oarlock-trainer"
 
@@ -89,11 +90,11 @@ def receiver_of(webhook: Webhook, environment: Mapping[str, str]) -> Receiver:
 
     Raises ReceiverError where a secret is absent or the address is none.
     """
-    token = _secret(webhook.auth_variable, environment)
+    token = _secret(webhook.auth_secret_ref, environment)
     if not token.isascii() or not token.isprintable():
         raise ReceiverError("its token has characters that no HTTP header can carry: mend the Secret of authSecretRef")
     try:
-        address = address_of(_secret(webhook.url_variable, environment) or webhook.url)
+        address = address_of(_secret(webhook.url_secret_ref, environment) or webhook.url or "")
     except AddressError as error:
         raise ReceiverError(f"its address is none: {error}") from None  # the cause would show the address
     return Receiver(
@@ -102,17 +103,18 @@ def receiver_of(webhook: Webhook, environment: Mapping[str, str]) -> Receiver:
         address=address,
         place=redacted(webhook.url) if webhook.url else "the address in its Secret",
         token=token,
-        key=_secret(webhook.signature_variable, environment).encode(),
-        message_prefix=webhook.message_prefix,
+        key=_secret(webhook.signature_secret_ref, environment).encode(),
+        message_prefix=webhook.message_prefix or "",
         events=frozenset(webhook.events),
         min_level=webhook.min_level,
     )
 
 
-def _secret(variable: str, environment: Mapping[str, str]) -> str:
+def _secret(reference: SecretKeyRef | None, environment: Mapping[str, str]) -> str:
     """Value without the newline that `kubectl create secret --from-file` likes to bring along."""
-    if not variable:
+    if reference is None:
         return ""
+    variable = secret_variable(reference.name, reference.key)
     value = environment.get(variable, "").strip()
     if not value:
         raise ReceiverError(f"{variable} is empty: is there anything in the Secret that the job names?")

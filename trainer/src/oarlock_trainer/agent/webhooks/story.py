@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
-from oarlock_api.contract.job_file import WebhookLevel
+from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_trainer.agent.webhooks import events
 
 if TYPE_CHECKING:

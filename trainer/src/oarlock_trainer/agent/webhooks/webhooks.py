@@ -32,8 +32,8 @@ from oarlock_trainer.runtime import clock
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from oarlock_api.contract.job_file import Webhook
     from oarlock_api.contract.report import Report
+    from oarlock_api.contract.sections import Webhook
     from oarlock_api.contract.status import PodStatus
     from oarlock_trainer.runtime.assignment import Assignment
 

@@ -82,7 +82,7 @@ def join(job: Job, *, go_on: Callable[[], None]) -> RankGroup:
         if not isinstance(error, PeerLostError) and (lost_a_peer(error) or (why and isinstance(error, dist.DistError))):
             raise PeerLostError(f"the collective check lost a peer: {error}{why}") from error
         raise
-    slow = slow_network(times, check.names, floor=job.file.min_bus_bandwidth)
+    slow = slow_network(times, check.names, floor=job.file.preflight.min_bus_bandwidth)
     said = check.describe(times) + (f". {slow}" if slow else "")
     check.tell(CheckResult.WARNING if times.slow() or slow else CheckResult.PASSED, said)
     channel.send(channel.Event.DEGRADED, reason=Degradation.SLOW_NETWORK, message=slow)

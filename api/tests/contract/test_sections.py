@@ -1,0 +1,33 @@
+"""The plain classes of the sections that pods read are the models' own fields, names and defaults."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+
+import pytest
+
+from oarlock_api import sections
+from oarlock_api.contract import sections as plain
+from oarlock_api.pod import Ports
+from oarlock_api.recovery import Preflight, Recovery
+from oarlock_api.spec import Custom
+from oarlock_api.webhooks import Webhook
+
+
+def test_the_committed_classes_are_what_the_models_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sections.main(["--check"]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", [Custom, Ports, Preflight, Recovery, Webhook], ids=lambda model: model.__name__)
+def test_a_class_has_the_defaults_of_its_model(model: type) -> None:
+    found = {field.name: field.default for field in fields(getattr(plain, model.__name__))}
+    of_model = {
+        name: MISSING if field.is_required() else field.default
+        for name, field in model.model_fields.items()
+        if model.for_pods is None or name in model.for_pods
+    }
+    assert found == of_model
+
+
+def test_of_recovery_pods_are_told_what_they_act_on_and_no_more() -> None:
+    assert [field.name for field in fields(plain.Recovery)] == ["hang_seconds"]
