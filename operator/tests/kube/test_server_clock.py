@@ -10,8 +10,8 @@ from typing import Self
 
 import pytest
 from jobs import START
+from kube.test_fence import AUDITED, served
 from memory_reconciler import KEY, PATH, PODS, JobApi, pod_of, reconciler, with_job
-from test_fence import AUDITED, served
 
 from oarlock_operator.kube import server_clock
 from oarlock_operator.kube.api_error import ApiError

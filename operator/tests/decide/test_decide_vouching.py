@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from decide.test_decide_brakes import ANOTHER, POOL, broken, cordons, refused
 from jobs import job
-from test_decide_brakes import ANOTHER, POOL, broken, cordons, refused
 from world_writes import program_of
 from worlds import World
 

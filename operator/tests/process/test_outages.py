@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from itertools import islice, pairwise
 
 import pytest
+from kube.test_leader import SECONDS, candidate, holder
 from memory_api import MemoryApi
-from test_leader import SECONDS, candidate, holder
 from virtual_time import in_virtual_time, now
 
 from oarlock_operator.kube.api_error import ApiError, Malformed

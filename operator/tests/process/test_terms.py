@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kube.test_fence import served
 from memory_api import Json
-from test_fence import served
 
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.leader import LeadershipLost

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 from jobs import START
+from observe.test_observe import Listing, Silent, cluster_with
 from raw_pods import container, pod
-from test_observe import Listing, Silent, cluster_with
 
 from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.model.observation import Defaults

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from made_pods import made
-from test_gone import JOB, Operator, serving
+from observe.test_gone import JOB, Operator, serving
 
 POD = "/api/v1/namespaces/default/pods/flux-1-0"
 

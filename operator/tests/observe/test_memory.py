@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from test_gone import KEY, Operator, serving
+from observe.test_gone import KEY, Operator, serving
 
 from oarlock_operator.model.job_memory import Heard, JobMemory
 from oarlock_operator.observe.memory import Memory

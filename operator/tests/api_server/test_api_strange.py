@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from api_server.test_api_nodes import NODES, two_nodes
 from gangs import JOBS, PODS, Gang
 from processes import Api, wait_for
-from test_api_nodes import NODES, two_nodes
 
 pytestmark = pytest.mark.cluster
 __all__ = ["two_nodes"]
