@@ -23,7 +23,7 @@ import boto3
 from botocore.config import Config
 
 from oarlock_local.s3 import S3Server, serving
-from oarlock_trainer.storage.keys import Keys
+from oarlock_trainer.storage.credentials import Keys
 from oarlock_trainer.storage.s3 import S3Files
 from oarlock_trainer.storage.service import Service
 

@@ -13,7 +13,7 @@ import pytest
 from oarlock_local.s3 import S3Server, serving
 from oarlock_local.s3_faults import Faults
 from oarlock_trainer.runtime.patience import Patience
-from oarlock_trainer.storage.keys import Keys
+from oarlock_trainer.storage.credentials import Keys
 from oarlock_trainer.storage.local import LocalFiles
 from oarlock_trainer.storage.s3 import S3Files
 from oarlock_trainer.storage.service import Service, client

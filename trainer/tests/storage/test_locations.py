@@ -17,8 +17,7 @@ from oarlock_api.location import Location, S3Connection
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.patience import Patience
 from oarlock_trainer.storage.bucket import S3Bucket
-from oarlock_trainer.storage.credentials import read_credentials
-from oarlock_trainer.storage.keys import Keys
+from oarlock_trainer.storage.credentials import Keys, read_credentials
 from oarlock_trainer.storage.locations import Locations
 from oarlock_trainer.storage.service import Service, client
 

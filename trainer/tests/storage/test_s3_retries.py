@@ -9,7 +9,7 @@ import pytest
 from oarlock_local.s3_faults import SLOW_DOWN, Cut, Faults, Lost, Refusal, Short, Stall
 from oarlock_trainer.runtime.errors import StorageError
 from oarlock_trainer.runtime.patience import Patience
-from oarlock_trainer.storage.keys import Keys
+from oarlock_trainer.storage.credentials import Keys
 from oarlock_trainer.storage.s3 import S3Files
 from oarlock_trainer.storage.service import Service
 

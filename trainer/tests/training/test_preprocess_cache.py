@@ -13,7 +13,7 @@ from oarlock_api.training import Training
 from oarlock_local.s3 import serving
 from oarlock_trainer.preprocess.stores import open_stores, read_through
 from oarlock_trainer.runtime.job import Job, RankInfo
-from oarlock_trainer.storage.keys import Keys
+from oarlock_trainer.storage.credentials import Keys
 from oarlock_trainer.storage.locations import Locations
 
 if TYPE_CHECKING:

@@ -5,16 +5,25 @@ Pure: the environment comes in as an argument, and no value goes anywhere but in
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, secret_variable
 from oarlock_trainer.runtime.errors import ConfigurationError
-from oarlock_trainer.storage.keys import Keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from oarlock_api.location import S3Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Credentials that a Secret holds; an empty session token is none. Its text shows no secret."""
+
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+    session_token: str = field(default="", repr=False)
 
 
 def read_credentials(connections: Iterable[S3Connection], environment: Mapping[str, str]) -> dict[str, Keys]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from oarlock_api.location import Location, S3Connection, S3Location
     from oarlock_trainer.runtime.job import Job
+    from oarlock_trainer.storage.credentials import Keys
     from oarlock_trainer.storage.files import Files
-    from oarlock_trainer.storage.keys import Keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from oarlock_trainer.storage.keys import Keys
+    from oarlock_trainer.storage.credentials import Keys
 
 _MAKING = threading.Lock()
 _POOL_SIZE = 64
