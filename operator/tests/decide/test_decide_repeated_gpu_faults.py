@@ -148,6 +148,18 @@ def test_what_all_ranks_meet_in_one_attempt_is_the_programs_however_often(xid: i
     assert "the program's own" in fault.evidence[0]
 
 
+def test_a_pod_that_was_evicted_while_it_met_the_same_shows_that_it_is_the_programs() -> None:
+    one = world()
+    mark = NodeStrike("GPU-1", one.now - timedelta(hours=1), "another job", 31)
+    one.nodes["node-1"] = Node(name="node-1", strikes=(mark,))
+    one.end(0, 81, uuid="GPU-0", xid=31)
+    one.pods["flux-1-0"] = replace(one.pods["flux-1-0"], disrupted="EvictionByEvictionAPI", deleting=True)
+    one.end(1, 81, uuid="GPU-1", xid=31)
+    plan = one.one_pass()
+    assert cordoned(plan) == []
+    assert one.job.status.avoided_nodes == ()
+
+
 def test_what_programs_mostly_cause_is_no_strike_where_a_pod_went_unheard() -> None:
     """It may have met the same, and then it was the program: an operator that was away can't know."""
     one = world()

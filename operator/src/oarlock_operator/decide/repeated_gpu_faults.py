@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.history import RecoveryStage, Strike
 from oarlock_api.recovery import CordonPolicy
@@ -46,7 +47,18 @@ def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault], *,
         struck = [fault for fault in struck if fault.xid not in MOSTLY_THE_PROGRAMS]
     for fault in struck:
         _remember(o, draft, fault, number)
-    return [_judged(o, draft, fault, shared=len(struck) > 1) if fault in struck else fault for fault in faults]
+    shared = len(_survivors(o, number)) > 1
+    return [_judged(o, draft, fault, shared=shared) if fault in struck else fault for fault in faults]
+
+
+def _survivors(o: Observation, number: int) -> set[str]:
+    """GPUs of the attempt of which the driver spoke and that survived: also those of pods that were evicted meanwhile."""
+    reports = [pod.report for pod in o.of_attempt(number)]
+    return {
+        report.gpu.uuid
+        for report in reports
+        if report and report.gpu and report.gpu.uuid and report.proven and report.code == ExitCode.RESTART_PROCESS
+    }
 
 
 def _is_strike(o: Observation, fault: Fault) -> bool:
