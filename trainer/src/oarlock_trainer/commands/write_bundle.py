@@ -26,6 +26,7 @@ _RUNTIME = (
     "clock",
     "error_summary",
     "notes",
+    "notifier",
     "own_module",
     "parent",
     "pipe_lines",

@@ -117,4 +117,4 @@ class Dialer:
             self._answers.append(_Answer([], f"{self._host}: {reason or error}"))
         else:
             self._answers.append(_Answer([_Address(family, target) for family, *_, target in found]))
-        self._loop.bell.ring()
+        self._loop.orders_notifier.notify()

@@ -61,7 +61,7 @@ class GangLink:
             job_uid=job_uid, attempt=attempt, rank=rank, nodes=nodes, heartbeat=heartbeat, silence=silence, key=key
         )
         self._loop = loop = Loop(heartbeat=heartbeat)
-        self.descriptor = loop.news_bell.descriptor
+        self.descriptor = loop.news_notifier.descriptor
         self._role: Role
         if rank == 0:
             self._role = role = Leader(gang, loop, port=port)

@@ -11,8 +11,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from oarlock_trainer.agent.link.bell import Bell
 from oarlock_trainer.agent.link.protocol import News, PeerLost
+from oarlock_trainer.runtime.notifier import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,18 +49,20 @@ class AwakeClock:
 
 
 class Loop:
-    """The thread's state. Only news(), do(), `cause` and the bells may be touched from other threads."""
+    """The thread's state. Only news(), do(), `cause` and the notifiers may be touched from other threads."""
 
     def __init__(self, *, heartbeat: float) -> None:
         self.selector = selectors.DefaultSelector()
-        self.bell = Bell()
-        self.news_bell = Bell()
+        self.orders_notifier = Notifier()
+        self.news_notifier = Notifier()
         self._clock = AwakeClock(time.monotonic(), longest=heartbeat)
         self._orders: deque[Callable[[], None]] = deque()
         self._news: deque[News] = deque()
         self.cause: PeerLost | None = None
         """The loss that was told."""
-        self.selector.register(self.bell.descriptor, selectors.EVENT_READ, lambda _events: self.bell.hush())
+        self.selector.register(
+            self.orders_notifier.descriptor, selectors.EVENT_READ, lambda _events: self.orders_notifier.clear()
+        )
 
     @property
     def now(self) -> float:
@@ -82,7 +84,7 @@ class Loop:
     def do(self, order: Callable[[], None]) -> None:
         """Have the thread do something, soon. From any thread."""
         self._orders.append(order)
-        self.bell.ring()
+        self.orders_notifier.notify()
 
     def tell(self, news: News) -> None:
         """Tell the agent. Of lost peers only the first is news: all others follow from it."""
@@ -91,9 +93,9 @@ class Loop:
                 return
             self.cause = news
         self._news.append(news)
-        self.news_bell.ring()
+        self.news_notifier.notify()
 
     def news(self) -> list[News]:
         """What was told since the last call. Never blocks."""
-        self.news_bell.hush()
+        self.news_notifier.clear()
         return [self._news.popleft() for _ in range(len(self._news))]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import threading
 from collections import Counter, deque
 from enum import StrEnum
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.wire import WireError
 from oarlock_trainer.agent.trainer_webhooks.payloads import UnknownError, read
+from oarlock_trainer.runtime.notifier import Notifier
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.trainer_webhooks.payloads import Told
@@ -37,16 +36,19 @@ class Reception(StrEnum):
 
 
 class Inbox:
-    """`put` may be called by any thread, all else by the main one. `descriptor` is readable when something is there."""
+    """`put` may be called by any thread, all else by the main one."""
 
     def __init__(self) -> None:
-        self.descriptor, self._tells = os.pipe()
-        for end in (self.descriptor, self._tells):
-            os.set_blocking(end, False)
+        self._notifier = Notifier()
         self._waiting: deque[Told] = deque()
         self._counts: Counter[Reception] = Counter()
         self._named: set[str] = set()
         self._lock = threading.Lock()
+
+    @property
+    def descriptor(self) -> int:
+        """Readable when something is there."""
+        return self._notifier.descriptor
 
     @property
     def counts(self) -> dict[str, int]:
@@ -69,15 +71,12 @@ class Inbox:
                 return Reception.LOST
             self._waiting.append(told)
             self._counts[Reception.TAKEN] += 1
-        with contextlib.suppress(BlockingIOError):  # bytes enough to wake anybody
-            os.write(self._tells, b"!")
+        self._notifier.notify()
         return Reception.TAKEN
 
     def take(self) -> list[Told]:
         """Everything that has come since the last call, in order. Never blocks."""
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self.descriptor, 4096):
-                pass
+        self._notifier.clear()
         with self._lock:
             told = list(self._waiting)
             self._waiting.clear()
