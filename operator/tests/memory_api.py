@@ -65,10 +65,11 @@ class MemoryApi:
             raise Conflict(409, "Conflict", "the uid in the precondition is another")
         return self._store(path, _merged(known, patch))
 
-    async def delete(self, path: str, *, uid: str, grace_seconds: int | None = None) -> None:
-        """Like Cluster.delete: one that is gone or is another object counts as done."""
+    async def delete(self, path: str, *, uid: str, version: str = "", grace_seconds: int | None = None) -> None:
+        """Like Cluster.delete: one that is gone, is another object, or has changed since `version` counts as done."""
         await self._asked("DELETE", f"{path}?grace={grace_seconds}")
-        if self.objects.get(path, {}).get("metadata", {}).get("uid") == uid:
+        there = self.objects.get(path, {}).get("metadata", {})
+        if there.get("uid") == uid and version in ("", there.get("resourceVersion", "")):
             del self.objects[path]
 
     def put(self, path: str, **parts: Any) -> Json:

@@ -7,7 +7,7 @@ holds is not done, and raises.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 import structlog
@@ -33,9 +33,12 @@ from oarlock_operator.model.plan import (
 )
 from oarlock_operator.nodes.gpu_fault_history import note_strike
 from oarlock_operator.nodes.pool import PoolReader
+from oarlock_operator.observe.outputs import PodVersion
 
 log = structlog.get_logger(__name__)
 
+DELETING_AT_ONCE = 16
+"""Requests for the pods of a job that is gone: who asks meanwhile waits behind so many, not behind a gang of a thousand."""
 NAME_TAKEN = "NameTaken"
 """Reason of the error where somebody else's object has the name that one of ours is to have."""
 
@@ -82,6 +85,24 @@ async def execute(
                 await cluster.delete(f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}/{name}", uid=uid)
         log.info("done", action=type(action).__name__)
     await _all(throttle, needed)
+
+
+async def delete_left(cluster: Cluster, namespace: str, pods: Iterator[PodVersion], *, throttle: Throttle) -> None:
+    """Delete pods of a job that is gone, as the garbage collector would: each as it was seen, or not at all.
+
+    What fails is left to the collector: it takes whatever is still there, many times slower where it may ask but seldom.
+    """
+
+    async def next_ones() -> None:
+        for pod in pods:
+            path = f"/api/v1/namespaces/{namespace}/pods/{pod.name}"
+            try:
+                await throttle.run(partial(cluster.delete, path, uid=pod.uid, version=pod.version))
+            except ApiError as error:
+                log.warning("pods of a deleted job are left to the garbage collector", error=str(error))
+                return
+
+    await asyncio.gather(*(next_ones() for _ in range(DELETING_AT_ONCE)))
 
 
 def _for_pods(

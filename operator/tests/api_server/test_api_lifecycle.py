@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from gangs import JOBS, LEASE, PODS, SETTINGS, Gang
 from processes import Api, ApiRefused, operator, wait_for
+
+from oarlock_local.processes import children, program_of
+
+if TYPE_CHECKING:
+    from oarlock_local.cluster import Cluster
 
 NOWHERE = ("nowhere-0", "nowhere-1")
 """Nodes without kubelets: their pods stay until the test removes them."""
@@ -122,6 +131,37 @@ def test_deletion_takes_the_pods_along_in_either_way(with_operator: Api, policy:
     gang.wait_for_pods("1-0", "1-1")
     gang.api.call("DELETE", f"{JOBS}/{gang.name}", {"propagationPolicy": policy})
     wait_for("everything to go", lambda: not (gang.exists() or gang.pods()) or None, seconds=90)
+
+
+@pytest.fixture
+def stopped_collector(control_plane: Cluster) -> Iterator[None]:
+    """Kubernetes' garbage collector, and all other controllers, do nothing for the length of the test."""
+    supervisor = json.loads(control_plane.spec.folder.supervisor.read_text())["pid"]
+    (manager,) = (pid for pid in children(supervisor) if program_of(pid) == "kube-controller-manager")
+    os.kill(manager, signal.SIGSTOP)
+    yield
+    os.kill(manager, signal.SIGCONT)
+
+
+@pytest.mark.usefixtures("stopped_collector")
+def test_pods_of_a_deleted_job_go_though_the_garbage_collector_does_not_get_to_them(with_operator: Api) -> None:
+    gang = Gang(with_operator)
+    gang.wait_for_pods("1-0", "1-1")
+    gang.api.call("DELETE", f"{JOBS}/{gang.name}", {"propagationPolicy": "Background"})
+    gang.wait_for_pods()
+
+
+def test_pods_that_a_person_orphaned_stay(with_operator: Api) -> None:
+    orphaned, deleted = Gang(with_operator), Gang(with_operator)
+    orphaned.wait_for_pods("1-0", "1-1")
+    deleted.wait_for_pods("1-0", "1-1")
+    orphaned.api.call("DELETE", f"{JOBS}/{orphaned.name}", {"propagationPolicy": "Orphan"})
+    wait_for("the job to go", lambda: not orphaned.exists() or None, seconds=90)
+    # What the operator hears later it does later.
+    deleted.api.call("DELETE", f"{JOBS}/{deleted.name}", {"propagationPolicy": "Background"})
+    deleted.wait_for_pods()
+    assert sorted(orphaned.pods()) == ["1-0", "1-1"]
+    assert not any("deletionTimestamp" in pod["metadata"] for pod in orphaned.pods().values())
 
 
 def test_a_volume_that_cannot_be_mounted_is_told_in_the_kubelets_words(with_operator: Api) -> None:

@@ -180,9 +180,13 @@ class Cluster:
         """Merge-patch; a uid or resourceVersion in the patch's metadata is a precondition. Raises Conflict, NotFound."""
         return await self._call("PATCH", path, body=patch, content_type="application/merge-patch+json")
 
-    async def delete(self, path: str, *, uid: str, grace_seconds: int | None = None) -> None:
-        """Delete the very object with this uid; one that is gone or is another object counts as done."""
-        body: Json = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+    async def delete(self, path: str, *, uid: str, version: str = "", grace_seconds: int | None = None) -> None:
+        """Delete the very object with this uid; one that is gone or is another object counts as done.
+
+        With `version`, its resourceVersion, one that has changed since is left as it is.
+        """
+        known = {"uid": uid, "resourceVersion": version} if version else {"uid": uid}
+        body: Json = {"preconditions": known, "propagationPolicy": "Background"}
         if grace_seconds is not None:
             body["gracePeriodSeconds"] = grace_seconds
         try:

@@ -8,9 +8,9 @@ whose output is nobody else's asks nobody, and a thousand of them do not search 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -50,6 +50,14 @@ class _Pod(Struct, frozen=True):
     status: _Phase = _Phase()
 
 
+class PodVersion(NamedTuple):
+    """A pod as a watch told of it last."""
+
+    name: str
+    uid: str
+    version: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
     """A pod: of which job, where it writes, and whether it may still."""
@@ -58,6 +66,10 @@ class _Held:
     job_uid: str
     mark: str
     living: bool
+    owner: str = ""
+    """Uid of its only owner; empty where it has several or none, where it is being deleted, and before a watch told of it."""
+    uid: str = ""
+    version: str = ""
 
 
 @dataclass(slots=True)
@@ -110,7 +122,7 @@ class Outputs:
         if gone:
             known.drop(metadata.name)
         else:
-            known.put(metadata.name, _held(metadata.labels or {}, living=phase not in ENDED))
+            known.put(metadata.name, _seen(metadata, living=phase not in ENDED))
 
     def note_made(self, manifests: Iterable[Json]) -> None:
         """The operator makes these pods: no watch may have told of them yet."""
@@ -138,6 +150,13 @@ class Outputs:
     def jobs_with_pods(self) -> set[Key]:
         """Whose pods are remembered, whether or not the job is still there."""
         return {(namespace, job) for namespace, known in self._namespaces.items() for job in known.of_job}
+
+    def left_by(self, key: Key, uid: str) -> Iterator[PodVersion]:
+        """Pods that have no owner but the job of that name and uid, and are not being deleted: each as known at its turn."""
+        known = self._of(key[0])
+        for name in sorted(known.of_job.get(key[1], ())):
+            if (pod := known.pods.get(name)) and pod.owner == uid:
+                yield PodVersion(name, pod.uid, pod.version)
 
     def settle(self, key: Key, names: Iterable[str]) -> None:
         """Jobs of that name have these pods and no others: a watch that began anew does not tell of who went meanwhile."""
@@ -171,7 +190,7 @@ async def _read(cluster: Cluster, namespace: str, known: _Namespace) -> None:
     async for pods in cluster.pages_of(_Pod, path, labelSelector=Label.JOB.value):
         for pod in pods.items:
             if pod.metadata.name not in known.pods:
-                known.put(pod.metadata.name, _held(pod.metadata.labels or {}, living=pod.status.phase not in ENDED))
+                known.put(pod.metadata.name, _seen(pod.metadata, living=pod.status.phase not in ENDED))
 
 
 def _mark(job: _Job) -> str:
@@ -179,6 +198,17 @@ def _mark(job: _Job) -> str:
         return mark_of(Output.model_validate(job.spec.output or {}), job.metadata.name)
     except ValidationError:
         return ""
+
+
+def _seen(metadata: Metadata, *, living: bool) -> _Held:
+    owners = {owner.uid for owner in metadata.owner_references or ()}
+    owned = len(owners) == 1 and metadata.deletion_timestamp is None
+    return replace(
+        _held(metadata.labels or {}, living=living),
+        owner=owners.pop() if owned else "",
+        uid=metadata.uid,
+        version=metadata.resource_version,
+    )
 
 
 def _held(labels: dict[str, str], *, living: bool) -> _Held:

@@ -43,6 +43,9 @@ class Sinks:
         """Something happened to a job. What we wrote ourselves is no news; of one that goes, its end is the last."""
         if kind == "DELETED" or job.metadata.deletion_timestamp is not None:
             self.memory.gone.note(job.metadata.uid)
+        if kind == "DELETED" and job.metadata.deletion_timestamp is None:
+            # A job that is deleted with --cascade=orphan or foreground has a time of deletion: its pods are the collector's.
+            self.memory.gone.note_left(job.key, job.metadata.uid)
         if self.memory.of(job.key).written != job.metadata.resource_version:
             self.jobs.add(job.key)
 
