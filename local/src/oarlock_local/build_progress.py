@@ -9,7 +9,7 @@ from oarlock_local.binaries import Part
 SECONDS: Mapping[str, float] = {
     "kubernetes": 270,
     "containerd": 48,
-    "coredns": 84,
+    "coredns": 10,
     "helm": 83,
     "helm3": 80,
     "kwok": 51,
