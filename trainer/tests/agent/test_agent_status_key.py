@@ -9,8 +9,8 @@ import pytest
 
 from oarlock_api.contract.gang_key import REFUSED, answered, question
 from oarlock_api.contract.status import PodStatus, parse_status
-from oarlock_trainer.agent.status import access as door_module
-from oarlock_trainer.agent.status.access import Door
+from oarlock_trainer.agent.status import access
+from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.status_server import StatusServer
 
 KEY = b"k" * 32
@@ -20,9 +20,9 @@ STATUS = PodStatus(job_uid="u", pod_uid="p", attempt=1, rank=0, phase="Training"
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> int:
     """A status server that takes everybody for a stranger in the pod network, and has the time of 2026."""
-    monkeypatch.setattr(door_module, "is_here", lambda _host: False)
+    monkeypatch.setattr(access, "is_here", lambda _host: False)
     return StatusServer(
-        port=0, job="flux", status=lambda: STATUS, alive=lambda: True, door=Door(KEY, STATUS.pod_uid)
+        port=0, job="flux", status=lambda: STATUS, alive=lambda: True, access=StatusAccess(KEY, STATUS.pod_uid)
     ).port
 
 
@@ -70,6 +70,8 @@ def test_the_kubelet_and_prometheus_need_no_key(port: int) -> None:
 
 
 def test_the_pod_itself_needs_no_key() -> None:
-    own = StatusServer(port=0, job="flux", status=lambda: STATUS, alive=lambda: True, door=Door(KEY, "p")).port
+    own = StatusServer(
+        port=0, job="flux", status=lambda: STATUS, alive=lambda: True, access=StatusAccess(KEY, "p")
+    ).port
     code, said = get(own, "/status")
     assert (code, parse_status(said)) == (200, STATUS)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from oarlock_api.contract.status import PodStatus
 from oarlock_trainer.agent.status import status_server
-from oarlock_trainer.agent.status.access import Door
-from oarlock_trainer.agent.status.connection_limit import Places
+from oarlock_trainer.agent.status.access import StatusAccess
+from oarlock_trainer.agent.status.connection_limit import ConnectionLimit
 from oarlock_trainer.agent.status.status_server import StatusServer
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 SLOW_REQUEST = b"GET /status HTTP/1.1\r\nX-Padding: "
 
 
-def serve(door: Door | None = None) -> int:
+def serve(access: StatusAccess | None = None) -> int:
     status = PodStatus(
         job_uid="u", pod_uid="p", attempt=1, rank=0, phase="Starting", heartbeat_at="2026-01-01T00:00:00Z"
     )
-    return StatusServer(port=0, job="flux", status=lambda: status, alive=lambda: True, door=door).port
+    return StatusServer(port=0, job="flux", status=lambda: status, alive=lambda: True, access=access).port
 
 
 def get(port: int, path: str) -> int:
@@ -133,10 +133,10 @@ def test_a_request_of_any_length_costs_little_memory() -> None:
 def test_an_address_that_holds_its_share_or_less_never_gives_way_to_one_that_holds_more(
     steps: list[tuple[int, bool]],
 ) -> None:
-    places: Places[int] = Places(8)
+    connections: ConnectionLimit[int] = ConnectionLimit(8)
     held: dict[int, int] = {}
     for connection, (address, stays) in enumerate(steps):
-        loser = places.enter(connection, str(address))
+        loser = connections.admit(connection, str(address))
         held[connection] = address
         if loser is not None:
             share = list(held.values()).count
@@ -144,6 +144,6 @@ def test_an_address_that_holds_its_share_or_less_never_gives_way_to_one_that_hol
             assert all(loser <= one for one, its in held.items() if its == held[loser]), "its oldest goes"
             del held[loser]
         if not stays:
-            places.leave(connection)
+            connections.release(connection)
             held.pop(connection, None)
         assert len(held) <= 8

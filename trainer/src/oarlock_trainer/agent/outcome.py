@@ -69,8 +69,8 @@ class Outcome:
         """Ranks whose process has not ended."""
         return len(self._running)
 
-    def take_last_words(self, message: Message) -> None:
-        """A rank says why it is about to end. They say more than how its process ends: teardown may crash."""
+    def take_error(self, message: Message) -> None:
+        """A rank says why it is about to end. That says more than how its process ends: teardown may crash."""
         code = integer(message.fields.get("code")) or 1
         said = without_secrets(text(message.fields.get("summary"), channel.MAX_LINE), self._secrets)
         summary = error_summary.telling(said)[:1500]
@@ -88,7 +88,7 @@ class Outcome:
             self.take_end(min(self._running, default=self._ranks.numbers[0]), code or 1)
 
     def take_symptom(self, symptom: Symptom) -> bool:
-        """A GPU speaks for itself; whether that decides how the pod ends. It outranks what ranks say of the same fault.
+        """Take in a GPU's symptom; returns whether it decides how the pod ends. It outranks what ranks say of the same fault.
 
         A GPU that must be replaced outranks one that needs new processes only: that one may have been its echo.
         """
@@ -110,7 +110,7 @@ class Outcome:
         return True
 
     def take_claim(self, symptom: Symptom) -> None:
-        """The program itself speaks against a GPU: the processes start anew, whatever it calls for; the rest is for NVML."""
+        """The program itself blames a GPU: the processes start anew, whatever it asks for; only NVML decides on the node."""
         if self.verdict is None:
             self.conclude(
                 Verdict(

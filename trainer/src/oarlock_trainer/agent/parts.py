@@ -17,7 +17,7 @@ from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.ranks.local_command import LocalCommand
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
-from oarlock_trainer.agent.status.access import Door
+from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
 from oarlock_trainer.agent.webhooks.redaction import secret_values
@@ -144,8 +144,14 @@ def _listen(
     job, pod = assignment.job, assignment.pod
     field, port = "status", job.ports.status
     try:
-        door = Door(assignment.key, pod.pod_uid)
-        server = StatusServer(port=port, job=job.job, status=lambda: board.status, alive=alive, inbox=inbox, door=door)
+        server = StatusServer(
+            port=port,
+            job=job.job,
+            status=lambda: board.status,
+            alive=alive,
+            inbox=inbox,
+            access=StatusAccess(assignment.key, pod.pod_uid),
+        )
         field, port = "link", job.ports.link
         link = GangLink(
             job_uid=job.job_uid,

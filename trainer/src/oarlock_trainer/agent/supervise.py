@@ -2,7 +2,7 @@
 
     assignment -> rank host starts importing | status server | preflight              (all at once)
                -> host ready and preflight passed: ranks, or the job's own command in their place
-               -> first bad ending: report at once, a moment for the others' last words, then the end of all
+               -> first bad ending: report at once, a moment for the others' errors, then the end of all
                -> no progress in time: report at once, a moment for the ranks' stacks, then the end of all
                -> a GPU is out of service: report at once, and the end of all
                -> a GPU needs new processes: report at once, a moment for a worse fault behind it, then the end of all
@@ -89,7 +89,7 @@ class _Supervisor:
         self._host_ready = self._ranks_started = self._over = False
         self._stop_requests = 0
         self._beat_at = time.monotonic()
-        started = parts.start(assignment, options, environment, now=self._beat_at, alive=self._turns)
+        started = parts.start(assignment, options, environment, now=self._beat_at, alive=self._is_alive)
         self._sources = started.sources
         self._wakeup = started.wakeup
         self._board = started.board
@@ -110,7 +110,7 @@ class _Supervisor:
             self._heed_signals()
             self._hear_ranks()
             ended = children.reap()
-            self._bury(ended)
+            self._handle_end_of_host(ended)
             self._heed_gpus(ended)
             self._heed_peers()
             self._heed_preflight(ended)
@@ -120,7 +120,7 @@ class _Supervisor:
             self._webhooks.observe(self._board.status)
         return self._leave()
 
-    def _turns(self) -> bool:
+    def _is_alive(self) -> bool:
         return time.monotonic() - self._beat_at < _HANGING_SECONDS
 
     # One turn of the loop
@@ -167,19 +167,19 @@ class _Supervisor:
             elif message.event == HostEvent.ENDED:
                 self._outcome.take_end(message.rank, integer(message.fields.get("code")) or 0)
             elif message.event == Event.FAILURE:
-                self._outcome.take_last_words(message)
+                self._outcome.take_error(message)
             elif message.event == Event.CHECK:
                 if found := self._preflight.rank_finding(message):
                     self._show(found)
             elif not self._guard.hung:
                 self._board.apply(message)
 
-    def _bury(self, ended: Mapping[int, int]) -> None:
+    def _handle_end_of_host(self, ended: Mapping[int, int]) -> None:
         pid = self._ranks.host_pid
         if pid is None or pid not in ended or self._over:
             return
         told = self._ranks.ended(ended[pid])
-        self._hear_ranks()  # its last words, and those of its ranks, are still in the pipe
+        self._hear_ranks()  # what it and its ranks told before is still in the pipe
         if not told:
             self._outcome.take_end_of_host(ended[pid])
             self._over = True
@@ -235,7 +235,7 @@ class _Supervisor:
         awaited = self._gpu_seconds(now) > 0
         if self._outcome.verdict is not None and not self._guard.hung:
             if is_failure(self._outcome.verdict.code):
-                self._part()  # the others need not wait for what settles here; of a hang each finds its own part
+                self._leave_link()  # the others need not wait for what settles here; of a hang each finds its own part
             self._deadline = min(self._deadline, now + _SETTLE_SECONDS)
         if awaited:
             return
@@ -257,7 +257,7 @@ class _Supervisor:
         self._outcome.conclude(Verdict(code=code, summary=summary))
         self._over = True
 
-    def _part(self) -> None:
+    def _leave_link(self) -> None:
         """Tell the others of the gang that this pod leaves, and why. Only the first time says anything."""
         if verdict := self._outcome.verdict:
             self._link.leave(verdict.code, verdict.summary)
@@ -267,7 +267,7 @@ class _Supervisor:
         if hung := self._guard.answer():
             self._outcome.conclude(hung)
         report, verdict = self._outcome.report, self._outcome.verdict
-        self._part()
+        self._leave_link()
         self._webhooks.ended(report, self._board.status)
         copying = termination.copy_to_output(report, self._output) if report else None
         keeping = self._guard.keep(self._output) if hung else None

@@ -39,7 +39,7 @@ def post(url: str, seconds: float = 5.0) -> Answer:
 def test_a_redirect_is_not_followed_so_that_no_token_goes_elsewhere(inbox: Inbox) -> None:
     inbox.answer(307, Location=f"{inbox.url}/elsewhere")
     environment = {variable(TOKEN_REF): "token"}
-    sender = Sender(inbox.receiver("/hook", environment, auth_secret_ref=TOKEN_REF), patience=QUICK)
+    sender = Sender(inbox.receiver("/hook", environment, auth_secret_ref=TOKEN_REF), retries=QUICK)
     sender.put(message())
     assert delivered(sender, 1) == Tally(lost=1)
     assert [one.path for one in inbox.received] == ["/hook"]
@@ -85,7 +85,7 @@ def test_a_signature_verifies_by_what_the_documentation_shows_and_each_try_is_si
     exec(snippet.group(1), shown)  # noqa: S102 - our own page, run as a reader would
     inbox.answer(500)
     environment = {variable(KEY_REF): "key-1"}
-    sender = Sender(inbox.receiver("/hook", environment, signature_secret_ref=KEY_REF), patience=QUICK)
+    sender = Sender(inbox.receiver("/hook", environment, signature_secret_ref=KEY_REF), retries=QUICK)
     sender.put(message("größer"))
     delivered(sender, 1)
     assert len(inbox.received) == 2
@@ -130,7 +130,7 @@ def test_whatever_a_receiver_answers_is_an_answer_and_no_exception(said: bytes) 
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(20)
         port = server.getsockname()[1]
-        sender = Sender(receiver_of(Webhook(name="odd", url=f"http://127.0.0.1:{port}/secret"), {}), patience=QUICK)
+        sender = Sender(receiver_of(Webhook(name="odd", url=f"http://127.0.0.1:{port}/secret"), {}), retries=QUICK)
         sender.put(message())
         for _ in range(QUICK.tries):
             connection, _ = server.accept()

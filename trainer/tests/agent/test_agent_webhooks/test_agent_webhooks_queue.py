@@ -9,7 +9,7 @@ from webhook_inbox import message
 from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_trainer.agent.webhooks.delivery import retry_after
 from oarlock_trainer.agent.webhooks.outbox import Outbox
-from oarlock_trainer.agent.webhooks.pace import Bucket, Patience
+from oarlock_trainer.agent.webhooks.pace import RetryPolicy, TokenBucket
 
 DEBUG, INFO, WARNING, CRITICAL = (
     WebhookLevel.DEBUG,
@@ -58,7 +58,7 @@ def test_whatever_comes_the_queue_keeps_the_most_important_and_loses_count_of_no
 
 
 def test_a_bucket_lets_its_size_go_at_once_and_then_one_in_each_share_of_the_time() -> None:
-    bucket = Bucket(size=30, seconds=60.0)
+    bucket = TokenBucket(size=30, seconds=60.0)
     for _ in range(30):
         assert bucket.wait(100.0) == 0.0
         bucket.take(100.0)
@@ -72,7 +72,7 @@ def test_a_bucket_lets_its_size_go_at_once_and_then_one_in_each_share_of_the_tim
 
 @given(st.lists(st.floats(0.0, 20.0), max_size=200))
 def test_no_minute_sees_more_than_a_full_bucket_and_a_minute_s_share(pauses: list[float]) -> None:
-    bucket, now, sent = Bucket(size=30, seconds=60.0), 0.0, []
+    bucket, now, sent = TokenBucket(size=30, seconds=60.0), 0.0, []
     for pause in pauses:
         now += pause
         if bucket.wait(now) == 0.0:
@@ -85,18 +85,18 @@ def test_no_minute_sees_more_than_a_full_bucket_and_a_minute_s_share(pauses: lis
 @given(st.integers(1, 40), st.floats(0.0, 1.0))
 def test_pauses_double_within_bounds_and_chance_shortens_them_by_half_at_most(tries: int, chance: float) -> None:
     whole = min(2.0 ** (tries - 1), 30.0)
-    assert whole / 2.0 <= Patience().delay(tries, chance) <= whole
+    assert whole / 2.0 <= RetryPolicy().delay(tries, chance) <= whole
 
 
 def test_five_tries_and_their_pauses_fit_in_a_minute() -> None:
-    patience = Patience()
-    assert sum(patience.delay(tries, 0.0) for tries in range(1, patience.tries)) == 15.0
-    assert patience.seconds == 60.0
+    retries = RetryPolicy()
+    assert sum(retries.delay(tries, 0.0) for tries in range(1, retries.tries)) == 15.0
+    assert retries.seconds == 60.0
 
 
 def test_a_receiver_is_never_written_to_sooner_than_it_asked() -> None:
     for chance in (0.0, 0.5, 1.0):
-        assert Patience().delay(1, chance, 7.0) >= 7.0
+        assert RetryPolicy().delay(1, chance, 7.0) >= 7.0
 
 
 def test_retry_after_is_read_in_both_of_its_forms_and_nonsense_is_nothing() -> None:

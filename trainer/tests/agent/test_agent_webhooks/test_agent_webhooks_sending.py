@@ -11,7 +11,7 @@ from webhook_inbox import QUICK, TOKEN_REF, URL_REF, Inbox, delivered, finished,
 
 from oarlock_api.contract.sections import Webhook
 from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
-from oarlock_trainer.agent.webhooks.pace import Bucket, Patience
+from oarlock_trainer.agent.webhooks.pace import RetryPolicy, TokenBucket
 from oarlock_trainer.agent.webhooks.receivers import receiver_of
 from oarlock_trainer.agent.webhooks.sender import Sender, Tally
 
@@ -19,7 +19,7 @@ from oarlock_trainer.agent.webhooks.sender import Sender, Tally
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_a_receiver_that_cannot_take_it_now_gets_it_again_unchanged(inbox: Inbox, status: int) -> None:
     inbox.answer(status, times=2)
-    sender = Sender(inbox.receiver(), patience=QUICK)
+    sender = Sender(inbox.receiver(), retries=QUICK)
     sender.put(message("one"))
     assert delivered(sender, 1) == Tally(sent=1)
     assert inbox.bodies == [b"one"] * 3
@@ -28,7 +28,7 @@ def test_a_receiver_that_cannot_take_it_now_gets_it_again_unchanged(inbox: Inbox
 @pytest.mark.parametrize("status", [400, 401, 404, 410, 413])
 def test_a_receiver_that_refuses_it_is_not_asked_again(inbox: Inbox, status: int) -> None:
     inbox.answer(status)
-    sender = Sender(inbox.receiver(), patience=QUICK)
+    sender = Sender(inbox.receiver(), retries=QUICK)
     sender.put(message("one"))
     sender.put(message("two"))
     assert delivered(sender, 2) == Tally(sent=1, lost=1)
@@ -37,7 +37,7 @@ def test_a_receiver_that_refuses_it_is_not_asked_again(inbox: Inbox, status: int
 
 def test_after_five_tries_a_message_is_given_up_and_the_next_one_has_its_own(inbox: Inbox) -> None:
     inbox.answer(500, times=5)
-    sender = Sender(inbox.receiver(), patience=QUICK)
+    sender = Sender(inbox.receiver(), retries=QUICK)
     sender.put(message("one"))
     sender.put(message("two"))
     assert delivered(sender, 2) == Tally(sent=1, lost=1)
@@ -46,7 +46,7 @@ def test_after_five_tries_a_message_is_given_up_and_the_next_one_has_its_own(inb
 
 def test_the_pause_that_a_receiver_asks_for_is_kept(inbox: Inbox) -> None:
     inbox.answer(429, Retry_After="0.3")
-    sender = Sender(inbox.receiver(), patience=QUICK)
+    sender = Sender(inbox.receiver(), retries=QUICK)
     sender.put(message())
     assert delivered(sender, 1) == Tally(sent=1)
     first, second = inbox.received
@@ -63,7 +63,7 @@ def test_a_pause_that_outlasts_our_patience_ends_the_message_at_once(inbox: Inbo
 
 def test_messages_arrive_in_order_also_when_the_first_has_to_be_repeated(inbox: Inbox) -> None:
     inbox.answer(503, times=3)
-    sender = Sender(inbox.receiver(), patience=QUICK)
+    sender = Sender(inbox.receiver(), retries=QUICK)
     for number in range(20):
         sender.put(message(str(number)))
     assert delivered(sender, 20) == Tally(sent=20)
@@ -75,7 +75,7 @@ def test_a_receiver_that_is_not_there_yet_gets_the_message_when_it_is() -> None:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         receiver = receiver_of(Webhook(name="late", url=f"http://127.0.0.1:{port}/x"), {})
-        sender = Sender(receiver, patience=Patience(tries=100, first_delay=0.05))
+        sender = Sender(receiver, retries=RetryPolicy(tries=100, first_delay=0.05))
         sender.put(message("one"))
         taken.listen()
         connection, _ = taken.accept()
@@ -112,7 +112,7 @@ def test_an_important_message_outlives_a_flood_of_lesser_ones(inbox: Inbox) -> N
 
 
 def test_more_than_the_limit_waits_and_is_sent_in_its_time(inbox: Inbox) -> None:
-    sender = Sender(inbox.receiver(), bucket=Bucket(size=2, seconds=0.4))
+    sender = Sender(inbox.receiver(), bucket=TokenBucket(size=2, seconds=0.4))
     for number in range(4):
         sender.put(message(str(number)))
     assert delivered(sender, 4) == Tally(sent=4)
@@ -145,7 +145,7 @@ def test_closing_takes_no_longer_than_it_may_and_says_what_was_left(
 
 def test_closing_does_not_wait_for_pauses_that_outlast_it(inbox: Inbox) -> None:
     inbox.answer(503, times=100)
-    sender = Sender(inbox.receiver(), patience=Patience(first_delay=30.0))
+    sender = Sender(inbox.receiver(), retries=RetryPolicy(first_delay=30.0))
     sender.put(message())
     eventually(lambda: sender._changed._waiters, "the pause after the first try: closing before it leaves no second")
     assert finished(sender, within=14.0) == Tally(lost=1)
@@ -177,7 +177,7 @@ def test_no_log_line_holds_an_address_s_path_a_token_or_a_key(inbox: Inbox, capl
             receiver_of(webhook, {**environment, variable(URL_REF): "http://127.0.0.1:9/hook-secret"}),
             receiver_of(webhook, {**environment, variable(URL_REF): "https://no-such-host.invalid/hook-secret"}),
         ):
-            sender = Sender(receiver, patience=Patience(tries=2, first_delay=0.01), size=1)
+            sender = Sender(receiver, retries=RetryPolicy(tries=2, first_delay=0.01), size=1)
             for _ in range(3):
                 sender.put(message())
             eventually(lambda s=sender: s.tally.lost, "a message to be given up")

@@ -16,7 +16,7 @@ from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.contract.sections import SecretKeyRef, Webhook
 from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_trainer.agent.webhooks.outbox import Message
-from oarlock_trainer.agent.webhooks.pace import Patience
+from oarlock_trainer.agent.webhooks.pace import RetryPolicy
 from oarlock_trainer.agent.webhooks.receivers import Receiver, receiver_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.agent.webhooks.sender import Sender, Tally
 
-QUICK = Patience(first_delay=0.01)
+QUICK = RetryPolicy(first_delay=0.01)
 """All the tries, and hardly a pause."""
 URL_REF, TOKEN_REF, KEY_REF = (SecretKeyRef(name="hooks", key=key) for key in ("url", "token", "key"))
 

@@ -215,14 +215,14 @@ class Leader:
             if isinstance(frame, Beat):
                 connection.send(_BEAT)
             elif isinstance(frame, Leave) and self._leaving_until == math.inf:
-                self._bid_farewell(member, connection, frame)
+                self._take_leave(member, connection, frame)
                 return
         if connection.ended:
             self._cut(member, connection, connection.ended)
             if self._cause is None and self._leaving_until == math.inf:
                 self._log.warning(f"the gang link of rank {member.rank} was cut: {member.trouble}", now=self._loop.now)
 
-    def _bid_farewell(self, member: _Member, connection: Connection, leave: Leave) -> None:
+    def _take_leave(self, member: _Member, connection: Connection, leave: Leave) -> None:
         self._cut(member, connection, "it left")
         del self._members[member.rank]
         self._left.add(member.rank)

@@ -48,7 +48,7 @@ class Member:
         self._hello = Hello(job_uid=gang.job_uid, attempt=gang.attempt, rank=gang.rank, agent=secrets.token_hex(8))
         self._challenge = ""
         """Of the connection that there is; empty until it comes, and for ever where the gang has no key."""
-        self._last_words = b""
+        self._unsent_leave = b""
         """What is to be said as soon as rank 0 has said its challenge."""
         self._dialer = Dialer(host, port, loop=loop, heartbeat=gang.heartbeat)
         self._connection: Connection | None = None
@@ -80,7 +80,7 @@ class Member:
         """Tell rank 0, if there is a connection, and be over when it has read it, or soon."""
         self._leaving_until = self._loop.now + FLUSH_SECONDS
         if self._gang.key and not self._challenge:
-            self._last_words = encode(Leave(code, why))
+            self._unsent_leave = encode(Leave(code, why))
         elif self._connection:
             self._connection.send(encode(Leave(code, why)))
             self._connection.finish()
@@ -121,8 +121,8 @@ class Member:
         self._hello = proof.signed(self._hello, key, challenge)
         connection.send(encode(self._hello))
         connection.seal(proof.seal_of(self._hello, key, challenge, leader=False))
-        if self._last_words:
-            connection.send(self._last_words)
+        if self._unsent_leave:
+            connection.send(self._unsent_leave)
             connection.finish()
 
     def _take(self, frame: Frame | None) -> None:
@@ -137,7 +137,7 @@ class Member:
         elif isinstance(frame, PeerLost):
             self._lose(frame)
             if frame.rank == 0:
-                self.close()  # it waits for that, to know that its last words were read
+                self.close()  # it waits for that, to know that its leave was read
         elif isinstance(frame, AllLeft):
             for left in frame.peers:
                 self._loop.tell(left)

@@ -1,7 +1,7 @@
-"""Who may read /status: in a gang with a key whoever signs with it, and the pod itself; otherwise everybody.
+"""Who may read /status: in a gang with a key, requests that are signed with it and the pod itself; otherwise everybody.
 
-The pod itself is also where `kubectl port-forward` comes from. What is signed is answered with a signature, so that nobody
-between the two can put words into a pod's mouth.
+`kubectl port-forward` comes from the pod itself, too. A signed request gets a signed answer, which nobody between the
+two can forge.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from oarlock_api.contract import gang_key
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class StatusAccess:
     """`key` is the attempt's, None where the gang has none."""
 
     key: bytes | None = field(default=None, repr=False)
     pod_uid: str = ""
 
     def answer(self, target: str, host: str, body: str) -> str | None:
-        """What a client at this address is told that asks for `target`; None where it is told nothing."""
+        """The answer to a client at address `host` that asks for `target`; None where it is refused."""
         if self.key is None:
             return body
         if gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):

@@ -1,9 +1,8 @@
 """HTTP on port 9400: /status for the operator, /metrics for Prometheus, /healthz for the kubelet, /webhook for a trainer.
 
-Small on purpose, so that nothing outside can hold the agent up: a client has five seconds for everything, however it
-shares them out, and gives way to a newcomer where too many are connected (places.py). Nothing is taken from outside either:
-a body is read of /webhook alone, which is there for a trainer of the job's own, from this very network namespace, and of
-64 KiB at most.
+Small on purpose, so that nothing outside can hold the agent up: a client has five seconds for everything, and gives way to
+a new one where too many are connected (connection_limit.py). Nothing is taken from outside either: only /webhook has a body
+that is read, for a trainer of the job's own, from this very network namespace, and of 64 KiB at most.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.gang_key import REFUSED
 from oarlock_trainer.agent.status import metrics
-from oarlock_trainer.agent.status.access import Door, is_here
-from oarlock_trainer.agent.status.connection_limit import Places
+from oarlock_trainer.agent.status.access import StatusAccess, is_here
+from oarlock_trainer.agent.status.connection_limit import ConnectionLimit
 from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox, Reception
 from oarlock_trainer.agent.trainer_webhooks.payloads import MAX_BYTES
 
@@ -42,7 +41,7 @@ _ANSWERS = {Reception.REFUSED: 400, Reception.LOST: 503}
 class StatusServer:
     """The server's thread, which answers until the process ends. `alive`: the supervisor still turns its loop.
 
-    `inbox` is where a trainer's webhooks go, None where there is no such trainer; `door` says who may read /status. Raises
+    `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status. Raises
     OSError where the port is taken.
     Port 0 takes any free one; `port` says which.
     """
@@ -55,10 +54,10 @@ class StatusServer:
         status: Callable[[], PodStatus],
         alive: Callable[[], bool],
         inbox: Inbox | None = None,
-        door: Door | None = None,
+        access: StatusAccess | None = None,
     ) -> None:
         own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "inbox": inbox}
-        own["door"] = door or Door()
+        own["access"] = access or StatusAccess()
         handler = type("Handler", (_Handler,), own)
         self._server = _Server(port, handler)
         self.port: int = self._server.socket.getsockname()[1]
@@ -71,7 +70,7 @@ class _Server(ThreadingMixIn, TCPServer):
     request_queue_size = 32
 
     def __init__(self, port: int, handler: type[_Handler]) -> None:
-        self._places: Places[socket.socket] = Places(_CLIENTS_AT_ONCE)
+        self._connections: ConnectionLimit[socket.socket] = ConnectionLimit(_CLIENTS_AT_ONCE)
         dual_stack = socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if dual_stack else socket.AF_INET
         super().__init__(("::" if dual_stack else "", port), handler)
@@ -82,13 +81,13 @@ class _Server(ThreadingMixIn, TCPServer):
         super().server_bind()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if loser := self._places.enter(request, client_address[0]):
+        if loser := self._connections.admit(request, client_address[0]):
             with contextlib.suppress(OSError):  # wakes its thread, which closes it
                 loser.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        self._places.leave(request)
+        self._connections.release(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -143,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
     status: Callable[[], PodStatus]
     alive: Callable[[], bool]
     inbox: Inbox | None
-    door: Door
+    access: StatusAccess
 
     command = ""
     """Until a request's first line was understood."""
@@ -159,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/status":
-            said = self.door.answer(self.path, self.client_address[0], self.status().to_json())
+            said = self.access.answer(self.path, self.client_address[0], self.status().to_json())
             if said is None:
                 self._answer(403, "text/plain", REFUSED.encode())
             else:

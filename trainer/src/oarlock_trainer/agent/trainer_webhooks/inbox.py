@@ -13,7 +13,7 @@ from oarlock_trainer.agent.trainer_webhooks.payloads import UnknownError, read
 from oarlock_trainer.runtime.notifier import Notifier
 
 if TYPE_CHECKING:
-    from oarlock_trainer.agent.trainer_webhooks.payloads import Told
+    from oarlock_trainer.agent.trainer_webhooks.payloads import Payload
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._notifier = Notifier()
-        self._waiting: deque[Told] = deque()
+        self._waiting: deque[Payload] = deque()
         self._counts: Counter[Reception] = Counter()
         self._named: set[str] = set()
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class Inbox:
     def put(self, body: bytes, content_type: str) -> Reception:
         """Understand a payload, and hand it over."""
         try:
-            told = read(body, content_type)
+            payload = read(body, content_type)
         except WireError:
             return self._count(Reception.REFUSED)
         except UnknownError as error:
@@ -69,18 +69,18 @@ class Inbox:
             if len(self._waiting) >= _ROOM:
                 self._counts[Reception.LOST] += 1
                 return Reception.LOST
-            self._waiting.append(told)
+            self._waiting.append(payload)
             self._counts[Reception.TAKEN] += 1
         self._notifier.notify()
         return Reception.TAKEN
 
-    def take(self) -> list[Told]:
+    def take(self) -> list[Payload]:
         """Everything that has come since the last call, in order. Never blocks."""
         self._notifier.clear()
         with self._lock:
-            told = list(self._waiting)
+            payloads = list(self._waiting)
             self._waiting.clear()
-        return told
+        return payloads
 
     def _count(self, kind: Reception) -> Reception:
         with self._lock:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
-    from oarlock_trainer.agent.trainer_webhooks.payloads import Told
+    from oarlock_trainer.agent.trainer_webhooks.payloads import Payload
 
 PROBE = "webhook"
 """In contract.report.CLAIMED."""
@@ -30,7 +30,7 @@ _LASTING = (PodPhase.EXPORTING, PodPhase.DONE)
 
 
 class TrainerMessages:
-    """The trainer's story so far, told as global rank `rank`. `now` is a clock that only goes forward, `stamp` RFC 3339."""
+    """What the trainer tells, as messages of rank `rank`. `now` is a clock that only goes forward, `stamp` RFC 3339."""
 
     def __init__(
         self, inbox: Inbox, *, rank: int, attempt: int, now: Callable[[], float], stamp: Callable[[], str]
@@ -48,61 +48,61 @@ class TrainerMessages:
 
     @property
     def descriptor(self) -> int:
-        """Readable when something was told."""
+        """Readable when something has come."""
         return self._inbox.descriptor
 
     def received(self) -> list[Message]:
-        """What was told since the last call, as a rank would have told it."""
-        return [message for told in self._inbox.take() for message in self._messages(told)]
+        """What has come since the last call, as a rank would have told it."""
+        return [message for payload in self._inbox.take() for message in self._messages(payload)]
 
     def claims(self) -> list[Symptom]:
         """What `received` has heard against GPUs since the last call."""
         claims, self._claims = self._claims, []
         return claims
 
-    def _messages(self, told: Told) -> list[Message]:
-        if isinstance(told, Step):
-            return self._stepped(told)
-        if isinstance(told, Saved):
-            saved = {"step": told.step, "path": told.path, "savedAt": self._stamp()}
+    def _messages(self, payload: Payload) -> list[Message]:
+        if isinstance(payload, Step):
+            return self._stepped(payload)
+        if isinstance(payload, Saved):
+            saved = {"step": payload.step, "path": payload.path, "savedAt": self._stamp()}
             return [Message(Event.CHECKPOINT, self._rank, saved)]
-        if isinstance(told, Stage):
-            return self._entered(told)
-        if isinstance(told, Fault):
-            return self._blamed(told)
-        if isinstance(told, Trouble):
-            return [self._note(told.message)]
+        if isinstance(payload, Stage):
+            return self._entered(payload)
+        if isinstance(payload, Fault):
+            return self._blamed(payload)
+        if isinstance(payload, Trouble):
+            return [self._note(payload.message)]
         return [self._sign()]
 
-    def _stepped(self, told: Step) -> list[Message]:
+    def _stepped(self, payload: Step) -> list[Message]:
         messages = []
-        if self._resumed is None and (told.resumed or self._attempt > 1):
+        if self._resumed is None and (payload.resumed or self._attempt > 1):
             # Without a word of its own: whoever goes on has its first new step behind it.
-            self._resumed = told.resumed or max(told.step - 1, 0)
+            self._resumed = payload.resumed or max(payload.step - 1, 0)
             messages.append(Message(Event.RESUMED, self._rank, {"step": self._resumed}))
-        if told.step in (self._step, self._resumed, 0):
+        if payload.step in (self._step, self._resumed, 0):
             return [*messages, self._sign()]
         now = self._now()
         pace = None
-        if self._step is not None and told.step > self._step:
-            pace = (now - self._step_at) / (told.step - self._step)
-        self._step, self._step_at = told.step, now
+        if self._step is not None and payload.step > self._step:
+            pace = (now - self._step_at) / (payload.step - self._step)
+        self._step, self._step_at = payload.step, now
         if self._base is PodPhase.STARTING:
             self._base = PodPhase.TRAINING
         fields = {
-            "step": told.step,
-            "total": told.total,
-            "epoch": told.epoch,
-            "learningRate": told.learning_rate,
+            "step": payload.step,
+            "total": payload.total,
+            "epoch": payload.epoch,
+            "learningRate": payload.learning_rate,
             "secondsPerStep": pace,
-            **({} if told.loss is None else {"loss": told.loss}),  # one that is told as null is not finite
+            **({} if payload.loss is None else {"loss": payload.loss}),  # one that is told as null is not finite
         }
         return [*messages, *self._go_to(self._base), Message(Event.STEP, self._rank, fields)]
 
-    def _entered(self, told: Stage) -> list[Message]:
-        if told.phase in _LASTING:
-            self._base = told.phase
-        return self._go_to(self._base if told.over else told.phase) or [self._sign()]
+    def _entered(self, payload: Stage) -> list[Message]:
+        if payload.phase in _LASTING:
+            self._base = payload.phase
+        return self._go_to(self._base if payload.over else payload.phase) or [self._sign()]
 
     def _go_to(self, phase: PodPhase) -> list[Message]:
         if phase is self._phase:
@@ -110,18 +110,18 @@ class TrainerMessages:
         self._phase = phase
         return [Message(Event.PHASE, self._rank, {"name": str(phase)})]
 
-    def _blamed(self, told: Fault) -> list[Message]:
-        found = error_text.find(told.message)
+    def _blamed(self, payload: Fault) -> list[Message]:
+        found = error_text.find(payload.message)
         if found and found[0] is not Kind.GPU:
             # SimpleTuner calls any CUDA and NCCL error a GPU's fault, memory that runs out and lost peers too.
-            return [self._note(told.message)]
+            return [self._note(payload.message)]
         claim = Symptom(
             probe=PROBE,
-            verdict=GpuVerdict.RESTART_PROCESS if told.ends_it else GpuVerdict.HOLD,
-            words=f"is blamed by the trainer ({told.type}): {told.message}"[:512],
-            value=told.type,
+            verdict=GpuVerdict.RESTART_PROCESS if payload.ends_it else GpuVerdict.HOLD,
+            words=f"is blamed by the trainer ({payload.type}): {payload.message}"[:512],
+            value=payload.type,
             at=self._stamp(),
-            gpu=None if told.index is None or told.index < 0 else Gpu(index=told.index, name=told.name),
+            gpu=None if payload.index is None or payload.index < 0 else Gpu(index=payload.index, name=payload.name),
         )
         self._claims.append(claim)
         return [self._sign()]

@@ -104,14 +104,14 @@ class Working:
     """It lives, and tells nothing that is of use here."""
 
 
-Told = Step | Saved | Stage | Trouble | Fault | Working
+Payload = Step | Saved | Stage | Trouble | Fault | Working
 
 
 class UnknownError(ValueError):
     """It is well-formed, and nothing that is known. The message is the type that it names, or what it is instead."""
 
 
-def read(body: bytes, content_type: str) -> Told:
+def read(body: bytes, content_type: str) -> Payload:
     """What a payload tells. Raises WireError where it is neither JSON nor a form, UnknownError where its type is unknown."""
     written = body.decode(errors="replace")
     if content_type.partition(";")[0].strip().lower() == FORM:
@@ -122,7 +122,7 @@ def read(body: bytes, content_type: str) -> Told:
     return of_event(raw)
 
 
-def of_event(raw: Mapping[str, Any]) -> Told:
+def of_event(raw: Mapping[str, Any]) -> Payload:
     """What an event tells."""
     kind = text(raw.get("type"), 64) or text(raw.get("message_type"), 64)
     if kind == "gpu.fault":
@@ -140,7 +140,7 @@ def of_event(raw: Mapping[str, Any]) -> Told:
     raise UnknownError(kind or "an object without a type")
 
 
-def _of_message(content: str) -> Told:
+def _of_message(content: str) -> Payload:
     """A text for people: at most it holds an event, written as Python would."""
     begin, end = content.find("{'type':"), content.rfind("}")
     if 0 <= begin < end <= MAX_BYTES:
@@ -153,7 +153,7 @@ def _of_message(content: str) -> Told:
     return Working()
 
 
-def _progress(raw: Mapping[str, Any]) -> Told:
+def _progress(raw: Mapping[str, Any]) -> Payload:
     progress, data = _object(raw.get("progress")), _object(raw.get("data"))
     metrics = _object(progress.get("metrics"))
     if text(data.get("status")) in ("failed", "error", "fatal"):
@@ -171,13 +171,13 @@ def _progress(raw: Mapping[str, Any]) -> Told:
     )
 
 
-def _checkpoint(raw: Mapping[str, Any]) -> Told:
+def _checkpoint(raw: Mapping[str, Any]) -> Payload:
     path = text(_object(raw.get("checkpoint")).get("path"), _LONGEST)
     found = _CHECKPOINT.search(path)
     return Saved(step=int(found[1]), path=path) if found else Working()
 
 
-def _stage(raw: Mapping[str, Any]) -> Told:
+def _stage(raw: Mapping[str, Any]) -> Payload:
     stage = _object(raw.get("stage"))
     phase = _PHASES.get(text(stage.get("key"), 64))
     state = text(stage.get("status"), 32)
@@ -187,7 +187,7 @@ def _stage(raw: Mapping[str, Any]) -> Told:
     return Stage(phase=phase, over=state != "running" and phase is not PodPhase.DONE)
 
 
-def _fault(raw: Mapping[str, Any]) -> Told:
+def _fault(raw: Mapping[str, Any]) -> Payload:
     fault = _object(raw.get("fault"))
     gpu = _object(fault.get("gpu"))
     return Fault(

@@ -8,7 +8,7 @@ _LONGEST_DELAY = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class RetryPolicy:
     """When to give a message up.
 
     The delays are 1, 2, 4, 8 s, each cut by chance by up to a half, so that a gang's pods do not come back together.
@@ -25,10 +25,10 @@ class Patience:
         return min(self.first_delay * 2.0 ** (tries - 1), _LONGEST_DELAY) * (1.0 - chance / 2.0)
 
 
-PATIENCE = Patience()
+RETRIES = RetryPolicy()
 
 
-class Bucket:
+class TokenBucket:
     """At most `size` messages at once, and on average that many in `seconds`."""
 
     def __init__(self, *, size: int = 30, seconds: float = 60.0) -> None:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from oarlock_trainer.agent.webhooks.delivery import Post
 from oarlock_trainer.agent.webhooks.outbox import SIZE, Message, Outbox
-from oarlock_trainer.agent.webhooks.pace import PATIENCE, Patience
+from oarlock_trainer.agent.webhooks.pace import RETRIES, RetryPolicy
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.webhooks.delivery import Answer
-    from oarlock_trainer.agent.webhooks.pace import Bucket
+    from oarlock_trainer.agent.webhooks.pace import TokenBucket
     from oarlock_trainer.agent.webhooks.receivers import Receiver
 
 log = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ class Sender:
         self,
         receiver: Receiver,
         *,
-        bucket: Bucket | None = None,
-        patience: Patience = PATIENCE,
+        bucket: TokenBucket | None = None,
+        retries: RetryPolicy = RETRIES,
         size: int = SIZE,
     ) -> None:
         self._receiver = receiver
         self._bucket = bucket
-        self._patience = patience
+        self._retries = retries
         self._post = Post(receiver.address)
         self._outbox = Outbox(size)
         self._changed = threading.Condition()
@@ -125,15 +125,15 @@ class Sender:
                     self._changed.wait()
 
     def _deliver(self, message: Message) -> bool:
-        give_up_at = time.monotonic() + self._patience.seconds
+        give_up_at = time.monotonic() + self._retries.seconds
         tries = 0
         while True:
             tries += 1
             answer = self._try(message)
             if answer.taken:
                 return True
-            delay = self._patience.delay(tries, random.random(), answer.retry_after)  # noqa: S311 - jitter
-            over = tries >= self._patience.tries or time.monotonic() + delay > give_up_at
+            delay = self._retries.delay(tries, random.random(), answer.retry_after)  # noqa: S311 - jitter
+            over = tries >= self._retries.tries or time.monotonic() + delay > give_up_at
             if over or not answer.worth_another_try or not self._pause(delay):
                 log.warning(
                     "webhook %s: a message was not taken: %s",

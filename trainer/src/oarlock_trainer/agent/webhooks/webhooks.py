@@ -22,7 +22,7 @@ from oarlock_trainer.agent.webhooks import events
 from oarlock_trainer.agent.webhooks.envelope import GPU_FAULT, TYPES, Event, Identity, identity_of
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault, fault_of, gpu_fault
 from oarlock_trainer.agent.webhooks.outbox import Message
-from oarlock_trainer.agent.webhooks.pace import PATIENCE, Bucket, Patience
+from oarlock_trainer.agent.webhooks.pace import RETRIES, RetryPolicy, TokenBucket
 from oarlock_trainer.agent.webhooks.receivers import Receiver, ReceiverError, receiver_of
 from oarlock_trainer.agent.webhooks.redaction import secret_values, without_secrets
 from oarlock_trainer.agent.webhooks.sender import Sender, Tally
@@ -71,7 +71,7 @@ class Webhooks:
         secrets: Sequence[str] = (),
         timestamp: Callable[[], str] = clock.timestamp,
         now: Callable[[], float] = time.monotonic,
-        patience: Patience = PATIENCE,
+        retries: RetryPolicy = RETRIES,
     ) -> None:
         self._identity = identity
         self._secrets = secrets
@@ -80,7 +80,7 @@ class Webhooks:
         self._story = Story(identity)
         # A fault neither waits behind other messages nor counts against the limit.
         self._lanes = [
-            (receiver, Sender(receiver, bucket=Bucket(), patience=patience), Sender(receiver, patience=patience))
+            (receiver, Sender(receiver, bucket=TokenBucket(), retries=retries), Sender(receiver, retries=retries))
             for receiver in receivers
         ]
         self._lock = threading.Lock()
