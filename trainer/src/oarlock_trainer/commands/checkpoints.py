@@ -15,6 +15,7 @@ from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
 from oarlock_trainer.checkpoint.format import Checkpoint, InvalidError, digest, read
 from oarlock_trainer.commands.checkpoints_arguments import DAMAGED
+from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError, TrainingEnd
 
 if TYPE_CHECKING:
@@ -77,11 +78,9 @@ def verify(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Write the model of one."""
-    from oarlock_trainer.ranks import preload  # noqa: PLC0415
-
     preload.settle_environment()
-    from oarlock_trainer.checkpoint.export import Export  # noqa: PLC0415 - brings torch
-    from oarlock_trainer.models.flux import folder  # noqa: PLC0415
+    from oarlock_trainer.checkpoint.export import Export  # noqa: PLC0415 - brings torch, which reads the environment
+    from oarlock_trainer.models.flux import folder  # noqa: PLC0415 - as above
 
     found = _chosen(options.directory, options.step)
     adapters, target = found.manifest.adapters, options.to.absolute()

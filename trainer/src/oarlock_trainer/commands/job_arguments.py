@@ -42,7 +42,7 @@ def with_job(options: argparse.Namespace, run: Callable[[Path], int]) -> int:
 
 def with_manifest(work: Callable[[], int]) -> int:
     """Do what looks at a manifest's places on this machine, or say why not; returns the exit code."""
-    from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: PLC0415
+    from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: PLC0415 - the agent's start does without
 
     try:
         return work()

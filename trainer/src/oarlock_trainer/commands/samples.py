@@ -31,17 +31,17 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _make_tiny_flux(options: argparse.Namespace) -> int:
-    from oarlock_trainer.ranks import preload  # noqa: PLC0415
+    from oarlock_trainer.ranks import preload  # noqa: PLC0415 - the agent's start does without
 
     preload.settle_environment()  # torch and its friends would look for a GPU, and say that there is none
-    from oarlock_trainer.models.flux import tiny  # noqa: PLC0415
+    from oarlock_trainer.models.flux import tiny  # noqa: PLC0415 - brings torch
 
     tiny.write(options.directory)
     return _wrote("a FLUX.1 model with tiny random weights", options.directory)
 
 
 def _make_photographs(options: argparse.Namespace) -> int:
-    from oarlock_trainer.data import photographs  # noqa: PLC0415
+    from oarlock_trainer.data import photographs  # noqa: PLC0415 - brings Pillow
 
     names = photographs.write(options.directory)
     return _wrote(f"{len(names)} photographs, each with a caption,", options.directory)

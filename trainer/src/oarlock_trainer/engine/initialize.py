@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from oarlock_api.engine import Strategy
 from oarlock_api.optimization import OptimizerName
 from oarlock_api.weights import Method
+from oarlock_trainer.engine import deepspeed
+from oarlock_trainer.engine.ddp import DdpEngine
 from oarlock_trainer.engine.ema import Averaging
 from oarlock_trainer.engine.optimizers import betas_of
 from oarlock_trainer.engine.schedule_free import ScheduleFree
@@ -32,8 +34,6 @@ def sharder(training: Training, rank_info: RankInfo) -> Callable[[nn.Parameter],
     """What cuts each parameter into the ranks' shares as it is loaded; None where every rank has the whole model."""
     if strategy(training) is Strategy.DDP:
         return None
-    from oarlock_trainer.engine import deepspeed  # noqa: PLC0415
-
     if deepspeed.stage_of(training) != deepspeed.WEIGHTS_SHARDED:
         return None
     return deepspeed.make_sharder(training, rank_info)
@@ -51,9 +51,5 @@ def initialize(model: nn.Module, training: Training, rank_info: RankInfo) -> Eng
 
 def _engine(model: nn.Module, training: Training, rank_info: RankInfo) -> Engine:
     if strategy(training) is Strategy.DDP:
-        from oarlock_trainer.engine.ddp import DdpEngine  # noqa: PLC0415 - only one of the two is needed
-
         return DdpEngine(model, training, rank_info)
-    from oarlock_trainer.engine import deepspeed  # noqa: PLC0415
-
     return deepspeed.initialize(model, training, rank_info)

@@ -11,6 +11,7 @@ import torch
 from torch.optim import Adam
 
 from oarlock_trainer.engine import schedule_free
+from oarlock_trainer.engine.adamw_8bit import QuantizedSlot
 from oarlock_trainer.engine.adamw_bf16 import AdamWBF16
 from oarlock_trainer.engine.lion import Lion, one_moment
 from oarlock_trainer.engine.prodigy import Prodigy
@@ -109,8 +110,6 @@ def slots(optimizer: Optimizer, parameter: Tensor) -> dict[str, Slot]:
         return {name: FloatSlot(values) for name, values in state.items() if name != "step"}
     if state["state1"].dtype is not torch.uint8:
         return {name: FloatSlot(state[f"state{end}"]) for name, end in _OF_8_BITS.items()}
-    from oarlock_trainer.engine.adamw_8bit import QuantizedSlot  # noqa: PLC0415 - loaded already, by the optimizer
-
     return {
         name: QuantizedSlot(state[f"state{end}"], state[f"absmax{end}"], state[f"qmap{end}"])
         for name, end in _OF_8_BITS.items()

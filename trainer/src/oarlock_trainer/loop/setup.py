@@ -32,6 +32,8 @@ from oarlock_trainer.preprocess.pipeline import prepare
 from oarlock_trainer.runtime.start_clock import StartPart
 from oarlock_trainer.storage.locations import locations_of
 from oarlock_trainer.validation.image_requests import read_image_requests
+from oarlock_trainer.validation.texts import prepare_texts
+from oarlock_trainer.validation.validation import Validation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.runtime.start_clock import StartClock
     from oarlock_trainer.storage.locations import Locations
     from oarlock_trainer.validation.image_requests import ImageRequest
-    from oarlock_trainer.validation.validation import Validation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +164,5 @@ def set_up(job: Job, environment: Mapping[str, str], *, go_on: Callable[[], None
 
 def _validation(job: Job, ranks: RankGroup, wanted: Sequence[ImageRequest], *, go_on: Callable[[], None]) -> Validation:
     """What makes the pictures, with all prompts encoded."""
-    from oarlock_trainer.validation.texts import prepare_texts  # noqa: PLC0415 - for those who want pictures
-    from oarlock_trainer.validation.validation import Validation  # noqa: PLC0415
-
     texts = prepare_texts(job, ranks, wanted, go_on=go_on)
     return Validation(job, ranks, wanted, texts, architecture=read_architecture(model_folder(job)))

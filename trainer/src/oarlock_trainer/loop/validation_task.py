@@ -32,6 +32,7 @@ from oarlock_trainer.preprocess.live import LiveEncoding
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.atomic_write import write_json
 from oarlock_trainer.runtime.errors import LeftOnRequest, storage
+from oarlock_trainer.validation.index import Pictures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,8 +105,6 @@ def _take_over(model: nn.Module, found: Checkpoint) -> None:
 
 def _report(setup: Setup, step: int, losses: Mapping[str, float], outcome: ValidationOutcome | None) -> None:
     """Write the losses and what pictures there are. Rank 0 only."""
-    from oarlock_trainer.validation.index import Pictures  # noqa: PLC0415 - brings Pillow
-
     job, found = setup.job, setup.resumed
     metrics = Metrics(job.output, job.file.attempt)
     if losses:

@@ -18,8 +18,10 @@ from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.metadata.table import open_table
 from oarlock_trainer.data.quarantine import UNREADABLE, Rejected
 from oarlock_trainer.data.quarantine_shared import SharedQuarantine
+from oarlock_trainer.models.flux.encode import PictureEncoder
 from oarlock_trainer.models.flux.own_stream import OwnStream
 from oarlock_trainer.plan.encoding import vae_batch
+from oarlock_trainer.preprocess.latents import bits, decode, encode, is_finite, not_encodable, unusable
 from oarlock_trainer.preprocess.on_demand import OnDemandCache
 from oarlock_trainer.preprocess.shares import threads_of
 from oarlock_trainer.preprocess.stores import latents_at
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.data.metadata.table import Picture
     from oarlock_trainer.engine.process_group import RankGroup
-    from oarlock_trainer.models.flux.encode import PictureEncoder
     from oarlock_trainer.preprocess.on_demand import Latents
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
@@ -80,8 +81,6 @@ class LiveEncoding:
             kept.close()
 
     def _make(self, pictures: Sequence[Picture]) -> list[Latents | Rejected]:
-        from oarlock_trainer.preprocess.latents import bits, is_finite, not_encodable  # noqa: PLC0415
-
         pixels = list(self._pool.map(self._pixels, pictures))
         fine = [(picture, one) for picture, one in zip(pictures, pixels, strict=True) if not isinstance(one, Rejected)]
         made = iter(self._encoded(fine))
@@ -100,9 +99,6 @@ class LiveEncoding:
         return found
 
     def _encoded(self, pictures: Sequence[tuple[Picture, np.ndarray]]) -> Sequence[torch.Tensor]:
-        from oarlock_trainer.models.flux.encode import PictureEncoder  # noqa: PLC0415 - a heavy import, seldom needed
-        from oarlock_trainer.preprocess.latents import encode  # noqa: PLC0415
-
         if not pictures:
             return []
         with self._encoding, self._stream.entered():
@@ -111,8 +107,6 @@ class LiveEncoding:
             return list(encode([one for one, _ in pictures], [pixels for _, pixels in pictures], self._encoder))
 
     def _pixels(self, picture: Picture) -> np.ndarray | Rejected:
-        from oarlock_trainer.preprocess.latents import decode, unusable  # noqa: PLC0415
-
         dataset, source = self._datasets[picture.dataset], self._sources[picture.dataset]
         cut = picture_cut(self._job.training, dataset, picture.name, picture.size)
         try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.models.flux.encode import CaptionEncoder
 from oarlock_trainer.models.flux.own_stream import OwnStream
 from oarlock_trainer.plan.text_encoders import live_captions
 
@@ -32,8 +33,6 @@ class LiveText:
 
         In the main thread: while transformers is imported no other thread may import diffusers' classes.
         """
-        from oarlock_trainer.models.flux.encode import CaptionEncoder  # noqa: PLC0415 - a heavy import, seldom needed
-
         training = job.training
         self._unpadded = training.objective.attention_mask
         self._at_once = live_captions(training)

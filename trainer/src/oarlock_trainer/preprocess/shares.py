@@ -13,7 +13,11 @@ from oarlock_trainer.data.flips import picture_at
 from oarlock_trainer.data.metadata.scan import picture_cut, table_folder
 from oarlock_trainer.data.metadata.sources import source_of
 from oarlock_trainer.data.progress import Progress
+from oarlock_trainer.models.flux.encode import CaptionEncoder, PictureEncoder
 from oarlock_trainer.plan.encoding import vae_batch
+from oarlock_trainer.preprocess.latents import Task, encode_pictures
+from oarlock_trainer.preprocess.storing import Storing
+from oarlock_trainer.preprocess.text import encode_captions
 from oarlock_trainer.preprocess.units import EMPTY, share
 from oarlock_trainer.runtime.cgroup import cores_of_the_ranks
 
@@ -23,7 +27,6 @@ if TYPE_CHECKING:
     from oarlock_trainer.data.metadata.table import Table
     from oarlock_trainer.data.quarantine import Rejected
     from oarlock_trainer.engine.process_group import RankGroup
-    from oarlock_trainer.preprocess.latents import Task
     from oarlock_trainer.preprocess.stores import EmbeddingStores
     from oarlock_trainer.runtime.job import Job
     from oarlock_trainer.storage.locations import Locations
@@ -66,9 +69,6 @@ def encode_own_captions(
     units = _own(ranks, work)
     if not units or stores.texts is None:
         return
-    from oarlock_trainer.models.flux.encode import CaptionEncoder  # noqa: PLC0415 - only where something is missing
-    from oarlock_trainer.preprocess.storing import Storing  # noqa: PLC0415
-    from oarlock_trainer.preprocess.text import encode_captions  # noqa: PLC0415
 
     def tasks() -> Iterator[tuple[int, bytes, str]]:
         for unit in units:
@@ -111,10 +111,6 @@ def encode_own_pictures(
     units = _own(ranks, work)
     if not units:
         return []
-    from oarlock_trainer.models.flux.encode import PictureEncoder  # noqa: PLC0415 - only where something is missing
-    from oarlock_trainer.preprocess.latents import encode_pictures  # noqa: PLC0415
-    from oarlock_trainer.preprocess.storing import Storing  # noqa: PLC0415
-
     training, threads = job.training, threads_of(job)
     return encode_pictures(
         _tasks(job, locations, table, units, stores),
@@ -131,8 +127,6 @@ def encode_own_pictures(
 def _tasks(
     job: Job, locations: Locations, table: Table, units: Sequence[np.ndarray], stores: EmbeddingStores
 ) -> Iterator[Task]:
-    from oarlock_trainer.preprocess.latents import Task  # noqa: PLC0415
-
     datasets = {dataset.name: (dataset, source_of(dataset, locations)) for dataset in job.training.data.datasets}
     for unit in units:
         for entry, _, number in unit.tolist():

@@ -65,7 +65,7 @@ class Locations:
     def _in_bucket(self, location: S3Location, *, field: str) -> Callable[[str], Files]:
         """The files below any prefix of a location's bucket."""
         from oarlock_trainer.storage.s3 import S3Files  # noqa: PLC0415 - brings boto3
-        from oarlock_trainer.storage.service import Service  # noqa: PLC0415
+        from oarlock_trainer.storage.service import Service  # noqa: PLC0415 - as above
 
         connection = next((one for one in self.connections if one.name == location.connection), None)
         if connection is None:

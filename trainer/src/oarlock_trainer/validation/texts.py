@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_trainer.data.cache_keys import fingerprints
+from oarlock_trainer.models.flux.encode import CaptionEncoder
 from oarlock_trainer.preprocess.shares import TEXT_BATCH
 from oarlock_trainer.runtime.atomic_write import replacing
 from oarlock_trainer.runtime.errors import storage
+from oarlock_trainer.runtime.file_modes import make_ordinary
 from oarlock_trainer.runtime.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
@@ -70,9 +72,6 @@ def _encode(
 ) -> None:
     import torch  # noqa: PLC0415
     from safetensors.torch import save_file  # noqa: PLC0415
-
-    from oarlock_trainer.models.flux.encode import CaptionEncoder  # noqa: PLC0415 - only where something is missing
-    from oarlock_trainer.runtime.file_modes import make_ordinary  # noqa: PLC0415
 
     encoder = CaptionEncoder(_model(job), job.training.model.flavor, ranks.device)
     beat, found = Heartbeat(), {}
