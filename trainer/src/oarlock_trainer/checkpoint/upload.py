@@ -37,7 +37,7 @@ class Copied:
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingCopy:
     path: Path
     sending: Background[bytes]
     sent: bool = False
@@ -58,14 +58,14 @@ class Upload:
         self._fence = fence
         self._ranks = ranks
         self._keep = keep
-        self._pending: _Pending | None = None
+        self._pending: _PendingCopy | None = None
         self._passed_over: Path | None = None
 
     def begin(self, path: Path) -> None:
         """Copy a checkpoint, unless one is being copied. Every rank calls it for the same ones."""
         self._passed_over = path if self._pending else None
         if self._pending is None:
-            self._pending = _Pending(path, Background(lambda: self._send(path)))
+            self._pending = _PendingCopy(path, Background(lambda: self._send(path)))
 
     def ready(self) -> bool:
         """Whether this rank has done what the others wait for. With all ranks ready, all must call `advance`."""
@@ -112,7 +112,7 @@ class Upload:
             self._copies.send(path, [file.name for file in mine])
         return manifest
 
-    def _commit(self, pending: _Pending) -> None:
+    def _commit(self, pending: _PendingCopy) -> None:
         self._fence.check()
         self._copies.commit(pending.path.name, pending.sending.result())
         self._copies.rotate(self._keep, job_uid=self._fence.owner.job_uid)

@@ -57,7 +57,7 @@ class NoRoom:
 
 
 @dataclass(slots=True)
-class _Pending:
+class _PendingSave:
     """A save that is no checkpoint yet. `commit` is there on rank 0 once all files are."""
 
     step: int
@@ -93,7 +93,7 @@ class Writer:
         self._commit = Commit(output, fence, keep=keep)
         self._snapshot = Snapshot(sum(run.length for run in runs_of(engine.parts())) * ELEMENT, ranks.device)
         self._shard = ShardWriter(self._snapshot.descriptor)
-        self._pending: _Pending | None = None
+        self._pending: _PendingSave | None = None
 
     @property
     def pending(self) -> bool:
@@ -107,7 +107,7 @@ class Writer:
         self._snapshot.begin(parts)
         if self._ranks.rank_info.is_leader:
             self._commit.look_for_room(step, self._snapshot.size * self._ranks.rank_info.world_size)
-        self._pending = _Pending(step, position, self._engine.updates, runs_of(parts), began)
+        self._pending = _PendingSave(step, position, self._engine.updates, runs_of(parts), began)
         self._pending.stall = time.monotonic() - began
 
     def before_update(self) -> None:
@@ -161,12 +161,12 @@ class Writer:
         """End the writer process."""
         self._shard.close()
 
-    def _hand_over(self, pending: _Pending) -> None:
+    def _hand_over(self, pending: _PendingSave) -> None:
         pending.copied = True
         path = self._commit.temporary(pending.step) / shard_name(self._ranks.rank_info.rank)
         self._shard.begin(path, self._snapshot.size)
 
-    def _all_written(self, pending: _Pending) -> NoRoom | None:
+    def _all_written(self, pending: _PendingSave) -> NoRoom | None:
         """Every rank's process has ended its file: rank 0 goes on, or all raise what one of them met."""
         told = self._ranks.gather(self._own_file(pending))
         if any(isinstance(one, OSError) and one.errno in FULL for one in told):
@@ -185,13 +185,13 @@ class Writer:
             pending.commit = Background(lambda: self._commit.commit(manifest))
         return None
 
-    def _own_file(self, pending: _Pending) -> tuple[FileFacts, tuple[Run, ...]] | OSError | TrainingEnd:
+    def _own_file(self, pending: _PendingSave) -> tuple[FileFacts, tuple[Run, ...]] | OSError | TrainingEnd:
         try:
             return self._shard.result(), pending.runs
         except (OSError, TrainingEnd) as error:
             return error
 
-    def _manifest(self, pending: _Pending, told: list[tuple[FileFacts, tuple[Run, ...]]]) -> CheckpointManifest:
+    def _manifest(self, pending: _PendingSave, told: list[tuple[FileFacts, tuple[Run, ...]]]) -> CheckpointManifest:
         pending.saved_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return CheckpointManifest(
             step=pending.step,
@@ -206,7 +206,7 @@ class Writer:
             adapters=self._adapters,
         )
 
-    def _committed(self, pending: _Pending) -> SavedCheckpoint | NoRoom:
+    def _committed(self, pending: _PendingSave) -> SavedCheckpoint | NoRoom:
         if pending.commit is None:
             raise AssertionError("rank 0 alone commits")
         try:
@@ -217,7 +217,7 @@ class Writer:
             raise
         return SavedCheckpoint(pending.step, path, pending.saved_at, pending.stall, time.monotonic() - pending.began)
 
-    def _given(self) -> _Pending:
+    def _given(self) -> _PendingSave:
         if self._pending is None:
             raise AssertionError("no save is on its way")
         return self._pending

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.storage.locations import Locations
 
 
-def refuse_foreseen(job: Job, locations: Locations) -> None:
+def check_config(job: Job, locations: Locations) -> None:
     """Raise ConfigurationError that lists all that is wrong; StorageError where it cannot be told.
 
     A model that is not here is not looked at; names of layers are then compared with FLUX.1's own. Of one whose weights

@@ -48,7 +48,7 @@ def _plan(options: argparse.Namespace) -> int:
         now(f"reading the model's configuration: {_model(training)}")
         with plan_dry_run.with_model_here(given, paths, os.environ) as spec:
             now(f"reading the data: {', '.join(one.name for one in training.data.datasets)}")
-            data = plan_dry_run.rehearse(name, spec, paths)
+            data = plan_dry_run.dry_run(name, spec, paths)
             sys.stdout.write(describe(data))
             now("choosing what fits")
             training = local_manifest.moved(spec, paths)

@@ -19,7 +19,7 @@ from torch._C._distributed_c10d import HashStore
 
 from oarlock_api.dataset import EmbedMode, Role
 from oarlock_api.training import Task
-from oarlock_trainer.commands.config_checks import refuse_foreseen
+from oarlock_trainer.commands.config_checks import check_config
 from oarlock_trainer.commands.local_manifest import job_file, moved
 from oarlock_trainer.data import quarantine
 from oarlock_trainer.data.batch_fit import Batch
@@ -54,7 +54,7 @@ _NO_WEIGHTS = (
 )
 
 
-def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataPlan:
+def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataPlan:
     """Scan the data and cut them into steps for the job's number of ranks, below a temporary folder.
 
     Raises TrainingEnd as the run would.
@@ -67,7 +67,7 @@ def rehearse(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> Data
         rank_info = RankInfo(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
         job = Job(file=file, training=training, rank_info=rank_info, simulate_gpus=True)
         locations = Locations(connections=training.s3_connections)
-        refuse_foreseen(job, locations)
+        check_config(job, locations)
         encoders = fingerprints(model)
         try:
             scanned = scan(job, locations, ranks, encoders, fingerprint="plan", go_on=_nothing)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.engine.slots import Slot
 
 
-class _Kept(NamedTuple):
+class _OwnRun(NamedTuple):
     """`length` elements of the parameter `name` from element `start` on, at element `at` of a flat tensor."""
 
     name: str
@@ -87,13 +87,13 @@ def _is_stage_3(zero: Any) -> bool:
     return hasattr(zero, "fp32_partitioned_groups_flat")
 
 
-def _kept(zero: Any, module: nn.Module, rank: int) -> Iterator[tuple[Tensor, list[_Kept]]]:
+def _kept(zero: Any, module: nn.Module, rank: int) -> Iterator[tuple[Tensor, list[_OwnRun]]]:
     """Each flat float32 tensor of this rank, with what lies in it."""
     names = {id(parameter): name for name, parameter in module.named_parameters()}
     return _of_stage_3(zero, names, rank) if _is_stage_3(zero) else _of_stages_1_and_2(zero, names, rank)
 
 
-def _of_stages_1_and_2(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[tuple[Tensor, list[_Kept]]]:
+def _of_stages_1_and_2(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[tuple[Tensor, list[_OwnRun]]]:
     groups = zip(
         zero.round_robin_bit16_groups, zero.round_robin_bit16_offsets, zero.single_partition_of_fp32_groups, strict=True
     )
@@ -104,11 +104,11 @@ def _of_stages_1_and_2(zero: Any, names: Mapping[int, str], rank: int) -> Iterat
             start = max(first - offset, 0)
             end = min(first + flat.numel() - offset, parameter.numel())
             if start < end:
-                kept.append(_Kept(names[id(parameter)], start, end - start, offset + start - first))
+                kept.append(_OwnRun(names[id(parameter)], start, end - start, offset + start - first))
         yield flat, kept
 
 
-def _of_stage_3(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[tuple[Tensor, list[_Kept]]]:
+def _of_stage_3(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[tuple[Tensor, list[_OwnRun]]]:
     for parameters, flat in zip(zero.fp16_groups, zero.fp32_partitioned_groups_flat, strict=True):
         at, kept = 0, []
         for parameter in parameters:
@@ -116,6 +116,6 @@ def _of_stage_3(zero: Any, names: Mapping[int, str], rank: int) -> Iterator[tupl
             start = size * rank
             length = min(size, parameter.ds_numel - start)
             if length > 0:
-                kept.append(_Kept(names[id(parameter)], start, length, at))
+                kept.append(_OwnRun(names[id(parameter)], start, length, at))
             at += size
         yield flat, kept

@@ -35,7 +35,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _JOURNAL = ".fetched"
 
 
-class _Piece(NamedTuple):
+class _Range(NamedTuple):
     name: str
     start: int
     length: int
@@ -98,7 +98,7 @@ def _fetch(
         (parts / entry.name).parent.mkdir(parents=True, exist_ok=True)
         (parts / entry.name).touch()
 
-    def bring(piece: _Piece) -> _Piece:
+    def bring(piece: _Range) -> _Range:
         content = files.read(piece.name, piece.start, piece.length)
         if len(content) != piece.length:
             raise StorageError(f"{piece.name} in {files.where} ends before byte {piece.start + piece.length}")
@@ -113,7 +113,7 @@ def _fetch(
 
     pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="fetch")
     try:
-        under_way: set[Future[_Piece]] = {pool.submit(bring, piece) for piece in missing}
+        under_way: set[Future[_Range]] = {pool.submit(bring, piece) for piece in missing}
         while under_way:
             go_on()
             ended, under_way = wait(under_way, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED)
@@ -127,9 +127,9 @@ def _fetch(
         raise StorageError(f"{', '.join(changed[:3])} in {files.where} changed while it was fetched: it begins anew")
 
 
-def _pieces(entry: FileEntry) -> Iterator[_Piece]:
+def _pieces(entry: FileEntry) -> Iterator[_Range]:
     for start in range(0, entry.size, PIECE):
-        yield _Piece(entry.name, start, min(PIECE, entry.size - start))
+        yield _Range(entry.name, start, min(PIECE, entry.size - start))
 
 
 class _Journal:
@@ -140,10 +140,10 @@ class _Journal:
         path = folder / _JOURNAL
         said = path.read_text(encoding="utf-8") if path.is_file() else ""
         self._lock = threading.Lock()
-        self.there: frozenset[_Piece] = frozenset()
+        self.there: frozenset[_Range] = frozenset()
         if said.startswith(boot):
             whole = said[len(boot) :].rpartition("\n")[0].splitlines()  # the last line may be half written
-            self.there = frozenset(_Piece(name, int(start), int(length)) for start, length, name in map(_split, whole))
+            self.there = frozenset(_Range(name, int(start), int(length)) for start, length, name in map(_split, whole))
             # What comes after half a line would be taken for its end.
             self._file = path.open("r+", encoding="utf-8")
             self._file.truncate(len(said[: said.rindex("\n") + 1].encode()))
@@ -154,7 +154,7 @@ class _Journal:
         self._file = path.open("w", encoding="utf-8")
         self._file.write(boot)
 
-    def note(self, piece: _Piece) -> None:
+    def note(self, piece: _Range) -> None:
         with self._lock:
             self._file.write(f"{piece.start} {piece.length} {piece.name}\n")
             self._file.flush()

@@ -59,7 +59,7 @@ class FrozenLinear(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Its product, in the type of the values."""
-        result: Tensor = _Product.apply(values, self.bias, *self._packed)  # type: ignore[no-untyped-call]
+        result: Tensor = _UnpackedProduct.apply(values, self.bias, *self._packed)  # type: ignore[no-untyped-call]
         return result
 
 
@@ -89,7 +89,7 @@ def unpack(packed: Packed, dtype: torch.dtype) -> Tensor:
     return result
 
 
-class _Product(torch.autograd.Function):
+class _UnpackedProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, bias: Tensor | None, *packed: Any) -> Tensor:
         ctx.packed = Packed(*packed)

@@ -31,7 +31,7 @@ def rotate(heads: Tensor, table: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CachedTable:
     text_ids: weakref.ref[Tensor]
     image_ids: weakref.ref[Tensor]
     table: Tensor
@@ -43,7 +43,7 @@ class RotaryTables:
 
     embedding: nn.Module
     """The model's pos_embed."""
-    _kept: dict[tuple[int, int], _Kept] = field(default_factory=dict)
+    _kept: dict[tuple[int, int], _CachedTable] = field(default_factory=dict)
 
     def of(self, text_ids: Tensor, image_ids: Tensor) -> Tensor:
         """(T + N, D/2, 2) float32 on the ids' device: cos and sin. text_ids (T, 3), image_ids (N, 3)."""
@@ -56,5 +56,5 @@ class RotaryTables:
         with torch.no_grad():
             cos, sin = self.embedding(torch.cat([text_ids, image_ids]))
             table = torch.stack([cos[:, ::2], sin[:, ::2]], dim=-1)  # diffusers has each angle twice
-        self._kept[key] = _Kept(weakref.ref(text_ids), weakref.ref(image_ids), table)
+        self._kept[key] = _CachedTable(weakref.ref(text_ids), weakref.ref(image_ids), table)
         return table

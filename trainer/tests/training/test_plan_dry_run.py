@@ -53,7 +53,7 @@ def plan(job: Path, paths: dict[str, Path]) -> str:
     from oarlock_trainer.commands import plan_dry_run  # noqa: PLC0415 - torch, for those alone that need it
 
     here = {pod: str(path) for pod, path in paths.items()}
-    return describe(plan_dry_run.rehearse(*local_manifest.read_manifest(job), here))
+    return describe(plan_dry_run.dry_run(*local_manifest.read_manifest(job), here))
 
 
 def command(job: Path, *paths: str) -> tuple[int, str, str]:

@@ -15,7 +15,7 @@ from saving import RANK_INFO
 from oarlock_api.contract.job_file import JobFile
 from oarlock_api.training import Training
 from oarlock_trainer.checkpoint.format import valid_checkpoints
-from oarlock_trainer.commands.config_checks import refuse_foreseen
+from oarlock_trainer.commands.config_checks import check_config
 from oarlock_trainer.data.metadata.discovery import header
 from oarlock_trainer.data.metadata.sources import check_folder
 from oarlock_trainer.models.flux import folder
@@ -93,9 +93,9 @@ def test_a_plan_tells_which_folder_of_a_model_is_closed(closed: str, tiny_flux: 
         output_directory=str(shared), training={},
     )  # fmt: skip
     job = Job(file=file, training=training, rank_info=RANK_INFO, simulate_gpus=True)
-    refuse_foreseen(job, Locations())
+    check_config(job, Locations())
     (shared / closed).chmod(0o700)
-    said = told_to(SOMEBODY, lambda: refuse_foreseen(job, Locations()))
+    said = told_to(SOMEBODY, lambda: check_config(job, Locations()))
     assert said.startswith(f"ConfigurationError: training.model.path: user 1000:1000 may not read {model}")
     assert "belongs to 0:0, mode 0700" in said
 
