@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,20 @@ def test_the_page_on_installing_names_both_images(kubectl: Path, tmp_path: Path)
     assert REGISTRY not in text
     assert f"registry.example.com/oarlock/operator:{VERSION}" in text
     assert f"registry.example.com/oarlock/trainer:{VERSION}" in text
+
+
+def test_the_operator_s_file_alone_by_which_it_is_removed_and_rolled_back_leaves_the_api_and_its_jobs(
+    kubectl: Path, tmp_path: Path
+) -> None:
+    for name in ("deploy/base", "crds"):
+        shutil.copytree(ROOT / name, tmp_path / "oarlock" / name)
+    whole, alone = "oarlock/deploy/base", "oarlock/deploy/base/operator.yaml"
+    assert f"`kubectl delete -f {alone}`" in INSTALL.read_text()
+    kinds = {}
+    for resource in (whole, alone):
+        (tmp_path / "kustomization.yaml").write_text(f"resources: [{resource}]")
+        kinds[resource] = {item["kind"] for item in built(kubectl, tmp_path)}
+    assert kinds[whole] - kinds[alone] == {"CustomResourceDefinition", "Namespace"}
 
 
 def test_an_api_server_takes_every_object(serving: Cluster) -> None:
