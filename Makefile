@@ -6,6 +6,11 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
+# What a release is told may come from a forge's forms and variables: make would run a $(shell ...) in it, and a quote would end the
+# recipe's own.
+$(foreach name,BASE SNAPSHOT IMAGE_PREFIX CHART_REPOSITORY PYTHON_INDEX PUBLISH,$(if \
+  $(findstring $$,$(value $(name)))$(findstring ',$(value $(name))),$(error $(name) has a $$ or a quote in it)))
+
 UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' uv.txt)
 # A uv of this very version on PATH, else one of our own.
 UV := $(if $(findstring $(UV_VERSION),$(shell uv --version 2>/dev/null)),uv,.tools/bin/uv)
@@ -98,8 +103,8 @@ images: ## Build the operator's and the trainer's image with docker, podman or b
 	  echo "no builder of images works here: install docker (and start its daemon), podman or buildah"; exit 1; }; \
 	revision=$$(git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null || echo unknown); \
 	for image in $(IMAGES); do \
-	  $$builder build $(if $(BASE),--build-arg BASE=$(BASE)) $(IMAGE_OPTIONS) --build-arg VERSION=$(IMAGE_VERSION) --build-arg REVISION=$$revision \
-	    -f Dockerfile.$$image -t $(IMAGE_PREFIX)/$$image:$(IMAGE_VERSION) .; \
+	  $$builder build $(if $(BASE),--build-arg BASE='$(BASE)') $(IMAGE_OPTIONS) --build-arg VERSION=$(IMAGE_VERSION) --build-arg REVISION=$$revision \
+	    -f Dockerfile.$$image -t '$(IMAGE_PREFIX)'/$$image:$(IMAGE_VERSION) .; \
 	done
 
 # The day whose Debian packages a release takes, from snapshot.debian.org, such as 20260101T000000Z.

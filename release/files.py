@@ -7,14 +7,17 @@ from pathlib import Path
 
 from oarlock_local.plain_manifest import NAMESPACE, without_helm
 from release.images import PARTS, Image
-from release.wanted import Run, Wanted
+from release.wanted import CommandFailed, Run, Wanted
 
 
 def wheels(wanted: Wanted, uv: str, run: Run) -> list[Path]:
-    """A wheel of each distribution."""
+    """A wheel of each distribution. Raises CommandFailed where one is lacking."""
     folder = wanted.out / "wheels"
     run([uv, "build", "--quiet", "--all-packages", "--wheel", "--no-create-gitignore", "--out-dir", str(folder)])
-    return sorted(folder.glob(f"*-{wanted.version}-*.whl"))
+    made, distributions = sorted(folder.glob("*.whl")), sorted(wanted.root.glob("*/pyproject.toml"))
+    if len(made) != len(distributions):
+        raise CommandFailed(f"uv built {len(made)} wheels of {len(distributions)} distributions: see {folder}")
+    return made
 
 
 def chart(wanted: Wanted, helm_program: Path, run: Run) -> Path:
@@ -38,7 +41,11 @@ def manifest(wanted: Wanted, helm_program: Path, images: Sequence[Image]) -> Pat
         # Helm's wish to leave the API alone says nothing to kubectl.
         "crds": {"keep": False},
     }
-    head = f"# kubectl apply --server-side -f oarlock-{wanted.version}.yaml\n"
+    head = (
+        f"# kubectl apply --server-side -f oarlock-{wanted.version}.yaml\n"
+        "# Never `kubectl delete -f` of this file: with the API in it go all TrainingJobs and their pods.\n"
+        f"# kubectl delete -f deploy/base/operator.yaml, of the checkout v{wanted.version}, takes the operator alone.\n"
+    )
     namespace = f"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n"
     path = wanted.out / f"oarlock-{wanted.version}.yaml"
     path.write_text(head + namespace + without_helm(wanted.root, helm_program, values))

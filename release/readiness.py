@@ -15,7 +15,7 @@ def lacking(wanted: Wanted, run: Run) -> list[str]:
 
 def _of_the_checkout(wanted: Wanted, run: Run) -> Iterator[str]:
     heading = newest_heading(wanted.root)
-    if not re.match(rf"{re.escape(wanted.version)}\b", heading):
+    if not re.match(rf"{re.escape(wanted.version)}(?=\s|$)", heading):
         yield f"the newest section of CHANGELOG.md is headed {heading!r}, not {wanted.version} and the day"
     if run(["git", "status", "--porcelain"]).strip():
         yield "the checkout has changes that are not committed"

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-VERSION = r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+|-[0-9a-z.]+)?"
+VERSION = r"\d+\.\d+\.\d+"
+"""No pre-releases: Helm and Python spell them in two ways, and there is one version."""
 PLACES = (
     ("pyproject.toml", r'^version = "({})"'),
     ("*/pyproject.toml", r'^version = "({})"'),

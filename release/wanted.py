@@ -1,5 +1,6 @@
 """What whoever releases has chosen, and how commands are run."""
 
+import os
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,11 +37,16 @@ class Wanted:
 
 
 def runner(root: Path) -> Run:
-    """A Run for the checkout `root`: shows each command, and what it says on its standard error."""
+    """A Run for the checkout `root`: shows each command, and what it says on its standard error.
+
+    Only `uv publish` is given the credentials of the index: builds run code of others.
+    """
+    without_credentials = {name: value for name, value in os.environ.items() if not name.startswith("UV_PUBLISH_")}
 
     def run(command: Sequence[str]) -> str:
         print(f"  $ {' '.join(command)}", flush=True)
-        result = subprocess.run(command, cwd=root, check=False, stdout=subprocess.PIPE, text=True)
+        environment = None if "publish" in command[1:2] else without_credentials
+        result = subprocess.run(command, cwd=root, env=environment, check=False, stdout=subprocess.PIPE, text=True)
         if result.returncode != 0:
             raise CommandFailed(f"{' '.join(command)}: exit {result.returncode}\n{result.stdout[-2000:]}")
         return result.stdout

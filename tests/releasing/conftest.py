@@ -16,6 +16,7 @@ from release.wanted import Wanted  # noqa: E402
 
 VERSION = current(ROOT)
 DIGEST = f"sha256:{'d' * 64}"
+WHEELS = [f"oarlock_{name}-{VERSION}-py3-none-any.whl" for name in ("api", "import", "local", "operator", "trainer")]
 READY = {
     "builder": "podman",
     "image_prefix": "registry.example.com/oarlock",
@@ -30,21 +31,23 @@ READY = {
 class Recorder:
     """Runs nothing: writes commands down, and leaves what they would leave."""
 
-    def __init__(self, root: Path, *, tag: str = f"v{VERSION}\n", status: str = "") -> None:
-        self.root, self.commands = root, list[str]()
+    def __init__(
+        self, root: Path, *, tag: str = f"v{VERSION}\n", status: str = "", wheels: Sequence[str] = WHEELS
+    ) -> None:
+        self.root, self.commands, self.wheels = root, list[str](), wheels
         self._answers = {"git tag": tag, "git status": status}
 
     def __call__(self, command: Sequence[str]) -> str:
         line = " ".join(command)
         self.commands.append(line)
         out = self.root / "out/release"
-        for words, path in {
-            "uv build": out / f"wheels/oarlock_api-{VERSION}-py3-none-any.whl",
-            "helm package": out / f"oarlock-{VERSION}.tgz",
-            "make --no-print-directory sbom": out / "oarlock-operator.cdx.json",
-            "make --no-print-directory docs": self.root / "out/site/index.html",
+        for words, paths in {
+            "uv build": [out / "wheels" / name for name in self.wheels],
+            "helm package": [out / f"oarlock-{VERSION}.tgz"],
+            "make --no-print-directory sbom": [out / "oarlock-operator.cdx.json"],
+            "make --no-print-directory docs": [self.root / "out/site/index.html"],
         }.items():
-            if words in line:
+            for path in paths if words in line else ():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(words)
         if "--digestfile" in command:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 from release.__main__ import main, release
 from release.readiness import lacking
+from release.wanted import CommandFailed, runner
 
 from oarlock_local.binaries import HELM
 from oarlock_local.build import built
 
-from .conftest import DIGEST, READY, ROOT, VERSION, Recorder, wanted
+from .conftest import DIGEST, READY, ROOT, VERSION, WHEELS, Recorder, wanted
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,12 @@ def test_publishing_brings_every_part_to_its_place(
             for part in ("operator", "trainer")
         ),
         f"{helm_program} push {out}/oarlock-{VERSION}.tgz oci://registry.example.com/charts",
-        f"uv publish --publish-url https://packages.example.com/upload/ {out}/wheels/oarlock_api-{VERSION}-py3-none-any.whl",
+        " ".join(
+            [
+                "uv publish --publish-url https://packages.example.com/upload/",
+                *(f"{out}/wheels/{name}" for name in WHEELS),
+            ]
+        ),
     ]
     assert "Nothing was published" not in capsys.readouterr().out
 
@@ -86,7 +94,9 @@ def test_what_is_released_is_what_the_tag_names(said: dict[str, str], words: str
     assert words in gap
 
 
-@pytest.mark.parametrize("heading", ["Unreleased", f"{VERSION}1", "0.0.9 (2026-01-01)"])
+@pytest.mark.parametrize(
+    "heading", ["Unreleased", f"{VERSION}1", f"{VERSION}-rc1", f"{VERSION}.1", "0.0.9 (2026-01-01)"]
+)
 def test_a_changelog_that_has_no_section_of_the_version_holds_up_publishing(heading: str, checkout: Path) -> None:
     (checkout / "CHANGELOG.md").write_text(f"# Changelog\n\n## {heading}\n- Something.\n")
     (gap,) = lacking(wanted(checkout), Recorder(checkout))
@@ -100,6 +110,25 @@ def test_versions_that_disagree_end_even_a_dry_run(checkout: Path, capsys: pytes
     assert release(wanted(checkout), uv="uv", helm_program=Path("helm"), run=run) == 1
     assert f"charts/oarlock/Chart.yaml:5 has {VERSION}, and pyproject.toml 9.9.9" in capsys.readouterr().err
     assert run.commands == []
+
+
+def test_a_distribution_without_a_wheel_ends_the_release_before_anything_is_pushed(checkout: Path) -> None:
+    run = Recorder(checkout, wheels=WHEELS[1:])
+    with pytest.raises(CommandFailed, match="4 wheels of 5 distributions"):
+        release(wanted(checkout, publish=True), uv="uv", helm_program=Path("helm"), run=run)
+    assert run.publishing() == []
+
+
+def test_only_the_upload_of_wheels_is_given_the_credentials_of_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\necho "token:${UV_PUBLISH_TOKEN:-none}"\n')
+    uv.chmod(0o755)
+    monkeypatch.setenv("UV_PUBLISH_TOKEN", "secret")
+    run = runner(tmp_path)
+    assert run([str(uv), "build", "--out-dir", "publish"]) == "token:none\n"
+    assert run([str(uv), "publish"]) == "token:secret\n"
 
 
 @pytest.mark.parametrize("publish", [False, True])
@@ -116,6 +145,7 @@ def test_the_manifest_names_images_by_their_digests_as_soon_as_there_are_some(
     trainer = {"name": "OARLOCK_OPERATOR_TRAINER_IMAGE", "value": f"registry.example.com/oarlock/trainer{named}"}
     assert trainer in container["env"]
     assert "Helm" not in json.dumps(objects)
+    assert "# Never `kubectl delete -f` of this file" in text.partition("apiVersion:")[0]
 
 
 def test_every_file_has_its_checksum(checkout: Path, helm_program: Path) -> None:
@@ -138,3 +168,30 @@ def test_only_yes_publishes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_makefile_hands_over_what_was_chosen() -> None:
     recipe = (ROOT / "Makefile").read_text().split("\nrelease: ")[1].split("\n\n")[0]
     assert all(f"--{name.replace('_', '-')}='$({name.upper()})'" in recipe for name in [*READY, "publish"])
+
+
+def make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    # A make that runs the tests hands its own arguments on to this one.
+    others = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(
+        ["make", *arguments], cwd=ROOT, env=others | environment, check=False, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("name", [*(name.upper() for name in READY if name != "builder"), "PUBLISH"])
+@pytest.mark.parametrize("value", ["$(shell touch {})", "'; touch {}; echo '"])
+def test_a_value_that_make_or_the_recipe_would_run_is_refused_and_makes_no_file(
+    name: str, value: str, tmp_path: Path
+) -> None:
+    typed = value.format(tmp_path / "made")
+    for refused in (make("--dry-run", "release", f"{name}={typed}"), make("--dry-run", "release", **{name: typed})):
+        assert refused.returncode == 2
+        assert f"{name} has a $ or a quote in it" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["BASE", "IMAGE_PREFIX"])
+def test_a_name_of_an_image_stays_one_word_of_the_command_that_builds_it(name: str, tmp_path: Path) -> None:
+    built_with = make("images", "BUILDER=echo", f"{name}=x;touch {tmp_path}/made;")
+    assert f"x;touch {tmp_path}/made;" in built_with.stdout
+    assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from release.versions import PLACES, change, current, disagreements, newest_heading, places
+from release.versions import PLACES, change, current, disagreements, main, newest_heading, places
 
 from .conftest import ROOT
 
@@ -32,9 +32,18 @@ def test_the_checkout_has_one_version() -> None:
 
 
 def test_a_new_version_is_written_into_every_place(copy: Path) -> None:
-    changed = change(copy, "9.8.7rc1")
+    changed = change(copy, "9.8.7")
     assert {*changed} == {place.path for place in places(copy)}
-    assert {place.version for place in places(copy)} == {"9.8.7rc1"}
+    assert {place.version for place in places(copy)} == {"9.8.7"}
+
+
+@pytest.mark.parametrize("version", ["0.2", "0.2.0rc1", "0.2.0-rc.1", "v0.2.0", "0.2.0.1"])
+def test_a_version_that_helm_and_python_would_spell_in_two_ways_is_refused(
+    version: str, copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("release.versions.ROOT", copy)
+    assert main([version]) == 2
+    assert "is no version" in capsys.readouterr().err
 
 
 def test_a_place_that_was_forgotten_is_named_with_its_line(copy: Path) -> None:

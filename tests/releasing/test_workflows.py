@@ -111,6 +111,33 @@ def test_only_one_job_publishes_and_only_where_somebody_asked_for_it() -> None:
     assert events[True]["workflow_dispatch"]["inputs"]["publish"]["default"] is False
 
 
+def test_whoever_publishes_installs_and_builds_before_the_login_and_takes_nothing_that_other_runs_left() -> None:
+    (job,) = [job for name, job in jobs() if name == "release/publish"]
+    (login,) = [number for number, step in enumerate(job["steps"]) if LOGIN.match(step.get("run", ""))]
+    before = [step["run"] for step in job["steps"][:login] if "run" in step]
+    assert before == ["make setup docs sbom"]
+    assert "secrets." not in json.dumps(job["steps"][:login])
+    (prepare,) = [step for step in job["steps"] if step.get("uses", "").endswith("/prepare")]
+    assert prepare["with"] == {"restore": "false"}
+    (action,) = [path for path in FILES if path.parent.name == "prepare"]
+    (cache,) = [step for step in steps(loaded(action)) if step["uses"].startswith("actions/cache")]
+    assert cache["if"] == "inputs.restore == 'true'"
+
+
+def test_without_variables_of_the_project_images_have_their_default_name_and_nobody_logs_in() -> None:
+    (path,) = [path for path in WORKFLOWS if path.stem == "release"]
+    (default,) = re.findall(r"^IMAGE_PREFIX := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert loaded(path)["env"]["IMAGE_PREFIX"] == f"${{{{ vars.IMAGE_PREFIX || '{default}' }}}}"
+    (login,) = [step for step in steps(loaded(path)) if LOGIN.match(step.get("run", ""))]
+    assert login["if"] == "vars.IMAGE_PREFIX != ''"
+
+
+def test_the_tests_have_the_history_that_an_upgrade_begins_in() -> None:
+    (path,) = [path for path in WORKFLOWS if path.stem == "tests"]
+    (checkout,) = [step for step in steps(loaded(path)) if step.get("uses", "").startswith("actions/checkout@")]
+    assert checkout["with"]["fetch-depth"] == 0
+
+
 def test_actionlint_finds_nothing() -> None:
     program = shutil.which("actionlint")
     if program is None:
@@ -138,3 +165,11 @@ def test_the_dev_container_has_the_go_that_the_modules_ask_for_and_what_make_ask
     assert tuple(map(int, image.split("."))) >= max(asked)
     packages = text.replace("\\\n", " ").split()
     assert {"git", "iproute2", "make", "python3", "python3-venv", "util-linux"} <= {*packages}
+
+
+def test_the_dev_container_can_make_nodes_and_read_a_checkout_of_another_user() -> None:
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text())
+    assert container["privileged"] is True
+    assert container["runArgs"] == ["--cgroupns=host"]
+    dockerfile = (ROOT / ".devcontainer" / container["build"]["dockerfile"]).read_text()
+    assert "\nRUN git config --system --add safe.directory '*'\n" in dockerfile
