@@ -191,7 +191,7 @@ def _defines(statement: ast.stmt) -> list[str]:
 
 def changed_since(root: Path, commit: str) -> list[str]:
     """Files that differ from a commit, and those that git does not know yet. Raises CalledProcessError of an unknown one."""
-    asked = (["diff", "--name-only", commit], ["ls-files", "--others", "--exclude-standard"])
+    asked = (["diff", "--no-renames", "--name-only", commit], ["ls-files", "--others", "--exclude-standard"])
     told = [
         subprocess.run(["git", *each], cwd=root, check=True, capture_output=True, text=True).stdout for each in asked
     ]

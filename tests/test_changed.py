@@ -74,17 +74,29 @@ def test_what_leads_to_a_change_is_chosen_and_nothing_else(changed: str, chosen:
     assert found == chosen
 
 
-def test_what_git_does_not_know_yet_has_changed_too(small: Path) -> None:
-    def git(*arguments: str) -> None:
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        subprocess.run(["git", *identity, *arguments], cwd=small, check=True, capture_output=True)
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
-    git("init")
-    git("add", ".")
-    git("commit", "-m", "first")
-    (small / "uv.lock").write_text("changed")
-    (small / "new.py").write_text("")
-    assert changed_since(small, "HEAD") == ["new.py", "uv.lock"]
+
+@pytest.fixture
+def committed(small: Path) -> Path:
+    git(small, "init")
+    git(small, "add", ".")
+    git(small, "commit", "-m", "first")
+    return small
+
+
+def test_what_git_does_not_know_yet_has_changed_too(committed: Path) -> None:
+    (committed / "uv.lock").write_text("changed")
+    (committed / "new.py").write_text("")
+    assert changed_since(committed, "HEAD") == ["new.py", "uv.lock"]
+
+
+def test_a_file_that_was_moved_has_changed_where_it_was_and_where_it_is(committed: Path) -> None:
+    was, is_ = "operator/src/oarlock_operator/decide.py", "operator/src/oarlock_operator/decisions.py"
+    git(committed, "mv", was, is_)
+    assert changed_since(committed, "HEAD") == [was, is_]
 
 
 def test_here_a_decision_of_the_operator_runs_its_own_tests_and_none_of_the_trainer_s() -> None:

@@ -40,6 +40,16 @@ def test_without_a_command_it_ends_with_usage(capsys: pytest.CaptureFixture[str]
     assert "COMMAND" in capsys.readouterr().err
 
 
+def test_the_importer_where_it_is_not_installed_is_named_with_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
+    with pytest.raises(SystemExit) as left:
+        main(["import-simpletuner", "config.json"])
+    assert left.value.code == 2
+    assert "pip install 'oarlock-trainer[import]'" in capsys.readouterr().err
+
+
 def test_check_storage_ends_with_0_where_there_is_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-storage", str(tmp_path), "--min-free", "1"]) == 0
     assert "is writable" in capsys.readouterr().out

@@ -16,6 +16,9 @@ from oarlock_trainer.commands import checkpoints_arguments, job_arguments, sampl
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+IMPORT = "import-simpletuner"
+"""A command of oarlock-import, which the extra `import` installs."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit code."""
@@ -23,6 +26,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser, commands = _parser()
     if not given or given[0] not in commands.choices:  # else an agent would start 0.1 s later, for nothing
         _add_installed(commands)
+        if given and given[0] == IMPORT and IMPORT not in commands.choices:
+            parser.error(
+                f"{IMPORT} is not installed: pip install 'oarlock-trainer[import]' (in a checkout: make setup)"
+            )
     options = parser.parse_args(given)
     code: int = options.run(options)
     return code
