@@ -55,5 +55,5 @@ def test_the_sample_of_kubectl_shows_the_slow_end() -> None:
     (job,) = jobs_of("README.md")
     speed = planned(job).speed
     assert speed is not None
-    (shown,) = re.findall(r"4820/10000 +([0-9.]+)", (ROOT / "README.md").read_text())
+    (shown,) = re.findall(r"4180/10000 +([0-9.]+)", (ROOT / "README.md").read_text())
     assert shown == f"{speed.slow_seconds:.2f}"

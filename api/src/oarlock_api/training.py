@@ -80,7 +80,8 @@ class Training(Group):
             message="optimizer.name Prodigy, AdamWBF16 and AdamWScheduleFree need their whole state on each GPU: use them "
             "with method: LoRA, or set engine.strategy to DDP",
             holds=lambda training: (
-                training.optimizer.name in {OptimizerName.ADAMW, OptimizerName.ADAMW_8BIT, OptimizerName.LION}
+                training.optimizer.name
+                not in {OptimizerName.PRODIGY, OptimizerName.ADAMW_BF16, OptimizerName.ADAMW_SCHEDULE_FREE}
                 or training.method == Method.LORA
                 or training.engine.strategy == Strategy.DDP
             ),

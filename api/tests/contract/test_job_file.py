@@ -51,6 +51,7 @@ PROGRAM = {"command": ["accelerate", "launch"], "args": ["train.py"], "workingDi
         ({"training": {}, "custom": {"command": "train"}}, "wrong type: custom.command"),
         ({"training": {}, "custom": {**PROGRAM, "args": [1]}}, r"wrong type: custom.args\[0\]"),
         ({"training": {}, "custom": {"args": ["train.py"]}}, "incomplete: custom.command is missing"),
+        ({"training": {}, "custom": {"command": []}}, "custom.command is empty"),
         ({"custom": PROGRAM}, "one trainer: it has training and custom"),
     ],
 )

@@ -200,6 +200,20 @@ def test_a_dataset_that_is_never_drawn_from_is_encoded_and_no_part_of_a_step(tmp
     assert "note          spare: probability 0, so it is encoded and never trained on" in said
 
 
+def test_a_plan_asks_a_store_no_faster_than_the_run_would(
+    tmp_path: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from oarlock_trainer.commands import plan_dry_run  # noqa: PLC0415 - torch, for those alone that need it
+
+    bounds: list[int | None] = []
+    monkeypatch.setattr(plan_dry_run, "check_config", lambda _, locations: bounds.append(locations.pool_size))
+    datasets = [{"name": "photos", "source": {"path": "/output/photos"}}]
+    plan(
+        manifest(tmp_path, data={"datasets": datasets, "tuning": {"s3MaxConnections": 4}}), {"/output/photos": pictures}
+    )
+    assert bounds == [4]
+
+
 def latents(said: str) -> str:
     return said.partition("latents ")[2].partition(",")[0]
 

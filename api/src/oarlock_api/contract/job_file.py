@@ -71,4 +71,6 @@ def parse_job_file(body: str) -> JobFile:
     job = from_fields(JobFile, raw, name=str)
     if job.custom and job.training:
         raise WireError("job.json has to name one trainer: it has training and custom")
+    if job.custom and not job.custom.command:
+        raise WireError("custom.command is empty: name the program that trains")
     return job

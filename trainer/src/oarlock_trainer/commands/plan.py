@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.commands import job_arguments
-from oarlock_trainer.data.metadata.sources import check_folder, field_of
 from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError, all_of
 from oarlock_trainer.runtime.progress_line import meanwhile
@@ -62,6 +61,8 @@ def _refuse_missing(given: TrainingJobSpec, training: Training) -> None:
 
     A plan can do without the model, which may be on its way to a place that this machine does not see.
     """
+    from oarlock_trainer.data.metadata.sources import check_folder, field_of  # noqa: PLC0415 - numpy and pyarrow
+
     named = {f"{field_of(one)}.path": one.source.path for one in training.data.datasets}
     if given.training and _is_stored_here(given.training.model.path, training.model.path, given.output.mount_path):
         named["training.model.path"] = training.model.path

@@ -36,7 +36,7 @@ from oarlock_trainer.models.source import sketched
 from oarlock_trainer.plan.embeds import read_encoded
 from oarlock_trainer.plan.words import DataPlan, PlannedBucket
 from oarlock_trainer.runtime.job import Job, RankInfo
-from oarlock_trainer.storage.locations import Locations
+from oarlock_trainer.storage.locations import Locations, locations_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ def dry_run(name: str, spec: TrainingJobSpec, paths: Mapping[str, str]) -> DataP
         file = job_file(name, spec, training, output=output)
         rank_info = RankInfo(rank=0, local_rank=0, world_size=world_size, local_world_size=1)
         job = Job(file=file, training=training, rank_info=rank_info, simulate_gpus=True)
-        locations = Locations(connections=training.s3_connections)
+        locations = locations_of(job, {})
         check_config(job, locations)
         encoders = fingerprints(model)
         try:

@@ -1,7 +1,7 @@
 """From the order of samples to the micro-batches of a rank.
 
 Slot s of a step's E samples belongs to micro-batch s // (batchSize x ranks), rank (s // batchSize) % ranks. What is
-drawn for a sample depends on its global index alone (data.draws), never on the rank that computes it.
+drawn for a sample depends on its global index alone (runtime.draws), never on the rank that computes it.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _MIRRORED = b"mirrored\0"
 
 
 def flips(seed: int, indices: Sequence[int]) -> np.ndarray:
-    """(n,) bool: which samples, by their global index as in data.draws, show the mirrored picture: each with 1/2."""
+    """(n,) bool: which samples, by their global index as in runtime.draws, show the mirrored picture: each with 1/2."""
     return np.array([generator(seed, Purpose.FLIP, index).random() < 0.5 for index in indices], dtype=bool)
 
 

@@ -83,7 +83,7 @@ class Order:
         origin: Origin | None = None,
         names: Sequence[int] | None = None,
     ) -> None:
-        """Every stream needs at least `effective` samples an epoch (plan.batches sees to that).
+        """Every stream needs at least `effective` samples an epoch (data.batch_fit sees to that).
 
         `names` are the streams' numbers among all of the run, which keep their orders apart; by default 0, 1, ...
         """

@@ -46,7 +46,7 @@ class Timeline:
         effective: int,
         origin: Origin | None = None,
     ) -> None:
-        """Every stream needs at least `effective` samples an epoch (plan.batches sees to that).
+        """Every stream needs at least `effective` samples an epoch (data.batch_fit sees to that).
 
         Raises ConfigurationError where no dataset is left for some step.
         """

@@ -65,8 +65,10 @@ def _with_whole_state(groups: list[dict[str, Any]], settings: Settings, *, seed:
         return make_schedule_free(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay)
     if settings.name is OptimizerName.ADAMW_BF16:
         return AdamWBF16(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, seed=seed)
-    own = {_OF_PRODIGY[name]: value for name, value in settings.options.items() if name in _OF_PRODIGY}
-    return Prodigy(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, **own)
+    if settings.name is OptimizerName.PRODIGY:
+        own = {_OF_PRODIGY[name]: value for name, value in settings.options.items() if name in _OF_PRODIGY}
+        return Prodigy(groups, lr=rate, betas=betas, eps=eps, weight_decay=decay, **own)
+    raise ValueError(f"no optimizer is made for optimizer.name {settings.name}")
 
 
 def make_offloaded(parameters: Iterable[Tensor], settings: Settings) -> Optimizer:

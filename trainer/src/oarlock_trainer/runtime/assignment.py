@@ -163,7 +163,9 @@ def _check(path: Path, job: JobFile) -> None:
         "gpus_per_node": job.gpus_per_node,
         "preflight.timeoutSeconds": job.preflight.timeout_seconds,
         "recovery.hangSeconds": job.recovery.hang_seconds,
-        "ports": min(job.ports.rendezvous, job.ports.status, job.ports.link),
+        "ports.rendezvous": job.ports.rendezvous,
+        "ports.status": job.ports.status,
+        "ports.link": job.ports.link,
     }
     wrong = [name for name, value in whole.items() if value < 0]
     if not job.output_directory.startswith("/"):

@@ -91,7 +91,7 @@ class LocalCommand:
             self._process = subprocess.Popen(
                 command,
                 env=environment,
-                cwd=self._program.working_dir,
+                cwd=self._program.working_dir or None,
                 stdin=subprocess.DEVNULL,
                 stderr=self._stderr.descriptor,
                 start_new_session=True,
