@@ -38,7 +38,7 @@ from oarlock_operator.observe.outputs import PodVersion
 log = structlog.get_logger(__name__)
 
 DELETING_AT_ONCE = 16
-"""Requests for the pods of a job that is gone: who asks meanwhile waits behind so many, not behind a gang of a thousand."""
+"""Requests for the pods of all jobs that are gone: who asks meanwhile waits behind so many, not behind gangs of thousands."""
 NAME_TAKEN = "NameTaken"
 """Reason of the error where somebody else's object has the name that one of ours is to have."""
 
@@ -87,20 +87,29 @@ async def execute(
     await _all(throttle, needed)
 
 
-async def delete_left(cluster: Cluster, namespace: str, pods: Iterator[PodVersion], *, throttle: Throttle) -> None:
+async def delete_left(
+    cluster: Cluster, namespace: str, pods: Iterator[PodVersion], *, throttle: Throttle, gate: asyncio.Semaphore
+) -> None:
     """Delete pods of a job that is gone, as the garbage collector would: each as it was seen, or not at all.
 
-    What fails is left to the collector: it takes whatever is still there, many times slower where it may ask but seldom.
+    `gate` bounds what all such jobs ask at once. What fails is left to the collector: it takes whatever is still there, many
+    times slower where it may ask but seldom.
     """
+    failed = False
 
     async def next_ones() -> None:
-        for pod in pods:
-            path = f"/api/v1/namespaces/{namespace}/pods/{pod.name}"
-            try:
-                await throttle.run(partial(cluster.delete, path, uid=pod.uid, version=pod.version))
-            except ApiError as error:
-                log.warning("pods of a deleted job are left to the garbage collector", error=str(error))
-                return
+        nonlocal failed
+        while not failed:
+            async with gate:
+                if (pod := next(pods, None)) is None:
+                    return
+                path = f"/api/v1/namespaces/{namespace}/pods/{pod.name}"
+                try:
+                    await throttle.run(partial(cluster.delete, path, uid=pod.uid, version=pod.version))
+                except ApiError as error:
+                    if not failed:
+                        log.warning("pods of a deleted job are left to the garbage collector", error=str(error))
+                    failed = True
 
     await asyncio.gather(*(next_ones() for _ in range(DELETING_AT_ONCE)))
 

@@ -17,7 +17,7 @@ from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.spec import OPERATOR
 from oarlock_operator import metrics, pace
 from oarlock_operator.decide import decide, unreadable
-from oarlock_operator.execute import NAME_TAKEN, delete_left, execute
+from oarlock_operator.execute import NAME_TAKEN, execute
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Json
 from oarlock_operator.kube.events import EventPoster
@@ -55,9 +55,6 @@ class Reconciler:
         Raises ApiError; a Conflict means that somebody else wrote, look again.
         """
         started = time.monotonic()
-        for uid in self.memory.gone.take_left(key):
-            left = self.memory.outputs.left_by(key, uid)
-            await delete_left(self.sources.cluster, key[0], left, throttle=self.throttle)
         defaults = replace(self.defaults, figures_seconds=pace.figures_seconds(self.memory.training()))
         seen = await observe(self.sources, self.memory, key, defaults=defaults, waited=waited)
         if seen is None:

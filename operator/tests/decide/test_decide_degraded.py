@@ -148,6 +148,9 @@ def test_a_slow_network_and_gpus_that_nobody_watches_are_told_side_by_side_and_e
         assert not world.one_pass().events, "nobody answers, and it stays as it was told"
         assert next(c.message for c in world.job.status.conditions if c.type == "Degraded") == both
         assert condition(world, "Degraded") == ("True", Reason.SLOW_NETWORK)
+    world.unmonitored = None
+    assert tell(world, SlowNetwork="NCCL takes TCP") == [], "the next leader has not asked yet"
+    assert next(c.message for c in world.job.status.conditions if c.type == "Degraded") == both
     world.unmonitored = {}
     assert tell(world, SlowNetwork="NCCL takes TCP") == []
     assert next(c.message for c in world.job.status.conditions if c.type == "Degraded") == "NCCL takes TCP"

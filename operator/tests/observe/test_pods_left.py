@@ -46,9 +46,9 @@ def deleted(requests: list[tuple[str, str]]) -> list[str]:
 async def test_they_are_deleted_without_being_listed_and_only_once() -> None:
     api, operator = heard(named("a"), named("b"))
     operator.hear_of_the_job("DELETED")
-    assert await operator.look() == [("DELETE", f"{PODS}/{name}?grace=None") for name in "ab"] + [("GET", JOB)]
+    assert await operator.tidy() == [("DELETE", f"{PODS}/{name}?grace=None") for name in "ab"]
     assert pods_of(api) == []
-    assert deleted(await operator.look()) == []
+    assert await operator.tidy() == []
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ async def test_they_are_deleted_without_being_listed_and_only_once() -> None:
 async def test_a_pod_that_is_not_the_jobs_alone_or_goes_already_is_left_alone(spared: dict[str, Any]) -> None:
     _, operator = heard(named("a", **spared), named("b"))
     operator.hear_of_the_job("DELETED")
-    assert deleted(await operator.look()) == ["b"]
+    assert deleted(await operator.tidy()) == ["b"]
 
 
 async def test_a_pod_that_has_changed_since_the_watch_told_of_it_stays_for_the_collector_to_judge() -> None:
     api, operator = heard(named("a"), named("b"))
     api.objects[f"{PODS}/a"] = pod(name="a", uid="uid-a", resourceVersion="8", ownerReferences=None)
     operator.hear_of_the_job("DELETED")
-    await operator.look()
+    await operator.tidy()
     assert pods_of(api) == ["a"]
 
 
@@ -80,7 +80,7 @@ async def test_pods_stay_where_the_deletion_of_their_job_did_not_go_by_itself() 
     _, operator = heard(named("a"))
     operator.hear_of_the_job("MODIFIED", deletionTimestamp=SINCE)
     operator.hear_of_the_job("DELETED", deletionTimestamp=SINCE)
-    assert deleted(await operator.look()) == []
+    assert await operator.tidy() == []
 
 
 async def test_of_a_job_made_again_under_the_name_no_pod_goes_with_the_old_one() -> None:
@@ -88,12 +88,10 @@ async def test_of_a_job_made_again_under_the_name_no_pod_goes_with_the_old_one()
     operator.hear_of_the_job("DELETED")
     operator.api.objects[JOB] = serving().objects[JOB]
     operator.api.objects[JOB]["metadata"]["uid"] = "uid-2"
-    found = await operator.look()
-    # What the new job's own pass does with its pods comes after it has been read.
-    assert deleted(found[: found.index(("GET", JOB))]) == ["old"]
+    assert deleted(await operator.tidy()) == ["old"]
 
 
-async def test_what_the_server_refuses_is_left_to_the_collector_and_the_pass_goes_on() -> None:
+async def test_what_the_server_refuses_is_left_to_the_collector() -> None:
     api, operator = heard(*(named(f"{number:02}") for number in range(40)))
 
     async def refuse(verb: str, _path: str) -> None:
@@ -102,11 +100,11 @@ async def test_what_the_server_refuses_is_left_to_the_collector_and_the_pass_goe
 
     api.before = refuse
     operator.hear_of_the_job("DELETED")
-    found = await operator.look()
-    assert found[-1] == ("GET", JOB)
-    assert len(deleted(found)) == DELETING_AT_ONCE, "a server that fails is not asked for all of them"
+    assert 0 < len(deleted(await operator.tidy())) <= DELETING_AT_ONCE, (
+        "a server that fails is not asked for all of them"
+    )
     api.before = None
-    assert deleted(await operator.look()) == []
+    assert await operator.tidy() == []
 
 
 async def test_a_large_gang_takes_only_so_many_requests_at_once() -> None:
@@ -123,5 +121,12 @@ async def test_a_large_gang_takes_only_so_many_requests_at_once() -> None:
     api.before = count
     operator.reconciler = replace(operator.reconciler, throttle=Throttle(2 * DELETING_AT_ONCE))
     operator.hear_of_the_job("DELETED")
-    assert len(deleted(await operator.look())) == 40
+    assert len(deleted(await operator.tidy())) == 40
     assert most == DELETING_AT_ONCE
+
+
+async def test_whoever_looks_at_jobs_deletes_no_pods_of_one_that_is_gone() -> None:
+    """Or a tenant that deletes many of its jobs would hold up everybody's recovery."""
+    _, operator = heard(named("a"))
+    operator.hear_of_the_job("DELETED")
+    assert await operator.look() == [("GET", JOB)]

@@ -24,6 +24,7 @@ from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.observation import Ending, Pod
+from oarlock_operator.model.reasons import UNMONITORED
 from oarlock_operator.observe import progress
 from oarlock_operator.observe.progress import ProgressReader, Route, unmonitored
 
@@ -39,6 +40,13 @@ async def reader(request: pytest.FixtureRequest, server: Server) -> AsyncIterato
     await cluster.close()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass waits for rank 0 as long as it takes."""
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_the_status_of_rank_0_is_read_by_its_route(
     server: Server, reader: ProgressReader, memory: JobMemory
 ) -> None:
@@ -91,6 +99,7 @@ def said(**changes: Any) -> bytes:
         "cut off", "oversized", "oversized by blanks",
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("patient")
 async def test_what_is_not_this_pod_s_own_whole_status_is_no_news(
     server: Server, reader: ProgressReader, memory: JobMemory, body: bytes
 ) -> None:
@@ -207,9 +216,15 @@ async def test_gpus_that_nobody_watches_are_told_of_once_that_lasts_and_until_it
     assert told == [{}, {}, {"pod-uid": "this container has no NVML"}, {}, {}]
 
 
+@pytest.mark.parametrize(
+    "told_as",
+    [("GPUUnmonitored", f"{UNMONITORED}p"), ("SlowNetwork", f"NCCL takes TCP; {UNMONITORED}p")],
+    ids=["alone", "behind a slow network"],
+)
 async def test_an_operator_that_starts_does_not_know_until_it_has_asked_whether_what_was_told_of_gpus_still_holds(
-    server: Server, reader: ProgressReader, memory: JobMemory, monkeypatch: pytest.MonkeyPatch
+    told_as: tuple[str, str], server: Server, reader: ProgressReader, memory: JobMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    reason, message = told_as
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
     status = TrainingJobStatus.model_validate(
         {
@@ -218,7 +233,8 @@ async def test_an_operator_that_starts_does_not_know_until_it_has_asked_whether_
                 {
                     "type": "Degraded",
                     "status": "True",
-                    "reason": "GPUUnmonitored",
+                    "reason": reason,
+                    "message": message,
                     "lastTransitionTime": "2026-01-01T12:00:00Z",
                 }
             ],
@@ -234,6 +250,7 @@ async def test_an_operator_that_starts_does_not_know_until_it_has_asked_whether_
     assert unmonitored(running_job(server), memory) == {}, "not for a minute yet"
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(
     reader: ProgressReader, memory: JobMemory, server: Server
 ) -> None:

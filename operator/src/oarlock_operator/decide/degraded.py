@@ -17,7 +17,7 @@ from oarlock_operator.decide import cordon, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.teardown import not_stopping
 from oarlock_operator.model.observation import Observation, Pod
-from oarlock_operator.model.reasons import Reason
+from oarlock_operator.model.reasons import UNMONITORED, Reason
 
 SILENT_SECONDS = 60.0
 _REFUSED = (
@@ -25,7 +25,6 @@ _REFUSED = (
     "nothing; the next attempt has this operator's key. Was the key replaced, keep the old one as a further line until they "
     "are gone: "
 )
-_UNMONITORED = "nobody watches these pods' GPUs, and they train on: "
 _TOLD = {
     Degradation.NON_FINITE_LOSS: Reason.NON_FINITE_LOSS,
     Degradation.CHECKPOINT_STORAGE_FULL: Reason.CHECKPOINT_STORAGE_FULL,
@@ -75,7 +74,7 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     told_once = {*_TOLD.values(), Reason.GPU_UNMONITORED}
     if reason and reason in told_once and (before is None or before.reason != reason):
         draft.tell(reason, message, warning=True)
-    elif reason == Reason.SLOW_NETWORK and unmonitored and before and _UNMONITORED not in before.message:
+    elif reason == Reason.SLOW_NETWORK and unmonitored and before and UNMONITORED not in before.message:
         draft.tell(Reason.GPU_UNMONITORED, unmonitored, warning=True)
     return reason, message
 
@@ -84,11 +83,11 @@ def _unmonitored(o: Observation, draft: Draft, pods: Sequence[Pod]) -> str:
     """Whose GPUs nobody watches, and why; nothing of GPUs that the job only simulates."""
     if o.unmonitored is None:
         before, trains = _before(draft), draft.status.recovery.stage is None
-        return before.message if trains and before and before.reason == Reason.GPU_UNMONITORED else ""
+        return "".join(before.message.partition(UNMONITORED)[1:]) if trains and before else ""
     if o.job.spec and any((one.name, one.value) == (SIMULATE_GPUS, "1") for one in o.job.spec.pod.env):
         return ""
     said = [f"{pod.name} ({message})" for pod in pods if (message := o.unmonitored.get(pod.uid))]
-    return _all(_UNMONITORED, [*said[:8], *([f"and {len(said) - 8} more"] if len(said) > 8 else [])])
+    return _all(UNMONITORED, [*said[:8], *([f"and {len(said) - 8} more"] if len(said) > 8 else [])])
 
 
 def _stuck(draft: Draft, stuck: Sequence[Pod]) -> tuple[Reason, str]:
@@ -107,7 +106,7 @@ def _told(o: Observation, draft: Draft) -> list[tuple[Reason, str]]:
     if o.progress is None:
         before = _before(draft)
         trains = draft.status.recovery.stage is None
-        known = before.message.partition(f"; {_UNMONITORED}")[0] if before and trains else ""
+        known = before.message.partition(f"; {UNMONITORED}")[0] if before and trains else ""
         return [(reason, known) for reason in _TOLD.values() if before and before.reason == reason]
     return [(reason, o.progress.degraded.get(kind, "")) for kind, reason in _TOLD.items()]
 

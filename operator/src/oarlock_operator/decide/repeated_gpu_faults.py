@@ -53,11 +53,11 @@ def count(o: Observation, draft: Draft, number: int, faults: Sequence[Fault], *,
 
 def _survivors(o: Observation, number: int) -> set[str]:
     """GPUs of the attempt of which the driver spoke and that survived: also those of pods that were evicted meanwhile."""
-    reports = [pod.report for pod in o.of_attempt(number)]
     return {
         report.gpu.uuid
-        for report in reports
-        if report and report.gpu and report.gpu.uuid and report.proven and report.code == ExitCode.RESTART_PROCESS
+        for pod in o.of_attempt(number)
+        if (report := pod.report) and pod.ending and pod.ending.code == ExitCode.RESTART_PROCESS
+        if report.proven and report.gpu and report.gpu.uuid
     }
 
 

@@ -163,3 +163,7 @@ STARTS = frozenset({None, Reason.RESUMED, Reason.PLACEMENT_TIMEOUT, Reason.NODE_
 """Why attempts begin that recover from nothing."""
 VOLUNTARY = frozenset({Reason.EVICTED, Reason.NODE_MARKED, Reason.LEFT_ON_REQUEST})
 """Why attempts begin that nobody is to blame for: the pods of the one before saved, or were given the time to."""
+
+
+UNMONITORED = "nobody watches these pods' GPUs, and they train on: "
+"""How GPUUnmonitored is told. It stands in the condition behind a slow network too, and a new leader finds it there."""

@@ -23,11 +23,12 @@ from oarlock_api.contract.health import HealthState
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
 from oarlock_api.spec import TrainingJobSpec
+from oarlock_api.status import ConditionType
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, read_at_most
 from oarlock_operator.model.job_memory import Heard, JobMemory
 from oarlock_operator.model.observation import Job, Pod
-from oarlock_operator.model.reasons import Reason
+from oarlock_operator.model.reasons import UNMONITORED
 
 TIMEOUT_SECONDS = 2.0
 PARALLEL = 16
@@ -74,7 +75,7 @@ def unmonitored(job: Job, memory: JobMemory) -> dict[str, str] | None:
     None where the job says so already, and this process has not asked all of its pods yet.
     """
     heard = memory.heard
-    told = any(each.reason == Reason.GPU_UNMONITORED for each in job.status.conditions)
+    told = any(UNMONITORED in each.message for each in job.status.conditions if each.type == ConditionType.DEGRADED)
     if told and (not heard or any(known.asked == -math.inf for known in heard.values())):
         return None
     least = 0.0 if told else UNMONITORED_SECONDS

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from oarlock_operator import metrics
+from oarlock_operator.execute import DELETING_AT_ONCE
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.kube.events import EventPoster
 from oarlock_operator.kube.outages import supervised
@@ -30,10 +31,10 @@ from oarlock_operator.observe.progress import ProgressReader, Route
 from oarlock_operator.process.node_watch import watch_nodes
 from oarlock_operator.process.resync import Resync
 from oarlock_operator.process.settings import Settings
-from oarlock_operator.process.sinks import Sinks
+from oarlock_operator.process.sinks import JobEnd, Sinks
 from oarlock_operator.process.startup import Known, own_namespace
 from oarlock_operator.process.watches import job_watch, pod_watch
-from oarlock_operator.process.workers import NODE_WORKERS, work, work_on_nodes
+from oarlock_operator.process.workers import END_WORKERS, NODE_WORKERS, work, work_on_ends, work_on_nodes
 from oarlock_operator.process.workqueue import WorkQueue
 from oarlock_operator.reconcile import Reconciler
 
@@ -90,7 +91,8 @@ class Term:
     def _parts(self, reconciler: Reconciler) -> dict[str, Callable[[], Awaitable[None]]]:
         """What works side by side, by name."""
         nodes: WorkQueue[str] = WorkQueue(clock=time.monotonic)
-        sinks = Sinks(jobs=self.queue, nodes=nodes, memory=self.memory)
+        ends: WorkQueue[JobEnd] = WorkQueue(clock=time.monotonic)
+        sinks = Sinks(jobs=self.queue, nodes=nodes, ends=ends, memory=self.memory)
         namespaces = self.settings.namespaces
         parts: dict[str, Callable[[], Awaitable[None]]] = {
             "resync": self.resync.run,
@@ -100,6 +102,9 @@ class Term:
         }
         for number in range(self.settings.workers):
             parts[f"worker-{number}"] = partial(work, self.queue, reconciler)
+        gate = asyncio.Semaphore(DELETING_AT_ONCE)
+        for number in range(END_WORKERS):
+            parts[f"end-worker-{number}"] = partial(work_on_ends, ends, reconciler, gate)
         if self.known.rights.watch:
             parts["nodes"] = partial(watch_nodes, self.cluster.configuration, sinks.node_event)
             look = partial(work_on_nodes, nodes, self.queue, self.cluster, may_patch=self.known.rights.cordon)

@@ -16,6 +16,9 @@ from oarlock_operator.pods.pod_facts import RawPod
 from oarlock_operator.process.watches import SeenJob
 from oarlock_operator.process.workqueue import WorkQueue
 
+JobEnd = tuple[Key, str]
+"""Of a job that is gone: where it was, and its uid."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sinks:
@@ -23,6 +26,8 @@ class Sinks:
 
     jobs: WorkQueue[Key]
     nodes: WorkQueue[str]
+    ends: WorkQueue[JobEnd]
+    """Jobs that are gone and whose pods are to go with them."""
     memory: Memory
 
     def pod_event(self, kind: str, pod: RawPod) -> None:
@@ -45,7 +50,7 @@ class Sinks:
             self.memory.gone.note(job.metadata.uid)
         if kind == "DELETED" and job.metadata.deletion_timestamp is None:
             # A job that is deleted with --cascade=orphan or foreground has a time of deletion: its pods are the collector's.
-            self.memory.gone.note_left(job.key, job.metadata.uid)
+            self.ends.add((job.key, job.metadata.uid))
         if self.memory.of(job.key).written != job.metadata.resource_version:
             self.jobs.add(job.key)
 

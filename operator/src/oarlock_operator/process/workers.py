@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import structlog
@@ -9,11 +10,13 @@ from msgspec import Struct
 
 from oarlock_api.contract.names import Label
 from oarlock_operator import metrics
+from oarlock_operator.execute import delete_left
 from oarlock_operator.kube.api_error import ApiError, Conflict
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.observation import Key
 from oarlock_operator.nodes.troubled import remove_mark
 from oarlock_operator.pods.pod_facts import Metadata
+from oarlock_operator.process.sinks import JobEnd
 from oarlock_operator.process.workqueue import WorkQueue
 from oarlock_operator.reconcile import Reconciler
 
@@ -22,6 +25,8 @@ log = structlog.get_logger(__name__)
 NODE_WORKERS = 8
 """Nodes looked into at the same time."""
 CLEAN_AGAIN_SECONDS = 60.0
+END_WORKERS = 4
+"""Jobs that are gone and whose pods are deleted at the same time."""
 
 
 class _Pod(Struct, frozen=True):
@@ -57,6 +62,28 @@ async def work(queue: WorkQueue[Key], reconciler: Reconciler) -> None:
                 queue.add_after(key, again)
         finally:
             queue.done(key)
+
+
+async def work_on_ends(ends: WorkQueue[JobEnd], reconciler: Reconciler, gate: asyncio.Semaphore) -> None:
+    """Delete the pods of jobs that are gone. Until cancelled.
+
+    Few at a time, and not by those who look at jobs: whoever deletes a hundred jobs holds up nobody's recovery.
+    """
+    while True:
+        end, _ = await ends.get()
+        try:
+            await delete_pods_of(end, reconciler, gate)
+        except Exception:
+            log.exception("pods of a deleted job are left to the garbage collector")
+        finally:
+            ends.done(end)
+
+
+async def delete_pods_of(end: JobEnd, reconciler: Reconciler, gate: asyncio.Semaphore) -> None:
+    """Delete those that the watches know of."""
+    key, uid = end
+    pods = reconciler.memory.outputs.left_by(key, uid)
+    await delete_left(reconciler.sources.cluster, key[0], pods, throttle=reconciler.throttle, gate=gate)
 
 
 async def work_on_nodes(nodes: WorkQueue[str], jobs: WorkQueue[Key], cluster: Cluster, *, may_patch: bool) -> None:
