@@ -40,7 +40,7 @@ class Attend(Protocol):
     """Attention over all tokens."""
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """(B, S, H, D) three times, mask (B, 1, 1, S) bool, True where a key is seen -> (B, S, H x D)."""
+        """(B, S, H, D) three times, mask (B, 1, 1, S) bool, True where a key is seen -> (B, S, H x D) in their type."""
 
 
 def choose(setting: Attention, *, device: torch.device, masked: bool) -> Attention:
@@ -110,8 +110,8 @@ def _any(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return scaled_dot_product_attention(query, key, value)
 
 
-# Called as torch's scaled_dot_product_attention calls them; the second argument after the bias keeps what the backward
-# pass needs.
+# (B, H, S, D) three times -> (B, H, S, D). Called as torch's scaled_dot_product_attention calls them; the second argument
+# after the bias keeps what the backward pass needs.
 
 
 def _cudnn(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -134,7 +134,10 @@ _KERNELS = {Attention.CUDNN: _cudnn, Attention.FLASH2: _flash, Attention.FLASH3:
 
 
 def _bias(mask: Tensor, query: Tensor) -> Tensor:
-    """(B, 1, 1, S) bool -> what is added to the scores of (B, H, S, D) queries: (B, H, S, S), in the memory of (B, S)."""
+    """(B, 1, 1, S) bool -> what is added to the scores of (B, H, S, D) queries: (B, H, S, S), in the memory of (B, S).
+
+    In the queries' type. It is filled, not indexed: how many are masked would have to be read back from the GPU.
+    """
     tokens = mask.shape[-1]
     hidden = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
     aligned = pad(hidden, (0, _ALIGNMENT - tokens % _ALIGNMENT))[..., :tokens]

@@ -4,6 +4,9 @@ What is computed is what diffusers computes; how differs. Modulation and gates a
 text and image as one sequence, and its last projection takes attention and MLP as they are: diffusers concatenates them
 to five times the width first. Everything is looked up in the modules at each call, so that LoRA layers and other linear
 layers may take their places.
+
+What goes from module to module has the type of the weights, bfloat16 in a job. Norms and addcmul compute in float32 within
+their kernels on a GPU and round once; diffusers' modulation rounds its product and its sum.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ def double_block(block: Any, image: Tensor, text: Tensor, common: Common) -> tup
 
 
 def single_block(block: Any, tokens: Tensor, common: Common) -> Tensor:
-    """A block with one set of weights. tokens (B, T + N, d), text first."""
+    """A block with one set of weights. tokens (B, T + N, d), text first -> the same shape. In its MLP (B, T + N, 4 d)."""
     shift, scale, gate = _modulation(block.norm, common, 3)
     attn = block.attn
     states = torch.addcmul(shift, block.norm.norm(tokens), 1 + scale)
@@ -73,6 +76,7 @@ def single_block(block: Any, tokens: Tensor, common: Common) -> Tensor:
 
 
 def _modulation(norm: Any, common: Common, parts: int) -> tuple[Tensor, ...]:
+    """(B, d) -> shifts, scales and gates, `parts` times (B, 1, d), in the order of diffusers' chunks."""
     values: Tensor = norm.linear(common.modulation)
     return values[:, None].chunk(parts, dim=-1)
 
@@ -97,7 +101,8 @@ def linear_of_two(layer: nn.Module, first: Tensor, second: Tensor) -> Tensor:
 class _LinearOfTwo(torch.autograd.Function):
     """bias + first W1^T + second W2^T, W1 and W2 being views of one weight.
 
-    Autograd's own way to a gradient of views would fill a whole weight with zeros for each of them, and add both.
+    weight (c, a + b), bias (c,). In bfloat16 the first product is rounded before the second is added to it. Autograd's own
+    way to a gradient of views would fill a whole weight with zeros for each of them, and add both.
     """
 
     @staticmethod

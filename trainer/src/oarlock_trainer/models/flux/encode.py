@@ -37,7 +37,11 @@ class PictureEncoder:
     def encode(self, pictures: np.ndarray, seeds: Sequence[int]) -> Tensor:
         """(B, H, W, 3) uint8 -> latents (B, C, H/8, W/8) bfloat16, shifted and scaled.
 
-        One fixed sample of the latent distribution per picture, drawn from its own seed.
+        One fixed sample of the latent distribution per picture, drawn from its own seed: on the CPU, so that every device
+        has the same noise. It is taken in float32 and rounded once, when it is shifted and scaled.
+
+        The host waits for the GPU, three times for a batch: with the pixels, with the noise, which comes behind the VAE's
+        work, and with the result. It waits for the caller's stream alone: see `OwnStream`.
         """
         pixels = normalized(torch.from_numpy(pictures).to(self._device), self._dtype)
         distribution = self._vae.encode(pixels.permute(0, 3, 1, 2)).latent_dist
@@ -82,7 +86,11 @@ class CaptionEncoder:
 
     @torch.no_grad()
     def encode(self, captions: Sequence[str]) -> tuple[Tensor, Tensor, list[int]]:
-        """Captions -> T5 sequence (B, T, d), CLIP vector (B, p), both bfloat16, and how many of T are no padding."""
+        """Captions -> T5 sequence (B, T, t), CLIP vector (B, p), both bfloat16 on the CPU, and how many of T are no padding.
+
+        The host waits for the GPU with each network's tokens, with both results and, streamed, with each layer's weights:
+        for the caller's stream alone. The lengths are the tokenizer's own, on the CPU.
+        """
         long = self._t5_tokenizer(
             list(captions), padding="max_length", max_length=self.tokens, truncation=True, return_tensors="pt"
         )

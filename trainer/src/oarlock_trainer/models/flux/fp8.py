@@ -57,14 +57,20 @@ def use_float8(transformer: Any) -> int:
 
 
 def _cast(values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Values that fill the range of `dtype`, and the float32 scalar that undoes it."""
+    """Values that fill the range of `dtype`, in their shape, and the float32 scalar that undoes it.
+
+    Scaled in float32, so that they are rounded once. The scale stays on the GPU: the product takes it from there.
+    """
     limit = torch.finfo(dtype).max
     scale = limit / values.abs().amax().float().clamp(min=_TINY)
     return (values.float() * scale).clamp(-limit, limit).to(dtype), scale.reciprocal()
 
 
 def _product(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], dtype: torch.dtype, *, fast: bool) -> Tensor:
-    """Left (m, k) @ right (k, n). The hardware wants left by rows and right by columns."""
+    """Left (m, k) @ right (k, n) -> (m, n) in `dtype`. The hardware wants left by rows and right by columns.
+
+    `fast`: the matrix units add up with less precision. For the forward pass alone, not for gradients.
+    """
     rows, columns = left[0], right[0]
     if short := -rows.shape[1] % _MULTIPLE:  # tokens of the batch, where a gradient of weights is summed over them
         rows, columns = functional.pad(rows, (0, short)), functional.pad(columns, (0, 0, 0, short))
@@ -91,7 +97,7 @@ class Float8Linear(nn.Linear):
 
 
 class _Float8Product(torch.autograd.Function):
-    """values (m, k) @ weight (n, k)^T."""
+    """values (m, k) @ weight (n, k)^T -> (m, n). Keeps values as they came, and casts them once more in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, weight: Tensor) -> Tensor:

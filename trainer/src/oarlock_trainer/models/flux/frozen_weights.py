@@ -29,12 +29,14 @@ _LARGEST = {QuantizeBase.INT8: 127.0, QuantizeBase.FP8: 448.0}
 
 
 class Packed(NamedTuple):
-    """A weight of `shape` in the format `kind`."""
+    """A weight of `shape` (out, in) in the format `kind`."""
 
     kind: QuantizeBase
     shape: tuple[int, int]
     codes: Tensor
+    """(out, in) int8 or e4m3; NF4: (out x in / 2, 1) uint8, two weights in each."""
     scales: Tensor
+    """(out, 1) float32; NF4: (out x in / 64,) float32."""
 
 
 def quantize(transformer: Any, kind: QuantizeBase, *, device: torch.device) -> None:
@@ -79,7 +81,7 @@ def pack(weight: Tensor, kind: QuantizeBase) -> Packed:
 
 
 def unpack(packed: Packed, dtype: torch.dtype) -> Tensor:
-    """The weight (out, in), as near as the format has it."""
+    """The weight (out, in) in `dtype`, as near as the format has it. Int8 and FP8 are scaled in float32, and rounded once."""
     if packed.kind is not QuantizeBase.NF4:
         return (packed.codes.to(torch.float32) * packed.scales).to(dtype)
     from bitsandbytes.functional import QuantState, dequantize_4bit  # noqa: PLC0415

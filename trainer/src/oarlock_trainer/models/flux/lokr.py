@@ -48,7 +48,7 @@ def layers(transformer: nn.Module) -> Iterator[KroneckerLinear]:
 
 
 class KroneckerLinear(nn.Module):
-    """A frozen linear layer and its adapter. (..., in) -> (..., out)."""
+    """A frozen linear layer and its adapter. (..., in) -> (..., out), with in = c d, out = a b, W1 (a, c) and W2 (b, d)."""
 
     def __init__(self, name: str, layer: nn.Linear, settings: Lora) -> None:
         """`name`: the layer's in the transformer."""
@@ -69,6 +69,7 @@ class KroneckerLinear(nn.Module):
             return result
         if self.dropout:
             values = functional.dropout(values, self.dropout, self.training)
+        # Made and scaled in float32, and rounded as a whole.
         first = (_whole(self, W1, W1_A, W1_B) * self.scale).to(values.dtype)
         second = _whole(self, W2, W2_A, W2_B).to(values.dtype)
         product: Tensor = _Product.apply(values, first, second)  # type: ignore[no-untyped-call]
@@ -151,6 +152,7 @@ def _drawn(factor: str, shape: tuple[int, int]) -> Tensor:
 
 
 def _whole(layer: Any, whole: str, left: str, right: str) -> Tensor:
+    """A factor (rows, columns) as float32, multiplied out where it is itself a product."""
     factor: Tensor | None = getattr(layer, whole)
     return getattr(layer, left) @ getattr(layer, right) if factor is None else factor
 
@@ -161,7 +163,10 @@ def _matrix(values: Tensor, rows: int) -> Tensor:
 
 
 class _Product(torch.autograd.Function):
-    """(W1 x W2) x for x in the last dimension. Keeps x alone, as LoRA does, and makes X W2^T once more to go back."""
+    """(W1 x W2) x for x in the last dimension. Keeps x alone, as LoRA does, and makes X W2^T once more to go back.
+
+    x (..., c d), W1 (a, c), W2 (b, d) -> (..., a b), all of one type: autograd takes W1's and W2's gradients on to float32.
+    """
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -172,8 +177,9 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         values, first, second = ctx.saved_tensors
         matrix, gradient = _matrix(values, first.shape[1]), _matrix(gradients[0], first.shape[0])
-        inner = torch.matmul(first.t(), gradient)
-        rows = functional.linear(matrix, second).transpose(-2, -1).flatten(0, -2)
+        # Shapes: matrix (..., c, d), gradient (..., a, b).
+        inner = torch.matmul(first.t(), gradient)  # (..., c, b)
+        rows = functional.linear(matrix, second).transpose(-2, -1).flatten(0, -2)  # (... b, c)
         return (
             torch.matmul(inner, second).flatten(-2),
             gradient.transpose(-2, -1).flatten(0, -2).t() @ rows,

@@ -67,7 +67,7 @@ def save(factors: Mapping[str, Tensor], settings: Lora | Adapters, folder: Path)
 
     Their strength stands in the factors, so that they are as strong where nobody reads an alpha.
 
-    `factors`: each by its parameter's name.
+    `factors`: each by its parameter's name. An export reads them from a checkpoint onto the CPU, and waits for no GPU.
     """
     from safetensors.torch import save_file  # noqa: PLC0415
 
@@ -100,7 +100,8 @@ def check_algorithm(settings: Lora, folder: Path) -> None:
 def load(transformer: nn.Module, settings: Lora, folder: Path) -> None:
     """Overwrite the adapters with those that `save`, diffusers, SimpleTuner or LyCORIS wrote below a folder.
 
-    Raises ConfigurationError where they are of another kind, of other modules or of another shape.
+    Once, before the first step: the host waits for the GPU with each factor. Raises ConfigurationError where they are of
+    another kind, of other modules or of another shape.
     """
     from safetensors import safe_open  # noqa: PLC0415
 

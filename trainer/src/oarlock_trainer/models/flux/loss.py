@@ -30,8 +30,8 @@ _THRESHOLD = 0.1
 class MicroBatch:
     """One micro-batch of one rank, all of one size; B samples, C channels, h x w latents, T text tokens.
 
-    latents, noise (B, C, h, w); text (B, T, d); pooled (B, p); sigmas, guidance (B,) float32; text_mask (B, T) bool or
-    None where padding is not masked.
+    bfloat16, as it was encoded: latents (B, C, h, w), text (B, T, t), pooled (B, p). float32: noise (B, C, h, w), sigmas and
+    guidance (B,). text_mask (B, T) bool or None where padding is not masked. In FLUX.1 C = 16.
     """
 
     latents: Tensor
@@ -43,7 +43,7 @@ class MicroBatch:
     text_mask: Tensor | None
 
     def to(self, device: torch.device) -> MicroBatch:
-        """The same batch on a device."""
+        """The same batch on a device. Out of pinned memory the host does not wait for the copies."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> MicroBatch:
@@ -65,7 +65,10 @@ def pack(latents: Tensor) -> Tensor:
 
 @cache
 def image_ids(height: int, width: int, device: torch.device) -> Tensor:
-    """(h/2 x w/2, 3): 0, row and column of each token of h x w latents. The same tensor each time: see `RotaryTables`."""
+    """(h/2 x w/2, 3) float32: 0, row and column of each token of h x w latents.
+
+    The same tensor each time: see `RotaryTables`.
+    """
     rows, columns = torch.arange(height // 2, device=device), torch.arange(width // 2, device=device)
     grid = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), dim=-1).reshape(-1, 2)
     return torch.cat([torch.zeros_like(grid[:, :1]), grid], dim=1).to(torch.float32)
@@ -73,7 +76,7 @@ def image_ids(height: int, width: int, device: torch.device) -> Tensor:
 
 @cache
 def text_ids(tokens: int, device: torch.device) -> Tensor:
-    """(tokens, 3): text has no place in the picture. The same tensor each time."""
+    """(tokens, 3) float32: text has no place in the picture. The same tensor each time."""
     return torch.zeros(tokens, 3, device=device)
 
 
@@ -101,6 +104,9 @@ def sample_losses(
 
     With `base`, within which the model is one without its adapters, the target is what that predicts for the same noisy
     latents: nothing is learnt but to stay as it was (SimpleTuner's is_regularisation_data).
+
+    Target, error and mean are float32; the prediction comes in the model's type. Nothing is read back: the host waits for
+    the GPU where the caller reads the losses.
     """
     if base is None:
         target = pack(batch.noise.float() - batch.latents.float())
@@ -123,7 +129,10 @@ def weighted(losses: Tensor, sigmas: Tensor, weighting: Weighting) -> Tensor:
 
 
 def predict(model: nn.Module, batch: MicroBatch, *, has_guidance: bool) -> Tensor:
-    """(B, tokens, 4 C): the direction that the model sees at the batch's noise levels."""
+    """(B, tokens, 4 C) in the model's type: the direction that the model sees at the batch's noise levels.
+
+    The noisy latents are mixed in float32 and rounded once, to the type of the text, which is the model's.
+    """
     sigmas = batch.sigmas.view(-1, 1, 1, 1)
     latents, noise = batch.latents.float(), batch.noise.float()
     noisy = (1.0 - sigmas) * latents + sigmas * noise

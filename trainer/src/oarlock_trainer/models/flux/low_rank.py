@@ -1,8 +1,9 @@
 """LoRA: low-rank adapters (PEFT's) beside linear layers of a frozen transformer.
 
-y = W x + (alpha / rank) B A x, where A begins as PEFT draws it and B as zero, so that training begins at the base model.
-W stays in bfloat16. A and B are float32 and are the master weights themselves; they are cast to the input's type where
-they are used, because PEFT would instead cast the input up and keep that copy for the backward pass, per adapter.
+y = W x + (alpha / rank) B A x, where A (rank, in) begins as PEFT draws it and B (out, rank) as zero, so that training begins
+at the base model. W stays in bfloat16. A and B are float32 and are the master weights themselves; they are cast to the
+input's type where they are used, because PEFT would instead cast the input up and keep that copy for the backward pass, per
+adapter.
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ def from_file(
 
 
 def _float32(factor: nn.Linear) -> _Factor:
+    """The same factor as float32 on its device, whichever type PEFT gave it."""
     result = _Factor(factor.in_features, factor.out_features, bias=False, device="meta")
     result.weight = nn.Parameter(factor.weight.detach().to(torch.float32))
     return result

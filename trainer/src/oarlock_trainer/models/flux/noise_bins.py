@@ -19,8 +19,12 @@ NAMES = tuple(f"{number / BINS:.1f}-{(number + 1) / BINS:.1f}" for number in ran
 
 
 def sums(losses: Tensor, sigmas: Tensor) -> Tensor:
-    """(2 BINS,) float32: of each bin the sum of the losses (B,) whose sigma (B,) lies in it, then of each their number."""
+    """(2 BINS,) float32: of each bin the sum of the losses (B,) whose sigma (B,) lies in it, then of each their number.
+
+    Stays on the device of the losses, and is read with them, once in a step.
+    """
     place = (sigmas * BINS).long().clamp(max=BINS - 1)
+    # (B, BINS). Picking a bin's losses by a mask would wait for the GPU, to know how many they are.
     within = place[:, None] == torch.arange(BINS, device=losses.device)
     total = torch.where(within, losses.detach()[:, None], 0.0).sum(dim=0)
     return torch.cat([total, within.sum(dim=0).to(total.dtype)])

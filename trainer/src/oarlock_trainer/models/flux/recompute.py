@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def call(block: nn.Module, *arguments: Any, recomputed: bool) -> Any:
-    """The block's result; `recomputed` blocks keep only their arguments for the backward pass."""
+    """The block's result; `recomputed` blocks keep only their arguments for the backward pass: (B, T + N, d) in all."""
     if not (recomputed and torch.is_grad_enabled()):
         return block(*arguments)
     from torch.utils.checkpoint import checkpoint  # noqa: PLC0415 - brings torch's compiler with it

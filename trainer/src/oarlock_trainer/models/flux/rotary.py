@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 
 def rotate(heads: Tensor, table: Tensor) -> Tensor:
-    """Rotate pairs of neighbouring channels. heads (B, S, H, D), table (S, D/2, 2) float32: cos, sin."""
+    """Rotate pairs of neighbouring channels. heads (B, S, H, D), table (S, D/2, 2) float32: cos, sin.
+
+    Multiplied in float32, as diffusers does, and rounded to the type of `heads` once: (B, S, H, D). torch has no complex
+    bfloat16.
+    """
     pairs = heads.float().view(*heads.shape[:-1], -1, 2)
-    table = table[:, None]
+    table = table[:, None]  # (S, 1, D/2, 2), for all heads
     if torch.compiler.is_compiling():  # inductor fuses these, and knows no complex numbers
         even, odd = pairs.unbind(-1)
         cos, sin = table.unbind(-1)

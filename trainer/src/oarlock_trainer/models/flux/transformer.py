@@ -84,7 +84,7 @@ def _tensors(files: Iterable[Path], device: torch.device | str, *, reads: bool) 
 def _fill(
     transformer: nn.Module, weights: Iterable[tuple[str, Tensor]], placed: Callable[[nn.Parameter], None]
 ) -> None:
-    """Make these tensors the module's parameters. Raises ValueError where they are others than it has."""
+    """Make these tensors the module's parameters, as bfloat16. Raises ValueError where they are others than it has."""
     import torch  # noqa: PLC0415
 
     expected = {name: parameter.shape for name, parameter in transformer.named_parameters()}

@@ -60,7 +60,8 @@ def warm_up(
     The smallest shape runs in any case, without compiled code: raises ConfigurationError where its attention is not
     `kernel`. Then the largest is compiled first: what does not fit is told at once. Where text is masked, and so has any
     length, a shorter one follows with the smallest shape: both lengths are open from then on. `told` hears (done, all,
-    seconds); `fit` is given the largest shape's step, and runs it.
+    seconds) of the host, which does not wait here for what a step computes; `fit`, which is given the largest shape's step
+    and runs it, may.
     """
     compiles, masked = training.compile.mode is not CompileMode.NONE, training.objective.attention_mask
     wanted = sorted(set(shapes), key=lambda shape: (-shape.height * shape.width, shape))
@@ -86,6 +87,7 @@ def step_on_zeros(transformer: Any, shape: Shape, *, batch_size: int, masked: bo
 
     Gradients are taken for one parameter only, by hand, and thrown away. The backward passes of all blocks run on the way
     to it; what they find for others is freed at once, so that memory holds a step's activations without its gradients.
+    The inputs have the weights' type, as a job's have; the loss is float32, as a job's is. Nothing is read back.
     """
     first = next(parameter for parameter in transformer.parameters() if parameter.requires_grad)
     weight = transformer.x_embedder.weight
