@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def ends_with(program: Callable[[], int]) -> list[tuple[int, int]]:
     """(rank, code) of two ranks that run the program."""
-    ranks = rank_host.Ranks(program)
+    ranks = rank_host.ForkedRanks(program)
     ranks.start([{"RANK": "4"}, {"RANK": "5"}])
     ended: list[tuple[int, int]] = []
     while ranks:
@@ -78,7 +78,7 @@ def test_a_ranks_process_is_named_after_it() -> None:
 
 
 def test_sigterm_before_the_program_can_take_it_means_left_on_request() -> None:
-    ranks = rank_host.Ranks(lambda: time.sleep(60) or 0)
+    ranks = rank_host.ForkedRanks(lambda: time.sleep(60) or 0)
     ranks.start([{"RANK": "0"}])
     ranks.signal(signal.SIGTERM)
     assert ranks.reap(block=True) == [(0, 86)]
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_is_asked_for_right_after_the_fork_is_made_once_the_pr
         os.read(going_on, 1)
         return 0 if StopRequest().take_saving() else 1
 
-    ranks = rank_host.Ranks(program)
+    ranks = rank_host.ForkedRanks(program)
     ranks.start([{"RANK": "0"}])
     ranks.signal(SAVE_SIGNAL)
     os.write(go_on, b"!")
@@ -100,7 +100,7 @@ def test_a_checkpoint_that_is_asked_for_right_after_the_fork_is_made_once_the_pr
 
 def test_a_checkpoint_that_is_asked_for_disturbs_no_program_that_does_not_know_the_wish() -> None:
     going_on, go_on = os.pipe()
-    ranks = rank_host.Ranks(lambda: len(os.read(going_on, 1)) - 1)
+    ranks = rank_host.ForkedRanks(lambda: len(os.read(going_on, 1)) - 1)
     ranks.start([{"RANK": "0"}])
     ranks.signal(SAVE_SIGNAL)
     os.write(go_on, b"!")

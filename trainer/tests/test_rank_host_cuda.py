@@ -35,7 +35,7 @@ int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned lo
 _NVML = "int nvmlInit(void) { return 0; }\nint nvmlDeviceGetCount_v2(unsigned *count) { *count = 8; return 0; }\n"
 _FORK = """
 from oarlock_trainer.ranks import rank_host
-ranks = rank_host.Ranks(lambda: 7)
+ranks = rank_host.ForkedRanks(lambda: 7)
 ranks.start([{"RANK": "0"}])
 print(ranks.reap(block=True))
 """

@@ -67,7 +67,7 @@ def run(job: Path, program: str) -> int:
     os.environ.update(rank_environment.shared(accelerate_config.plan_launch(assignment), os.environ))
     if program == rank_host.PROGRAM:
         rank_host.load(rank_host.WARM)()  # as in a pod: imported once, for all ranks
-    ranks = rank_host.Ranks(rank_host.load(program))
+    ranks = rank_host.ForkedRanks(rank_host.load(program))
     ranks.start([rank_environment.of_rank(assignment, local) for local in range(assignment.ranks_per_node)])
     failed = 0
     while ranks:

@@ -59,7 +59,7 @@ class HostEvent(StrEnum):
     """code: exit code of the rank that the line names, or minus the signal that killed it."""
 
 
-class Ranks:
+class ForkedRanks:
     """The processes of this node's ranks."""
 
     def __init__(self, program: Callable[[], int]) -> None:
@@ -200,7 +200,7 @@ def _tell(descriptor: int, event: HostEvent, rank: int, **fields: Any) -> None:
             return
 
 
-def serve(control: int, told: int, ranks: Ranks) -> None:
+def serve(control: int, told: int, ranks: ForkedRanks) -> None:
     """Follow the agent until it closes the control pipe."""
     waking = wakeup.on(signal.SIGCHLD)
     _tell(told, HostEvent.READY, -1)
@@ -220,7 +220,7 @@ def serve(control: int, told: int, ranks: Ranks) -> None:
                 _obey(json.loads(line), told, ranks)
 
 
-def _obey(order: Mapping[str, Any], told: int, ranks: Ranks) -> None:
+def _obey(order: Mapping[str, Any], told: int, ranks: ForkedRanks) -> None:
     if order["do"] == "start":
         ranks.start(order["ranks"])
         for rank, pid in ranks.pids.items():
@@ -246,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def prepare_and_serve() -> int:
         _warm(options.warm)
-        serve(options.control, told, Ranks(load(options.program)))
+        serve(options.control, told, ForkedRanks(load(options.program)))
         return 0
 
     return run(prepare_and_serve)

@@ -18,7 +18,7 @@ from oarlock_api.contract.report import Evidence, Gpu, Report
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
 from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_trainer.agent.webhooks import events
-from oarlock_trainer.agent.webhooks.envelope import Event, Identity, identity_of
+from oarlock_trainer.agent.webhooks.envelope import Identity, WebhookEvent, identity_of
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault, fault_of, fault_type, gpu_fault
 from oarlock_trainer.health.readings import Readings
 from oarlock_trainer.runtime.assignment import Assignment, Pod
@@ -79,7 +79,7 @@ ERROR = Report(
 )
 
 
-def told(status: PodStatus) -> list[Event]:
+def told(status: PodStatus) -> list[WebhookEvent]:
     """One event of each kind."""
     saved = events.checkpoint(WHO, AT, status=replace(status, checkpoint=STATUS.checkpoint))
     assert saved is not None
@@ -217,7 +217,7 @@ def test_a_report_that_blames_a_gpu_is_a_fault_and_another_is_none() -> None:
 
 
 def test_the_same_event_is_recognised_and_another_is_not_taken_for_it() -> None:
-    def known_by(event: Event) -> str:
+    def known_by(event: WebhookEvent) -> str:
         return event.payload["dedupe_id"]
 
     one = gpu_fault(WHO, AT, fault=FAULT, step=150)

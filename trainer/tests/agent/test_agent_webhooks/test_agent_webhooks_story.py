@@ -9,7 +9,7 @@ import pytest
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.report import Report
 from oarlock_api.contract.status import CheckpointStatus, PodPhase, PodStatus
-from oarlock_trainer.agent.webhooks.envelope import Event, Identity
+from oarlock_trainer.agent.webhooks.envelope import Identity, WebhookEvent
 from oarlock_trainer.agent.webhooks.story import Story
 
 AT = "2026-01-31T12:00:00.123Z"
@@ -19,7 +19,7 @@ TRAINING = replace(FRESH, phase=PodPhase.TRAINING, first_step_at=AT, figures=Fig
 SAVED = CheckpointStatus(step=1, path="/output/flux/step-1-a1", saved_at=AT)
 
 
-def said(events: list[Event]) -> list[str]:
+def said(events: list[WebhookEvent]) -> list[str]:
     """Each event in a few words."""
     words = []
     for event in events:

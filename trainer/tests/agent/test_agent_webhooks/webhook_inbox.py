@@ -15,7 +15,7 @@ from agent_process import eventually
 from oarlock_api.contract.secrets import secret_variable
 from oarlock_api.contract.sections import SecretKeyRef, Webhook
 from oarlock_api.contract.webhooks import WebhookLevel
-from oarlock_trainer.agent.webhooks.outbox import Message
+from oarlock_trainer.agent.webhooks.outbox import QueuedMessage
 from oarlock_trainer.agent.webhooks.pace import RetryPolicy
 from oarlock_trainer.agent.webhooks.receivers import Receiver, receiver_of
 
@@ -121,8 +121,8 @@ def variable(reference: SecretKeyRef) -> str:
     return secret_variable(reference.name, reference.key)
 
 
-def message(text: str = "x", level: WebhookLevel = WebhookLevel.INFO, kind: str = "training.status") -> Message:
-    return Message(type=kind, level=level, body=text.encode())
+def message(text: str = "x", level: WebhookLevel = WebhookLevel.INFO, kind: str = "training.status") -> QueuedMessage:
+    return QueuedMessage(type=kind, level=level, body=text.encode())
 
 
 def finished(sender: Sender, within: float = 20.0) -> Tally:

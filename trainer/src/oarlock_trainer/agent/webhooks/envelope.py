@@ -44,7 +44,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class WebhookEvent:
     """One thing to be told."""
 
     type: str
@@ -78,7 +78,7 @@ def event(
     step: int | None,
     about: tuple[object, ...],
     body: dict[str, Any],
-) -> Event:
+) -> WebhookEvent:
     """What all payloads have, and `body`. `about` tells this event from others of its type within the attempt.
 
     The same event has the same dedupe_id however often it is sent.
@@ -103,4 +103,4 @@ def event(
         "step": step,
         **body,
     }
-    return Event(type=type_, level=level, payload=payload)
+    return WebhookEvent(type=type_, level=level, payload=payload)

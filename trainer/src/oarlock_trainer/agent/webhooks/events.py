@@ -20,8 +20,8 @@ from oarlock_trainer.agent.webhooks.envelope import (
     STAGE,
     STATUS,
     SUMMARY,
-    Event,
     Identity,
+    WebhookEvent,
     event,
 )
 
@@ -43,7 +43,9 @@ _STAGES: dict[str, tuple[str, str]] = {
 """Phase -> key and label of its stage; keys are SimpleTuner's where it has such a stage."""
 
 
-def stage(identity: Identity, at: str, *, status: PodStatus, over: bool, level: WebhookLevel, count: int) -> Event:
+def stage(
+    identity: Identity, at: str, *, status: PodStatus, over: bool, level: WebhookLevel, count: int
+) -> WebhookEvent:
     """A phase of the pod began, or is over. `count` is how often the pod has been in it."""
     key, label = _STAGES.get(status.phase, (status.phase.lower(), status.phase))
     state = "completed" if over or status.phase == PodPhase.DONE else "running"
@@ -64,7 +66,7 @@ def stage(identity: Identity, at: str, *, status: PodStatus, over: bool, level: 
 
 def training_status(
     identity: Identity, at: str, *, state: str, level: WebhookLevel, status: PodStatus, message: str, reason: str = ""
-) -> Event:
+) -> WebhookEvent:
     """The attempt trains (started, resumed) or has ended (completed, failed, left). `reason` is a FailureClass or empty."""
     return event(
         identity,
@@ -82,7 +84,7 @@ def training_status(
     )
 
 
-def progress(identity: Identity, at: str, *, status: PodStatus) -> Event:
+def progress(identity: Identity, at: str, *, status: PodStatus) -> WebhookEvent:
     """How far training is."""
     return event(
         identity,
@@ -97,7 +99,7 @@ def progress(identity: Identity, at: str, *, status: PodStatus) -> Event:
     )
 
 
-def checkpoint(identity: Identity, at: str, *, status: PodStatus) -> Event | None:
+def checkpoint(identity: Identity, at: str, *, status: PodStatus) -> WebhookEvent | None:
     """A checkpoint was committed; None where there is none."""
     saved = status.checkpoint
     if saved is None:
@@ -124,7 +126,7 @@ def checkpoint(identity: Identity, at: str, *, status: PodStatus) -> Event | Non
     )
 
 
-def summary(identity: Identity, at: str, *, status: PodStatus, state: str) -> Event:
+def summary(identity: Identity, at: str, *, status: PodStatus, state: str) -> WebhookEvent:
     """What came out of the attempt, once, at its end."""
     saved = status.checkpoint
     return event(
@@ -154,7 +156,7 @@ def summary(identity: Identity, at: str, *, status: PodStatus, state: str) -> Ev
     )
 
 
-def error(identity: Identity, at: str, *, report: Report) -> Event:
+def error(identity: Identity, at: str, *, report: Report) -> WebhookEvent:
     """This pod failed, by itself: a pod that only lost its peers has no error to tell."""
     return event(
         identity,

@@ -14,7 +14,7 @@ from oarlock_api.contract.health import GpuVerdict
 from oarlock_api.contract.report import MAX_EVIDENCE, Evidence, Gpu
 from oarlock_api.contract.webhooks import WebhookLevel
 from oarlock_api.contract.wire import finite
-from oarlock_trainer.agent.webhooks.envelope import GPU_FAULT, Event, Identity, event
+from oarlock_trainer.agent.webhooks.envelope import GPU_FAULT, Identity, WebhookEvent, event
 from oarlock_trainer.health.readings import NO_READINGS, Readings
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def ends_ranks(verdict: GpuVerdict) -> bool:
     return verdict.weight >= GpuVerdict.RESTART_PROCESS.weight
 
 
-def gpu_fault(identity: Identity, at: str, *, fault: GpuFault, step: int | None) -> Event:
+def gpu_fault(identity: Identity, at: str, *, fault: GpuFault, step: int | None) -> WebhookEvent:
     """The message about a fault."""
     ending = ends_ranks(fault.verdict)
     return event(

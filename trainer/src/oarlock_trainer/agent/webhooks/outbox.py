@@ -12,7 +12,7 @@ SIZE = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class QueuedMessage:
     """One message as it will be sent, but for the headers of the moment."""
 
     type: str
@@ -25,12 +25,12 @@ class Outbox:
 
     def __init__(self, size: int = SIZE) -> None:
         self._size = size
-        self._waiting: list[Message] = []
+        self._waiting: list[QueuedMessage] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, message: Message) -> Message | None:
+    def put(self, message: QueuedMessage) -> QueuedMessage | None:
         """Add a message at the end. Returns what had to go for it: the oldest of the least level, maybe itself."""
         self._waiting.append(message)
         if len(self._waiting) <= self._size:
@@ -39,7 +39,7 @@ class Outbox:
         self._waiting.remove(least)
         return least
 
-    def take(self, *, most_important: bool = False) -> Message:
+    def take(self, *, most_important: bool = False) -> QueuedMessage:
         """Remove the oldest, or the oldest of the highest level where time for all may be lacking."""
         chosen = max(self._waiting, key=lambda one: one.level.weight) if most_important else self._waiting[0]
         self._waiting.remove(chosen)

@@ -17,7 +17,7 @@ from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
 from oarlock_api.contract.wire import encodable
 from oarlock_trainer.agent.webhooks.delivery import Address, AddressError, address_of
 from oarlock_trainer.agent.webhooks.discord import discord
-from oarlock_trainer.agent.webhooks.envelope import PROGRESS, Event
+from oarlock_trainer.agent.webhooks.envelope import PROGRESS, WebhookEvent
 from oarlock_trainer.agent.webhooks.redaction import redacted
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Receiver:
     events: frozenset[str] = frozenset()
     min_level: WebhookLevel = WebhookLevel.INFO
 
-    def wants(self, event: Event) -> bool:
+    def wants(self, event: WebhookEvent) -> bool:
         """Whether the receiver asked for it. In a chat, progress every minute is noise unless it was named."""
         if event.level.weight < self.min_level.weight:
             return False

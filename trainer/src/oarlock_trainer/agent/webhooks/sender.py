@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.agent.webhooks.delivery import Post
-from oarlock_trainer.agent.webhooks.outbox import SIZE, Message, Outbox
+from oarlock_trainer.agent.webhooks.outbox import SIZE, Outbox, QueuedMessage
 from oarlock_trainer.agent.webhooks.pace import RETRIES, RetryPolicy
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Sender:
         with self._changed:
             return self._tally
 
-    def put(self, message: Message) -> None:
+    def put(self, message: QueuedMessage) -> None:
         """Have a message sent. Never blocks; after `close` it is dropped."""
         with self._changed:
             gone = message if self._ends_at is not None else self._outbox.put(message)
@@ -106,7 +106,7 @@ class Sender:
                 tally = self._tally
                 self._tally = replace(tally, sent=tally.sent + taken, lost=tally.lost + (not taken))
 
-    def _next(self) -> Message | None:
+    def _next(self) -> QueuedMessage | None:
         """The message to be sent now, as soon as there is one and the limit allows it; None = it is over."""
         with self._changed:
             while True:
@@ -124,7 +124,7 @@ class Sender:
                 else:
                     self._changed.wait()
 
-    def _deliver(self, message: Message) -> bool:
+    def _deliver(self, message: QueuedMessage) -> bool:
         give_up_at = time.monotonic() + self._retries.seconds
         tries = 0
         while True:
@@ -143,7 +143,7 @@ class Sender:
                 )
                 return False
 
-    def _try(self, message: Message) -> Answer:
+    def _try(self, message: QueuedMessage) -> Answer:
         now = time.time()
         return self._post(message.body, self._receiver.headers(message.type, message.body, now), now=now)
 
@@ -162,5 +162,5 @@ class Sender:
         return math.inf if self._ends_at is None else self._ends_at - time.monotonic()
 
 
-def _facts(message: Message) -> dict[str, str]:
+def _facts(message: QueuedMessage) -> dict[str, str]:
     return {"event_type": message.type, "event_level": message.level}

@@ -15,7 +15,7 @@ from oarlock_trainer.agent.webhooks import events
 if TYPE_CHECKING:
     from oarlock_api.contract.report import Report
     from oarlock_api.contract.status import PodStatus
-    from oarlock_trainer.agent.webhooks.envelope import Event, Identity
+    from oarlock_trainer.agent.webhooks.envelope import Identity, WebhookEvent
 
 PROGRESS_SECONDS = 60.0
 
@@ -29,7 +29,7 @@ class Story:
         self._visits: dict[str, int] = {}
         self._progress_at: float | None = None
 
-    def changes(self, status: PodStatus, *, at: str, now: float) -> list[Event]:
+    def changes(self, status: PodStatus, *, at: str, now: float) -> list[WebhookEvent]:
         """Events since the last status. `at` is RFC 3339, `now` a clock that only goes forward."""
         before, self._before = self._before, status
         entered = before is None or before.phase != status.phase
@@ -45,7 +45,7 @@ class Story:
             told += [saved] if saved else []
         return told
 
-    def end(self, report: Report | None, status: PodStatus, *, at: str) -> list[Event]:
+    def end(self, report: Report | None, status: PodStatus, *, at: str) -> list[WebhookEvent]:
         """The last words about the attempt; without a report all is done."""
         state, level = _ending(report)
         ended = events.training_status(
@@ -62,7 +62,7 @@ class Story:
     def _is_progress_due(self, now: float) -> bool:
         return self._progress_at is not None and now - self._progress_at >= PROGRESS_SECONDS
 
-    def _stages(self, before: PodStatus | None, status: PodStatus, at: str) -> list[Event]:
+    def _stages(self, before: PodStatus | None, status: PodStatus, at: str) -> list[WebhookEvent]:
         told = []
         if before is not None:
             told.append(self._stage(before, at, over=True, level=WebhookLevel.DEBUG))
@@ -71,11 +71,11 @@ class Story:
         told.append(self._stage(status, at, over=False, level=level))
         return told
 
-    def _stage(self, status: PodStatus, at: str, *, over: bool, level: WebhookLevel) -> Event:
+    def _stage(self, status: PodStatus, at: str, *, over: bool, level: WebhookLevel) -> WebhookEvent:
         count = self._visits.get(status.phase, 0)
         return events.stage(self._identity, at, status=status, over=over, level=level, count=count)
 
-    def _begun(self, status: PodStatus, at: str) -> Event:
+    def _begun(self, status: PodStatus, at: str) -> WebhookEvent:
         resumed = status.resumed_from_step
         return events.training_status(
             self._identity,

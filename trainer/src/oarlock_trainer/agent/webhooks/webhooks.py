@@ -19,9 +19,9 @@ import time
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from oarlock_trainer.agent.webhooks import events
-from oarlock_trainer.agent.webhooks.envelope import GPU_FAULT, TYPES, Event, Identity, identity_of
+from oarlock_trainer.agent.webhooks.envelope import GPU_FAULT, TYPES, Identity, WebhookEvent, identity_of
 from oarlock_trainer.agent.webhooks.gpu_fault import GpuFault, fault_of, gpu_fault
-from oarlock_trainer.agent.webhooks.outbox import Message
+from oarlock_trainer.agent.webhooks.outbox import QueuedMessage
 from oarlock_trainer.agent.webhooks.pace import RETRIES, RetryPolicy, TokenBucket
 from oarlock_trainer.agent.webhooks.receivers import Receiver, ReceiverError, receiver_of
 from oarlock_trainer.agent.webhooks.redaction import secret_values, without_secrets
@@ -156,11 +156,11 @@ class Webhooks:
         for sender in senders:
             sender.join()
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: WebhookEvent) -> None:
         payload = without_secrets(event.payload, self._secrets)
         for receiver, usual, urgent in self._lanes:
             if receiver.wants(event):
-                message = Message(type=event.type, level=event.level, body=receiver.body(payload))
+                message = QueuedMessage(type=event.type, level=event.level, body=receiver.body(payload))
                 (urgent if event.type == GPU_FAULT else usual).put(message)
 
 
