@@ -92,7 +92,7 @@ async def test_a_cordon_that_is_repeated_leaves_the_last_word_to_whoever_uncordo
     other = replace(CORDON, time=NOW + timedelta(hours=2), at=NOW + timedelta(hours=2))
     await run(api, other)
     assert cordoned(api), "another fault is another cordon"
-    assert set(marks(api)) == {CORDONED}
+    assert set(marks(api)) == {CORDONED, ENDED}
 
 
 async def test_another_machine_of_the_same_name_is_left_alone() -> None:
@@ -174,6 +174,22 @@ async def test_the_pool_is_the_nodes_with_gpus_and_remembers_cordons_by_nodes_jo
     api.put("/apis/oarlock.dev/v1alpha1/trainingjobs/other", status={"cordonedNodes": [wish]})
     found = await pool_of(api).read(now=NOW)
     assert [(mark.node, mark.done) for mark in found.known] == [("n2", None)]
+
+
+@pytest.mark.parametrize("noticed", [True, False], ids=["the operator saw it uncordoned", "it was away"])
+async def test_a_node_that_is_cordoned_twice_in_a_window_remembers_both_for_whoever_leads_next(
+    *, noticed: bool
+) -> None:
+    api = MemoryApi()
+    api.put(NODE, **gpu_node())
+    await run(api, CORDON)
+    api.objects[NODE]["spec"] = {}
+    if noticed:
+        await remove_mark(api, "n1")  # type: ignore[arg-type]
+    await run(api, replace(LATER, time=LATER.at))
+    found = await pool_of(api).read(now=LATER.at)
+    assert [mark.time for mark in found.ours] == [LATER.at]
+    assert [mark.time for mark in found.known] == [NOW]
 
 
 async def test_a_pool_that_may_not_be_read_is_no_reason_not_to_recover() -> None:

@@ -19,7 +19,15 @@ from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.kube.events import EventPoster
 from oarlock_operator.kube.job_paths import job_collections
-from oarlock_operator.model.cordon_marks import CORDONED, ENDED, last_mark, published_gpus, standing_mark, write_mark
+from oarlock_operator.model.cordon_marks import (
+    CORDONED,
+    ENDED,
+    ended_mark,
+    last_mark,
+    published_gpus,
+    standing_mark,
+    write_mark,
+)
 from oarlock_operator.model.observation import Job
 from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Brakes, CordonMark, Pool, PoolNode
 from oarlock_operator.model.plan import CordonNode, Event, EventType
@@ -95,9 +103,10 @@ class PoolReader:
                 if node.spec.unschedulable:
                     off.add(about.name)
                 schedulable += node.ready and not node.spec.unschedulable
-                if (mark := last_mark(about.name, about.annotations)) is not None:
-                    stands = standing_mark(about.name, about.annotations) is not None and node.spec.unschedulable
-                    (ours if stands else ended).append(mark)
+                if (mark := standing_mark(about.name, about.annotations)) is not None:
+                    (ours if node.spec.unschedulable else ended).append(mark)
+                if (mark := ended_mark(about.name, about.annotations)) is not None:
+                    ended.append(mark)
         return Pool(
             size=len(members),
             schedulable=schedulable,
@@ -146,7 +155,10 @@ class PoolReader:
             # Whoever has latched it since meant this one, too.
             raise ApiError(0, "Latched", f"the breaker is latched: {why}")
         mark = write_mark(owner, action)
-        changed = {"resourceVersion": metadata["resourceVersion"], "annotations": {CORDONED: mark, ENDED: None}}
+        said = metadata.get("annotations") or {}
+        # The one before still counts in its window, and who remembers it else may be gone: its job, and this process.
+        marks = {CORDONED: mark, ENDED: said.get(CORDONED) or said.get(ENDED)}
+        changed = {"resourceVersion": metadata["resourceVersion"], "annotations": marks}
         await self.cluster.merge(path, {"metadata": changed, "spec": {"unschedulable": True}})
         self.known[action.node, owner, action.time] = CordonMark(action.node, owner, action.time, action.at)
         metrics.CORDONS.inc()

@@ -1,6 +1,6 @@
 """The canary: before a GPU is busy, every node writes a small checkpoint with the others, and reads what another wrote.
 
-A pod can only tell that it may write (agent/preflight/storage.py). That all nodes write to the same place, that each finds
+A pod can only tell that it may write (preflight/storage.py). That all nodes write to the same place, that each finds
 what another has just written, and that rank 0's rename is seen everywhere is what a checkpoint stands on, and shows only
 together. It is made of a checkpoint's own parts: the writer's file for each node, the manifest, the marker, the rename.
 
