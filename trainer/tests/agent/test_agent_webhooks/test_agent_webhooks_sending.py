@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 
 import pytest
 from agent_process import eventually
@@ -129,6 +130,18 @@ def test_closing_cuts_a_pause_short_and_sends_the_most_important_first(inbox: In
         sender.put(message(text, level))
     assert finished(sender) == Tally(sent=4)
     assert inbox.bodies == [b"stuck", b"stuck", b"b", b"a", b"c"]
+
+
+def test_a_try_that_closing_overtakes_gets_another_at_once(inbox: Inbox) -> None:
+    inbox.answers.open.clear()
+    inbox.answer(503, Retry_After="50")
+    sender = Sender(inbox.receiver())
+    sender.put(message("stuck"))
+    eventually(lambda: inbox.received, "the first try")
+    sender.close(time.monotonic() + 20.0)
+    inbox.answers.open.set()
+    assert finished(sender) == Tally(sent=1)
+    assert inbox.bodies == [b"stuck", b"stuck"]
 
 
 def test_closing_takes_no_longer_than_it_may_and_says_what_was_left(

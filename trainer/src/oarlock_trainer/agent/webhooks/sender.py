@@ -129,12 +129,13 @@ class Sender:
         tries = 0
         while True:
             tries += 1
+            closing = self._ends_at is not None
             answer = self._try(message)
             if answer.taken:
                 return True
             delay = self._retries.delay(tries, random.random(), answer.retry_after)  # noqa: S311 - jitter
             over = tries >= self._retries.tries or time.monotonic() + delay > give_up_at
-            if over or not answer.worth_another_try or not self._pause(delay):
+            if over or not answer.worth_another_try or not self._pause(delay, closing=closing):
                 log.warning(
                     "webhook %s: a message was not taken: %s",
                     self._receiver.name,
@@ -147,10 +148,14 @@ class Sender:
         now = time.time()
         return self._post(message.body, self._receiver.headers(message.type, message.body, now), now=now)
 
-    def _pause(self, seconds: float) -> bool:
-        """Wait, but no longer than until `close` is called. False where the pod ends before the next try."""
+    def _pause(self, seconds: float, *, closing: bool) -> bool:
+        """Wait, but no longer than until `close` is called. False where the pod ends before the next try.
+
+        `closing`: the last try began after `close`, so the receiver's pause is kept. A try that `close` overtook
+        gets another at once, like one whose pause it cut short.
+        """
         with self._changed:
-            if self._ends_at is None:
+            if not closing:
                 self._changed.wait_for(lambda: self._ends_at is not None, seconds)
                 return self._seconds_left() > 0.0
             if seconds >= self._seconds_left():
