@@ -21,7 +21,7 @@ _DATASET, _EMBEDS = table(*DATASET), table(*EMBEDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DatasetEntry:
     """One enabled entry of the file."""
 
     name: str
@@ -54,9 +54,9 @@ def place(
         _settle(entry, Draft())
 
 
-def _read(entries: list[Any], options: Options, source: str) -> list[Entry]:
+def _read(entries: list[Any], options: Options, source: str) -> list[DatasetEntry]:
     named = {str(entry.get("image_embeds")) for entry in entries if isinstance(entry, dict)}
-    found: list[Entry] = []
+    found: list[DatasetEntry] = []
     for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict) or not entry.get("id"):
             options.report.refused(source, f"entry {number}", "has no id")
@@ -73,7 +73,9 @@ def _read(entries: list[Any], options: Options, source: str) -> list[Entry]:
             options.report.refused(source, name, f"dataset_type {kind} is not here, these are pictures and captions")
         else:
             rows = _DATASET if kind in _ROLES else _EMBEDS
-            found.append(Entry(name, kind, Options(f"{source}[{name}]", given, rows=rows, report=options.report)))
+            found.append(
+                DatasetEntry(name, kind, Options(f"{source}[{name}]", given, rows=rows, report=options.report))
+            )
     return found
 
 
@@ -81,7 +83,7 @@ def _is_disabled(given: dict[str, Any]) -> bool:
     return any(str(given.get(key, "")).lower() in ("true", "1") for key in ("disabled", "disable"))
 
 
-def _settle(entry: Entry, draft: Draft) -> None:
+def _settle(entry: DatasetEntry, draft: Draft) -> None:
     for key in ("dataset_type", "type", "default"):
         if key in entry.options:
             entry.options.mapped(key, words="where and what the entry is")
@@ -106,7 +108,7 @@ def _defaults(options: Options, draft: Draft) -> None:
             options.mapped(key, words="to the data sets that do not say it themselves")
 
 
-def _caches_text(texts: list[Entry], options: Options, draft: Draft) -> bool:
+def _caches_text(texts: list[DatasetEntry], options: Options, draft: Draft) -> bool:
     """Whether captions are encoded before training, by the entry for text embeddings or by the option for all."""
     own = _home(texts).options if texts else options
     if not own_or_global(own, options, "text_cache_disable"):
@@ -122,12 +124,14 @@ def _caches_text(texts: list[Entry], options: Options, draft: Draft) -> bool:
     return "training.data.textEmbedsMode" not in words
 
 
-def _home(texts: list[Entry]) -> Entry:
+def _home(texts: list[DatasetEntry]) -> DatasetEntry:
     """The one entry that counts."""
     return next((entry for entry in texts if entry.options.value("default")), texts[0])
 
 
-def _text_embeds(texts: list[Entry], draft: Draft, places: Places, find: Callable[[str], str]) -> tuple[str, list[str]]:
+def _text_embeds(
+    texts: list[DatasetEntry], draft: Draft, places: Places, find: Callable[[str], str]
+) -> tuple[str, list[str]]:
     """Name of the one place for text embeddings, and the filters that are kept with it."""
     if not texts:
         return "", []
@@ -164,7 +168,13 @@ def _text_embeds(texts: list[Entry], draft: Draft, places: Places, find: Callabl
 
 
 def _dataset(
-    entry: Entry, options: Options, *, places: Places, home: str, latents: dict[str, Entry], filters: list[str]
+    entry: DatasetEntry,
+    options: Options,
+    *,
+    places: Places,
+    home: str,
+    latents: dict[str, DatasetEntry],
+    filters: list[str],
 ) -> Draft:
     draft, dataset = Draft(), entry.options
     dataset.carry(draft, "id", to="name", value=label(entry.name))
@@ -215,7 +225,9 @@ def _source(dataset: Options, places: Places, draft: Draft) -> None:
             dataset.mapped(key, words="-> source")
 
 
-def _latents(dataset: Options, options: Options, draft: Draft, *, places: Places, stores: dict[str, Entry]) -> None:
+def _latents(
+    dataset: Options, options: Options, draft: Draft, *, places: Places, stores: dict[str, DatasetEntry]
+) -> None:
     """When latents are made and where they lie."""
     ondemand = own_or_global(dataset, options, "vae_cache_ondemand") or options.value("vae_cache_preprocess") is False
     mode = "OnTheFly" if own_or_global(dataset, options, "vae_cache_disable") else "OnDemand" if ondemand else "Cache"
@@ -272,7 +284,7 @@ def _weights(datasets: list[Options], drafts: list[Draft], options: Options) -> 
         options.mapped("data_backend_sampling", words="shares of the steps" if uniform else "by size")
 
 
-def _evaluation(sets: list[Entry], options: Options) -> None:
+def _evaluation(sets: list[DatasetEntry], options: Options) -> None:
     if "eval_dataset_id" not in options:
         return
     others = [entry.name for entry in sets if entry.kind == "eval" and entry.name != options.value("eval_dataset_id")]

@@ -22,7 +22,7 @@ _HEADINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReportEntry:
     """One option's fate. A secret's value is in no entry."""
 
     source: str
@@ -44,7 +44,7 @@ class Entry:
 class Report:
     """The entries, in the order in which they were made, and what a person has to do."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[ReportEntry] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     _places: Lines = field(default_factory=dict)
 
@@ -54,15 +54,15 @@ class Report:
 
     def mapped(self, source: str, key: str, *, words: str, differs: str = "") -> None:
         """Say that an option has its place in the job."""
-        self.entries.append(Entry(source, key, Fate.MAPPED, words, differs))
+        self.entries.append(ReportEntry(source, key, Fate.MAPPED, words, differs))
 
     def ignored(self, source: str, key: str, why: str) -> None:
         """Say that an option changes nothing, and why."""
-        self.entries.append(Entry(source, key, Fate.IGNORED, why))
+        self.entries.append(ReportEntry(source, key, Fate.IGNORED, why))
 
     def refused(self, source: str, key: str, why: str) -> None:
         """Say that the job can't do what an option asks for, why, and what to do instead."""
-        self.entries.append(Entry(source, key, Fate.REFUSED, why, line=line_of(self._places, source, key)))
+        self.entries.append(ReportEntry(source, key, Fate.REFUSED, why, line=line_of(self._places, source, key)))
 
     def task(self, words: str) -> None:
         """Say what a person has to do before the job can run, once."""
