@@ -32,6 +32,14 @@ def test_a_new_job_of_the_same_name_begins_with_an_empty_memory() -> None:
     assert memory.met(KEY, "uid-2") == JobMemory(uid="uid-2")
 
 
+def test_whatever_is_remembered_of_a_job_names_it_until_a_look_finds_it_gone() -> None:
+    memory = Memory()
+    memory.met(KEY, "uid-1")
+    assert memory.keys() == {KEY}, "no watch need tell of its end: the resync has it looked at"
+    memory.forget(KEY)
+    assert memory.keys() == set()
+
+
 def test_of_a_job_that_is_gone_nothing_stays_but_that_it_has_gone() -> None:
     memory = Memory({KEY: replace(FULL)})
     memory.forget(KEY)

@@ -44,25 +44,12 @@ async def enqueued(queue: WorkQueue[Key], *, seconds: float) -> list[str]:
 
 
 @in_virtual_time
-async def test_a_job_whose_end_no_watch_told_is_looked_at_once_more_and_then_forgotten() -> None:
-    listing: Listing = Listing("a", "b")
-    queue: WorkQueue[Key] = WorkQueue(clock=now)
-    resync = Resync(listing, [], queue, interval=100.0, clock=now)  # type: ignore[arg-type]
-    running = asyncio.create_task(resync.run())
-    assert await enqueued(queue, seconds=50) == ["a", "b"]
-    listing.names = ("b", "c")
-    assert await enqueued(queue, seconds=60) == ["a", "b", "c"]
-    assert await enqueued(queue, seconds=90) == ["b", "c"]
-    running.cancel()
-
-
-@in_virtual_time
-async def test_a_job_that_came_and_went_in_between_is_looked_at_for_as_long_as_its_pods_are_remembered() -> None:
-    remembered = {("default", "short")}
+async def test_a_job_whose_end_no_watch_told_is_looked_at_for_as_long_as_it_is_remembered() -> None:
+    remembered = {("default", "ended")}
     queue: WorkQueue[Key] = WorkQueue(clock=now)
     resync = Resync(Listing("a"), [], queue, interval=100.0, clock=now, remembered=lambda: remembered)  # type: ignore[arg-type]
     running = asyncio.create_task(resync.run())
-    assert await enqueued(queue, seconds=50) == ["a", "short"]
+    assert await enqueued(queue, seconds=50) == ["a", "ended"]
     remembered.clear()
     assert await enqueued(queue, seconds=60) == ["a"]
     running.cancel()

@@ -27,6 +27,10 @@ class Memory:
     outputs: Outputs = field(default_factory=Outputs)
     gone: GoneJobs = field(default_factory=GoneJobs)
 
+    def keys(self) -> set[Key]:
+        """The jobs of which anything is remembered, even if only a pod that outlived its job."""
+        return self.jobs.keys() | self.outputs.jobs_with_pods()
+
     def of(self, key: Key) -> JobMemory:
         """What is remembered of a job, whichever one had this name last."""
         return self.jobs.setdefault(key, JobMemory())

@@ -65,7 +65,7 @@ class Term:
             queue,
             interval=settings.resync_seconds,
             clock=time.monotonic,
-            remembered=memory.outputs.jobs_with_pods,
+            remembered=memory.keys,
         )
         return cls(settings, cluster, known, route, identity, resync, queue, memory)
 

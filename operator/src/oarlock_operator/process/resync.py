@@ -2,8 +2,8 @@
 
 Of the jobs only metadata are listed: what they ask for is each job's own pass's affair, however large or odd it is.
 
-A job that was there the last time, or of which pods are remembered, is looked at as well: if it is gone, what is remembered
-of it goes, too, though no watch told of its end.
+A job of which anything is remembered is looked at as well: if it is gone, what is remembered of it goes, too, though no
+watch told of its end.
 """
 
 from __future__ import annotations
@@ -51,16 +51,13 @@ class Resync:
         self._clock = clock
         self._remembered = remembered
         self._tried: float | None = None
-        self._known: set[Key] = set()
 
     async def run(self) -> None:
         """Resync until cancelled. A list that fails is tried again soon."""
         while True:
             try:
-                found = await self._keys()
-                for key in found | self._known | self._remembered():
+                for key in await self._keys() | self._remembered():
                     self._queue.add(key)
-                self._known = found
             except ApiError as error:
                 self._tried = self._clock()
                 log.warning("resync failed", error=str(error))
