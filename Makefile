@@ -60,7 +60,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/python -m oarlock_api.sections --check
 	@$(RUN)/python -m oarlock_api.reference --check
 	@$(RUN)/python -m oarlock_api.numbers --check
-	@$(RUN)/python -m oarlock_operator.reference --check
+	@$(RUN)/python -m oarlock_operator.process.reference --check
 	@$(RUN)/python -m oarlock_trainer.health.reference --check
 	@$(RUN)/python -m oarlock_import.page --check
 	@$(RUN)/python docs/pictures/draw.py --check
@@ -77,7 +77,7 @@ generate: setup ## Write the CRD, the reference pages and the pictures from thei
 	@$(RUN)/python -m oarlock_api.sections
 	@$(RUN)/python -m oarlock_api.reference
 	@$(RUN)/python -m oarlock_api.numbers
-	@$(RUN)/python -m oarlock_operator.reference
+	@$(RUN)/python -m oarlock_operator.process.reference
 	@$(RUN)/python -m oarlock_trainer.health.reference
 	@$(RUN)/python -m oarlock_import.page
 	@$(RUN)/python docs/pictures/draw.py

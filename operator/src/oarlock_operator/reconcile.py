@@ -15,7 +15,7 @@ import structlog
 
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.spec import OPERATOR
-from oarlock_operator import metrics, pace
+from oarlock_operator import metrics
 from oarlock_operator.decide import decide, unreadable
 from oarlock_operator.execute import NAME_TAKEN, execute
 from oarlock_operator.kube.api_error import ApiError
@@ -28,6 +28,7 @@ from oarlock_operator.model.plan import CordonNode, CreatePods, LatchBreaker, Lo
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.pool import PoolReader
 from oarlock_operator.nodes.spares import SpareReader
+from oarlock_operator.observe import pace
 from oarlock_operator.observe.memory import Memory
 from oarlock_operator.observe.observe import Sources, observe
 from oarlock_operator.observe.other_release import overlaid

@@ -9,7 +9,7 @@ import pytest
 
 import oarlock_operator
 from oarlock_operator.model.reasons import Reason
-from oarlock_operator.reference import page
+from oarlock_operator.process.reference import page
 
 SOURCES = Path(oarlock_operator.__file__).parent
 TELLING = {"tell", "fail", "_is", "begin"}

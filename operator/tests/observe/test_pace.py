@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from oarlock_operator import pace
 from oarlock_operator.model.job_memory import JobMemory
+from oarlock_operator.observe import pace
 from oarlock_operator.observe.memory import Memory
-from oarlock_operator.pace import FIGURES_A_SECOND, LONGEST, LONGEST_FIGURES, MINOR, MOST_QUEUED, SHARE, SHORTEST
+from oarlock_operator.observe.pace import (
+    FIGURES_A_SECOND,
+    LONGEST,
+    LONGEST_FIGURES,
+    MINOR,
+    MOST_QUEUED,
+    SHARE,
+    SHORTEST,
+)
 
 
 def test_the_end_of_a_pod_of_the_living_gang_is_looked_at_at_once_however_costly_a_look_is() -> None:

@@ -85,4 +85,4 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(module="oarlock_operator.reference", path=PAGE, content=page()))
+    sys.exit(write_or_check(module="oarlock_operator.process.reference", path=PAGE, content=page()))

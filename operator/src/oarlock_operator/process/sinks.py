@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from oarlock_api.contract.names import Label
-from oarlock_operator import pace
 from oarlock_operator.model.observation import Key
+from oarlock_operator.observe import pace
 from oarlock_operator.observe.memory import Memory
 from oarlock_operator.pods.pod_facts import RawPod
 from oarlock_operator.process.watches import SeenJob
