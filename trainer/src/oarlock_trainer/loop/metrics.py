@@ -11,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
+from oarlock_api.contract.history import METRICS
 from oarlock_api.contract.wire import finite
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.errors import FULL, StorageError, storage
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.runtime.start_clock import StartClock
     from oarlock_trainer.validation.validation import ValidationOutcome
 
-FILE = "metrics.jsonl"
+FILE = METRICS
 _AXIS = ("step", "total")
 """What trackers do not draw: the others are drawn over it."""
 

@@ -1,0 +1,205 @@
+"""The history of a job, below its output: what lies where, and the lines of its story. Read by people with `cat` and `zcat`.
+
+    <output>/metrics.jsonl                                      figures of every step, written by rank 0
+    <output>/.oarlock/history/story.jsonl                       what happened, one JSON object a line
+    <output>/.oarlock/history/story.1.jsonl                     older lines, where the story grew too long
+    <output>/.oarlock/history/logs/<attempt>-<job>/<rank>.log.gz    what a pod printed; <rank>.1.log.gz is older
+    <output>/.oarlock/history/stacks/<attempt>-<job>-<rank>-<time>.txt
+
+`<job>` is the beginning of the job's uid: a job that is deleted and made again counts its attempts from 1. `<rank>` is the
+pod's rank, as in its name. Writers only append, so what a crash leaves is a torn last line, or a torn last gzip member:
+readers leave that out. Plain data without pydantic: agents run in images of others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from oarlock_api.contract.layout import PRIVATE
+from oarlock_api.contract.wire import WireError, encodable, integer, parse_object, text
+
+HISTORY = f"{PRIVATE}/history"
+METRICS = "metrics.jsonl"
+STORY, OLDER_STORY = "story.jsonl", "story.1.jsonl"
+LOGS, STACKS = "logs", "stacks"
+STORY_VERSION = 1
+MAX_LINE = 16 * 1024
+"""Bytes of a line, with its newline."""
+MAX_STORY = 4 * 1024 * 1024
+"""Bytes of story.jsonl; then it becomes story.1.jsonl, and the one before is deleted."""
+
+_ATTEMPT = re.compile(r"([0-9]{1,9})-([0-9a-z]{1,8})")
+_LOG = re.compile(r"([0-9]{1,9})(\.1)?\.log\.gz")
+_STACKS = re.compile(r"([0-9]{1,9})-([0-9a-z]{1,8})-([0-9]{1,9})-([0-9TZ]+)\.txt")
+
+
+class StoryType(StrEnum):
+    """What a line tells. Readers leave out types that they do not know."""
+
+    ATTEMPT_STARTED = "AttemptStarted"
+    """data: nodes (count), gpusPerNode, image. The line of a pod's own: its rank and node stand in it."""
+    GANG_COMPLETE = "GangComplete"
+    """data: nodes (rank, as text -> node's name; empty where it is not told)."""
+    RESUMED = "Resumed"
+    """data: step; absent where training began anew."""
+    STAGE = "Stage"
+    """A phase of the pod is over. data: name (PodPhase), seconds, step."""
+    CHECKPOINT = "Checkpoint"
+    """data: step, path, stallSeconds."""
+    CHECK = "Check"
+    """A check before the start that warned or failed. reason: its result; data: name, milliseconds."""
+    DEGRADED = "Degraded"
+    """It trains, and something is wrong. reason: Degradation, message empty where it is over."""
+    SLOW_RANK = "SlowRank"
+    """reason: why; data: rank, secondsBehind, share."""
+    DRILL = "Drill"
+    """data: seconds (from the notice to the committed checkpoint), step."""
+    FAULT = "Fault"
+    """The agent's verdict over its pod. reason: failure class; data: as in the fault report (contract.report)."""
+    STACKS = "Stacks"
+    """data: files, below the history's folder."""
+    DECISION = "Decision"
+    """What the operator decided about the line's attempt; told by a later attempt. data: Decision."""
+    ENDED = "Ended"
+    """The pod's end. reason: failure class, Succeeded or LeftOnRequest; data: code, step, checkpointStep."""
+    NOTE = "Note"
+    """About the history itself, such as what it lacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryLine:
+    """One thing that happened. `time` is RFC 3339 in UTC on the writer's clock, `job` the job's uid, `rank` the pod's."""
+
+    time: str
+    type: str
+    attempt: int
+    job: str = ""
+    rank: int | None = None
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One line without its newline. What would make it too long goes: first the data, then the message's tail."""
+        told = {"version": STORY_VERSION, "time": self.time, "type": self.type, "attempt": self.attempt}
+        more = {"job": self.job, "rank": self.rank, "node": self.node, "reason": self.reason, "message": self.message}
+        told |= {name: value for name, value in more.items() if value not in ("", None)}
+        line = _line(told | ({"data": dict(self.data)} if self.data else {}))
+        if len(line.encode()) < MAX_LINE:
+            return line
+        return _line({name: value[:1024] if isinstance(value, str) else value for name, value in told.items()})
+
+
+def parse_line(line: str) -> StoryLine:
+    """Read a line. Unknown fields, types and versions are tolerated.
+
+    Raises WireError where it is none, such as the torn last one.
+    """
+    raw = parse_object(line, max_bytes=MAX_LINE)
+    attempt, kind = integer(raw.get("attempt")), text(raw.get("type"), 64)
+    if attempt is None or not kind:
+        raise WireError("type or attempt is missing")
+    data = raw.get("data")
+    return StoryLine(
+        time=text(raw.get("time"), 40),
+        type=kind,
+        attempt=attempt,
+        job=text(raw.get("job"), 64),
+        rank=integer(raw.get("rank")),
+        node=text(raw.get("node"), 253),
+        reason=text(raw.get("reason"), 253),
+        message=text(raw.get("message"), 8192),
+        data=data if isinstance(data, dict) else {},
+    )
+
+
+def parse_story(body: str) -> list[StoryLine]:
+    """All lines that can be read, in the order in which they were written."""
+    found = []
+    for line in body.split("\n"):
+        try:
+            found.append(parse_line(line))
+        except WireError:
+            continue
+    return found
+
+
+def read_story(output: Path) -> list[StoryLine]:
+    """The story of what stands in this output directory; empty where there is none. Raises OSError where it can't be read."""
+    found = []
+    for name in (OLDER_STORY, STORY):
+        try:
+            found += parse_story((output / HISTORY / name).read_bytes().decode(errors="replace"))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLogs:
+    """Where an attempt's logs lie. `job` is the beginning of its job's uid; `files`: rank -> its files, oldest first."""
+
+    attempt: int
+    job: str
+    files: Mapping[int, tuple[Path, ...]]
+
+
+def attempt_folder(attempt: int, job_uid: str) -> str:
+    """Name of an attempt's folder below LOGS, and how the names of its stacks begin."""
+    return f"{attempt}-{re.sub('[^0-9a-z]', '', job_uid.lower())[:6] or '0'}"
+
+
+def log_name(rank: int, *, older: bool = False) -> str:
+    """Name of a pod's log below its attempt's folder."""
+    return f"{rank}.1.log.gz" if older else f"{rank}.log.gz"
+
+
+def stacks_name(attempt: int, job_uid: str, rank: int, time: str) -> str:
+    """Name of a file of stacks below STACKS; `time` is RFC 3339."""
+    second = re.sub("[^0-9T]", "", time[: len("2026-11-23T10:00:00")])
+    return f"{attempt_folder(attempt, job_uid)}-{rank}-{second}Z.txt"
+
+
+def parse_attempt_folder(name: str) -> tuple[int, str] | None:
+    """(attempt, beginning of the job's uid) of a folder below LOGS or of a name of stacks; None for any other name."""
+    found = _ATTEMPT.fullmatch(name)
+    if found is None and (stacks := _STACKS.fullmatch(name)):
+        found = _ATTEMPT.fullmatch(f"{stacks[1]}-{stacks[2]}")
+    return (int(found[1]), found[2]) if found else None
+
+
+def find_logs(output: Path) -> list[AttemptLogs]:
+    """The logs of all attempts that still have some, oldest first by when they were written last. Raises OSError."""
+    found: list[tuple[float, AttemptLogs]] = []
+    for folder in _entries(output / HISTORY / LOGS):
+        if known := parse_attempt_folder(folder.name):
+            named = [(name, path) for path in folder.iterdir() if (name := _LOG.fullmatch(path.name))]
+            oldest_first = sorted(named, key=lambda one: (int(one[0][1]), one[0][2] is None))
+            files: dict[int, tuple[Path, ...]] = {}
+            for name, path in oldest_first:
+                files[int(name[1])] = (*files.get(int(name[1]), ()), path)
+            written = max((path.stat().st_mtime for _, path in named), default=0.0)
+            found.append((written, AttemptLogs(attempt=known[0], job=known[1], files=files)))
+    return [logs for _, logs in sorted(found, key=lambda one: (one[0], one[1].attempt))]
+
+
+def find_stacks(output: Path) -> list[Path]:
+    """All files of stacks, oldest first by their names' times. Raises OSError."""
+    folder = output / HISTORY / STACKS
+    found = [(known[4], path) for path in _entries(folder) if (known := _STACKS.fullmatch(path.name))]
+    return [path for _, path in sorted(found)]
+
+
+def _entries(folder: Path) -> Iterable[Path]:
+    return folder.iterdir() if folder.is_dir() else ()
+
+
+def _line(told: Mapping[str, Any]) -> str:
+    return encodable(json.dumps(told, ensure_ascii=False, separators=(",", ":"), default=str))
