@@ -54,7 +54,7 @@ test: setup ## Run all tests
 lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
-	@$(RUN)/mypy api/src operator/src trainer/src importer/src local/src tests
+	@$(RUN)/mypy $(wildcard */src) tests
 	@$(RUN)/lint-imports
 	@$(RUN)/python -m oarlock_api.crd --check
 	@$(RUN)/python -m oarlock_api.sections --check

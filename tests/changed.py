@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-SUITES = ("api", "operator", "trainer", "importer", "local", "tests")
+SUITES = (*sorted(path.parent.name for path in Path(__file__).parents[1].glob("*/pyproject.toml")), "tests")
 PROGRAMS = {
     "oarlock-trainer": "oarlock_trainer.cli",
     "oarlock-operator": "oarlock_operator.__main__",

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-DISTRIBUTIONS = ("api", "operator", "trainer", "importer", "local")
+DISTRIBUTIONS = sorted(path.parent.name for path in ROOT.glob("*/pyproject.toml"))
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 SKIPPED = {"__pycache__", "node_modules", "out", "dist"}
 

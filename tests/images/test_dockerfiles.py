@@ -215,7 +215,7 @@ def test_the_version_is_everywhere_the_same() -> None:
     arguments = [each.argument for path in (OPERATOR, TRAINER) for each in final(path, "ARG")]
     versions = {each.partition("=")[2] for each in arguments if each.startswith("VERSION=")}
     versions |= {str(chart["appVersion"]), DEFAULT_TRAINER_IMAGE.rpartition(":")[2]}
-    versions |= {project(folder)["version"] for folder in ("api", "operator", "trainer", "importer")}
+    versions |= {project(path.parent.name)["version"] for path in ROOT.glob("*/pyproject.toml")}
     assert len(versions) == 1, versions
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from release.wanted import Wanted  # noqa: E402
 
 VERSION = current(ROOT)
 DIGEST = f"sha256:{'d' * 64}"
-WHEELS = [f"oarlock_{name}-{VERSION}-py3-none-any.whl" for name in ("api", "import", "local", "operator", "trainer")]
+PROJECTS = {path: tomllib.loads(path.read_text())["project"] for path in sorted(ROOT.glob("*/pyproject.toml"))}
+"""What each distribution says of itself."""
+WHEELS = sorted(f"{each['name'].replace('-', '_')}-{VERSION}-py3-none-any.whl" for each in PROJECTS.values())
 READY = {
     "builder": "podman",
     "image_prefix": "registry.example.com/oarlock",
