@@ -15,6 +15,7 @@ VERSION = r"\d+\.\d+\.\d+"
 PLACES = (
     ("pyproject.toml", r'^version = "({})"'),
     ("*/pyproject.toml", r'^version = "({})"'),
+    ("*/pyproject.toml", r'"oarlock[a-z-]*==({})"'),
     ("charts/oarlock/Chart.yaml", r"^version: ({})$"),
     ("charts/oarlock/Chart.yaml", r"^appVersion: ({})$"),
     ("charts/oarlock/README.md*", r"oarlock/trainer:({})"),
@@ -28,7 +29,7 @@ PLACES = (
     ("docs/install.md", r"oarlock/trainer:({})"),
     ("docs/install.md", r"oarlock/operator, newTag: ({})\}}"),
 )
-"""Files, and what stands around the version in them. uv.lock follows from the first two: `uv lock`."""
+"""Files, and what stands around the version in them. uv.lock follows from the first three: `uv lock`."""
 
 
 class Place(NamedTuple):

@@ -6,11 +6,12 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from release.versions import PLACES, change, current, disagreements, main, newest_heading, places
 
-from .conftest import ROOT
+from .conftest import PROJECTS, ROOT
 
 NOT_READ = re.compile(r"(^|/)tests/|go\.(mod|sum)$|^uv\.lock$|^CHANGELOG\.md$|^bench/")
 """Files whose 0.1.0 is somebody else's, an example, or history."""
@@ -29,6 +30,14 @@ def copy(tmp_path: Path) -> Path:
 
 def test_the_checkout_has_one_version() -> None:
     assert disagreements(ROOT) == []
+
+
+@pytest.mark.parametrize("project", PROJECTS.values(), ids=[path.parent.name for path in PROJECTS])
+def test_a_distribution_asks_for_others_of_ours_in_its_own_version(project: dict[str, Any]) -> None:
+    """What they tell each other changes with a release: pip must not put two releases together."""
+    extras = project.get("optional-dependencies", {}).values()
+    ours = [need for needs in (project["dependencies"], *extras) for need in needs if need.startswith("oarlock")]
+    assert [need for need in ours if not need.endswith(f"=={project['version']}")] == []
 
 
 def test_a_new_version_is_written_into_every_place(copy: Path) -> None:
