@@ -13,7 +13,20 @@ from release.wanted import CommandFailed, Run, Wanted
 def wheels(wanted: Wanted, uv: str, run: Run) -> list[Path]:
     """A wheel of each distribution. Raises CommandFailed where one is lacking."""
     folder = wanted.out / "wheels"
-    run([uv, "build", "--quiet", "--all-packages", "--wheel", "--no-create-gitignore", "--out-dir", str(folder)])
+    pinned = ["--build-constraints", "build.txt", "--require-hashes"]
+    run(
+        [
+            uv,
+            "build",
+            "--quiet",
+            "--all-packages",
+            "--wheel",
+            *pinned,
+            "--no-create-gitignore",
+            "--out-dir",
+            str(folder),
+        ]
+    )
     made, distributions = sorted(folder.glob("*.whl")), sorted(wanted.root.glob("*/pyproject.toml"))
     if len(made) != len(distributions):
         raise CommandFailed(f"uv built {len(made)} wheels of {len(distributions)} distributions: see {folder}")

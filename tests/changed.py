@@ -27,6 +27,7 @@ BY_FOLDER = {
     "charts/": ("tests/chart", "tests/e2e", "tests/releasing", "tests/test_guard.py"),
     "deploy/": ("tests/chart", "tests/e2e", "tests/releasing"),
     "release/": ("tests/releasing",),
+    "build.txt": ("tests/releasing",),
     ".devcontainer/": ("tests/releasing",),
     ".pre-commit-config.yaml": ("tests/releasing",),
     "crds/": ("tests/chart", "tests/e2e", "api/tests"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from release.wanted import CommandFailed, runner
 from oarlock_local.binaries import HELM
 from oarlock_local.build import built
 
-from .conftest import DIGEST, READY, ROOT, VERSION, WHEELS, Recorder, wanted
+from .conftest import DIGEST, PROJECTS, READY, ROOT, VERSION, WHEELS, Recorder, wanted
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +119,23 @@ def test_a_distribution_without_a_wheel_ends_the_release_before_anything_is_push
     with pytest.raises(CommandFailed, match=f"{len(WHEELS) - 1} wheels of {len(WHEELS)} distributions"):
         release(wanted(checkout, publish=True), uv="uv", helm_program=Path("helm"), run=run)
     assert run.publishing() == []
+
+
+def test_what_wheels_are_built_with_is_held_by_hashes_and_is_what_all_else_is_built_with(
+    checkout: Path, helm_program: Path
+) -> None:
+    pinned = re.findall(
+        r"^(\S+==\S+)((?: \\\n +--hash=sha256:[0-9a-f]{64})+)$", (ROOT / "build.txt").read_text(), re.MULTILINE
+    )
+    everywhere = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["build-constraint-dependencies"]
+    assert [version for version, _ in pinned] == everywhere
+    for path in PROJECTS:
+        (needed,) = tomllib.loads(path.read_text())["build-system"]["requires"]
+        assert re.split("[=><]", needed)[0] in {version.partition("==")[0] for version in everywhere}
+    run = Recorder(checkout)
+    assert release(wanted(checkout), uv="uv", helm_program=helm_program, run=run) == 0
+    (built_by,) = [line for line in run.commands if line.startswith("uv build ")]
+    assert " --build-constraints build.txt --require-hashes " in built_by
 
 
 def test_only_the_upload_of_wheels_is_given_the_credentials_of_the_index(
