@@ -16,7 +16,6 @@ import multiprocessing
 import resource
 import statistics
 import time
-from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -95,12 +94,12 @@ async def measure(port: int) -> None:
     """Look a few times and print the medians."""
     cluster = Cluster(Configuration(host=f"http://127.0.0.1:{port}"))
     before = _peak()
-    pool = PoolReader(cluster=cluster, namespace="oarlock", brakes=Brakes())
+    pool = PoolReader(cluster=cluster, brakes=Brakes(namespace="oarlock"))
     taken: dict[str, list[float]] = {"the pool": [], "nodes for spares": []}
     worked: dict[str, list[float]] = {what: [] for what in taken}
     for _ in range(LOOKS):
         started, cpu = time.monotonic(), time.process_time()
-        found = await pool.read(now=datetime.now(UTC))
+        found = await pool.read()
         taken["the pool"].append(time.monotonic() - started)
         worked["the pool"].append(time.process_time() - cpu)
         started, cpu = time.monotonic(), time.process_time()

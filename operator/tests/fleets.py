@@ -6,13 +6,12 @@ not against a person's word, and not beyond the brakes of the window, whoever as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observation import Job
-from oarlock_operator.model.observed_nodes import CordonMark, Node, Pool, PoolNode
+from oarlock_operator.model.observed_nodes import CordonMark, Ledger, Node, Pool, PoolNode
 from oarlock_operator.model.plan import CordonNode
 
 
@@ -35,8 +34,8 @@ class Fleet:
     refuses: bool = False
     """A policy lets nobody write nodes."""
     made: int = 0
-    memory: list[CordonMark] = field(default_factory=list)
-    """What the operator's process remembers of its own cordons."""
+    ledger: dict[tuple[str, str, datetime], CordonMark] = field(default_factory=dict)
+    """The ledger of cordons."""
     ran_on: set[tuple[str, str]] = field(default_factory=set)
     """Job and uid of each node on which a pod ran."""
     given_back: set[tuple[str, str, datetime]] = field(default_factory=set)
@@ -67,11 +66,18 @@ class Fleet:
         """A pod of the job runs there."""
         self.ran_on.add((f"{job.namespace}/{job.name}", self.node(name).uid))
 
+    def enter(self, job: Job, action: CordonNode) -> bool:
+        """What PoolReader.enter does; whether it was new."""
+        entry = CordonMark(action.node, f"{job.namespace}/{job.name}", action.time, uid=job.uid)
+        return self.ledger.setdefault(entry.key, entry) is entry
+
     def cordon(self, job: Job, action: CordonNode) -> bool:
-        """What PoolReader.cordon does; whether it took effect."""
+        """What PoolReader.cordon does up to the write of the node; whether it took effect."""
         node, owner = self.node(action.node), f"{job.namespace}/{job.name}"
+        entry = self.ledger.get((action.node, owner, action.time))
+        assert entry is not None, "a cordon that stands in no ledger"
         before = node.mark or node.ended
-        done = before is not None and (before.job, before.time) == (owner, action.time)
+        done = entry.done is not None or (before is not None and before.key == entry.key)
         if self.refuses or node.uid != action.uid or node.unschedulable or done:
             return False
         assert (owner, node.uid) in self.ran_on, "a node was cordoned that no pod of this job ran on"
@@ -80,8 +86,12 @@ class Fleet:
         self._check_the_brakes(action.at, job.namespace)
         mark = CordonMark(action.node, owner, action.time, action.at)
         self.nodes[action.node] = replace(node, unschedulable=True, mark=mark, ended=None)
-        self.memory.append(mark)
         return True
+
+    def note(self, job: Job, action: CordonNode) -> None:
+        """What PoolReader.cordon does after it."""
+        key = action.node, f"{job.namespace}/{job.name}", action.time
+        self.ledger[key] = replace(self.ledger[key], done=action.at)
 
     def uncordon(self, name: str) -> None:
         """A person gives it back, and the operator keeps what its mark said."""
@@ -95,24 +105,17 @@ class Fleet:
         self.made += 1
         self.nodes[name] = PlayedNode(uid=f"uid-{self.made}-of-{name}", made=at)
 
-    def pool(self, template: Pool, jobs: Iterable[Job]) -> Pool:
+    def pool(self, template: Pool) -> Pool:
         """What PoolReader.read finds, beside what the template says."""
         names = dict(self.nodes)
         off = {name for name, node in names.items() if node.unschedulable}
-        wishes = [
-            CordonMark(entry.name, f"{job.namespace}/{job.name}", entry.time, entry.done_time)
-            for job in jobs
-            for entry in job.status.cordoned_nodes
-            if entry.time
-        ]
-        ended = [node.ended for node in names.values() if node.ended]
         gpus = frozenset({"nvidia.com/gpu"})
         return replace(
             template,
             schedulable=template.schedulable - len(off - template.unschedulable),
             unschedulable=template.unschedulable | off,
             ours=(*template.ours, *(node.mark for node in names.values() if node.mark)),
-            known=(*template.known, *ended, *wishes, *self.memory),
+            ledger=Ledger((*template.ledger.entries, *self.ledger.values())),
             members={
                 **{n: PoolNode(uid=p.uid, made=p.made, resources=gpus) for n, p in names.items()},
                 **template.members,

@@ -146,7 +146,7 @@ class Gang:
             ),
             memory=Memory(),
             defaults=Defaults(trainer_image="trainer:test"),
-            pool=PoolReader(cluster=self.faulty, namespace="default", brakes=Brakes()),
+            pool=PoolReader(cluster=self.faulty, brakes=Brakes(namespace="default")),
             spares=SpareReader(self.faulty),
             throttle=Throttle(4),
             events=EventPoster(self.faulty, instance="test"),

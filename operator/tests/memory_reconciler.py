@@ -82,7 +82,7 @@ def reconciler(api: MemoryApi, *, clock: Callable[[], datetime] = lambda: START)
         ),
         memory=Memory(),
         defaults=Defaults(trainer_image="trainer:test"),
-        pool=PoolReader(cluster=cluster, namespace="default", brakes=Brakes()),
+        pool=PoolReader(cluster=cluster, brakes=Brakes(namespace="default")),
         spares=SpareReader(cluster),
         throttle=Throttle(4),
         events=EventPoster(cluster, instance="test"),

@@ -35,7 +35,7 @@ START: tuple[Action, ...] = (CreateService(service(JOB, 1)), ALL_PODS)
 
 
 def pool_of(api: MemoryApi) -> PoolReader:
-    return PoolReader(cluster=api, namespace="oarlock", brakes=Brakes())  # type: ignore[arg-type]
+    return PoolReader(cluster=api, brakes=Brakes(namespace="oarlock"))  # type: ignore[arg-type]
 
 
 async def run(api: MemoryApi, *actions: Action, parallel: int = 4, pool: PoolReader | None = None) -> None:

@@ -103,6 +103,8 @@ class Objects:
                 if self.fleet.cordon(self.job, action):
                     self.cordoned.add(node)
                     self.wrote(f"cordon {node}")
+                    self.fleet.note(self.job, action)
+                    self.wrote("ledger")
             case NoteStrike(name, strike):
                 node = self.nodes.get(name, Node(name=name))
                 if strike not in node.strikes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -15,9 +14,9 @@ from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
 from oarlock_operator.decide.cordon import is_open
-from oarlock_operator.model.observation import Defaults, Ending, GangSystems, Job, Observation, Pod
+from oarlock_operator.model.observation import Defaults, Ending, GangSystems, Observation, Pod
 from oarlock_operator.model.observed_nodes import Node, Pool
-from oarlock_operator.model.plan import Need, Plan, plan_of
+from oarlock_operator.model.plan import CordonNode, Need, Plan, plan_of
 from oarlock_operator.schedulers import system_of
 
 
@@ -41,8 +40,6 @@ class World(Objects):
     defaults: Defaults = field(default_factory=lambda: Defaults(trainer_image="trainer:test", cluster_id="lab"))
     pool: Pool | None = None
     """What a decision finds that asks for the pool."""
-    neighbours: Callable[[], list[Job]] = list
-    """Other jobs of the cluster."""
     ended_seconds: float | None = None
     spares: bool = False
     """What a decision finds that asks for spare nodes."""
@@ -80,6 +77,9 @@ class World(Objects):
         if isinstance(outcome, Need):
             outcome = decide(replace(self.observe(), pool=self.look(), spares=self.spares))
         plan = plan_of(outcome)
+        for action in plan.actions:
+            if isinstance(action, CordonNode) and self.fleet.enter(self.job, action):
+                self.wrote("ledger")
         if plan.status is not None:
             self.write_status(plan.status)
         for action in plan.actions:
@@ -88,7 +88,7 @@ class World(Objects):
 
     def look(self) -> Pool | None:
         """What a look at the pool finds."""
-        return self.fleet.pool(self.pool, [self.job, *self.neighbours()]) if self.pool else None
+        return self.fleet.pool(self.pool) if self.pool else None
 
     def _nodes(self) -> dict[str, Node]:
         """Nodes that the test speaks of, and those that a pass asks for because they are to be cordoned."""

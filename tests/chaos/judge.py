@@ -30,17 +30,6 @@ CLOCK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class _Cordon:
-    """One that counts within a window."""
-
-    time: datetime
-    node_uid: str
-    job: str
-    job_gone: bool
-    """Also where another job has the name since."""
-
-
-@dataclass(slots=True)
 class Judge:
     """Takes in every event, and what it finds goes to `found`."""
 
@@ -53,11 +42,8 @@ class Judge:
     tell: Callable[[str], None] = lambda _: None
     """Who hears of each at once."""
     found: list[str] = field(default_factory=list)
-    _cordons: list[_Cordon] = field(default_factory=list)
-    _gone_nodes: set[str] = field(default_factory=set)
-    """Uids."""
-    _gone_jobs: set[str] = field(default_factory=set)
-    """Names that no job has now."""
+    _cordons: list[datetime] = field(default_factory=list)
+    """Times of those that count within a window."""
     _later: list[tuple[str, int, Callable[[], str]]] = field(default_factory=list)
     """Questions about another kind of object at a version that its watch has not reached yet."""
 
@@ -112,12 +98,6 @@ class Judge:
         return f"order: {new.namespace}/{new.name} was made while its job's status was at attempt {most}"
 
     def _job_changed(self, before: JobSeen | None, now: JobSeen) -> None:
-        if now.deleted:
-            self._gone_jobs.add(now.name)
-            for cordon in self._cordons:
-                cordon.job_gone |= cordon.job == now.name
-        else:
-            self._gone_jobs.discard(now.name)
         if before is not None and now.attempt < before.attempt:
             self.say(f"attempts: {now.name} fell from {before.attempt} to {now.attempt}")
         if now.phase in TERMINAL and (before is None or before.phase != now.phase) and not now.deleted:
@@ -133,8 +113,6 @@ class Judge:
         return f"ends: {job.name} is {job.phase}, and {', '.join(left)} lives" if left else ""
 
     def _node_changed(self, before: NodeSeen | None, now: NodeSeen) -> None:
-        if now.deleted:
-            self._gone_nodes.add(now.uid)
         if before is None or now.deleted:
             return
         if before.off and not now.off:
@@ -164,17 +142,9 @@ class Judge:
         self._count(now)
 
     def _count(self, cordoned: NodeSeen) -> None:
-        """By the arrival of the news, so that a window is a second shorter than the operator's.
-
-        A cordon of which neither the node nor the job is left is remembered by the process alone, and here processes are
-        killed (docs/decisions/0016): it does not count.
-        """
-        now, job = datetime.now(UTC), str(cordoned.words().get("job"))
+        """By the arrival of the news, so that a window is a second shorter than the operator's."""
+        now = datetime.now(UTC)
         within = self.window - timedelta(seconds=CLOCK_SECONDS)
-        recent = [each for each in self._cordons if now - each.time < within and not self._is_forgotten(each)]
-        self._cordons = [*recent, _Cordon(now, cordoned.uid, job, job in self._gone_jobs)]
+        self._cordons = [*(time for time in self._cordons if now - time < within), now]
         if len(self._cordons) > self.most:
             self.say(f"brakes: {cordoned.name} is number {len(self._cordons)} within {within}, {self.most} are allowed")
-
-    def _is_forgotten(self, cordon: _Cordon) -> bool:
-        return cordon.job_gone and cordon.node_uid in self._gone_nodes

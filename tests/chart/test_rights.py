@@ -25,9 +25,8 @@ RELEASES: dict[str, dict[str, Any]] = {
 }
 OF_AN_ADMISSION_PLUGIN = Right("oarlock.dev", "trainingjobs/finalizers", "update")
 """Asked for by nobody: where owners are guarded, a plugin looks whether who names an owner has it."""
-NOT_USED = {
-    # Only more cordons than these demands have nodes for latch the breaker.
-    "everywhere": {Right("", "configmaps", "create")},
+NOT_USED: dict[str, set[Right]] = {
+    "everywhere": set(),
     "telling": set(),
     "avoiding": set(),
     "here": set(),
@@ -93,16 +92,24 @@ def test_only_cordoning_may_change_nodes(helm_program: Path) -> None:
     without = granted(render(helm_program, {"cordon": False}), "oarlock-operator")
     telling = granted(render(helm_program, {"cordon": "DryRun"}), "oarlock-operator")
     cordoning = granted(render(helm_program), "oarlock-operator")
-    assert telling - without == {Right("", "configmaps", "get", "oarlock")}
-    assert cordoning - telling == {Right("", "nodes", "patch"), Right("", "configmaps", "create", "oarlock")}
+    own = ("oarlock-cordon-breaker", "oarlock-cordons")
+    assert telling - without == {Right("", "configmaps", "get", "oarlock", name) for name in own}
+    assert cordoning - telling == {
+        Right("", "nodes", "patch"),
+        Right("", "configmaps", "create", "oarlock"),
+        Right("", "configmaps", "update", "oarlock", "oarlock-cordons"),
+    }
 
 
 @pytest.mark.parametrize("values", [{}, {"cordon": False}, {"namespaces": ["default"]}])
-def test_no_config_map_but_its_own_breaker_is_within_the_operator_s_reach(
+def test_no_config_map_but_its_own_breaker_and_ledger_is_within_the_operator_s_reach(
     values: dict[str, Any], helm_program: Path
 ) -> None:
-    rights = granted(render(helm_program, values), "oarlock-operator")
-    assert {right.namespace for right in rights if right.resource == "configmaps"} <= {"oarlock"}
+    rights = [
+        right for right in granted(render(helm_program, values), "oarlock-operator") if right.resource == "configmaps"
+    ]
+    assert {right.namespace for right in rights} <= {"oarlock"}
+    assert {right.name for right in rights if right.verb != "create"} <= {"oarlock-cordon-breaker", "oarlock-cordons"}
 
 
 @pytest.mark.parametrize("rights", [{"rbac": {"create": False}}, {"rbac": {"create": False}, "cordon": False}])

@@ -73,8 +73,8 @@ class Reconciler:
             if isinstance(outcome, Need) and outcome.look is Look.POOL:
                 # One at a time: two jobs must not each see the other's last allowed cordon still to be had.
                 async with self.cordoning:
-                    o = replace(o, pool=await self.pool.read(now=o.now))
-                    plan = await self._write(key, o, raw, plan_of(decide(o)), started)
+                    o, outcome = await self._within_brakes(o)
+                    plan = await self._write(key, o, raw, plan_of(outcome), started)
                     # The gang itself is torn down and made without the lock: others' nodes are broken meanwhile.
                     now = [action for action in plan.actions if isinstance(action, CordonNode | LatchBreaker)]
                     await execute(self.sources.cluster, o.job, now, throttle=self.throttle, pool=self.pool)
@@ -88,6 +88,15 @@ class Reconciler:
                         o = replace(o, spares=True)
                         outcome = decide(o)
             return await self._carry_out(key, o, raw, plan_of(outcome), started)
+
+    async def _within_brakes(self, o: Observation) -> tuple[Observation, Plan | Need]:
+        """Decide with a look at the pool. What is to be cordoned is entered in the ledger that the decision was made by."""
+        o = replace(o, pool=await self.pool.read())
+        outcome = decide(o)
+        if o.pool and (why := await self.pool.enter(o.job, plan_of(outcome).actions, o.pool)):
+            o = replace(o, pool=replace(o.pool, unreadable=why))
+            outcome = decide(o)
+        return o, outcome
 
     async def _carry_out(self, key: Key, o: Observation, raw: Json, plan: Plan, started: float) -> float | None:
         """Write, tell, act."""

@@ -6,6 +6,7 @@ the brakes of the cluster and of each namespace.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -68,7 +69,6 @@ class Site:
         )
         now = max((tenant.now for tenant in self.tenants), default=START)
         tenant = Tenant(job=named, fleet=self.fleet, may_cordon=True, pool=POOL, shift=self.made, now=now)
-        tenant.neighbours = lambda: [other.job for other in self.tenants if other is not tenant]
         self.tenants.append(tenant)
 
     def renew(self, index: int) -> None:
@@ -116,14 +116,12 @@ def dies(site: Site, index: int, writes: int) -> None:
     """The operator dies soon after, and the next one remembers nothing."""
     tenant = site.one(index)
     tenant.kill_at = tenant.writes + writes
-    try:
+    with contextlib.suppress(Killed):
         breaks(site, index, 80, 79)
-    except Killed:
-        site.fleet.memory.clear()
     tenant.kill_at = None
 
 
-ALWAYS: dict[str, Callable[[Site, int], None]] = {
+HAPPENINGS: dict[str, Callable[[Site, int], None]] = {
     "a GPU breaks": lambda site, index: breaks(site, index, 80, 79),
     "another GPU breaks": lambda site, index: breaks(site, index + 1, 80, 48),
     "a GPU errs": lambda site, index: breaks(site, index, 81, 94),
@@ -135,28 +133,20 @@ ALWAYS: dict[str, Callable[[Site, int], None]] = {
     "a while": lambda site, _: site.wait(61),
     "half an hour": lambda site, _: site.wait(1800),
     "an hour": lambda site, _: site.wait(3601),
-}
-FORGETFUL = {
-    "the operator starts anew": lambda site, _: site.fleet.memory.clear(),
+    "a job is made anew": lambda site, index: site.renew(index % len(site.tenants)),
     "it dies after a write": lambda site, index: dies(site, index, 1 + index % 4),
     "it dies later": lambda site, index: dies(site, index, 5 + index % 8),
 }
-TENANTS = {
-    "a job is made anew": lambda site, index: site.renew(index % len(site.tenants)),
-}
 
 
-@pytest.mark.parametrize("more", [FORGETFUL, TENANTS], ids=["operators that forget", "jobs that go"])
-@settings(max_examples=40, deadline=None)
-@given(data=st.data())
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(sorted(HAPPENINGS)), st.integers(0, 11)), min_size=6, max_size=25))
 def test_no_node_is_cordoned_without_proof_against_a_person_or_beyond_the_brakes(
-    more: dict[str, Callable[[Site, int], None]], data: st.DataObject
+    happened: list[tuple[str, int]],
 ) -> None:
-    happenings = {**ALWAYS, **more}
-    drawn = st.lists(st.tuples(st.sampled_from(sorted(happenings)), st.integers(0, 11)), min_size=6, max_size=25)
     site = Site()
-    for what, index in data.draw(drawn):
-        happenings[what](site, index)
+    for what, index in happened:
+        HAPPENINGS[what](site, index)
 
 
 def test_every_cordon_that_may_be_done_is_done_once_nothing_hinders_it() -> None:
@@ -185,7 +175,6 @@ def test_a_cordon_counts_although_its_node_was_replaced_or_given_back_since() ->
         breaks(site, 0, 80, 79)
         (name,) = [name for name, node in site.fleet.nodes.items() if node.unschedulable]
         undo(site.fleet, name)
-        site.fleet.memory.clear()
         breaks(site, 1, 80, 79)
         assert [namespace for _, namespace in site.fleet.effects] == ["a"]
         site.wait(3601)
@@ -211,3 +200,43 @@ def test_what_could_not_be_done_in_time_is_never_done() -> None:
     site.fleet.refuses = False
     site.wait(61)
     assert site.fleet.effects == []
+
+
+def dies_on_the_way(writes: int) -> Site:
+    """A job's GPU breaks, and the operator dies after so many writes."""
+    site = Site()
+    tenant = site.one(0)
+    tenant.settle()
+    tenant.start_all()
+    tenant.settle()
+    tenant.end(1, 80, xid=79)
+    tenant.kill_at = tenant.writes + writes
+    with contextlib.suppress(Killed):
+        tenant.settle(passes=6)
+    tenant.kill_at = None
+    return site
+
+
+@pytest.mark.parametrize("writes", range(1, 7))
+def test_an_operator_that_dies_on_the_way_to_a_cordon_leaves_it_to_the_next_which_does_it_once(writes: int) -> None:
+    site = dies_on_the_way(writes)
+    site.wait(11)
+    assert len(site.fleet.effects) == 1
+    assert len(site.fleet.ledger) == 1
+
+
+def test_what_a_deleted_job_entered_and_never_did_counts_and_is_taken_up_by_no_other_of_its_name() -> None:
+    site = dies_on_the_way(1)
+    (entry,) = site.fleet.ledger.values()
+    gone = site.tenants[0]
+    assert not gone.job.status.cordoned_nodes
+    site.renew(0)
+    again = len(site.tenants) - 1
+    site.tenants[again].shift = gone.shift
+    breaks(site, again, 80, 79)
+    assert [node.name for node in site.tenants[again].job.status.avoided_nodes] == [entry.node]
+    assert site.tenants[again].job.name == entry.job.rpartition("/")[2]
+    assert site.fleet.effects == []
+    site.wait(7201)
+    breaks(site, again, 80, 79)
+    assert [namespace for _, namespace in site.fleet.effects] == ["a"]

@@ -10,7 +10,7 @@ import pytest
 from jobs import START, job, spec
 from worlds import World
 
-from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Pool, PoolNode
+from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Ledger, Pool, PoolNode
 from oarlock_operator.model.plan import CordonNode, LatchBreaker, Plan
 
 POOL = Pool(size=20, schedulable=20)
@@ -45,12 +45,12 @@ def refused(world: World) -> str:
         (replace(POOL, ours=(RECENT, replace(RECENT, node="third"))), "2 are allowed", True),
         (replace(POOL, ours=tuple(replace(OLD, node=f"n{i}") for i in range(10))), "more than half", True),
         (replace(POOL, ours=(replace(RECENT, job="default/flux"),)), "this job had a node cordoned", False),
-        (replace(POOL, known=(replace(RECENT, job="default/another"),)), "1 are its share", False),
+        (replace(POOL, ledger=Ledger((replace(RECENT, job="default/another"),))), "1 are its share", False),
         (replace(POOL, schedulable=2), "1 nodes would be left for a gang of 2", False),
         (Pool(size=1, schedulable=1), "0 nodes would be left for a gang of 2", False),
         (Pool(size=1, schedulable=1, brakes=Brakes(allow_below_gang=True)), "more than half of the 1 nodes", False),
         (replace(POOL, latched="somebody"), "the breaker is latched (somebody)", False),
-        (replace(POOL, unreadable="403 Forbidden"), "the nodes could not be read: 403", False),
+        (replace(POOL, unreadable="403 Forbidden"), "403 Forbidden", False),
         (replace(POOL, members={"node-1": PoolNode(uid="x")}), "none of the nodes with nvidia.com/gpu", False),
         (
             replace(POOL, members={"node-1": PoolNode(uid="x", resources=GPUS, gpus=frozenset({"GPU-7"}))}),

@@ -123,7 +123,6 @@ def test_a_node_that_a_person_gave_back_before_the_operator_had_seen_its_cordon_
     world = broken()
     world.one_pass()
     world.fleet.uncordon("node-1")
-    world.fleet.memory.clear()  # and the operator starts anew
     world.settle()
     assert not world.fleet.node("node-1").unschedulable
     assert world.job.status.cordoned_nodes[0].done_time is not None

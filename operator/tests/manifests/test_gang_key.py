@@ -158,7 +158,7 @@ async def test_a_secret_that_is_there_counts_as_made_and_is_never_read() -> None
     key = gang_key(job(), (MASTER,), nodes=2)
     assert key is not None
     pods = CreatePods((pod(job(), spec(), attempt=1, rank=0, image="i"),), (key,))
-    pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
+    pool = PoolReader(cluster=api, brakes=None)  # type: ignore[arg-type]
     for _ in range(2):
         await execute(api, job(), (pods,), throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
     assert [verb for verb, path in api.requests if path.startswith(SECRETS)] == ["POST", "POST"]
@@ -176,7 +176,7 @@ async def test_the_secret_is_made_at_once_with_the_service_and_no_pod_waits_for_
 
     api.before = note
     plan = World(defaults=with_keys(MASTER)).one_pass()
-    pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
+    pool = PoolReader(cluster=api, brakes=None)  # type: ignore[arg-type]
     first = [action for action in plan.actions if not isinstance(action, CreatePods)]
     pods = next(action for action in plan.actions if isinstance(action, CreatePods))
     await execute(api, job(), [*first, CreatePods((), pods.beside)], throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ async def test_no_pod_is_made_before_the_secret_that_it_mounts() -> None:
     key = gang_key(job(), (MASTER,), nodes=2)
     assert key is not None
     pods = CreatePods((pod(job(), spec(), attempt=1, rank=0, image="i"),), (key,))
-    pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
+    pool = PoolReader(cluster=api, brakes=None)  # type: ignore[arg-type]
     with pytest.raises(ApiError):
         await execute(api, job(), (pods,), throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
     assert api.objects == {}, "the pods are still missing, so the next pass makes all"

@@ -56,7 +56,7 @@ async def test_who_has_no_policy_costs_no_request_for_one(
     here = World(job=job(spec=spec(**changes)), defaults=Defaults(trainer_image="i", status_from=status_from))
     plan = here.one_pass()
     api = MemoryApi()
-    pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
+    pool = PoolReader(cluster=api, brakes=None)  # type: ignore[arg-type]
     await execute(api, job(), plan.actions, throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
     assert not [path for _, path in api.requests if "networkpolicies" in path]
 
@@ -64,7 +64,7 @@ async def test_who_has_no_policy_costs_no_request_for_one(
 async def test_a_job_with_a_policy_has_it_before_its_pods() -> None:
     plan = World(defaults=Defaults(trainer_image="i", status_from=())).one_pass()
     api = MemoryApi()
-    pool = PoolReader(cluster=api, namespace="oarlock", brakes=None)  # type: ignore[arg-type]
+    pool = PoolReader(cluster=api, brakes=None)  # type: ignore[arg-type]
     pods = tuple(action for action in plan.actions if isinstance(action, CreatePods))
     await execute(api, job(), pods, throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
     kinds = [path.split("/")[-2] for verb, path in api.requests if verb == "POST"]

@@ -66,7 +66,7 @@ class Operator:
             ),
             memory=Memory(),
             defaults=Defaults(trainer_image="i"),
-            pool=PoolReader(cluster=cluster, namespace="oarlock", brakes=Brakes()),
+            pool=PoolReader(cluster=cluster, brakes=Brakes(namespace="oarlock")),
             spares=nothing,
             throttle=Throttle(4),
             events=nothing,

@@ -1,8 +1,9 @@
 """The brakes of cordoning. A mistake here would empty a cluster, so there are many, and no job's number or shape moves one.
 
 The pool is the operator's: nodes that have what its settings call GPUs. Counted in a window are the cordons of the whole
-cluster and of each namespace, those that stand, those that a person has ended, and those that jobs still wish for. Whoever
-runs into the cluster's latches a breaker that a person resets; a namespace that has used up its share stops only itself.
+cluster and of each namespace, as they stand in the ledger: those that stand, those that a person has ended, and those that
+may still be done. Whoever runs into the cluster's number latches a breaker that a person resets; a namespace that has used
+up its share stops only itself.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.vouching import unvouched
 from oarlock_operator.faults.classify import Fault
 from oarlock_operator.model.observation import Observation
-from oarlock_operator.model.observed_nodes import CordonMark, Pool
+from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Pool
 
 TOO_LATE = timedelta(hours=1)
 """For so long a cordon that was decided is tried; a node that was not reached by then is only avoided."""
@@ -49,6 +50,24 @@ def doubt(o: Observation, fault: Fault) -> CordonRefusal | None:
     return None
 
 
+def counts_until(mark: CordonMark, limits: Brakes) -> datetime:
+    """Until when a window counts a cordon: from when it was known to stand, or else from when it could last be done."""
+    return (mark.done or mark.time + TOO_LATE) + timedelta(seconds=limits.window_seconds)
+
+
+def left_over(o: Observation, pool: Pool, node: str) -> CordonMark | None:
+    """What this very job has entered for the node, and never came to write down: an operator was cut off in between.
+
+    It is to be taken up again, once: nobody cordons for what stands in no status.
+    """
+    written = {(entry.name, entry.time) for entry in o.job.status.cordoned_nodes}
+    for mark in pool.ledger.entries:
+        mine = (mark.node, mark.uid) == (node, o.job.uid) and (node, mark.time) not in written
+        if mine and mark.done is None and o.now - mark.time < TOO_LATE:
+            return mark
+    return None
+
+
 def published(pool: Pool, node: str) -> str:
     """What the node itself says of the GPU that is named."""
     member = pool.members.get(node)
@@ -59,11 +78,13 @@ def brake(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> CordonRefus
     """Why the node of `fault` may not be cordoned now, None if it may."""
     limits = pool.brakes
     if pool.unreadable:
-        return CordonRefusal(f"the nodes could not be read: {pool.unreadable}")
+        return CordonRefusal(pool.unreadable)
     if pool.latched:
         reset = f"kubectl delete configmap {limits.breaker} -n {limits.namespace}"
         return CordonRefusal(f"the breaker is latched ({pool.latched}); to reset it: {reset}")
-    return _of_the_node(o, pool, fault) or _of_the_window(o, draft, pool) or _of_what_is_left(o, draft, pool, fault)
+    return (
+        _of_the_node(o, pool, fault) or _of_the_window(o, draft, pool, fault) or _of_what_is_left(o, draft, pool, fault)
+    )
 
 
 def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> CordonRefusal | None:
@@ -80,9 +101,10 @@ def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> CordonRefusal | No
     return None
 
 
-def _of_the_window(o: Observation, draft: Draft, pool: Pool) -> CordonRefusal | None:
+def _of_the_window(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> CordonRefusal | None:
     limits, namespace, job = pool.brakes, o.job.namespace, f"{o.job.namespace}/{o.job.name}"
-    recent = _recent(o, draft, pool)
+    entered = left_over(o, pool, fault.pod.node)
+    recent = [m for m in _remembered(o, draft, pool) if m != entered and o.now < counts_until(m, limits)]
     allowed = max(limits.max_nodes, int(pool.size * limits.max_percent / 100))
     if len(recent) >= allowed:
         message = f"{len(recent)} nodes were cordoned within {limits.window_seconds} s, {allowed} are allowed"
@@ -112,26 +134,13 @@ def _of_what_is_left(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> 
     return None
 
 
-def _recent(o: Observation, draft: Draft, pool: Pool) -> list[CordonMark]:
-    """Cordons that the window counts: from when they were known to stand; as long as they may still be done, all along."""
-    window = timedelta(seconds=pool.brakes.window_seconds)
-
-    def counts(mark: CordonMark) -> bool:
-        if mark.done is None:
-            return o.now - mark.time < max(TOO_LATE, window)
-        return o.now - mark.done < window
-
-    return [mark for mark in _remembered(o, draft, pool) if counts(mark)]
-
-
 def _remembered(o: Observation, draft: Draft, pool: Pool) -> list[CordonMark]:
-    """Every cordon that anybody remembers, once: nodes, other jobs, this job, and what this very pass has decided."""
+    """Every cordon once: of the ledger, of the nodes, and what this job, and this very pass, has decided."""
     job = f"{o.job.namespace}/{o.job.name}"
     own = [CordonMark(e.name, job, e.time, e.done_time) for e in draft.status.cordoned_nodes if e.time]
     found: dict[tuple[str, str, datetime], CordonMark] = {}
-    for mark in (*pool.known, *own, *pool.ours):
-        key = (mark.node, mark.job, mark.time)
-        known = found.get(key)
-        dones = [done for done in (mark.done, known.done if known else None) if done is not None]
-        found[key] = replace(mark, done=max(dones, default=None))
+    for mark in (*own, *pool.ours, *pool.ledger.entries):
+        before = found.get(mark.key)
+        dones = [done for done in (mark.done, before.done if before else None) if done is not None]
+        found[mark.key] = replace(mark, done=max(dones, default=None))
     return list(found.values())

@@ -51,13 +51,14 @@ def wish(o: Observation, draft: Draft, fault: Fault, *, attempt: int, why: str) 
         if refusal.latches:
             draft.act(LatchBreaker(f"{o.job.namespace}/{o.job.name}: {refusal.message}"))
         return
+    entered = brakes.left_over(o, o.pool, node) if o.pool else None
     entry = CordonedNode(
         name=node,
         uid=o.pool.members[node].uid if o.pool else None,
         reason=f"{why}: {message}"[:1024],
         attempt=attempt,
         gpu=fault.gpu,
-        time=o.now,
+        time=entered.time if entered else o.now,
     )
     others = [known for known in draft.status.cordoned_nodes if known.name != node]
     draft.set(cordoned_nodes=tuple([*others, entry][-LIMIT:]))

@@ -1,8 +1,8 @@
 """What Oarlock writes on a node that it cordons: for whom, when, and on what evidence. And what a node says of its GPUs.
 
-The mark of the cordon before, which a person has ended by uncordoning, is kept under another name: so that nobody cordons for
-the same fault again, and the brakes remember. A node that was never cordoned is given back by an annotation. Anybody with
-rights on nodes may edit all of them; what cannot be read counts as nothing.
+A mark that a person has ended by uncordoning is kept under another name until the next one: so that nobody cordons for the
+same fault again. A node that was never cordoned is given back by an annotation. Anybody with rights on nodes may edit all of
+them; what cannot be read counts as nothing. What the brakes count stands in a ledger of its own (nodes/cordon_ledger.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 CORDONED = "oarlock.dev/cordoned"
 """Annotation of a node that Oarlock cordoned: who, why, when, on what evidence."""
 ENDED = "oarlock.dev/last-cordon"
-"""The same of the cordon before, which a person has ended."""
+"""The same of a node that a person has uncordoned since."""
 GPUS = "oarlock.dev/gpus"
 """Annotation that a site may write: UUIDs or serial numbers of the node's GPUs, with commas between."""
 GIVEN_BACK = "oarlock.dev/given-back"
@@ -52,14 +52,9 @@ def standing_mark(node: str, annotations: Mapping[str, str] | None) -> CordonMar
     return _mark(node, (annotations or {}).get(CORDONED))
 
 
-def ended_mark(node: str, annotations: Mapping[str, str] | None) -> CordonMark | None:
-    """The mark of the cordon before, None where there was none, or where it cannot be read."""
-    return _mark(node, (annotations or {}).get(ENDED))
-
-
 def last_mark(node: str, annotations: Mapping[str, str] | None) -> CordonMark | None:
     """The last mark of this node, also of a cordon that a person has ended."""
-    return standing_mark(node, annotations) or ended_mark(node, annotations)
+    return standing_mark(node, annotations) or _mark(node, (annotations or {}).get(ENDED))
 
 
 def published_gpus(annotations: Mapping[str, str] | None) -> frozenset[str]:

@@ -29,18 +29,32 @@ class NodeStrike:
 class CordonMark:
     """A node that Oarlock cordoned, or is about to, for which job (namespace/name), and when that was decided.
 
-    `done`: when it was known to stand; None where it may still fail.
+    `done`: when it was known to stand; None where it may still fail. `uid`: the job's, where it is known.
     """
 
     node: str
     job: str
     time: datetime
     done: datetime | None = None
+    uid: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, datetime]:
+        """What tells one decision from all others."""
+        return self.node, self.job, self.time
 
     @property
     def namespace(self) -> str:
         """Whose share of the cordons it is."""
         return self.job.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The cordons that were entered, at a version of the object that holds them; that is empty where there is none."""
+
+    entries: tuple[CordonMark, ...] = ()
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +81,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brakes:
-    """Limits to cordoning, from the operator's settings. `breaker` names the ConfigMap that latches it."""
+    """Limits to cordoning, from the operator's settings."""
 
     max_nodes: int = 2
     max_percent: float = 10.0
@@ -76,9 +90,11 @@ class Brakes:
     window_seconds: int = 3600
     allow_below_gang: bool = False
     breaker: str = "oarlock-cordon-breaker"
-    """Name of its ConfigMap."""
+    """The ConfigMap that stops all cordoning."""
+    ledger: str = "oarlock-cordons"
+    """The ConfigMap in which cordons are entered."""
     namespace: str = ""
-    """Where that lies."""
+    """Where both lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +111,15 @@ class PoolNode:
 class Pool:
     """The nodes with GPUs that the operator may cordon, by its settings alone: no job's values choose or count them.
 
-    `schedulable`: how many of them take pods. `ours`: marks that stand. `known`: other cordons that are remembered, or that
-    jobs still wish for. `unreadable`: why the pool is not known.
+    `schedulable`: how many of them take pods. `ours`: marks that stand. `ledger`: every cordon that was entered, whether or
+    not it stands, or was ever done. `unreadable`: why the pool is not known, in words.
     """
 
     size: int
     schedulable: int
     unschedulable: frozenset[str] = frozenset()
     ours: tuple[CordonMark, ...] = ()
-    known: tuple[CordonMark, ...] = ()
+    ledger: Ledger = field(default_factory=Ledger)
     members: Mapping[str, PoolNode] = field(default_factory=dict)
     latched: str = ""
     unreadable: str = ""

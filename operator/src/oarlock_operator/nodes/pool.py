@@ -1,93 +1,82 @@
 """The pool: the nodes with GPUs that may be cordoned, which of them are, and by whom. Read live, when a brake asks.
 
-Which nodes they are is said by the operator's settings alone. A cordon is one write, preconditioned by the very version of
-the node that was read: it is done to that node once, or not at all.
+Which nodes they are is said by the operator's settings alone. A cordon is entered in the ledger before anything else is
+written. Then it is one write, preconditioned by the very version of the node that was read: it is done to that node once, or
+not at all.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import structlog
-from msgspec import Struct
 
 from oarlock_api.contract.wire import text
 from oarlock_operator import metrics
 from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.kube.events import EventPoster
-from oarlock_operator.kube.job_paths import job_collections
-from oarlock_operator.model.cordon_marks import (
-    CORDONED,
-    ENDED,
-    ended_mark,
-    last_mark,
-    published_gpus,
-    standing_mark,
-    write_mark,
-)
+from oarlock_operator.model.cordon_marks import CORDONED, ENDED, last_mark, published_gpus, standing_mark, write_mark
 from oarlock_operator.model.observation import Job
 from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Brakes, CordonMark, Pool, PoolNode
-from oarlock_operator.model.plan import CordonNode, Event, EventType
+from oarlock_operator.model.plan import Action, CordonNode, Event, EventType
 from oarlock_operator.model.reasons import Reason
+from oarlock_operator.nodes.cordon_ledger import CordonLedger, LedgerError
 from oarlock_operator.nodes.node_facts import RawNode
-from oarlock_operator.pods.pod_facts import Metadata
 
 log = structlog.get_logger(__name__)
 
-REMEMBERED = timedelta(days=1)
 _MAY_PASS = (408, 409, 429)
 """Refusals of the API server that the next pass may not meet."""
 
 
-class _Cordoned(Struct, frozen=True, rename="camel"):
-    name: str = ""
-    time: datetime | None = None
-    done_time: datetime | None = None
-
-
-class _Status(Struct, frozen=True, rename="camel"):
-    cordoned_nodes: tuple[_Cordoned, ...] | None = None
-
-
-class _Job(Struct, frozen=True):
-    """Of a job, only which nodes were cordoned for it."""
-
-    metadata: Metadata
-    status: _Status = _Status()
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolReader:
-    """Reads the pool, and cordons in it. `namespace`: where the breaker's ConfigMap lies; `events` tells of nodes.
+    """Reads the pool, and cordons in it. `events` tells of nodes.
 
     `resources` are GPUs; `selector`, a label selector, narrows the nodes.
     """
 
     cluster: Cluster
-    namespace: str
     brakes: Brakes
     resources: tuple[str, ...] = GPU_RESOURCES
     selector: str = ""
     events: EventPoster | None = None
-    known: dict[tuple[str, str, datetime], CordonMark] = field(default_factory=dict)
-    """What this process has cordoned: a job may be deleted, and a node made anew, before the window is over."""
+    clock: Callable[[], datetime] = _now
 
-    async def read(self, *, now: datetime) -> Pool:
+    async def read(self) -> Pool:
         """The pool. Where it may not be read, it says so, and nothing is cordoned. Raises ApiError where that may pass."""
         try:
-            return await self._read(now)
+            return await self._read()
         except ApiError as error:
-            if not 400 <= error.status < 500 or error.status in _MAY_PASS:
-                raise
-            return Pool(size=0, schedulable=0, unreadable=str(error), brakes=self.brakes)
+            why = f"the nodes, or what was cordoned, could not be read: {_lasting(error)}"
+            return Pool(size=0, schedulable=0, unreadable=why, brakes=self.brakes)
 
-    async def _read(self, now: datetime) -> Pool:
+    async def enter(self, job: Job, actions: Sequence[Action], pool: Pool) -> str:
+        """Enter what is decided by `pool` in the ledger, before anything is written; why that may not be, in words.
+
+        Raises Conflict where the ledger has changed since: the brakes are to be asked again. Raises ApiError where what
+        hinders it may pass.
+        """
+        known = {mark.key for mark in pool.ledger.entries}
+        marks = [mark for a in actions if isinstance(a, CordonNode) and (mark := _entry(job, a)).key not in known]
+        try:
+            if marks:
+                await self._ledger.enter(marks, pool.ledger, now=self.clock())
+        except ApiError as error:
+            return f"it could not be entered among the cordons: {_lasting(error)}"
+        return ""
+
+    async def _read(self) -> Pool:
         members: dict[str, PoolNode] = {}
         ours: list[CordonMark] = []
-        ended: list[CordonMark] = []
         off: set[str] = set()
         schedulable = 0
         async for page in self.cluster.pages_of(RawNode, "/api/v1/nodes", labelSelector=self.selector):
@@ -100,39 +89,21 @@ class PoolReader:
                 members[about.name] = PoolNode(
                     uid=about.uid, made=about.creation_timestamp, resources=resources, gpus=gpus
                 )
+                schedulable += node.ready and not node.spec.unschedulable
                 if node.spec.unschedulable:
                     off.add(about.name)
-                schedulable += node.ready and not node.spec.unschedulable
-                if (mark := standing_mark(about.name, about.annotations)) is not None:
-                    (ours if node.spec.unschedulable else ended).append(mark)
-                if (mark := ended_mark(about.name, about.annotations)) is not None:
-                    ended.append(mark)
+                    if (mark := standing_mark(about.name, about.annotations)) is not None:
+                        ours.append(mark)
         return Pool(
             size=len(members),
             schedulable=schedulable,
             unschedulable=frozenset(off),
             ours=tuple(ours),
-            known=(*ended, *await self._wished(), *self._remembered(now)),
+            ledger=await self._ledger.read(),
             members=members,
             latched=await self._latched(),
             brakes=self.brakes,
         )
-
-    async def _wished(self) -> list[CordonMark]:
-        """What stands in the status of jobs: cordons that were done, and such as may still be done."""
-        found: list[CordonMark] = []
-        async for page in self.cluster.pages_of(_Job, job_collections(())[0]):
-            for job in page.items:
-                name = f"{job.metadata.namespace}/{job.metadata.name}"
-                entries = job.status.cordoned_nodes or ()
-                found += [CordonMark(one.name, name, one.time, one.done_time) for one in entries if one.time]
-        return found
-
-    def _remembered(self, now: datetime) -> list[CordonMark]:
-        for key, mark in list(self.known.items()):
-            if now - mark.time >= REMEMBERED:
-                del self.known[key]
-        return list(self.known.values())
 
     async def cordon(self, job: Job, action: CordonNode) -> bool:
         """Cordon a node and mark it as ours, in one write; whether this call did. Raises ApiError.
@@ -141,28 +112,33 @@ class PoolReader:
         this before: a person who has uncordoned it has the last word.
         """
         path = f"/api/v1/nodes/{action.node}"
-        owner = f"{job.namespace}/{job.name}"
+        entry = _entry(job, action)
         try:
             there = await self.cluster.get(path)
         except NotFound:
             return False
         metadata = there["metadata"]
         before = last_mark(action.node, metadata.get("annotations"))
-        done = before is not None and (before.job, before.time) == (owner, action.time)
+        done = before is not None and before.key == entry.key
         if metadata.get("uid") != action.uid or done or (there.get("spec") or {}).get("unschedulable"):
             return False
         if why := await self._latched():
             # Whoever has latched it since meant this one, too.
             raise ApiError(0, "Latched", f"the breaker is latched: {why}")
-        mark = write_mark(owner, action)
-        said = metadata.get("annotations") or {}
-        # The one before still counts in its window, and who remembers it else may be gone: its job, and this process.
-        marks = {CORDONED: mark, ENDED: said.get(CORDONED) or said.get(ENDED)}
-        changed = {"resourceVersion": metadata["resourceVersion"], "annotations": marks}
+        # It was entered when it was decided, unless by an older release, or somebody has deleted the ledger since.
+        if (await self._ledger.note(entry, now=self.clock())).done is not None:
+            return False
+        mark = write_mark(entry.job, action)
+        changed = {"resourceVersion": metadata["resourceVersion"], "annotations": {CORDONED: mark, ENDED: None}}
         await self.cluster.merge(path, {"metadata": changed, "spec": {"unschedulable": True}})
-        self.known[action.node, owner, action.time] = CordonMark(action.node, owner, action.time, action.at)
         metrics.CORDONS.inc()
         self._tell(action.node, mark)
+        now = self.clock()
+        try:
+            await self._ledger.note(replace(entry, done=now), now=now)
+        except ApiError as error:
+            # It counts longer than it needs to, as one that may still be done.
+            log.warning("not noted as done", node=action.node, error=str(error))
         return True
 
     def tell_failure(self, job: Job, action: CordonNode, error: ApiError) -> None:
@@ -182,6 +158,10 @@ class PoolReader:
         event = Event(EventType.WARNING, Reason.NODE_CORDONED, message)
         self.events.post_about(about, [event], now=datetime.fromisoformat(written["at"]))
 
+    @property
+    def _ledger(self) -> CordonLedger:
+        return CordonLedger(cluster=self.cluster, brakes=self.brakes)
+
     async def note_breaker(self) -> None:
         """Have the metric tell whether the breaker is latched, also before anybody asks for a cordon. Raises ApiError."""
         await self._latched()
@@ -191,21 +171,34 @@ class PoolReader:
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": self.brakes.breaker, "namespace": self.namespace},
+            "metadata": {"name": self.brakes.breaker, "namespace": self.brakes.namespace},
             "data": {"reason": why[:1024]},
         }
         metrics.BREAKER.set(1)
         try:
-            await self.cluster.create(f"/api/v1/namespaces/{self.namespace}/configmaps", body)
+            await self.cluster.create(f"/api/v1/namespaces/{self.brakes.namespace}/configmaps", body)
         except Conflict:
             return False
         return True
 
     async def _latched(self) -> str:
         try:
-            found = await self.cluster.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{self.brakes.breaker}")
+            found = await self.cluster.get(
+                f"/api/v1/namespaces/{self.brakes.namespace}/configmaps/{self.brakes.breaker}"
+            )
         except NotFound:
             metrics.BREAKER.set(0)
             return ""
         metrics.BREAKER.set(1)
         return text((found.get("data") or {}).get("reason"), 1024) or "no reason given"
+
+
+def _entry(job: Job, action: CordonNode) -> CordonMark:
+    return CordonMark(action.node, f"{job.namespace}/{job.name}", action.time, uid=job.uid)
+
+
+def _lasting(error: ApiError) -> ApiError:
+    """The error, where somebody has to mend something first. Raises it where it may pass by itself."""
+    if isinstance(error, LedgerError) or (400 <= error.status < 500 and error.status not in _MAY_PASS):
+        return error
+    raise error

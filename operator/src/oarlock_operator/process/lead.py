@@ -113,9 +113,8 @@ class Term:
 
     def _reconciler(self, progress: ProgressReader) -> Reconciler:
         settings = self.settings
-        namespace = settings.lease_namespace or own_namespace()
         brakes = Brakes(
-            namespace=namespace,
+            namespace=settings.lease_namespace or own_namespace(),
             max_nodes=settings.cordon_max_nodes,
             max_percent=settings.cordon_max_percent,
             namespace_max_nodes=settings.cordon_namespace_max_nodes,
@@ -145,11 +144,11 @@ class Term:
             ),
             pool=PoolReader(
                 cluster=self.cluster,
-                namespace=namespace,
                 brakes=brakes,
                 resources=tuple(settings.cordon_gpu_resources),
                 selector=settings.cordon_node_selector,
                 events=events,
+                clock=self.cluster.server_clock.now,
             ),
             spares=SpareReader(self.cluster),
             throttle=Throttle(settings.parallel_requests),
