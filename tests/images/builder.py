@@ -15,6 +15,14 @@ REGISTRY = "docker.io/"
 """What a kubelet takes a name for that begins with no host."""
 
 
+def name_in_pods(builder: str, image: str) -> str:
+    """The name that pods find an image under once its archive is loaded."""
+    host = image.partition("/")[0]
+    if "." in host or ":" in host:
+        return image
+    return f"localhost/{image}" if builder == "podman" else REGISTRY + image
+
+
 def inspect(builder: str, image: str) -> dict[str, Any]:
     """The image's configuration, as its registry would have it: keys such as User, Labels, Entrypoint."""
     if builder == "buildah":
@@ -26,11 +34,12 @@ def inspect(builder: str, image: str) -> dict[str, Any]:
 
 def save(builder: str, image: str, path: Path) -> str:
     """Write an image as an archive; returns the name that pods find it under once it is loaded."""
+    name = name_in_pods(builder, image)
     if builder == "buildah":
-        _run(builder, "push", "--quiet", "--disable-compression", image, f"docker-archive:{path}:{REGISTRY}{image}")
-        return REGISTRY + image
-    _run(builder, "save", "--output", str(path), image)
-    return f"localhost/{image}" if builder == "podman" else REGISTRY + image
+        _run(builder, "push", "--quiet", "--disable-compression", image, f"docker-archive:{path}:{name}")
+    else:
+        _run(builder, "save", "--output", str(path), image)
+    return name
 
 
 def is_built(builder: str, image: str) -> bool:

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 
 import pytest
 
@@ -23,12 +24,13 @@ from oarlock_local.demo.install import install_operator, operators_account
 from oarlock_local.demo.output import make_output
 from oarlock_local.launch import default_shares
 from oarlock_local.machine import why_no_nodes
-from oarlock_operator.process.settings import DEFAULT_TRAINER_IMAGE
 from tests.e2e.jobs import Jobs
 from tests.images import builder
 from tests.images.dockerfile import ROOT
 
-OPERATOR_IMAGE = DEFAULT_TRAINER_IMAGE.replace("trainer", "operator")
+PREFIX = os.environ.get("OARLOCK_IMAGES_PREFIX") or "oarlock"
+"""What the images' names begin with: a registry and a path, or a path."""
+OPERATOR_IMAGE, TRAINER_IMAGE = (f"{PREFIX}/{part}:{version('oarlock-operator')}" for part in ("operator", "trainer"))
 _FIGURES = pytest.StashKey[list[str]]()
 
 
@@ -98,7 +100,7 @@ def operator_image(load: Callable[[str], Loaded]) -> Loaded:
 
 @pytest.fixture(scope="session")
 def trainer_image(load: Callable[[str], Loaded]) -> Loaded:
-    return load(DEFAULT_TRAINER_IMAGE)
+    return load(TRAINER_IMAGE)
 
 
 @pytest.fixture(scope="session")
@@ -108,7 +110,7 @@ def jobs(one_node: Cluster, operator_image: Loaded) -> Iterator[Jobs]:
     repository, _, tag = operator_image.name.rpartition(":")
     values = {
         "image": {"repository": repository, "tag": tag},
-        "trainerImage": DEFAULT_TRAINER_IMAGE,
+        "trainerImage": TRAINER_IMAGE,
         "settings": {"PROGRESS_SECONDS": 1},
     }
     install_operator(one_node, ROOT, built(HELM), values=values)

@@ -20,7 +20,7 @@ from tests.images.conftest import OPERATOR_IMAGE
 from tests.images.dockerfile import ROOT
 
 pytestmark = pytest.mark.timeout(1800)
-IMAGE = OPERATOR_IMAGE.replace("oarlock/", "oarlock/arm64/")
+IMAGE = OPERATOR_IMAGE.replace("/operator:", "/arm64/operator:")
 SECONDS = 900
 JOB = {
     "apiVersion": "oarlock.dev/v1alpha1",

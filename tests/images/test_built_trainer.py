@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from oarlock_operator.process.settings import DEFAULT_TRAINER_IMAGE
 from tests.e2e.jobs import Jobs
 from tests.images import builder
-from tests.images.conftest import Loaded
+from tests.images.conftest import TRAINER_IMAGE, Loaded
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(1800)]
 OFFLOAD = """
@@ -38,7 +37,7 @@ def test_a_job_trains_and_exports_in_the_image(jobs: Jobs, trainer_image: Loaded
     assert (jobs.output / status["output"]["relativePath"] / "model/model_index.json").is_file()
     stages = status["attempts"][0]["stageMilliseconds"]
     words = ", ".join(f"{name} {milliseconds / 1000:.1f} s" for name, milliseconds in stages.items())
-    tell(f"{DEFAULT_TRAINER_IMAGE}: start of a job on a processor: {words}")
+    tell(f"{TRAINER_IMAGE}: start of a job on a processor: {words}")
 
 
 def test_a_program_of_somebody_elses_image_gets_its_agent_from_the_trainers(
@@ -79,8 +78,8 @@ def test_whoever_asks_for_the_users_name_or_home_gets_an_answer(shell: Callable[
 
 
 def test_its_labels_tell_the_version(builder_name: str) -> None:
-    labels = builder.inspect(builder_name, DEFAULT_TRAINER_IMAGE)["Labels"]
-    assert labels["org.opencontainers.image.version"] == DEFAULT_TRAINER_IMAGE.rpartition(":")[2]
+    labels = builder.inspect(builder_name, TRAINER_IMAGE)["Labels"]
+    assert labels["org.opencontainers.image.version"] == TRAINER_IMAGE.rpartition(":")[2]
 
 
 def _trainer_image(image: Loaded) -> str:
