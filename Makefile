@@ -8,7 +8,7 @@ SHELL := bash
 
 # What a release is told may come from a forge's forms and variables: make would run a $(shell ...) in it, and a quote would end the
 # recipe's own.
-$(foreach name,BASE SNAPSHOT IMAGE_PREFIX CHART_REPOSITORY PYTHON_INDEX PUBLISH,$(if \
+$(foreach name,BASE SNAPSHOT IMAGE_PREFIX CHART_REPOSITORY PYTHON_INDEX PYTHON_INDEX_CHECK PUBLISH,$(if \
   $(findstring $$,$(value $(name)))$(findstring ',$(value $(name))),$(error $(name) has a $$ or a quote in it)))
 
 UV_VERSION := $(shell sed -n 's/^uv==\([0-9.]*\).*/\1/p' uv.txt)
@@ -122,12 +122,15 @@ release-images: ## Build both images from what never changes: BASE=IMAGE@sha256:
 # Where a release's chart and wheels go; the images go to IMAGE_PREFIX. PUBLISH=yes brings them there.
 CHART_REPOSITORY :=
 PYTHON_INDEX :=
+# The same index as pip reads it, https://.../simple/: what it has already is not uploaded again.
+PYTHON_INDEX_CHECK :=
 PUBLISH :=
 
 .PHONY: release
 release: setup ## Build all that a release has into out/release, and tell what it lacks and where it would go: docs/releasing.md
 	@$(RUN)/python -m release --uv='$(UV)' --publish='$(PUBLISH)' --builder='$(BUILDER)' --image-prefix='$(IMAGE_PREFIX)' --base='$(BASE)' \
-	  --snapshot='$(SNAPSHOT)' --chart-repository='$(CHART_REPOSITORY)' --python-index='$(PYTHON_INDEX)'
+	  --snapshot='$(SNAPSHOT)' --chart-repository='$(CHART_REPOSITORY)' --python-index='$(PYTHON_INDEX)' \
+	  --python-index-check='$(PYTHON_INDEX_CHECK)'
 
 .PHONY: version
 version: setup ## Check that all places have one version; NEW=0.2.0 writes another one into them
@@ -135,7 +138,7 @@ version: setup ## Check that all places have one version; NEW=0.2.0 writes anoth
 
 .PHONY: images-test
 images-test: setup ## Run the images that `make images` built, on a local node
-	@OARLOCK_IMAGES_BUILDER=$(BUILDER) $(RUN)/python -m pytest -v tests/images
+	@OARLOCK_IMAGES_BUILDER=$(BUILDER) OARLOCK_IMAGES_PREFIX='$(IMAGE_PREFIX)' $(RUN)/python -m pytest -v tests/images
 
 .PHONY: gpu-test
 gpu-test: setup ## Run the tests that need a GPU, on all GPUs of this machine; skipped with their reasons where there is none

@@ -12,7 +12,7 @@ from pathlib import Path
 from oarlock_local.binaries import HELM
 from oarlock_local.build import built
 from oarlock_local.errors import LocalError
-from release import files, images, publishing
+from release import files, images, publishing, registry
 from release.readiness import lacking
 from release.versions import ROOT, current, disagreements
 from release.wanted import CommandFailed, Run, Wanted, runner
@@ -42,9 +42,7 @@ def release(wanted: Wanted, *, uv: str, helm_program: Path, run: Run) -> int:
     wheels = files.wheels(wanted, uv, run)
     chart = files.chart(wanted, helm_program, run)
     others = [*files.bills(wanted, run), files.site(wanted, run)]
-    made = [] if images.why_none(wanted) else images.build(wanted, run)
-    if wanted.publish:
-        made = [images.push(wanted, image, run) for image in made]
+    made = _images(wanted, run)
     # Once the registry has given the images their digests.
     others.append(files.manifest(wanted, helm_program, made))
     if made:
@@ -60,11 +58,31 @@ def release(wanted: Wanted, *, uv: str, helm_program: Path, run: Run) -> int:
     return 0
 
 
+def _images(wanted: Wanted, run: Run) -> list[images.Image]:
+    """Both images, where they can be built: in the registry where the release is published, else on this machine."""
+    if images.why_none(wanted):
+        return []
+    there = {part: registry.pushed(wanted, part, run) for part in images.PARTS} if wanted.publish else {}
+    missing = [part for part in images.PARTS if not there.get(part)]
+    made = images.build(wanted, missing, run) if missing else []
+    if wanted.publish:
+        made = [images.push(wanted, image, run) for image in made]
+    return sorted([*filter(None, there.values()), *made], key=lambda image: image.part)
+
+
 def _read(arguments: Sequence[str] | None) -> tuple[Wanted, str]:
     parser = argparse.ArgumentParser(prog="make release", description=__doc__)
     parser.add_argument("--uv", default="uv")
     parser.add_argument("--publish", default="", help="yes: publish; anything else is refused")
-    for name in ("builder", "image-prefix", "base", "snapshot", "chart-repository", "python-index"):
+    for name in (
+        "builder",
+        "image-prefix",
+        "base",
+        "snapshot",
+        "chart-repository",
+        "python-index",
+        "python-index-check",
+    ):
         parser.add_argument(f"--{name}", default="")
     given = vars(parser.parse_args(arguments))
     if given["publish"] not in ("", "yes"):

@@ -44,7 +44,7 @@ def manifest(wanted: Wanted, helm_program: Path, images: Sequence[Image]) -> Pat
 
     Images that were not built are named by their tags, as they will be.
     """
-    named = {part: f"{wanted.image_prefix}/{part}:{wanted.version}" for part in PARTS}
+    named = {part: wanted.image_name(part) for part in PARTS}
     named |= {image.part: image.reference for image in images}
     repository, _, digest = named["operator"].partition("@")
     by_tag = {"repository": repository.rpartition(":")[0], "tag": wanted.version}

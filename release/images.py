@@ -5,12 +5,15 @@ configuration, which says as well what was built.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from release.wanted import Run, Wanted
 
 PARTS = ("operator", "trainer")
+REVISION = "org.opencontainers.image.revision"
+"""The label that names the commit."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -21,8 +24,8 @@ class Image:
     part: str
     name: str
     """With its tag."""
-    configuration: str
-    """The digest of what was built."""
+    configuration: str = ""
+    """The digest of what was built; empty where an image of this commit was in the registry already."""
     pushed: str = ""
     """The digest in the registry, once it is there."""
 
@@ -43,15 +46,16 @@ def why_none(wanted: Wanted) -> str:
     return ""
 
 
-def build(wanted: Wanted, run: Run) -> list[Image]:
-    """Build both by `make release-images`."""
+def build(wanted: Wanted, parts: Sequence[str], run: Run) -> list[Image]:
+    """Build these parts by `make release-images`."""
     run(
         [
             *("make", "--no-print-directory", "release-images", f"BUILDER={wanted.builder}"),
             *(f"IMAGE_PREFIX={wanted.image_prefix}", f"BASE={wanted.base}", f"SNAPSHOT={wanted.snapshot}"),
+            f"IMAGES={' '.join(parts)}",
         ]
     )
-    names = {part: f"{wanted.image_prefix}/{part}:{wanted.version}" for part in PARTS}
+    names = {part: wanted.image_name(part) for part in parts}
     return [Image(part, name, _configuration(wanted.builder, name, run)) for part, name in names.items()]
 
 
@@ -70,7 +74,9 @@ def push(wanted: Wanted, image: Image, run: Run) -> Image:
 
 def write_list(images: list[Image], path: Path) -> Path:
     """A line for each image: its name, the digest of its configuration, the registry's where it was pushed."""
-    lines = [f"{image.name} {image.configuration} {image.pushed or 'not-pushed'}\n" for image in images]
+    lines = [
+        f"{image.name} {image.configuration or 'there-before'} {image.pushed or 'not-pushed'}\n" for image in images
+    ]
     path.write_text("".join(lines))
     return path
 

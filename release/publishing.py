@@ -7,14 +7,20 @@ release on the project's forge by hand: that is where each forge differs.
 from collections.abc import Sequence
 from pathlib import Path
 
+from release import registry
 from release.images import Image, why_none
 from release.wanted import Run, Wanted
 
 
 def publish(wanted: Wanted, chart: Path, wheels: Sequence[Path], *, uv: str, helm_program: Path, run: Run) -> None:
-    """Push the chart and upload the wheels. Whoever is logged in at helm and uv does it."""
-    run([str(helm_program), "push", str(chart), wanted.chart_repository])
-    run([uv, "publish", "--publish-url", wanted.python_index, *map(str, wheels)])
+    """Push the chart and upload the wheels, those that are not there yet. Whoever is logged in at helm and uv does it.
+
+    uv skips a wheel that the index has with the same bytes, and refuses one that it has with others.
+    """
+    if not registry.holds(wanted, chart, helm_program, run):
+        run([str(helm_program), "push", str(chart), wanted.chart_repository])
+    places = ["--publish-url", wanted.python_index, "--check-url", wanted.python_index_check]
+    run([uv, "publish", *places, *map(str, wheels)])
 
 
 def told(

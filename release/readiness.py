@@ -33,3 +33,5 @@ def _of_places(wanted: Wanted) -> Iterator[str]:
         yield "the chart goes nowhere: CHART_REPOSITORY=oci://... is not named"
     if not wanted.python_index:
         yield "wheels go nowhere: PYTHON_INDEX=https://... is not named"
+    if not wanted.python_index_check:
+        yield "nobody can look which wheels are there: PYTHON_INDEX_CHECK=https://.../simple/ is not named"

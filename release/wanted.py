@@ -2,12 +2,18 @@
 
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-Run = Callable[[Sequence[str]], str]
-"""Runs a command in the checkout and returns what it prints; raises CommandFailed."""
+
+class Run(Protocol):
+    """Runs a command in the checkout and returns what it prints; raises CommandFailed."""
+
+    def __call__(self, command: Sequence[str], *, look: bool = False) -> str:
+        """With `look`, what it says on its standard error is part of the failure instead of the screen."""
+        ...
 
 
 class CommandFailed(Exception):  # noqa: N818 - what happened, not what is thrown
@@ -34,6 +40,12 @@ class Wanted:
     """oci://..., the folder that the chart's package is pushed to."""
     python_index: str = ""
     """Where wheels are uploaded to; uv's own variables have the credentials."""
+    python_index_check: str = ""
+    """The same index as pip reads it: where uv looks whether a wheel is there already."""
+
+    def image_name(self, part: str) -> str:
+        """With its tag."""
+        return f"{self.image_prefix}/{part}:{self.version}"
 
 
 def runner(root: Path) -> Run:
@@ -43,12 +55,20 @@ def runner(root: Path) -> Run:
     """
     without_credentials = {name: value for name, value in os.environ.items() if not name.startswith("UV_PUBLISH_")}
 
-    def run(command: Sequence[str]) -> str:
+    def run(command: Sequence[str], *, look: bool = False) -> str:
         print(f"  $ {' '.join(command)}", flush=True)
         environment = None if "publish" in command[1:2] else without_credentials
-        result = subprocess.run(command, cwd=root, env=environment, check=False, stdout=subprocess.PIPE, text=True)
+        errors = subprocess.PIPE if look else None
+        try:
+            result = subprocess.run(
+                command, cwd=root, env=environment, check=False, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
+        except FileNotFoundError as error:
+            raise CommandFailed(f"{command[0]} is not installed") from error
         if result.returncode != 0:
-            raise CommandFailed(f"{' '.join(command)}: exit {result.returncode}\n{result.stdout[-2000:]}")
+            raise CommandFailed(
+                f"{' '.join(command)}: exit {result.returncode}\n{result.stdout[-2000:]}{result.stderr or ''}"
+            )
         return result.stdout
 
     return run

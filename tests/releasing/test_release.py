@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from release import registry
 from release.__main__ import main, release
 from release.readiness import lacking
 from release.wanted import CommandFailed, runner
@@ -19,7 +20,7 @@ from release.wanted import CommandFailed, runner
 from oarlock_local.binaries import HELM
 from oarlock_local.build import built
 
-from .conftest import DIGEST, PROJECTS, READY, ROOT, VERSION, WHEELS, Recorder, wanted
+from .conftest import COMMIT, DIGEST, PROJECTS, READY, ROOT, VERSION, WHEELS, Recorder, wanted
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +56,66 @@ def test_publishing_brings_every_part_to_its_place(
         " ".join(
             [
                 "uv publish --publish-url https://packages.example.com/upload/",
+                "--check-url https://packages.example.com/simple/",
                 *(f"{out}/wheels/{name}" for name in WHEELS),
             ]
         ),
     ]
     assert "Nothing was published" not in capsys.readouterr().out
+
+
+def image_there(builder: str, commit: str) -> str:
+    labels = {"org.opencontainers.image.revision": commit}
+    if builder == "docker":
+        return json.dumps({"manifest": {"digest": f"sha256:{'e' * 64}"}, "image": {"config": {"Labels": labels}}})
+    return json.dumps({"Digest": f"sha256:{'e' * 64}", "Labels": labels})
+
+
+@pytest.mark.parametrize("builder", ["docker", "podman", "buildah"])
+def test_a_release_that_stopped_half_way_goes_on_with_what_is_there(
+    builder: str, checkout: Path, helm_program: Path
+) -> None:
+    there = {f"/operator:{VERSION}": image_there(builder, COMMIT), " pull oci:": "ours"}
+    run = Recorder(checkout, there=there)
+    again = wanted(checkout, publish=True, builder=builder)
+    assert release(again, uv="uv", helm_program=helm_program, run=run) == 0
+    assert [line.split()[1] for line in run.publishing()] == ["push", "publish"], "the other image, and wheels"
+    (built_by,) = [line for line in run.commands if "release-images" in line]
+    assert built_by.endswith(" IMAGES=trainer")
+    listed = (checkout / "out/release/images.txt").read_text().splitlines()
+    assert listed[0] == f"registry.example.com/oarlock/operator:{VERSION} there-before sha256:{'e' * 64}"
+    assert len(listed) == 2
+
+
+@pytest.mark.parametrize("builder", ["docker", "podman"])
+def test_an_image_that_is_there_from_another_commit_ends_the_release(builder: str, checkout: Path) -> None:
+    run = Recorder(checkout, there={f"/trainer:{VERSION}": image_there(builder, "b" * 40)})
+    with pytest.raises(
+        CommandFailed, match=rf"trainer:{VERSION} is in the registry already, .*: release another version"
+    ):
+        release(wanted(checkout, publish=True, builder=builder), uv="uv", helm_program=Path("helm"), run=run)
+    assert run.publishing() == []
+
+
+def test_another_chart_of_the_version_ends_the_release(checkout: Path, helm_program: Path) -> None:
+    run = Recorder(checkout, there={" pull oci:": "another"})
+    with pytest.raises(CommandFailed, match="has another chart"):
+        release(wanted(checkout, publish=True), uv="uv", helm_program=helm_program, run=run)
+    assert not [line for line in run.publishing() if "podman" not in line]
+
+
+def test_a_registry_that_does_not_answer_is_not_one_that_has_nothing(
+    tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skopeo = tmp_path / "skopeo"
+    skopeo.write_text("#!/bin/sh\necho 'dial tcp: connection refused' >&2\nexit 1\n")
+    skopeo.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    run = runner(checkout)
+    with pytest.raises(CommandFailed, match="connection refused"):
+        registry.pushed(wanted(checkout), "trainer", run)
+    with pytest.raises(CommandFailed, match="no-such-program is not installed"):
+        run(["no-such-program"], look=True)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +126,8 @@ def test_publishing_brings_every_part_to_its_place(
         ({"snapshot": ""}, "name BASE="),
         ({"image_prefix": "oarlock"}, "IMAGE_PREFIX=oarlock names no registry"),
         ({"chart_repository": ""}, "CHART_REPOSITORY"),
-        ({"python_index": ""}, "PYTHON_INDEX"),
+        ({"python_index": ""}, "PYTHON_INDEX="),
+        ({"python_index_check": ""}, "PYTHON_INDEX_CHECK="),
     ],
 )
 def test_what_was_not_chosen_is_told_and_holds_up_all_publishing(
@@ -92,7 +149,9 @@ def test_what_was_not_chosen_is_told_and_holds_up_all_publishing(
     ],
 )
 def test_what_is_released_is_what_the_tag_names(said: dict[str, str], words: str, checkout: Path) -> None:
-    (gap,) = lacking(wanted(checkout), Recorder(checkout, **said))
+    (gap,) = lacking(
+        wanted(checkout), Recorder(checkout, tag=said.get("tag", f"v{VERSION}\n"), status=said.get("status", ""))
+    )
     assert words in gap
 
 
