@@ -42,7 +42,9 @@ BY_FOLDER = {
 CLUSTERS = "oarlock_local.pytest_plugin"
 """Fixtures that pytest finds by itself."""
 _OF_A_CLUSTER = re.compile(r"\b(?:local_cluster|control_plane)\b")
-_NAMED = re.compile(r"\boarlock_\w+(?:\.\w+)*|\boarlock-(?:trainer|operator|local)\b")
+_NAMED = re.compile(
+    r"\boarlock_\w+(?:\.\w+)*|\boarlock(?!\.(?:dev|local)\b)(?:\.\w+)+|\boarlock-(?:trainer|operator|local)\b"
+)
 
 
 class Repository:

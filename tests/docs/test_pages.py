@@ -132,7 +132,7 @@ def test_every_command_of_ours_takes_what_it_is_given(fence: Fence) -> None:
 def test_every_test_that_the_security_page_names_is_there() -> None:
     """What it says that somebody cannot do is held by a test, or not said."""
     files: dict[str, str] = {}
-    for folder in ("api", "operator", "trainer", "importer", "tests"):
+    for folder in ("api", "client", "operator", "trainer", "importer", "tests"):
         for path in (ROOT / folder).rglob("test_*.py"):
             files[path.name] = files.get(path.name, "") + path.read_text()
     page = (ROOT / "SECURITY.md").read_text()
@@ -151,7 +151,10 @@ def test_every_test_that_the_security_page_names_is_there() -> None:
 
 def test_every_file_that_contributors_are_led_to_is_there() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where to look")[2].partition("## Rules")[0]
-    below = [ROOT, *(source for suite in ("api", "operator", "trainer") for source in (ROOT / suite / "src").iterdir())]
+    below = [
+        ROOT,
+        *(source for suite in ("api", "client", "operator", "trainer") for source in (ROOT / suite / "src").iterdir()),
+    ]
     named = set(re.findall(r"`((?:[\w-]+/)+|[\w/-]+\.(?:py|yaml))`", page))
     assert len(named) > 25
     assert [name for name in sorted(named) if not any((folder / name).exists() for folder in below)] == []

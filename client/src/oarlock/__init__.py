@@ -1,0 +1,1 @@
+"""TrainingJobs from Python: what the command `oarlock` does, as an SDK."""
