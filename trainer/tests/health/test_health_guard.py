@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from oarlock_api.contract.health import CircuitState, Health, parse_health
+from oarlock_api.contract.log_lines import LogStream
 from oarlock_trainer.agent.gpus.gpu_guard import CORROBORATE_SECONDS, ECHO_SECONDS, GpuGuard
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
@@ -35,7 +36,10 @@ class Guarded:
         self.over = False
         self.saves = 0
         self._board = StatusBoard(assignment.pod, job_uid="uid-of-job", first_rank=0, clock=lambda: "")
-        ranks = LocalRanks(assignment, environment, program="", warm="", run_directory=pod.folder)  # never started
+        nobody = dict.fromkeys(LogStream, lambda _: None)
+        ranks = LocalRanks(  # never started
+            assignment, environment, program="", warm="", run_directory=pod.folder, keep=nobody
+        )
         self.outcome = Outcome(assignment.pod, self._board, pod.folder / "report", ranks=ranks)
         self.guard = GpuGuard(
             assignment,

@@ -37,6 +37,8 @@ class Variable(StrEnum):
     """Where job.json lies, outside of pods: in one it is at CONFIG_PATH."""
     CLUSTER = "OARLOCK_CLUSTER"
     """Which cluster the job is in. Not in job.json: an image of an earlier release refuses a field that it does not know."""
+    HISTORY = "OARLOCK_HISTORY"
+    """What the operator tells rank 0's agent of earlier attempts (history.OperatorNotes). Not in job.json, either."""
 
 
 SIMULATE_GPUS = "OARLOCK_SIMULATE_GPUS"

@@ -4,11 +4,14 @@
     <output>/.oarlock/history/story.jsonl                       what happened, one JSON object a line
     <output>/.oarlock/history/story.1.jsonl                     older lines, where the story grew too long
     <output>/.oarlock/history/logs/<attempt>-<job>/<rank>.log.gz    what a pod printed; <rank>.1.log.gz is older
+    <output>/.oarlock/history/faults/<attempt>-<job>-<rank>.jsonl   what befell another pod than rank 0's, as its agent saw it
     <output>/.oarlock/history/stacks/<attempt>-<job>-<rank>-<time>.txt
 
 `<job>` is the beginning of the job's uid: a job that is deleted and made again counts its attempts from 1. `<rank>` is the
 pod's rank, as in its name. Writers only append, so what a crash leaves is a torn last line, or a torn last gzip member:
-readers leave that out. Plain data without pydantic: agents run in images of others.
+readers leave that out. Each file has one writer, for storage that several nodes append to may lose what one of them writes;
+the story has rank 0's agent, so only where an old attempt's node is cut off may it have two for a while. Plain data without
+pydantic: agents run in images of others.
 """
 
 from __future__ import annotations
@@ -27,14 +30,16 @@ from oarlock_api.contract.wire import WireError, encodable, integer, parse_objec
 HISTORY = f"{PRIVATE}/history"
 METRICS = "metrics.jsonl"
 STORY, OLDER_STORY = "story.jsonl", "story.1.jsonl"
-LOGS, STACKS = "logs", "stacks"
+LOGS, STACKS, FAULTS = "logs", "stacks", "faults"
 STORY_VERSION = 1
 MAX_LINE = 16 * 1024
 """Bytes of a line, with its newline."""
+MAX_NOTES = 8 * 1024
+"""Bytes of what the operator tells a pod."""
 MAX_STORY = 4 * 1024 * 1024
 """Bytes of story.jsonl; then it becomes story.1.jsonl, and the one before is deleted."""
 
-_ATTEMPT = re.compile(r"([0-9]{1,9})-([0-9a-z]{1,8})")
+_ATTEMPT = re.compile(r"([0-9]{1,9})-([0-9a-z]{1,8})(-.*)?")
 _LOG = re.compile(r"([0-9]{1,9})(\.1)?\.log\.gz")
 _STACKS = re.compile(r"([0-9]{1,9})-([0-9a-z]{1,8})-([0-9]{1,9})-([0-9TZ]+)\.txt")
 
@@ -65,7 +70,10 @@ class StoryType(StrEnum):
     STACKS = "Stacks"
     """data: files, below the history's folder."""
     DECISION = "Decision"
-    """What the operator decided about the line's attempt; told by a later attempt. data: Decision."""
+    """What the operator decided about the line's attempt, and told a later one. reason: why the attempt ended. data: of the
+    attempt startTime, endTime, nodeNames, resumedFromStep, lostSteps, gpuSeconds, stageMilliseconds; of its end: fault (as
+    status.lastFault; its action names the rule), avoidedNodes and cordonedNodes (node's name -> why).
+    """
     ENDED = "Ended"
     """The pod's end. reason: failure class, Succeeded or LeftOnRequest; data: code, step, checkpointStep."""
     NOTE = "Note"
@@ -132,14 +140,51 @@ def parse_story(body: str) -> list[StoryLine]:
 
 
 def read_story(output: Path) -> list[StoryLine]:
-    """The story of what stands in this output directory; empty where there is none. Raises OSError where it can't be read."""
+    """The story of what stands in this output directory, the faults of all its pods included, in the order of time.
+
+    Empty where there is none. Raises OSError where it can't be read.
+    """
+    folder = output / HISTORY
     found = []
-    for name in (OLDER_STORY, STORY):
+    for path in (folder / OLDER_STORY, folder / STORY, *sorted(_entries(folder / FAULTS))):
         try:
-            found += parse_story((output / HISTORY / name).read_bytes().decode(errors="replace"))
+            found += parse_story(path.read_bytes().decode(errors="replace"))
         except FileNotFoundError:
             continue
-    return found
+    return sorted(found, key=lambda line: line.time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorNotes:
+    """What the operator tells the next attempt of those before it (environment.Variable.HISTORY of rank 0's pod).
+
+    `image` is the trainer's, `decisions` lines of type Decision, the oldest first.
+    """
+
+    image: str = ""
+    decisions: tuple[StoryLine, ...] = ()
+
+    def to_json(self) -> str:
+        """One line of at most MAX_NOTES bytes: the oldest decisions go. Without `$`, which Kubernetes would expand."""
+        kept = self.decisions
+        while True:
+            lines = [json.loads(line.to_json()) for line in kept]
+            written = json.dumps({"image": self.image[:512], "decisions": lines}, separators=(",", ":"))
+            if len(written) <= MAX_NOTES or not kept:
+                return written.replace("$", "\\u0024")
+            kept = kept[1:]
+
+
+def parse_notes(body: str) -> OperatorNotes:
+    """Read them; what cannot be read is left out."""
+    try:
+        raw = parse_object(body, max_bytes=2 * MAX_NOTES)
+    except WireError:
+        return OperatorNotes()
+    listed = raw.get("decisions")
+    lines = [json.dumps(one) for one in listed] if isinstance(listed, list) else []
+    decisions = tuple(line for line in parse_story("\n".join(lines)) if line.type == StoryType.DECISION)
+    return OperatorNotes(image=text(raw.get("image"), 512), decisions=decisions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +201,11 @@ def attempt_folder(attempt: int, job_uid: str) -> str:
     return f"{attempt}-{re.sub('[^0-9a-z]', '', job_uid.lower())[:6] or '0'}"
 
 
+def faults_name(attempt: int, job_uid: str, rank: int) -> str:
+    """Name of a pod's own faults below FAULTS."""
+    return f"{attempt_folder(attempt, job_uid)}-{rank}.jsonl"
+
+
 def log_name(rank: int, *, older: bool = False) -> str:
     """Name of a pod's log below its attempt's folder."""
     return f"{rank}.1.log.gz" if older else f"{rank}.log.gz"
@@ -168,10 +218,8 @@ def stacks_name(attempt: int, job_uid: str, rank: int, time: str) -> str:
 
 
 def parse_attempt_folder(name: str) -> tuple[int, str] | None:
-    """(attempt, beginning of the job's uid) of a folder below LOGS or of a name of stacks; None for any other name."""
+    """(attempt, beginning of the job's uid) by a name below LOGS, FAULTS or STACKS; None for any other name."""
     found = _ATTEMPT.fullmatch(name)
-    if found is None and (stacks := _STACKS.fullmatch(name)):
-        found = _ATTEMPT.fullmatch(f"{stacks[1]}-{stacks[2]}")
     return (int(found[1]), found[2]) if found else None
 
 

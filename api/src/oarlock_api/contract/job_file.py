@@ -21,6 +21,14 @@ MAX_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryBounds:
+    """spec.output.history. `log_bytes`: of a pod's log, 0 = none is kept. `keep_attempts`: whose logs and stacks are kept."""
+
+    log_bytes: int = 16 * 1024 * 1024
+    keep_attempts: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobFile:
     """One attempt's facts, and the sections of the spec that its pods read.
 
@@ -46,6 +54,7 @@ class JobFile:
     preflight: Preflight = field(default_factory=Preflight)
     recovery: Recovery = field(default_factory=Recovery)
     webhooks: tuple[Webhook, ...] = ()
+    history: HistoryBounds = field(default_factory=HistoryBounds)
 
     def to_json(self) -> str:
         """Deterministic, and short, because each pod of a gang carries it: defaults are left out.

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from oarlock_trainer.runtime.clock import timestamp
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from oarlock_trainer.runtime.assignment import Pod
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -38,3 +40,20 @@ def set_up(pod: Pod) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines(pod))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+def also_to(sink: Callable[[str], None]) -> None:
+    """Give each line to `sink` as well, which must neither wait nor log. Nothing is given where `set_up` was not called."""
+    for handler in logging.getLogger().handlers[:1]:
+        if handler.formatter:
+            logging.getLogger().addHandler(_Handed(sink, handler.formatter))
+
+
+class _Handed(logging.Handler):
+    def __init__(self, sink: Callable[[str], None], formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self._sink = sink
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._sink(self.format(record))

@@ -12,6 +12,7 @@ from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.status import CheckResult, PreflightCheck
 from oarlock_trainer.agent.gpus.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hangs.hang_guard import HangGuard
+from oarlock_trainer.agent.history.history import History
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
@@ -62,6 +63,7 @@ class Parts:
     ranks: Ranks
     outcome: Outcome
     webhooks: Webhooks
+    history: History
     gpus: GpuGuard
     preflight: Preflight
 
@@ -84,7 +86,8 @@ def start(
     board = StatusBoard(
         assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
     )
-    ranks = _ranks(assignment, options, environment | rank_environment.credentials(assignment, given))
+    history = History(assignment, given, output=Path(assignment.job.output_directory))
+    ranks = _ranks(assignment, options, environment | rank_environment.credentials(assignment, given), history)
     port, link = _listen(assignment, board, alive, ranks.inbox)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
@@ -121,20 +124,22 @@ def start(
         ranks=ranks,
         outcome=outcome,
         webhooks=webhooks,
+        history=history,
         gpus=gpus,
         preflight=preflight,
     )
 
 
-def _ranks(assignment: Assignment, options: Options, environment: Mapping[str, str]) -> Ranks:
+def _ranks(assignment: Assignment, options: Options, environment: Mapping[str, str], history: History) -> Ranks:
     if custom := assignment.job.custom:
-        return LocalCommand(custom, assignment, environment)
+        return LocalCommand(custom, assignment, environment, keep=history.streams)
     return LocalRanks(
         assignment,
         environment,
         program=options.program,
         warm=options.warm,
         run_directory=options.run_directory,
+        keep=history.streams,
     )
 
 

@@ -56,6 +56,8 @@ _NOTHING_TO_SAVE_SECONDS = 5.0
 """What ranks that have not begun to train get to leave by themselves: their GPUs are wanted by whoever asks."""
 _WEBHOOKS_SECONDS = 1.0
 """What messages that still wait get at the end: the gang's restart waits for this pod."""
+_HISTORY_SECONDS = 1.0
+"""What the last lines of the history get, on storage that works some milliseconds."""
 _LINGER_SECONDS = 2.0
 """What a victim, its ranks gone, waits to be told to go. A pod that is deleted leaves its node within a third of a second,
 one that ends by itself takes its kubelet 1.2 s (bench/recovery.py), and the next gang wants the node."""
@@ -98,6 +100,7 @@ class _Supervisor:
         self._ranks = started.ranks
         self._outcome = started.outcome
         self._webhooks = started.webhooks
+        self._history = started.history
         self._gpus = started.gpus
         self._preflight = started.preflight
         log.info("listening", extra={"port": started.port})
@@ -118,6 +121,7 @@ class _Supervisor:
             self._check_progress()
             self._end_when_due()
             self._webhooks.observe(self._board.status)
+            self._history.observe(self._board.status, self._outcome.report)
         return self._leave()
 
     def _is_alive(self) -> bool:
@@ -269,6 +273,7 @@ class _Supervisor:
         report, verdict = self._outcome.report, self._outcome.verdict
         self._leave_link()
         self._webhooks.ended(report, self._board.status)
+        self._history.ended(report, self._board.status)
         copying = termination.copy_to_output(report, self._output) if report else None
         keeping = self._guard.keep(self._output) if hung else None
         self._ranks.kill()
@@ -278,6 +283,7 @@ class _Supervisor:
         if keeping:
             keeping.join(KEEP_SECONDS)
         self._ranks.close()
+        self._history.close(_HISTORY_SECONDS)
         self._webhooks.close(_WEBHOOKS_SECONDS)
         if verdict and verdict.code == ExitCode.PEER_LOST:
             self._linger()

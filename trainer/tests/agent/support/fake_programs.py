@@ -9,6 +9,7 @@ import ctypes
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from itertools import count
@@ -288,3 +289,24 @@ def records_collectives() -> int:
     Path(os.environ["TORCH_FR_DUMP_TEMP_FILE"] + str(_rank())).write_text(f"collectives of rank {_rank()}")
     _wait_for("never")
     return 0
+
+
+def prints_and_saves() -> int:
+    channel.send(Event.PHASE, name="Training")
+    print("step 5: the key is fake-secret", flush=True)  # noqa: T201
+    print("a warning", file=sys.stderr, flush=True)  # noqa: T201
+    channel.send(Event.CHECKPOINT, step=5, path="/output/flux/5", savedAt="2026-01-01T00:00:00Z", stallSeconds=0.5)
+    return 0
+
+
+def prints_and_waits() -> int:
+    print(f"rank {_rank()} waits", flush=True)  # noqa: T201
+    _announce()
+    _wait_for("never")
+    return 0
+
+
+def prints_for_ever() -> int:
+    _announce()
+    while True:
+        print("x" * 1000, flush=True)  # noqa: T201

@@ -16,10 +16,11 @@ import time
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.log_lines import LogStream
 from oarlock_trainer.agent.ranks import rank_environment
 from oarlock_trainer.agent.ranks.accelerate_config import plain_launch
+from oarlock_trainer.agent.ranks.output_pipe import OutputPipe
 from oarlock_trainer.agent.ranks.ranks import StartError
-from oarlock_trainer.agent.ranks.stderr_tail import StderrTail
 from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
 from oarlock_trainer.agent.trainer_webhooks.messages import TrainerMessages
 from oarlock_trainer.ranks.rank_host import HostEvent
@@ -27,7 +28,7 @@ from oarlock_trainer.runtime import children, clock
 from oarlock_trainer.runtime.channel import Event, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from oarlock_api.contract.sections import Custom
@@ -40,13 +41,23 @@ _REFERENCE = re.compile(r"\$(\$?)\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 
 class LocalCommand:
-    """The command; see ranks.Ranks. What it tells, and its end, are told as the node's first rank's."""
+    """The command; see ranks.Ranks. What it tells, and its end, are told as the node's first rank's.
+
+    `keep` takes what it prints.
+    """
 
     name = "the command"
     tells_phases = tells_failures = has_steady_steps = can_check_collective = False
     torch_cuda = ""  # it has a torch of its own, or none
 
-    def __init__(self, program: Custom, assignment: Assignment, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        program: Custom,
+        assignment: Assignment,
+        environment: Mapping[str, str],
+        *,
+        keep: Mapping[LogStream, Callable[[bytes], None]],
+    ) -> None:
         self._program = program
         self._environment = rank_environment.of_command(assignment, environment)
         self._rank = assignment.first_rank
@@ -57,7 +68,8 @@ class LocalCommand:
         self._told = TrainerMessages(
             inbox, rank=self._rank, attempt=assignment.pod.attempt, now=time.monotonic, stamp=clock.timestamp
         )
-        self._stderr = StderrTail()
+        self._stdout = OutputPipe(1, keep[LogStream.OUT])
+        self._stderr = OutputPipe(2, keep[LogStream.ERR])
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = False
         self._code: int | None = None
@@ -93,12 +105,14 @@ class LocalCommand:
                 env=environment,
                 cwd=self._program.working_dir or None,
                 stdin=subprocess.DEVNULL,
+                stdout=self._stdout.descriptor,
                 stderr=self._stderr.descriptor,
                 start_new_session=True,
             )
         except OSError as error:
             raise StartError(_why_not(error, program=command[0], folder=self._program.working_dir)) from error
         finally:
+            self._stdout.close_here()
             self._stderr.close_here()
         self._news.append(Message(HostEvent.STARTED, self._rank, {"pid": self._process.pid}))
 
@@ -146,6 +160,7 @@ class LocalCommand:
 
     def close(self) -> None:
         """Pass on what it has written."""
+        self._stdout.finish()
         self._stderr.finish()
 
     def _tell_end(self, code: int) -> None:

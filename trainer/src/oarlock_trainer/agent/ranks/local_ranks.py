@@ -11,18 +11,19 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from oarlock_api.contract.log_lines import LogStream
 from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
 from oarlock_trainer.agent.hangs.stacks import Stacks
 from oarlock_trainer.agent.ranks import rank_environment
 from oarlock_trainer.agent.ranks.accelerate_config import plan_launch
-from oarlock_trainer.agent.ranks.stderr_tail import StderrTail
+from oarlock_trainer.agent.ranks.output_pipe import OutputPipe
 from oarlock_trainer.preflight import driver
 from oarlock_trainer.ranks import rank_host
 from oarlock_trainer.runtime import channel, children, own_module
 from oarlock_trainer.runtime.pipe_lines import PipeLines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 class LocalRanks:
     """The rank host and its channel; see ranks.Ranks.
 
-    `environment` is the common one, `program` what each rank runs, `warm` what the host imports before, both as
-    MODULE:FUNCTION. Raises ConfigurationError where spec.training can't be told to accelerate.
+    `keep` takes what they print. `environment` is the common one, `program` what each rank runs, `warm` what the host imports
+    before, both as MODULE:FUNCTION. Raises ConfigurationError where spec.training can't be told to accelerate.
     """
 
     name = ""
@@ -43,7 +44,14 @@ class LocalRanks:
     tells_phases = tells_failures = has_steady_steps = can_check_collective = True
 
     def __init__(
-        self, assignment: Assignment, environment: Mapping[str, str], *, program: str, warm: str, run_directory: Path
+        self,
+        assignment: Assignment,
+        environment: Mapping[str, str],
+        *,
+        program: str,
+        warm: str,
+        run_directory: Path,
+        keep: Mapping[LogStream, Callable[[bytes], None]],
     ) -> None:
         self._assignment, self._environment = assignment, environment
         self._program, self._warm = program, warm
@@ -54,7 +62,8 @@ class LocalRanks:
         self._stacks = Stacks(assignment.ranks_per_node)
         self._recorder = FlightRecorder(run_directory / "nccl", environment, wanted=not assignment.on_cpu)
         self.host_pid: int | None = None
-        self._stderr = StderrTail()
+        self._stdout = OutputPipe(1, keep[LogStream.OUT])
+        self._stderr = OutputPipe(2, keep[LogStream.ERR])
         self._orders_read, self._orders = os.pipe()
         self.channel_descriptor, self._tells = os.pipe()
         self._told = PipeLines(self.channel_descriptor, longest=channel.MAX_LINE)  # more is no event of ours
@@ -73,8 +82,10 @@ class LocalRanks:
             command,
             environment={**self._environment, **common, **own},
             inherit=(self._orders_read, self._tells, *self._stacks.descriptors),
+            stdout=self._stdout.descriptor,
             stderr=self._stderr.descriptor,
         )
+        self._stdout.close_here()
         self._stderr.close_here()
         os.close(self._orders_read)
         os.close(self._tells)
@@ -136,6 +147,7 @@ class LocalRanks:
 
     def close(self) -> None:
         """Close the pipes; a host that still lives ends. What it and its ranks have written is passed on first."""
+        self._stdout.finish()
         self._stderr.finish()
         os.close(self._orders)
         os.close(self.channel_descriptor)

@@ -1,4 +1,7 @@
-"""The ranks' standard error, passed through and its end remembered: native code says there why it aborts, and only there."""
+"""One stream of what ranks print: passed through, given to whoever keeps it, and its end remembered.
+
+Of standard error that end matters: native code says there why it aborts, and only there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,10 @@ import os
 import select
 import threading
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KEPT = 16384
 """Bytes that are remembered."""
@@ -14,17 +21,21 @@ _CHUNK = 65536
 _PASS_ON_SECONDS = 0.2
 
 
-class StderrTail:
-    """A pipe whose bytes go on to this process's own standard error. `descriptor` is for the processes that write."""
+class OutputPipe:
+    """A pipe whose bytes go on to this process's own standard output (`onto` 1) or error (2), and to `keep`.
 
-    def __init__(self) -> None:
+    `descriptor` is for the processes that write: they wait as soon as nobody reads, so `keep` must not.
+    """
+
+    def __init__(self, onto: int, keep: Callable[[bytes], None] = lambda _: None) -> None:
+        self._onto, self._keep = onto, keep
         self._readable, self.descriptor = os.pipe()
         os.set_blocking(self._readable, False)
         self._chunks: deque[bytes] = deque()
         self._kept = 0
         self._closed_here = False
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._pass_on, name="ranks-stderr", daemon=True)
+        self._thread = threading.Thread(target=self._pass_on, name=f"ranks-output-{onto}", daemon=True)
         self._thread.start()
 
     @property
@@ -60,9 +71,10 @@ class StderrTail:
         with self._lock, contextlib.suppress(BlockingIOError):
             while chunk := os.read(self._readable, _CHUNK):
                 self._remember(chunk)
-                with contextlib.suppress(OSError):  # our own standard error is gone: nobody reads anyway
+                self._keep(chunk)
+                with contextlib.suppress(OSError):  # our own is gone: nobody reads anyway
                     while chunk:
-                        chunk = chunk[os.write(2, chunk) :]
+                        chunk = chunk[os.write(self._onto, chunk) :]
             return False
         return True
 

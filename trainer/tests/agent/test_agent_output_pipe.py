@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from oarlock_trainer.agent.ranks.stderr_tail import KEPT, StderrTail
+from oarlock_trainer.agent.ranks.output_pipe import KEPT, OutputPipe
 
 
 def remembered(written: bytes) -> str:
-    tail = StderrTail()
+    tail = OutputPipe(2)
     while written:
         written = written[os.write(tail.descriptor, written[:4096]) :]
         _ = tail.text

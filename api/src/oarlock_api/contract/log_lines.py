@@ -1,0 +1,58 @@
+"""A line of a kept log: `<time> <stream> <text>`, the time RFC 3339 in UTC on the pod's clock, with milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from oarlock_api.contract.gzip_members import read_members
+
+
+class LogStream(StrEnum):
+    """Where a line comes from."""
+
+    OUT = "out"
+    """Standard output of the pod's ranks."""
+    ERR = "err"
+    """Their standard error."""
+    AGENT = "agent"
+    """The agent's own log: a JSON object."""
+    NOTE = "note"
+    """About the log itself: what it lacks, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line. A line that is none of this form has neither time nor stream."""
+
+    time: str
+    stream: str
+    text: str
+
+
+def stamped(content: bytes, *, stream: LogStream, time: str) -> bytes:
+    """Whole lines as a log keeps them. `content` ends with a newline."""
+    head = f"{time} {stream} ".encode()
+    return head + content[:-1].replace(b"\n", b"\n" + head) + b"\n"
+
+
+def parse_log_line(line: str) -> LogLine:
+    """Read a line, without its newline."""
+    time, _, rest = line.partition(" ")
+    stream, _, words = rest.partition(" ")
+    if stream in frozenset(LogStream) and time[10:11] == "T" and time.endswith("Z"):
+        return LogLine(time, stream, words)
+    return LogLine("", "", line)
+
+
+def read_log(files: Iterable[Path]) -> Iterator[LogLine]:
+    """The lines of a pod's log, of its files in their order (history.find_logs has them so). Raises OSError."""
+    for path in files:
+        rest = ""
+        for content in read_members(path):
+            *lines, rest = (rest + content.decode(errors="replace")).split("\n")
+            yield from map(parse_log_line, lines)
+        if rest:
+            yield parse_log_line(rest)

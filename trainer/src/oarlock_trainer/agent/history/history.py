@@ -1,0 +1,156 @@
+"""A pod's part of the history: every agent keeps its log, rank 0's the story, the others what befell themselves.
+
+    history = History(assignment, environment)
+    history.streams[LogStream.ERR](piece)       what ranks print, from any one thread a stream
+    history.observe(status, report)             every turn of the agent's loop
+    history.ended(report, status)
+    history.close(within=1.0)                   last: writes what it can in that time
+
+Nothing here waits for the storage, but `close`, and nothing raises: training never ends because of its history.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract import history as layout
+from oarlock_api.contract.environment import Variable
+from oarlock_api.contract.exit_codes import ExitCode, FailureClass
+from oarlock_api.contract.history import StoryLine, StoryType, parse_notes, parse_story
+from oarlock_api.contract.log_lines import LogStream
+from oarlock_trainer.agent import logs
+from oarlock_trainer.agent.history.clean_lines import CleanLines
+from oarlock_trainer.agent.history.life import Life, Teller
+from oarlock_trainer.agent.history.log_file import LogFile
+from oarlock_trainer.agent.history.retention import prune
+from oarlock_trainer.agent.history.story_file import StoryFile
+from oarlock_trainer.agent.history.writer import FLUSH_SECONDS, HistoryWriter
+from oarlock_trainer.agent.webhooks.redaction import secret_values, without_secrets
+from oarlock_trainer.runtime import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from oarlock_api.contract.report import Report
+    from oarlock_api.contract.status import PodStatus
+    from oarlock_trainer.runtime.assignment import Assignment
+
+log = logging.getLogger(__name__)
+
+_NOT_ONES_OWN = (FailureClass.PEER_LOST, FailureClass.REQUESTED)
+"""What rank 0 tells for all."""
+
+
+class History:
+    """Of one pod and attempt."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        environment: Mapping[str, str],
+        *,
+        output: Path,
+        flush_seconds: float = FLUSH_SECONDS,
+        timestamp: Callable[[], str] = clock.timestamp,
+    ) -> None:
+        job, pod = assignment.job, assignment.pod
+        self._secrets = secret_values(environment)
+        self._timestamp = timestamp
+        self._teller = Teller(job=job.job_uid, attempt=pod.attempt, rank=pod.rank, node=pod.node)
+        self._life = Life(self._teller)
+        self._leads = pod.rank == 0
+        self._notes = parse_notes(environment.get(Variable.HISTORY, ""))
+        self._keep = job.history.keep_attempts
+        self._report: Report | None = None
+        self._folder = output / layout.HISTORY
+        self._attempt_folder = layout.attempt_folder(pod.attempt, job.job_uid)
+        logs_folder = self._folder / layout.LOGS / self._attempt_folder
+        faults = self._folder / layout.FAULTS / layout.faults_name(pod.attempt, job.job_uid, pod.rank)
+        self._story = StoryFile(self._folder / layout.STORY if self._leads else faults)
+        most = job.history.log_bytes
+        self._writer = HistoryWriter(
+            output,
+            log=LogFile(logs_folder, pod.rank, most=most) if most else None,
+            story=self._story,
+            begin=self._begin,
+            flush_seconds=flush_seconds,
+        )
+        self._lines = {stream: CleanLines(stream, self._secrets) for stream in LogStream}
+        self.streams: Mapping[LogStream, Callable[[bytes], None]] = {
+            stream: functools.partial(self._take, stream) for stream in LogStream
+        }
+        logs.also_to(lambda line: self._take(LogStream.AGENT, line.encode(errors="replace") + b"\n"))
+        if self._leads:
+            self._tell(
+                self._teller.line(
+                    StoryType.ATTEMPT_STARTED,
+                    timestamp(),
+                    nodes=job.nodes,
+                    gpusPerNode=job.gpus_per_node,
+                    image=self._notes.image or None,
+                )
+            )
+
+    def observe(self, status: PodStatus, report: Report | None) -> None:
+        """Tell what is new: of the attempt, where this is rank 0's pod, and of a verdict."""
+        changes = self._life.changes(status, at=self._timestamp()) if self._leads else []
+        if report is not None and report != self._report:
+            self._report = report
+            if self._is_to_be_told(report):
+                changes.append(self._teller.fault(report))
+        self._tell(*changes)
+
+    def ended(self, report: Report | None, status: PodStatus) -> None:
+        """Tell how the pod ends."""
+        self.observe(status, report)
+        if self._leads:
+            self._tell(self._life.end(report, status, at=self._timestamp()))
+
+    def close(self, within: float) -> None:
+        """Write what is there."""
+        for stream in LogStream:
+            self._writer.print(self._lines[stream].end(time=self._timestamp()))
+        self._writer.close(within)
+
+    def _is_to_be_told(self, report: Report) -> bool:
+        if report.code == ExitCode.LEFT_ON_REQUEST:
+            return False
+        return self._leads or report.failure_class not in _NOT_ONES_OWN
+
+    def _take(self, stream: LogStream, piece: bytes) -> None:
+        self._writer.print(self._lines[stream].take(piece, time=self._timestamp()))
+
+    def _tell(self, *lines: StoryLine) -> None:
+        if lines:
+            self._writer.tell([self._clean(line).to_json() for line in lines])
+
+    def _clean(self, line: StoryLine) -> StoryLine:
+        message, data = without_secrets(line.message, self._secrets), without_secrets(dict(line.data), self._secrets)
+        return replace(line, message=message, data=data)
+
+    def _begin(self) -> None:
+        """In the writer's thread: make room, and tell what the operator decided about earlier attempts."""
+        if not self._leads:
+            return
+        prune(self._folder, keep=self._keep, own=self._attempt_folder)
+        known = self._known_decisions() if self._notes.decisions else set()
+        decisions = [line for line in self._notes.decisions if self._key(line) not in known]
+        if decisions:
+            self._story.append([self._clean(line).to_json() for line in decisions])
+
+    def _known_decisions(self) -> set[tuple[str, int]]:
+        known = set()
+        for name in (layout.OLDER_STORY, layout.STORY):
+            path = self._folder / name
+            if path.exists():
+                told = parse_story(path.read_bytes().decode(errors="replace"))
+                known |= {self._key(line) for line in told if line.type == StoryType.DECISION}
+        return known
+
+    @staticmethod
+    def _key(line: StoryLine) -> tuple[str, int]:
+        return line.job, line.attempt

@@ -1,0 +1,114 @@
+"""What a real agent leaves below the output of its attempt, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from agent_process import eventually
+
+from oarlock_api.contract import history
+from oarlock_api.contract.history import OperatorNotes, StoryLine, StoryType
+from oarlock_api.contract.log_lines import LogStream, read_log
+
+if TYPE_CHECKING:
+    from agent_process import Agent
+
+    from oarlock_api.contract.log_lines import LogLine
+
+
+def story(agent: Agent) -> dict[str, StoryLine]:
+    return {line.type: line for line in history.read_story(agent.output)}
+
+
+def log(agent: Agent) -> list[LogLine]:
+    (attempt,) = history.find_logs(agent.output)
+    return list(read_log(attempt.files[0]))
+
+
+def test_a_good_attempt_leaves_its_story_and_its_log_without_the_job_s_secrets(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    agent.environment |= {"THE_TOKEN": "fake-se", "OARLOCK_HISTORY": OperatorNotes(image="trainer:1").to_json()}
+    agent.start("prints_and_saves")
+    assert agent.wait() == 0
+    told = story(agent)
+    assert told[StoryType.ATTEMPT_STARTED].data == {"nodes": 2, "gpusPerNode": 2, "image": "trainer:1"}
+    assert told[StoryType.CHECKPOINT].data == {"step": 5, "path": "/output/flux/5", "stallSeconds": 0.5}
+    assert (told[StoryType.ENDED].reason, told[StoryType.ENDED].data["code"]) == ("Succeeded", 0)
+    assert {(line.job, line.attempt, line.rank, line.node) for line in told.values()} == {
+        ("uid-of-job", 3, 0, "node-1")
+    }
+    kept = log(agent)
+    texts = {(line.stream, line.text) for line in kept}
+    assert (LogStream.OUT, "step 5: the key is ***cret") in texts
+    assert (LogStream.ERR, "a warning") in texts
+    assert any(line.stream == LogStream.AGENT and json.loads(line.text)["message"] == "ranks started" for line in kept)
+    assert "fake-se" not in "".join(line.text for line in kept)
+    assert "fake-secret" in agent.log_path.read_text(), "what the pod itself prints stays as it is"
+
+
+def test_a_rank_that_is_killed_leaves_what_it_printed_and_the_verdict(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    agent.start("prints_and_waits")
+    os.kill(agent.rank_pid(1), signal.SIGKILL)
+    assert agent.wait() == 137
+    assert sorted(line.text for line in log(agent) if line.stream == LogStream.OUT) == ["rank 0 waits", "rank 1 waits"]
+    fault = story(agent)[StoryType.FAULT]
+    assert (fault.reason, fault.data["code"], fault.data["firstErrorRank"]) == ("Application", 137, 1)
+
+
+def test_an_agent_that_is_killed_leaves_files_that_can_be_read(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    agent.start("prints_for_ever")
+    agent.rank_pid(0)
+    eventually(lambda: history.find_logs(agent.output), "the first part of its log")
+    agent.send(signal.SIGKILL)
+    agent.wait()
+    assert story(agent)[StoryType.ATTEMPT_STARTED].attempt == 3
+    assert all(line.time for line in log(agent))
+
+
+@pytest.mark.parametrize("place", ["hangs", "is full", "is a file"])
+def test_storage_of_which_nothing_comes_back_ends_no_training(agent: Agent, place: str) -> None:
+    agent.output.mkdir(parents=True)
+    folder = agent.output / history.HISTORY
+    if place == "is a file":
+        folder.parent.mkdir()
+        folder.write_text("")
+    else:
+        folder.mkdir(parents=True)
+        # Whoever opens a FIFO without a reader waits, as on a dead mount; /dev/full has no room.
+        story_file = folder / history.STORY
+        os.mkfifo(story_file) if place == "hangs" else story_file.symlink_to("/dev/full")
+    agent.start("prints_and_saves")
+    assert agent.wait() == 0
+    assert agent.log_path.read_text().count("step 5: the key is fake-secret") == 2
+    assert place == "hangs" or "the history lacks something, training goes on" in agent.log_path.read_text()
+
+
+def test_what_the_operator_decided_about_earlier_attempts_is_told_once(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    who = {"job": "uid-of-job", "time": "2026-01-01T00:00:00Z"}
+    first, second = (StoryLine(type="Decision", attempt=n, reason="NodeLost", **who) for n in (1, 2))
+    known = agent.output / history.HISTORY / history.STORY
+    known.parent.mkdir(parents=True)
+    known.write_text(first.to_json() + "\n" + first.to_json()[:30])
+    agent.environment["OARLOCK_HISTORY"] = OperatorNotes(decisions=(first, second)).to_json()
+    agent.start("prints_and_saves")
+    assert agent.wait() == 0
+    decided = [line.attempt for line in history.read_story(agent.output) if line.type == StoryType.DECISION]
+    assert decided == [1, 2]
+
+
+def test_another_pod_than_rank_0_s_tells_its_own_fault_in_a_file_of_its_own(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    agent.environment["MACHINE_RANK"] = "1"
+    agent.start("prints_and_waits")
+    os.kill(agent.rank_pid(3), signal.SIGKILL)
+    assert agent.wait() == 137
+    assert not (agent.output / history.HISTORY / history.STORY).exists()
+    (fault,) = history.read_story(agent.output)
+    assert (fault.type, fault.rank, fault.data["firstErrorRank"]) == (StoryType.FAULT, 1, 3)
