@@ -1,0 +1,72 @@
+"""explain(facts) -> Story: from the first minute in a queue to the last restart, each step with its evidence. Pure.
+
+    facts -> pods -> attempts with their faults -> what holds it up now -> chain, curve
+
+The words that it gives are those of `causes`. It imports neither kubernetes nor a terminal: the trainer's report uses it too.
+"""
+
+from __future__ import annotations
+
+from oarlock.explain import now as now_
+from oarlock.explain.attempts import Lines, attempts, last_trouble, uid_of
+from oarlock.explain.chain import chain
+from oarlock.explain.curve import curve
+from oarlock.explain.gone import now_of_the_output
+from oarlock.explain.pods import read_pod
+from oarlock.facts.model import Facts
+from oarlock.story import VERSION, Attempt, Cordon, Now, Story, Trouble, Unknown
+from oarlock_api.contract.wire import integer, text
+
+__all__ = ["explain"]
+
+
+def explain(facts: Facts) -> Story:
+    """The story of one job."""
+    pods = [read_pod(raw) for raw in facts.pods]
+    lines = Lines.of(facts)
+    found = attempts(facts, pods, lines)
+    now, trouble = _now(facts, now_.Situation(facts, pods), lines, found)
+    status = (facts.job or {}).get("status") or {}
+    cordons = tuple(
+        Cordon(
+            node=text(one.get("name"), 253),
+            reason=text(one.get("reason"), 1024),
+            time=text(one.get("time"), 40),
+            done_time=text(one.get("doneTime"), 40),
+            attempt=integer(one.get("attempt")),
+            gpu_uuid=text((one.get("gpu") or {}).get("uuid"), 64),
+        )
+        for one in status.get("cordonedNodes") or []
+    )
+    return Story(
+        version=VERSION,
+        namespace=facts.namespace,
+        name=facts.name,
+        uid=uid_of(facts),
+        directory=facts.output.folder if facts.output else "",
+        time=facts.time,
+        now=now,
+        trouble=trouble,
+        attempts=found,
+        cordons=cordons,
+        avoided=tuple(text(one.get("name"), 253) for one in status.get("avoidedNodes") or []),
+        chain=chain(facts, lines, found, cordons, now, trouble),
+        curve=curve(facts),
+        unknown=tuple(Unknown(what=one.what, why=one.why) for one in facts.missing),
+    )
+
+
+def _now(
+    facts: Facts, situation: now_.Situation, lines: Lines, found: tuple[Attempt, ...]
+) -> tuple[Now, Trouble | None]:
+    last = last_trouble(found)
+    if facts.job is None:
+        return now_of_the_output(facts, lines, found, last), last
+    phase = situation.status.get("phase")
+    if phase == "Failed":
+        held = now_.failure(situation, last)
+    elif phase in ("Succeeded", "Suspended"):
+        held = None
+    else:
+        held = now_.hindrance(situation)
+    return now_.now(situation, held, found), held or last

@@ -1,0 +1,266 @@
+"""The attempts of a job, put together from the status, the history in the output, reports, pods and Events.
+
+Each of them may be missing: a status keeps ten attempts, Events last an hour, pods go. What the operator wrote outranks
+what others say of the same attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from oarlock.explain import faults, words
+from oarlock.explain.causes import OF_CLASS, Cause, named
+from oarlock.explain.pods import Pod
+from oarlock.facts.model import Facts, Object
+from oarlock.story import Attempt, Evidence, Place, Stage, Trouble
+from oarlock_api.contract.report import Report, parse_report
+from oarlock_api.contract.wire import WireError, integer, number, text
+
+STAGES = ("detect", "decide", "drain", "cordon", "queue", "schedule", "start", "firstStep")
+"""Of status.attempts[].stageMilliseconds, in the order in which they are passed."""
+_NEXT = re.compile(r"[.;] Attempt (\d+) starts")
+_POD = re.compile(r"pod (?P<pod>\S+-\d+-(?P<rank>\d+)) on (?P<node>[\w.-]+):")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of the history that are of this job: another one may have used the same output before."""
+
+    all: tuple[Object, ...]
+
+    @classmethod
+    def of(cls, facts: Facts) -> Lines:
+        """Those of the job's uid; of a job that is gone, those of the last one that wrote any."""
+        found = facts.output.history if facts.output else ()
+        uid = uid_of(facts)
+        return cls(tuple(line for line in found if text(line.get("job"), 64) in ("", uid)))
+
+    def at(self, attempt: int, kind: str = "") -> list[Object]:
+        """Lines of an attempt, of one type or of all."""
+        return [line for line in self.all if line.get("attempt") == attempt and kind in ("", line.get("type"))]
+
+
+def uid_of(facts: Facts) -> str:
+    """The job's uid: its object's, else that of the fence, else that of the last line of the history."""
+    if facts.job:
+        return text(facts.job["metadata"].get("uid"), 64)
+    if facts.output and facts.output.owner:
+        return text(facts.output.owner.get("jobUid"), 64)
+    lines = facts.output.history if facts.output else ()
+    return next((uid for line in reversed(lines) if (uid := text(line.get("job"), 64))), "")
+
+
+def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, ...]:
+    """All attempts of which anything is known, the oldest first."""
+    status = (facts.job or {}).get("status") or {}
+    records: dict[int, Object] = {one["number"]: one for one in status.get("attempts") or []}
+    reports = _reports(facts, lines)
+    numbers = {*records, *(pod.attempt for pod in pods), *(report.attempt for report in reports)}
+    numbers |= {number for line in lines.all if (number := integer(line.get("attempt")))}
+    of_last_fault = _attempt_of(status.get("lastFault"), records)
+    told = _told(facts)
+    found = []
+    for number in sorted(numbers - {0}):
+        record = records.get(number, {})
+        own = [pod for pod in pods if pod.attempt == number]
+        places = _places(own, lines.at(number), record)
+        where = {place.rank: place.node for place in places}
+        troubles = _troubles(facts, own, lines.at(number), [one for one in reports if one.attempt == number], where)
+        if number == of_last_fault:
+            troubles = _with_the_operators_word(facts, status["lastFault"], record, troubles)
+        if not troubles and number in told:
+            troubles = [told[number]]
+        found.append(_attempt(number, record, own, lines.at(number), places, tuple(troubles)))
+    return tuple(found)
+
+
+def _attempt(
+    number: int,
+    record: Object,
+    pods: Sequence[Pod],
+    lines: Sequence[Object],
+    places: tuple[Place, ...],
+    troubles: tuple[Trouble, ...],
+) -> Attempt:
+    started = next((line for line in lines if line.get("type") == "AttemptStarted"), {})
+    ended = [line for line in lines if line.get("type") == "Ended"]
+    resumed = next((integer((line.get("data") or {}).get("step")) for line in lines if line.get("type") == "Resumed"), None)
+    steps = [step for line in lines if (step := integer((line.get("data") or {}).get("step"))) is not None]
+    image = next((pod.image for pod in pods if pod.image), "") or text((started.get("data") or {}).get("image"), 512)
+    last = ended[-1] if ended else {}
+    return Attempt(
+        number=number,
+        start_time=text(record.get("startTime"), 40) or text(started.get("time"), 40),
+        end_time=text(record.get("endTime"), 40) or text(last.get("time"), 40),
+        reason=text(record.get("reason"), 253),
+        end_reason=text(record.get("endReason"), 253) or text(last.get("reason"), 253),
+        image=image,
+        places=places,
+        node_names=tuple(record.get("nodeNames") or sorted({place.node for place in places if place.node})),
+        removed_node_names=tuple(record.get("removedNodeNames") or ()),
+        resumed_from_step=record.get("resumedFromStep", resumed),
+        lost_steps=record.get("lostSteps"),
+        last_step=max(steps, default=None),
+        stages=_stages(record, lines),
+        faults=troubles,
+        decision=_decision(lines),
+    )
+
+
+def _stages(record: Object, lines: Sequence[Object]) -> tuple[Stage, ...]:
+    known = record.get("stageMilliseconds") or {}
+    if known:
+        return tuple(
+            Stage(name=f"{name[0].upper()}{name[1:]}", seconds=known[name] / 1000) for name in STAGES if known.get(name)
+        )
+    phases = [line for line in lines if line.get("type") == "Stage" and not line.get("rank")]
+    told = [(line.get("data") or {}) for line in phases]
+    return tuple(
+        Stage(name=text(one.get("name"), 64), seconds=seconds)
+        for one in told
+        if (seconds := number(one.get("seconds"))) is not None
+    )
+
+
+def _decision(lines: Sequence[Object]) -> str:
+    line = next((one for one in lines if one.get("type") == "Decision"), {})
+    data: Mapping[str, object] = line.get("data") or {}
+    said = text(line.get("message"), 1024) or text(line.get("reason"), 253)
+    rule = text(data.get("rule"), 256)
+    return f"{said} (rule {rule})" if said and rule and rule not in said else said
+
+
+def _places(pods: Sequence[Pod], lines: Sequence[Object], record: Object) -> tuple[Place, ...]:
+    """Rank -> node, from the pods, else from the history, else, of one node, from the status."""
+    where = {pod.rank: pod.node for pod in pods if pod.node}
+    for line in lines:
+        if line.get("type") == "GangComplete":
+            told = (line.get("data") or {}).get("nodes") or {}
+            where = {**{int(rank): text(node, 253) for rank, node in told.items() if str(rank).isdecimal()}, **where}
+        elif (rank := integer(line.get("rank"))) is not None and (node := text(line.get("node"), 253)):
+            where.setdefault(rank, node)
+    names = record.get("nodeNames") or []
+    if not where and len(names) == 1:
+        where = {0: names[0]}
+    return tuple(Place(rank=rank, node=node) for rank, node in sorted(where.items()) if node)
+
+
+def _reports(facts: Facts, lines: Lines) -> list[Report]:
+    """Reports of endings that are of this job: files of an earlier job with the same output are older than it."""
+    began = text((facts.job or {"metadata": {}})["metadata"].get("creationTimestamp"), 40)
+    began = began or next((text(line.get("time"), 40) for line in lines.all), "")
+    found = []
+    for raw in facts.output.reports if facts.output else ():
+        report = _report(raw)
+        if report and report.code and report.detected_at >= began:
+            found.append(report)
+    return found
+
+
+def _report(raw: Object) -> Report | None:
+    try:
+        return parse_report(json.dumps(raw))
+    except (WireError, TypeError):
+        return None
+
+
+def _troubles(
+    facts: Facts, pods: Sequence[Pod], lines: Sequence[Object], reports: Sequence[Report], where: Mapping[int, str]
+) -> list[Trouble]:
+    """One for each rank that ended badly, the root cause first. A pod that is there says more than a copy of its report."""
+    found: dict[int, Trouble] = {}
+    for line in lines:
+        if line.get("type") == "Fault" and (rank := integer(line.get("rank"))) is not None:
+            found[rank] = _of_line(line, rank, where.get(rank, ""), facts.name)
+    for report in reports:
+        found[report.rank] = faults.of_report(report, job=facts.name, node=where.get(report.rank, ""))
+    for pod in pods:
+        if trouble := faults.of_pod(pod, job=facts.name):
+            found[pod.rank] = trouble
+    return faults.root_first(found.values())
+
+
+def _of_line(line: Object, rank: int, node: str, job: str) -> Trouble:
+    data = line.get("data") or {}
+    if report := _report({"attempt": line.get("attempt"), "rank": rank, **data}):
+        told = report if report.summary else replace(report, summary=text(line.get("message"), 1500))
+        return faults.of_report(told, job=job, node=text(line.get("node"), 253) or node)
+    kind, message = text(line.get("reason"), 64), text(line.get("message"), 1500)
+    cause = next((cause for known, cause in OF_CLASS.items() if known == kind), Cause.APPLICATION_ERROR)
+    cause = words.refined(cause, message)
+    time = text(line.get("time"), 40)
+    where = text(line.get("node"), 253) or node
+    return Trouble(
+        cause=cause,
+        message=message or kind,
+        time=time,
+        attempt=integer(line.get("attempt")),
+        rank=rank,
+        node=where,
+        fault_class=kind,
+        evidence=(Evidence(source="history", text=message or kind, time=time),),
+        next=faults.advice(cause, job=job, node=where),
+    )
+
+
+def _attempt_of(fault: Object | None, records: Mapping[int, Object]) -> int | None:
+    """Which attempt status.lastFault is of: the last that had ended, or is to end, and had begun before it."""
+    if not fault:
+        return None
+    ended = [number for number, record in records.items() if record.get("endReason")]
+    time = text(fault.get("time"), 40)
+    before = [number for number in ended if text(records[number].get("startTime"), 40)[:19] <= time[:19]]
+    return max(before or ended, default=max(records, default=None))
+
+
+def _with_the_operators_word(facts: Facts, raw: Object, record: Object, troubles: list[Trouble]) -> list[Trouble]:
+    """The operator's attribution first, with what the pod of that rank has beside; the others behind it."""
+    told = faults.of_last_fault(
+        raw, attempt=record["number"], end_reason=text(record.get("endReason"), 253), job=facts.name
+    )
+    same = next((one for one in troubles if one.rank == told.rank), None)
+    if same:
+        evidence = {one.text: one for one in (*same.evidence, *told.evidence)}
+        told = replace(
+            told,
+            pod=same.pod,
+            exit_code=same.exit_code,
+            first_rank=same.first_rank,
+            evidence=tuple(evidence.values())[: faults.MAX_EVIDENCE],
+        )
+    return [told, *(one for one in troubles if one is not same)]
+
+
+def _told(facts: Facts) -> dict[int, Trouble]:
+    """Attempt -> why it ended, as the operator's Events tell it."""
+    found = {}
+    for event in facts.events:
+        said = text(event.get("message"), 1024)
+        after = _NEXT.search(said)
+        if (event.get("involvedObject") or {}).get("kind") != "TrainingJob" or after is None:
+            continue
+        pod = _POD.search(said)
+        reason, time = text(event.get("reason"), 128), text(event.get("lastTimestamp"), 40)
+        told = said[: after.start()]
+        cause = words.refined(named(reason) or Cause.APPLICATION_ERROR, told)
+        node = pod["node"] if pod else ""
+        found[int(after[1]) - 1] = Trouble(
+            cause=cause,
+            message=told,
+            time=time,
+            attempt=int(after[1]) - 1,
+            rank=int(pod["rank"]) if pod else None,
+            node=node,
+            pod=pod["pod"] if pod else "",
+            evidence=(Evidence(source=f"Event {reason}", text=told, time=time),),
+            next=faults.advice(cause, job=facts.name, node=node),
+        )
+    return found
+
+
+def last_trouble(found: Iterable[Attempt]) -> Trouble | None:
+    """The root cause of the last fault that is known."""
+    return next((one.faults[0] for one in reversed(tuple(found)) if one.faults), None)

@@ -1,0 +1,168 @@
+"""The chain: what happened, one line each, in the order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from oarlock.explain.attempts import Lines
+from oarlock.explain.causes import named
+from oarlock.facts.model import Facts, Object
+from oarlock.story import Attempt, Cordon, Moment, Now, Trouble
+from oarlock_api.contract.wire import number, text
+
+_TOLD = {"Suspending", "Suspended", "NodeReturned", "NodeMarked", "CordonRefused", "CordonFailed", "CordonDryRun"} | {
+    "PodForceDeleted", "PodNotStopping", "PlacementTimeout", "SlowNetwork", "NonFiniteLoss", "GPUWarning", "SlowRank",
+    "CheckpointStorageFull", "CheckpointNotCopied", "GPUUnmonitored", "KeyRefused", "StatusSilent", "NodeNotReady",
+}  # fmt: skip
+"""Events of the job that are no attempt's beginning or end, and are told as they are."""
+_LINES = {"Degraded", "SlowRank", "Drill", "Check", "Note", "Stacks"}
+"""The same of lines of the history."""
+
+
+def chain(
+    facts: Facts, lines: Lines, attempts: Sequence[Attempt], cordons: Sequence[Cordon], now: Now, trouble: Trouble | None
+) -> tuple[Moment, ...]:
+    """All moments. Of two that say the same of one time, one."""
+    found = [
+        *_job(facts),
+        *(moment for one in attempts for moment in _attempt(one)),
+        *(_cordon(one) for one in cordons),
+        *_events(facts),
+        *_lines(lines),
+        *_waits(trouble, attempts),
+        *_end(facts, now),
+    ]
+    known = {(one.time[:19], one.what, one.text): one for one in found if one.time}
+    return tuple(sorted(known.values(), key=lambda one: (_sortable(one.time), one.attempt or 0)))
+
+
+def _job(facts: Facts) -> Iterator[Moment]:
+    if facts.job:
+        made = text(facts.job["metadata"].get("creationTimestamp"), 40)
+        yield Moment(time=made, what="Created", text="the job was applied")
+
+
+def _attempt(one: Attempt) -> Iterator[Moment]:
+    why = named(one.reason)
+    again = f", because: {why.meaning if why else one.reason}" if one.reason and one.number > 1 else ""
+    image = f" with {one.image}" if one.image and one.number == 1 else ""
+    yield Moment(time=one.start_time, what="Attempt", text=f"attempt {one.number} begins{image}{again}", attempt=one.number)
+    first = next((stage for stage in one.stages if stage.name == "FirstStep"), None)
+    if first and (began := _parsed(one.start_time)):
+        took = {stage.name: stage.seconds for stage in one.stages}
+        told = ", ".join(f"{_words(name)} {_seconds(took[name])}" for name in took if took[name] >= 0.05)
+        # Detecting and deciding lie before the attempt's start.
+        since = sum(took[name] for name in took if name not in ("Detect", "Decide"))
+        where = f" on {', '.join(one.node_names[:8])}" if one.node_names else ""
+        resumed = f" from step {one.resumed_from_step:,}" if one.resumed_from_step else ""
+        lost = f", {one.lost_steps:,} steps are done again" if one.lost_steps else ""
+        yield Moment(
+            time=_written(began + timedelta(seconds=since)),
+            what="Training",
+            text=f"attempt {one.number} trains{where}{resumed}{lost} ({told})",
+            attempt=one.number,
+        )
+    for place, fault in enumerate(one.faults):
+        if place == 0:
+            victims = f"; {fault.victims} others lost it" if fault.victims else ""
+            yield Moment(
+                time=fault.time or one.end_time,
+                what=fault.cause,
+                text=f"{where_of(fault)}{fault.message}{victims}",
+                attempt=one.number,
+                rank=fault.rank,
+                node=fault.node,
+            )
+    if one.decision:
+        yield Moment(time=one.end_time, what="Decision", text=one.decision, attempt=one.number)
+
+
+def where_of(fault: Trouble) -> str:
+    """`node-2, rank 1, GPU 0: ` as far as it is known and the message does not say it."""
+    parts = [fault.node, f"rank {fault.rank}" if fault.rank is not None else "", f"GPU {fault.gpu}" if fault.gpu is not None else ""]
+    said = ", ".join(part for part in parts if part and part not in fault.message)
+    return f"{said}: " if said else ""
+
+
+def _cordon(one: Cordon) -> Moment:
+    done = "is cordoned" if one.done_time else "is to be cordoned"
+    return Moment(
+        time=one.done_time or one.time, what="NodeCordoned", text=f"{one.node} {done}: {one.reason}", attempt=one.attempt, node=one.node
+    )
+
+
+def _events(facts: Facts) -> Iterator[Moment]:
+    for event in facts.events:
+        about, reason = event.get("involvedObject") or {}, text(event.get("reason"), 128)
+        if about.get("kind") == "TrainingJob" and reason in _TOLD:
+            yield Moment(time=_time(event), what=reason, text=text(event.get("message"), 1024))
+
+
+def _lines(lines: Lines) -> Iterator[Moment]:
+    for line in lines.all:
+        kind, said = text(line.get("type"), 64), text(line.get("message"), 1024)
+        if kind in _LINES and said:
+            what = text(line.get("reason"), 64) or kind
+            yield Moment(
+                time=text(line.get("time"), 40),
+                what=kind if kind in ("Drill", "SlowRank", "Check") else what,
+                text=said,
+                attempt=line.get("attempt"),
+                rank=line.get("rank"),
+                node=text(line.get("node"), 253),
+            )
+    saved = [line for line in lines.all if line.get("type") == "Checkpoint"]
+    if saved:
+        data = saved[-1].get("data") or {}
+        yield Moment(
+            time=text(saved[-1].get("time"), 40),
+            what="Checkpoint",
+            text=f"the newest checkpoint is step {data.get('step')}",
+            attempt=saved[-1].get("attempt"),
+        )
+
+
+def _waits(trouble: Trouble | None, attempts: Sequence[Attempt]) -> Iterator[Moment]:
+    if trouble and not any(trouble in one.faults for one in attempts):
+        yield Moment(
+            time=trouble.time, what=trouble.cause, text=f"{where_of(trouble)}{trouble.message}", attempt=trouble.attempt, node=trouble.node
+        )
+
+
+def _end(facts: Facts, now: Now) -> Iterator[Moment]:
+    ended = text(((facts.job or {}).get("status") or {}).get("completionTime"), 40)
+    if ended:
+        yield Moment(time=ended, what=now.phase, text=now.message)
+
+
+def _time(event: Object) -> str:
+    return text(event.get("lastTimestamp"), 40) or text(event.get("eventTime"), 40) or text(event.get("firstTimestamp"), 40)
+
+
+def _words(name: str) -> str:
+    return "first step" if name == "FirstStep" else name.lower()
+
+
+def _seconds(value: float) -> str:
+    if number(value) is None or value < 100:
+        return f"{value:.1f} s"
+    minutes, seconds = divmod(round(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def _parsed(time: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(time)
+    except ValueError:
+        return None
+
+
+def _written(time: datetime) -> str:
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _sortable(time: str) -> tuple[float, str]:
+    found = _parsed(time)
+    return (found.timestamp() if found and found.tzinfo else float("inf"), time)

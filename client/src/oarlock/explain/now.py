@@ -1,0 +1,289 @@
+"""What holds a job up now, and what to do: the first answer of a list, from its acceptance to its last step.
+
+Each function looks at one thing and returns a trouble, or None where all is well with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from oarlock.explain import faults, scheduler, words
+from oarlock.explain.causes import Cause, named
+from oarlock.explain.pods import Pod
+from oarlock.facts.model import Facts, Object
+from oarlock.story import Attempt, Evidence, Now, Trouble
+from oarlock_api.contract.wire import integer, text
+
+_MOUNTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
+"""Reasons of Events by which a kubelet says what it never writes into the pod."""
+
+
+class Situation:
+    """A living job, and what its parts say. `pods` are those of the current attempt."""
+
+    def __init__(self, facts: Facts, pods: Sequence[Pod]) -> None:
+        self.facts = facts
+        self.job: Object = facts.job or {}
+        self.status: Object = self.job.get("status") or {}
+        self.attempt = integer(self.status.get("attempt")) or 0
+        self.pods = [pod for pod in pods if pod.attempt == self.attempt and pod.ending is None]
+        self.nodes = sorted(
+            {text((node.get("metadata") or {}).get("name"), 253) for node in facts.nodes}
+            | {pod.node for pod in pods}
+            | {name for one in self.status.get("attempts") or [] for name in one.get("nodeNames") or []} - {""}
+        )
+
+    def condition(self, kind: str) -> Object:
+        """One of the job's conditions; empty where it is not told."""
+        return next((one for one in self.status.get("conditions") or [] if one.get("type") == kind), {})
+
+    def node_in(self, said: str) -> str:
+        """The one known node that a sentence names; empty where it names none or several."""
+        found = {name for name in self.nodes if name and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", said)}
+        return found.pop() if len(found) == 1 else ""
+
+    def trouble(self, cause: Cause, said: str, source: str, *, pod: Pod | None = None, time: str = "", node: str = "") -> Trouble:
+        """A trouble of the current attempt."""
+        where = node or (pod.node if pod else "") or self.node_in(said)
+        return Trouble(
+            cause=cause,
+            message=said[:1500] or cause.meaning,
+            time=time,
+            attempt=self.attempt or None,
+            rank=pod.rank if pod else None,
+            node=where,
+            pod=pod.name if pod else "",
+            evidence=(Evidence(source=source, text=said[:1024], time=time),) if said else (),
+            next=faults.advice(cause, job=self.facts.name, node=where),
+        )
+
+    def from_condition(self, kind: str, cause: Cause) -> Trouble:
+        """A trouble in the words of a condition."""
+        told = self.condition(kind)
+        return self.trouble(
+            cause, text(told.get("message"), 8192), f"condition {kind}", time=text(told.get("lastTransitionTime"), 40)
+        )
+
+
+def _unanswered(s: Situation) -> Trouble | None:
+    if s.status.get("conditions") or s.status.get("phase"):
+        return None
+    return s.trouble(Cause.NO_OPERATOR, "", "status", time=text(s.job["metadata"].get("creationTimestamp"), 40))
+
+
+def _refused(s: Situation) -> Trouble | None:
+    told = s.condition("Accepted")
+    reason = named(text(told.get("reason"), 128))
+    if told.get("status") == "False" and reason:
+        return s.from_condition("Accepted", reason)
+    word = named(text(s.status.get("reason"), 128))
+    if word in (Cause.WAITING_FOR_PREDECESSOR, Cause.GANG_UNAVAILABLE, Cause.STATUS_UNREADABLE):
+        return s.trouble(word, text(s.status.get("message"), 8192), "status.message")
+    return None
+
+
+def _queued(s: Situation) -> Trouble | None:
+    gated = [pod for pod in s.pods if pod.gated]
+    told = s.condition("Scheduled")
+    in_queue = told.get("reason") == Cause.QUEUED or (s.status.get("recovery") or {}).get("stage") == "Queue"
+    if not in_queue and not gated:
+        return None
+    said = text(told.get("message"), 2048) or text(s.status.get("message"), 2048)
+    group = next((words_ for one in s.facts.groups if (words_ := _group_words(one))), "")
+    cause = Cause.QUEUED if in_queue or group else Cause.SUSPENDED_BY_GATE
+    message = said if not group or group in said else f"{said}: {group}" if said else group
+    return s.trouble(cause, message, "the gang's queue" if in_queue else "pods")
+
+
+def _group_words(group: Object) -> str:
+    told = [one for one in (group.get("status") or {}).get("conditions") or [] if one.get("message")]
+    waits = [one for one in told if one.get("status") == "False" or one.get("type") == "Unschedulable"]
+    return text(waits[-1].get("message"), 512) if waits else ""
+
+
+def _not_created(s: Situation) -> Trouble | None:
+    told = s.condition("Scheduled")
+    if told.get("reason") != Cause.CREATE_REFUSED:
+        return None
+    return s.from_condition("Scheduled", words.of_creation(text(told.get("message"), 2048)))
+
+
+def _not_placed(s: Situation) -> Trouble | None:
+    waiting = [pod for pod in s.pods if pod.unplaced and not pod.gated]
+    if not waiting:
+        return None
+    said = next((pod.unplaced for pod in waiting if words.of_scheduling(pod.unplaced)), waiting[0].unplaced)
+    found = scheduler.explain(said, s.facts.nodes)
+    told = s.condition("Scheduled")
+    # A claim keeps a pod from every node, avoided or not.
+    if told.get("reason") == Cause.NOT_ENOUGH_HEALTHY_NODES and not words.of_scheduling(said):
+        return s.from_condition("Scheduled", Cause.NOT_ENOUGH_HEALTHY_NODES)
+    count = f"{len(waiting)} of {len(s.pods)} pods have no node: " if len(s.pods) > 1 else ""
+    pod = waiting[0]
+    trouble = s.trouble(found.cause, f"{count}{found.message}", "", time=pod.since, node=found.node)
+    evidence = Evidence(source=f"scheduler, of pod {pod.name}", text=said, time=pod.since)
+    return replace(trouble, evidence=(evidence, *_claims(s, found.cause)))
+
+
+def _claims(s: Situation, cause: Cause) -> tuple[Evidence, ...]:
+    """What the claims' own Events say of why they are not bound."""
+    if cause is not Cause.CLAIM_UNBOUND:
+        return ()
+    told = {
+        (text(event.get("reason"), 64), text(event.get("message"), 512)): text(event.get("lastTimestamp"), 40)
+        for event in s.facts.events
+        if (event.get("involvedObject") or {}).get("kind") == "PersistentVolumeClaim"
+    }
+    return tuple(Evidence(source=f"Event {reason}", text=said, time=time) for (reason, said), time in list(told.items())[-2:])
+
+
+def _not_mounted(s: Situation) -> Trouble | None:
+    told = s.condition("StorageReady")
+    reason, said = told.get("reason"), text(told.get("message"), 8192)
+    if told.get("status") != "False" or reason != Cause.VOLUME_NOT_READY:
+        return None
+    return s.from_condition(
+        "StorageReady", words.of_scheduling(said) or words.of_kubelet(said) or Cause.VOLUME_NOT_READY
+    )
+
+
+def _not_started(s: Situation) -> Trouble | None:
+    hanging = [pod for pod in s.pods if pod.node and not pod.started]
+    pod = next((pod for pod in hanging if pod.waits), None)
+    if pod:
+        said = _fuller(s, pod)
+        cause = words.of_kubelet(said) or words.of_kubelet(pod.waits) or Cause.WAITING
+        return s.trouble(cause, f"{pod.name} on {pod.node}: {said}", f"pod {pod.name}", pod=pod, time=pod.since)
+    for pod in hanging:
+        if event := _newest(s, pod, _MOUNTS):
+            said = f"{event.get('reason')}: {text(event.get('message'), 1024)}"
+            cause = words.of_kubelet(said) or Cause.VOLUME_NOT_READY
+            time = text(event.get("lastTimestamp"), 40)
+            return s.trouble(cause, f"{pod.name} on {pod.node}: {said}", f"Event {event.get('reason')}", pod=pod, time=time)
+    return None
+
+
+def _fuller(s: Situation, pod: Pod) -> str:
+    """A kubelet that backs off does not repeat what the registry said: its Event does."""
+    if not pod.waits.startswith("ImagePullBackOff"):
+        return pod.waits
+    event = _newest(s, pod, ("Failed",), containing="pull")
+    return f"{pod.waits.split(':')[0]}: {text(event.get('message'), 1024)}" if event else pod.waits
+
+
+def _newest(s: Situation, pod: Pod, reasons: Sequence[str], *, containing: str = "") -> Object | None:
+    found = [
+        event
+        for event in s.facts.events
+        if (event.get("involvedObject") or {}).get("name") == pod.name
+        and event.get("reason") in reasons
+        and containing in text(event.get("message"), 1024)
+    ]
+    return found[-1] if found else None
+
+
+def _degraded(s: Situation) -> Trouble | None:
+    told = s.condition("Degraded")
+    if told.get("status") != "True":
+        return None
+    reason = text(told.get("reason"), 128)
+    return s.from_condition("Degraded", named(reason) or Cause.RECOVERING)
+
+
+def _waits_for_a_try(s: Situation) -> Trouble | None:
+    until = text((s.status.get("recovery") or {}).get("notBeforeTime"), 40)
+    if not until or until[:19] <= s.facts.time[:19] or s.pods:
+        return None
+    reason = named(text(s.status.get("reason"), 128))
+    cause = reason if reason is Cause.PLACEMENT_TIMEOUT else Cause.BACKOFF
+    said = text(s.status.get("message"), 2048)
+    return s.trouble(cause, f"the next try is at {until}: {said}" if said else f"the next try is at {until}", "status")
+
+
+_QUESTIONS: tuple[Callable[[Situation], Trouble | None], ...] = (
+    _unanswered,
+    _refused,
+    _queued,
+    _not_created,
+    _not_placed,
+    _not_mounted,
+    _not_started,
+    _waits_for_a_try,
+    _degraded,
+)
+
+
+def hindrance(s: Situation) -> Trouble | None:
+    """What keeps a job that is not over from training, or spoils it."""
+    return next((trouble for ask in _QUESTIONS if (trouble := ask(s))), None)
+
+
+def failure(s: Situation, last: Trouble | None) -> Trouble | None:
+    """Why a job has failed: what its message says more precisely than its reason, else its last fault."""
+    reason, said = text(s.status.get("reason"), 128), text(s.status.get("message"), 8192)
+    cause = named(reason) or words.of_kubelet(f"{reason}: {said}")
+    if cause in (None, Cause.STARTUP_DEADLINE_EXCEEDED):
+        cause = words.of_kubelet(said) or words.of_scheduling(said) or cause or Cause.FAILED
+        return s.trouble(cause, said, "status.message", time=text(s.status.get("completionTime"), 40))
+    ended_by_it = s.status.get("lastFault") and cause not in (Cause.DEADLINE_EXCEEDED, Cause.INVALID_MANIFEST)
+    if ended_by_it and last:
+        return last
+    return s.trouble(cause, said, "status.message", time=text(s.status.get("completionTime"), 40))
+
+
+def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> Now:
+    """How the job stands. `trouble`: what holds it up, or why it failed."""
+    phase = text(s.status.get("phase"), 64) or "Pending"
+    reason = named(text(s.status.get("reason"), 128))
+    progress = s.status.get("progress") or {}
+    step, total = integer(progress.get("step")), integer(progress.get("totalSteps"))
+    if phase == "Failed":
+        cause = reason if reason and trouble and reason != Cause.STARTUP_DEADLINE_EXCEEDED else None
+        cause = cause or (Cause(trouble.cause) if trouble else Cause.FAILED)
+        message = text(s.status.get("message"), 2048)
+    elif trouble:
+        cause, message = Cause(trouble.cause), trouble.message
+    else:
+        cause = _of_phase(phase, reason)
+        message = _going(phase, attempts, step, total) or text(s.status.get("message"), 2048) or cause.meaning
+    own = trouble if trouble and (phase != "Failed" or trouble.cause == cause) else None
+    node = trouble.node if trouble else ""
+    both = [faults.advice(cause, job=s.facts.name, node=node)]
+    if phase == "Failed" and trouble and trouble.cause != cause:
+        both.insert(0, trouble.next)
+    return Now(
+        phase=phase,
+        cause=cause,
+        message=message or cause.meaning,
+        next=" ".join(dict.fromkeys(own.next if own else words_ for words_ in both)),
+        node=node,
+        rank=trouble.rank if trouble else None,
+        step=step,
+        total_steps=total,
+        eta_seconds=integer(progress.get("etaSeconds")),
+    )
+
+
+def _of_phase(phase: str, reason: Cause | None) -> Cause:
+    known = {
+        "Queued": Cause.QUEUED,
+        "Starting": Cause.STARTING,
+        "Running": Cause.TRAINING,
+        "Recovering": Cause.RECOVERING,
+        "Suspended": Cause.SUSPENDED,
+        "Succeeded": Cause.SUCCEEDED,
+        "Pending": Cause.PENDING,
+    }
+    if reason in (Cause.STOPPING, Cause.SUSPENDING):
+        return reason
+    return known.get(phase) or reason or Cause.PENDING
+
+
+def _going(phase: str, attempts: Sequence[Attempt], step: int | None, total: int | None) -> str:
+    if phase != "Running" or not attempts:
+        return ""
+    nodes = ", ".join(attempts[-1].node_names[:8])
+    done = f"step {step:,}" + (f" of {total:,}" if total else "") if step is not None else "no step yet"
+    return f"attempt {attempts[-1].number} trains{f' on {nodes}' if nodes else ''}: {done}"

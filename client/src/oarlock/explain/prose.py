@@ -1,0 +1,57 @@
+"""A story in words for people: the chain, then how it stands now, and what to do next. Five to twenty-five lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from oarlock.story import Moment, Story
+
+MOST_MOMENTS = 16
+"""Of a chain that is longer, the first and the last are shown."""
+MOST_EVIDENCE = 3
+_INDENT = 10
+
+
+def prose(story: Story, *, width: int = 110) -> str:
+    """The whole answer of `oarlock why`, without a newline at its end."""
+    return "\n".join(_lines(story, width))
+
+
+def _lines(story: Story, width: int) -> Iterator[str]:
+    now = story.now
+    where = f"{story.namespace}/{story.name}" if story.namespace else story.name
+    step = f", step {now.step:,}" + (f" of {now.total_steps:,}" if now.total_steps else "") if now.step is not None else ""
+    yield f"{where}: {now.phase}{step}"
+    yield ""
+    day = ""
+    for moment in _shown(story.chain):
+        if moment is None:
+            yield f"{'...':<{_INDENT}}"
+            continue
+        if moment.time[:10] != day:
+            day = moment.time[:10]
+            yield day
+        yield from _wrapped(moment.time[11:19], f"{moment.what}: {moment.text}", width)
+    yield ""
+    yield from _wrapped("Now", f"{now.cause}: {now.message}", width)
+    told = story.trouble
+    if told and told.cause == now.cause:
+        for one in [one for one in told.evidence if one.text not in now.message][:MOST_EVIDENCE]:
+            yield from _wrapped("", f"{one.source}: {one.text}", width)
+    yield from _wrapped("Next", now.next, width)
+    if story.unknown:
+        yield from _wrapped("Unknown", "; ".join(f"{one.what} ({one.why})" for one in story.unknown), width)
+
+
+def _shown(chain: Sequence[Moment]) -> list[Moment | None]:
+    if len(chain) <= MOST_MOMENTS:
+        return list(chain)
+    return [*chain[:4], None, *chain[4 - MOST_MOMENTS :]]
+
+
+def _wrapped(head: str, body: str, width: int) -> Iterator[str]:
+    """At most three lines; the JSON has all of it."""
+    lines = textwrap.wrap(" ".join(body.split()), width - _INDENT, max_lines=3, placeholder=" ...") or [""]
+    for place, line in enumerate(lines):
+        yield f"{head if place == 0 else '':<{_INDENT}}{line}".rstrip()

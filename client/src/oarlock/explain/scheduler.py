@@ -1,0 +1,95 @@
+"""The scheduler's sentence made plain: which nodes lack what, and what that comes to.
+
+    0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint(s) {spot: true}.
+    preemption: 0/3 nodes are available: ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oarlock.explain import words
+from oarlock.explain.causes import Cause
+from oarlock.facts.model import Object
+
+_SENTENCE = re.compile(r"(?P<free>\d+)/(?P<all>\d+) nodes are available: (?P<why>.*?)(?:\.(?:\s|$)|\s*preemption:|$)", re.DOTALL)
+_PART = re.compile(r"(?P<count>\d+) (?P<what>.+?)(?=, \d+ |$)", re.DOTALL)
+_TAINT = re.compile(r"\{(?P<key>[^:}]+)(?:: (?P<value>[^}]*))?\}")
+_NODE_KIND = "node.kubernetes.io/"
+"""Taints that the cluster itself sets on a node that is not as it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """Why pods have no node: the cause that speaks for most nodes, a plain sentence, and a node where it is one."""
+
+    cause: Cause
+    message: str
+    node: str = ""
+
+
+def explain(said: str, nodes: Sequence[Object]) -> Hindrance:
+    """Read what the scheduler says of a pod. `nodes` name the nodes that it counts, where they could be read."""
+    if cause := words.of_scheduling(said):
+        return Hindrance(cause, said.split(". preemption")[0][:1024])
+    found = _SENTENCE.search(said)
+    parts = [(int(part["count"]), part["what"].strip()) for part in _PART.finditer(found["why"])] if found else []
+    known = [(count, what, cause) for count, what in parts if (cause := words.of_nodes(what))]
+    if not found or not known:
+        return Hindrance(Cause.UNSCHEDULABLE, said[:1024])
+    # A control plane's taint is how clusters are; what keeps the other nodes away is the trouble.
+    own = [one for one in known if "control-plane" not in one[1]] or known
+    cause = max(own, key=lambda one: (_weight(one[2]), one[0]))[2]
+    named = {node for _, what, each in own if each is cause for node in _where(what, each, nodes)}
+    told = "; ".join(_plain(count, what, each, nodes) for count, what, each in own)
+    return Hindrance(cause, f"of {found['all']} nodes none takes a pod: {told}", node=named.pop() if len(named) == 1 else "")
+
+
+def _weight(cause: Cause) -> int:
+    """What is told where nodes lack different things: a claim before GPUs, these before what keeps some nodes off."""
+    order = (Cause.NODES_UNSCHEDULABLE, Cause.AFFINITY, Cause.NOT_ENOUGH_RESOURCES, Cause.TAINTED, Cause.NOT_ENOUGH_GPUS)
+    return order.index(cause) if cause in order else len(order)
+
+
+def _plain(count: int, what: str, cause: Cause, nodes: Sequence[Object]) -> str:
+    where = sorted(_where(what, cause, nodes))
+    names = f" ({', '.join(where[:8])}{', ...' if len(where) > 8 else ''})" if where else ""
+    subject = f"{count} node{'' if count == 1 else 's'}{names}"
+    lacks = "has" if count == 1 else "have"
+    if what.startswith("Insufficient "):
+        return f"{subject} {lacks} too little free {what.removeprefix('Insufficient ')}"
+    if cause is Cause.TAINTED:
+        taints = ", ".join(_taint(found) for found in _TAINT.finditer(what))
+        return f"{subject} {lacks} the taint {taints}" if taints else f"{subject} {lacks} a taint that is not tolerated"
+    if cause is Cause.NODES_UNSCHEDULABLE:
+        return f"{subject} {'is' if count == 1 else 'are'} cordoned"
+    if what.startswith("Too many pods"):
+        return f"{subject} {lacks} as many pods as a node may have"
+    return f"{subject} {what.removeprefix('node(s) ')}"
+
+
+def _taint(found: re.Match[str]) -> str:
+    value = (found["value"] or "").strip()
+    return f"{found['key']}={value}" if value else found["key"]
+
+
+def _where(what: str, cause: Cause, nodes: Sequence[Object]) -> set[str]:
+    """Names of the nodes that such a part counts, as far as the nodes themselves show it."""
+    if cause is Cause.NODES_UNSCHEDULABLE:
+        return {_name(node) for node in nodes if (node.get("spec") or {}).get("unschedulable")}
+    if cause is Cause.TAINTED:
+        keys = {found["key"] for found in _TAINT.finditer(what)}
+        return {_name(node) for node in nodes if keys & {taint.get("key") for taint in _taints(node)}}
+    return set()
+
+
+def _taints(node: Object) -> list[Object]:
+    taints: list[Object] = (node.get("spec") or {}).get("taints") or []
+    return taints
+
+
+def _name(node: Object) -> str:
+    name: str = node["metadata"]["name"]
+    return name

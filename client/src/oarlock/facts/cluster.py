@@ -1,0 +1,249 @@
+"""Facts from a cluster: a few requests side by side, made as the caller. What may not be read is said, and nothing fails by it.
+
+The job; its pods by their label; Events of the job, of pods and of claims; then, as far as they matter, nodes, claims, the
+gang's group, and /status of rank 0's agent, signed with the gang's key where the caller may read it. No request is made
+per pod. How requests are made is the caller's: a function from a path of the API to a body.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from oarlock.facts.model import Facts, Missing, Object, Output
+from oarlock_api.contract import gang_key
+from oarlock_api.contract.environment import STATUS_PORT
+from oarlock_api.contract.names import API_VERSION, PLURAL, Label, group_name
+
+MOST_EVENTS = 500
+"""Of one kind; newer ones may be left out where there are more, and then that is said."""
+MOST_NODES = 8
+"""Named nodes that are read one by one; of more, all nodes are listed."""
+_GROUPS = {
+    "Kueue": ("kueue.x-k8s.io/v1beta2/workloads", "kueue.x-k8s.io/v1beta1/workloads"),
+    "Volcano": ("scheduling.volcano.sh/v1beta1/podgroups",),
+    "Coscheduling": ("scheduling.x-k8s.io/v1alpha1/podgroups",),
+    "KAI": ("scheduling.run.ai/v2alpha2/podgroups",),
+    "Native": ("scheduling.k8s.io/v1beta1/podgroups", "scheduling.k8s.io/v1alpha2/podgroups"),
+}
+"""Gang system -> where its objects are, the newest version first. Kueue names its own after the gang, the others are ours."""
+
+
+class RefusedError(Exception):
+    """The API server, or the way to it, said no: `status` is HTTP's, 0 where nobody answered."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+Read = Callable[[str], str]
+"""GET of a path of the API, as the caller; returns the body. Raises RefusedError."""
+NOT_FOUND, FORBIDDEN = 404, 403
+
+
+def from_cluster(
+    read: Read, *, namespace: str, name: str, now: datetime, output: Output | None = None, workers: int = 8
+) -> Facts:
+    """What can be had. `output` is what was read of the job's output where it is mounted here.
+
+    Raises RefusedError where not even the job can be asked for; a job that is not there is a fact.
+    """
+    return _Reader(read, namespace, name, now, workers).facts(output)
+
+
+class _Reader:
+    def __init__(self, read: Read, namespace: str, name: str, now: datetime, workers: int) -> None:
+        self._read = read
+        self._core = f"/api/v1/namespaces/{namespace}"
+        self._namespace, self._name, self._now, self._workers = namespace, name, now, workers
+        self._missing: list[Missing] = []
+
+    def facts(self, output: Output | None) -> Facts:
+        events = f"{self._core}/events?limit={MOST_EVENTS}&fieldSelector="
+        job_path = f"/apis/{API_VERSION}/namespaces/{self._namespace}/{PLURAL}/{self._name}"
+        with ThreadPoolExecutor(self._workers) as pool:
+            job_ = pool.submit(self._job, job_path)
+            pods_ = pool.submit(
+                self._list, f"{self._core}/pods?labelSelector={quote(f'{Label.JOB.value}={self._name}')}", "pods"
+            )
+            told = [
+                pool.submit(self._list, events + quote(selector), what)
+                for selector, what in (
+                    (f"involvedObject.name={self._name}", "the job's Events"),
+                    ("involvedObject.kind=Pod", "the pods' Events"),
+                    ("involvedObject.kind=PersistentVolumeClaim", "the claims' Events"),
+                )
+            ]
+            job, pods = job_.result(), pods_.result()
+            claims = _claim_names(job, pods)
+            leader_ = pool.submit(self._leader, pods)
+            groups_ = pool.submit(self._groups, job, pods)
+            claims_ = [
+                pool.submit(self._one, f"{self._core}/persistentvolumeclaims/{quote(claim)}", f"the claim {claim}")
+                for claim in claims
+            ]
+            nodes_ = pool.submit(self._nodes, pool, job, pods)
+            found = [event for one in told for event in one.result()]
+            about = {self._name, *claims, *(pod["metadata"]["name"] for pod in pods)}
+            return Facts(
+                namespace=self._namespace,
+                name=self._name,
+                time=self._now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                job=job,
+                events=tuple(sorted((e for e in found if self._concerns(e, about)), key=_when)),
+                pods=tuple(sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))),
+                nodes=tuple(nodes_.result()),
+                groups=tuple(groups_.result()),
+                claims=tuple(claim for one in claims_ if (claim := one.result())),
+                leader=leader_.result(),
+                output=output,
+                missing=tuple(dict.fromkeys(self._missing)),
+            )
+
+    def _concerns(self, event: Object, about: set[str]) -> bool:
+        """Also pods that are gone: their names begin with the job's."""
+        involved = event.get("involvedObject") or {}
+        name = str(involved.get("name") or "")
+        gone = name.removeprefix(f"{self._name}-").replace("-", "")
+        return name in about or (name.startswith(f"{self._name}-") and gone.isdecimal())
+
+    def _job(self, path: str) -> Object | None:
+        try:
+            return trimmed(self._object(path))
+        except RefusedError as error:
+            if error.status not in (NOT_FOUND, FORBIDDEN):
+                raise
+            self._lacks("the job's object", error)
+            return None
+
+    def _nodes(self, pool: ThreadPoolExecutor, job: Object | None, pods: Iterable[Object]) -> list[Object]:
+        names = _node_names(job, pods)
+        unplaced = any(not (pod.get("spec") or {}).get("nodeName") for pod in pods)
+        if unplaced or len(names) > MOST_NODES:
+            found = self._list("/api/v1/nodes?limit=1000", "nodes")
+            return [one for one in found if unplaced or one["metadata"]["name"] in names]
+        asked = [pool.submit(self._one, f"/api/v1/nodes/{quote(name)}", f"the node {name}") for name in sorted(names)]
+        return [node for one in asked if (node := one.result())]
+
+    def _groups(self, job: Object | None, pods: Iterable[Object]) -> list[Object]:
+        status = (job or {}).get("status") or {}
+        paths = _GROUPS.get((status.get("resolved") or {}).get("gang") or "", ())
+        placed = all((pod.get("spec") or {}).get("nodeName") for pod in pods)
+        if job is None or not paths or status.get("completionTime") or (placed and pods):
+            return []
+        name = group_name(self._name, job["metadata"]["uid"], status.get("attempt") or 0)
+        last: RefusedError | None = None
+        for path in paths:
+            api, _, resource = path.rpartition("/")
+            try:
+                return [trimmed(self._object(f"/apis/{api}/namespaces/{self._namespace}/{resource}/{quote(name)}"))]
+            except RefusedError as error:
+                last = error
+        self._lacks("the gang's group", last) if last else None
+        return []
+
+    def _leader(self, pods: Iterable[Object]) -> Object | None:
+        """What rank 0's agent says of itself; None where it does not run, or does not answer us."""
+        running = [pod for pod in pods if _label(pod, Label.RANK) == "0" and (pod.get("status") or {}).get("phase") == "Running"]
+        if not running:
+            return None
+        pod = max(running, key=lambda one: int(_label(one, Label.ATTEMPT) or 0))
+        try:
+            return self._status(pod)
+        except (RefusedError, ValueError, KeyError) as error:
+            self._lacks("rank 0's /status", error)
+            return None
+
+    def _status(self, pod: Object) -> Object:
+        metadata, target, key = pod["metadata"], "/status", None
+        if secret := _key_secret(pod):
+            found = self._object(f"{self._core}/secrets/{quote(secret)}")
+            job_key = bytes.fromhex(base64.b64decode(found["data"][gang_key.KEY_FIELD]).decode())
+            key = gang_key.attempt_key(job_key, _label(pod, Label.JOB_UID), int(_label(pod, Label.ATTEMPT)))
+            target = gang_key.question(key, target, pod_uid=metadata["uid"], now=self._now.timestamp())
+        said = self._read(f"{self._core}/pods/{metadata['name']}:{_status_port(pod)}/proxy{target}")
+        if key is not None and gang_key.answered(key, target, said) is None:
+            raise ValueError("the answer is not signed with the gang's key")
+        status: Object = json.loads(said.partition("\n")[0])
+        return status
+
+    def _one(self, path: str, what: str) -> Object | None:
+        try:
+            return trimmed(self._object(path))
+        except RefusedError as error:
+            self._lacks(what, error)
+            return None
+
+    def _list(self, path: str, what: str) -> list[Object]:
+        try:
+            found = self._object(path)
+        except RefusedError as error:
+            self._lacks(what, error)
+            return []
+        if (found.get("metadata") or {}).get("continue"):
+            self._missing.append(Missing(what=what, why="there are too many, and only a part was read"))
+        return [trimmed(one) for one in found.get("items") or []]
+
+    def _object(self, path: str) -> Object:
+        found: Object = json.loads(self._read(path))
+        return found
+
+    def _lacks(self, what: str, error: Exception) -> None:
+        words = {NOT_FOUND: "it is not there", FORBIDDEN: "you may not read it"}
+        status = error.status if isinstance(error, RefusedError) else None
+        self._missing.append(Missing(what=what, why=words.get(status or 0, "") or str(error)[:256]))
+
+
+def trimmed(found: Object) -> Object:
+    """An object without what nobody explains anything with: who wrote which field, a node's images, a pod's job.json."""
+    metadata = {key: value for key, value in (found.get("metadata") or {}).items() if key != "managedFields"}
+    if "annotations" in metadata:
+        metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if len(v) <= 1024}
+    status = found.get("status")
+    if isinstance(status, dict):
+        status = {key: value for key, value in status.items() if key not in ("images", "volumesAttached", "volumesInUse")}
+    return {**found, "metadata": metadata, **({"status": status} if status is not None else {})}
+
+
+def _when(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or "")
+
+
+def _label(pod: Object, label: Label) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(label.value, ""))
+
+
+def _node_names(job: Object | None, pods: Iterable[Object]) -> set[str]:
+    status: Mapping[str, Any] = (job or {}).get("status") or {}
+    named = {(pod.get("spec") or {}).get("nodeName") for pod in pods}
+    named |= {one.get("name") for key in ("avoidedNodes", "cordonedNodes") for one in status.get(key) or []}
+    named.add((status.get("lastFault") or {}).get("nodeName"))
+    return {name for name in named if name}
+
+
+def _claim_names(job: Object | None, pods: Iterable[Object]) -> list[str]:
+    volumes = [volume for pod in list(pods)[:1] for volume in (pod.get("spec") or {}).get("volumes") or []]
+    found = {(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in volumes}
+    output = ((job or {}).get("spec") or {}).get("output") or {}
+    found.add((output.get("persistentVolumeClaim") or {}).get("claimName"))
+    return sorted(name for name in found if name)
+
+
+def _key_secret(pod: Object) -> str:
+    """The Secret with the gang's key that the pod mounts; empty where it mounts none."""
+    volumes = (pod.get("spec") or {}).get("volumes") or []
+    sources = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or []]
+    return next((str(source["secret"]["name"]) for source in sources if "secret" in source), "")
+
+
+def _status_port(pod: Object) -> int:
+    containers = (pod.get("spec") or {}).get("containers") or []
+    ports = [port for container in containers for port in container.get("ports") or []]
+    return next((int(port["containerPort"]) for port in ports if port.get("name") == "status"), STATUS_PORT)

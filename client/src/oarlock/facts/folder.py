@@ -1,0 +1,105 @@
+"""Facts from a job's output directory alone: for jobs whose pods, object and operator are gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from oarlock.facts.model import Facts, Missing, Object, Output
+from oarlock_api.contract.history import METRICS, read_story
+from oarlock_api.contract.layout import CHECKPOINTS, OWNER, PRIVATE, REPORTS, parse_checkpoint_name, parse_owner
+from oarlock_api.contract.wire import WireError
+
+MARKER = "COMMITTED"
+"""A checkpoint's folder is one once this file is in it."""
+MAX_METRICS = 16 * 1024 * 1024
+"""Bytes of metrics.jsonl that are read, from its end."""
+
+
+class NoOutputError(ValueError):
+    """The folder is no job's output. The message says what to give instead."""
+
+
+def from_folder(folder: Path, *, now: datetime) -> Facts:
+    """What a job's output directory tells. Raises NoOutputError where it is none, OSError where it cannot be read."""
+    output, missing = read_output(folder)
+    absent = "not asked: only the output was read"
+    gone = tuple(Missing(what=what, why=absent) for what in ("the job's object", "pods and Events"))
+    return Facts(namespace="", name=folder.resolve().name, time=_time(now.timestamp()), output=output, missing=gone + missing)
+
+
+def read_output(folder: Path) -> tuple[Output, tuple[Missing, ...]]:
+    """The output, and what of it could not be read. Raises as from_folder does."""
+    if not (folder / PRIVATE).is_dir():
+        raise NoOutputError(
+            f"{folder} is no output of a job: it has no {PRIVATE}/. Give <output>/<directory>, such as /mnt/nfs/flux-full"
+        )
+    missing: list[Missing] = []
+    owner: Object | None = None
+    try:
+        found = parse_owner((folder / OWNER).read_text(errors="replace"))
+        owner = {"jobUid": found.job_uid, "attempt": found.attempt}
+    except (OSError, WireError) as error:
+        missing.append(Missing(what="the fence", why=str(error)))
+    history: tuple[Object, ...] = ()
+    try:
+        history = tuple(asdict(line) for line in read_story(folder))
+    except OSError as error:
+        missing.append(Missing(what="the history", why=str(error)))
+    if not history:
+        missing.append(Missing(what="the history", why="there is none: an older release, or history is off"))
+    output = Output(
+        folder=str(folder),
+        owner=owner,
+        history=history,
+        reports=tuple(_reports(folder / REPORTS, missing)),
+        checkpoints=tuple(_checkpoints(folder / CHECKPOINTS)),
+        metrics=tuple(_metrics(folder / METRICS)),
+    )
+    return output, tuple(missing)
+
+
+def _reports(folder: Path, missing: list[Missing]) -> Iterator[Object]:
+    for path in sorted(folder.glob("*.json")):
+        try:
+            raw = json.loads(path.read_text(errors="replace"))
+        except (OSError, ValueError) as error:
+            missing.append(Missing(what=f"the report {path.name}", why=str(error)))
+            continue
+        if isinstance(raw, dict):
+            yield raw
+
+
+def _checkpoints(folder: Path) -> list[Object]:
+    found = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if (known := parse_checkpoint_name(path.name)) is None:
+            continue
+        marker = path / MARKER
+        committed = marker.is_file()
+        saved = _time((marker if committed else path).stat().st_mtime)
+        found.append({"step": known[0], "attempt": known[1], "committed": committed, "savedAt": saved, "path": str(path)})
+    return sorted(found, key=lambda one: (one["step"], one["attempt"]))
+
+
+def _metrics(path: Path) -> Iterator[Object]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - MAX_METRICS))
+            lines = file.read(MAX_METRICS).decode(errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            row = json.loads(line, parse_constant=lambda _: None)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and "step" in row:
+            yield row
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
