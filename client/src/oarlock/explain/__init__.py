@@ -50,7 +50,7 @@ def explain(facts: Facts) -> Story:
         attempts=found,
         cordons=cordons,
         avoided=tuple(text(one.get("name"), 253) for one in status.get("avoidedNodes") or []),
-        chain=chain(facts, lines, found, cordons, now, trouble),
+        chain=chain(facts, lines, found, cordons=cordons, now=now, trouble=trouble),
         curve=curve(facts),
         unknown=tuple(Unknown(what=one.what, why=one.why) for one in facts.missing),
     )
@@ -61,12 +61,13 @@ def _now(
 ) -> tuple[Now, Trouble | None]:
     last = last_trouble(found)
     if facts.job is None:
-        return now_of_the_output(facts, lines, found, last), last
+        return now_of_the_output(facts, lines, found), last
     phase = situation.status.get("phase")
     if phase == "Failed":
         held = now_.failure(situation, last)
     elif phase in ("Succeeded", "Suspended"):
         held = None
     else:
-        held = now_.hindrance(situation)
+        unjudged = next((one.faults[0] for one in found if one.number == situation.attempt and one.faults), None)
+        held = unjudged or now_.hindrance(situation)
     return now_.now(situation, held, found), held or last

@@ -73,13 +73,16 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
             troubles = _with_the_operators_word(facts, status["lastFault"], record, troubles)
         if not troubles and number in told:
             troubles = [told[number]]
-        found.append(_attempt(number, record, own, lines.at(number), places, tuple(troubles)))
+        found.append(
+            _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
+        )
     return tuple(found)
 
 
 def _attempt(
-    number: int,
     record: Object,
+    *,
+    number: int,
     pods: Sequence[Pod],
     lines: Sequence[Object],
     places: tuple[Place, ...],
@@ -87,7 +90,9 @@ def _attempt(
 ) -> Attempt:
     started = next((line for line in lines if line.get("type") == "AttemptStarted"), {})
     ended = [line for line in lines if line.get("type") == "Ended"]
-    resumed = next((integer((line.get("data") or {}).get("step")) for line in lines if line.get("type") == "Resumed"), None)
+    resumed = next(
+        (integer((line.get("data") or {}).get("step")) for line in lines if line.get("type") == "Resumed"), None
+    )
     steps = [step for line in lines if (step := integer((line.get("data") or {}).get("step"))) is not None]
     image = next((pod.image for pod in pods if pod.image), "") or text((started.get("data") or {}).get("image"), 512)
     last = ended[-1] if ended else {}

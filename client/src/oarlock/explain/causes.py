@@ -63,7 +63,12 @@ class Cause(StrEnum):
         "`oarlock resume JOB` goes on from the newest checkpoint.",
     )
     SUCCEEDED = "Succeeded", Part.WELL, "every rank ended with 0", "Nothing: the model is in the output."
-    ALL_RANKS_SUCCEEDED = "AllRanksSucceeded", Part.WELL, "every pod ended with 0", "Nothing: the model is in the output."
+    ALL_RANKS_SUCCEEDED = (
+        "AllRanksSucceeded",
+        Part.WELL,
+        "every pod ended with 0",
+        "Nothing: the model is in the output.",
+    )
     ALL_PODS_PLACED = "AllPodsPlaced", Part.WELL, "every pod has a node"
     NOT_SUSPENDED = "NotSuspended", Part.WELL, "spec.suspend is false, and so it is"
     VERIFIED = "Verified", Part.WELL, "the output was written to"
@@ -76,8 +81,7 @@ class Cause(StrEnum):
         "NoOperator",
         Part.REFUSED,
         "no operator has answered to this job",
-        "Look whether the operator runs, and whether it watches this namespace: "
-        "`kubectl -n oarlock-system get pods`.",
+        "Look whether the operator runs, and whether it watches this namespace: `kubectl -n oarlock-system get pods`.",
     )
     PENDING = "Pending", Part.REFUSED, "nothing was decided yet"
     INVALID_SPEC = (
@@ -152,8 +156,10 @@ class Cause(StrEnum):
         "AdmissionWebhookFailed",
         Part.HELD,
         "an admission webhook does not answer, so that no pod can be created",
-        "Mend or remove the webhook that the message names (`kubectl get validatingwebhookconfigurations,"
-        "mutatingwebhookconfigurations`).",
+        (
+            "Mend or remove the webhook that the message names (`kubectl get validatingwebhookconfigurations,"
+            "mutatingwebhookconfigurations`)."
+        ),
     )
     CREATE_REFUSED = (
         "CreateRefused",
@@ -207,8 +213,10 @@ class Cause(StrEnum):
         "ClaimUnbound",
         Part.HELD,
         "a PersistentVolumeClaim of the job has no volume",
-        "`kubectl describe pvc` says why: its class must exist and have a provisioner that runs; without a class, a "
-        "PersistentVolume must fit it.",
+        (
+            "`kubectl describe pvc` says why: its class must exist and have a provisioner that runs; without a class, a "
+            "PersistentVolume must fit it."
+        ),
     )
     NOT_ENOUGH_HEALTHY_NODES = (
         "NotEnoughHealthyNodes",
@@ -592,8 +600,10 @@ class Cause(StrEnum):
         "InfrastructureRestartsExhausted",
         Part.OVER,
         "recovery.maxInfrastructureRestarts is used up",
-        "Mend what the last faults have in common; a new job of the same name and output goes on from the newest "
-        "checkpoint.",
+        (
+            "Mend what the last faults have in common; a new job of the same name and output goes on from the newest "
+            "checkpoint."
+        ),
     )
     NO_PROGRESS = (
         "NoProgress",

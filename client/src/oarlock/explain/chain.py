@@ -21,7 +21,13 @@ _LINES = {"Degraded", "SlowRank", "Drill", "Check", "Note", "Stacks"}
 
 
 def chain(
-    facts: Facts, lines: Lines, attempts: Sequence[Attempt], cordons: Sequence[Cordon], now: Now, trouble: Trouble | None
+    facts: Facts,
+    lines: Lines,
+    attempts: Sequence[Attempt],
+    *,
+    cordons: Sequence[Cordon],
+    now: Now,
+    trouble: Trouble | None,
 ) -> tuple[Moment, ...]:
     """All moments. Of two that say the same of one time, one."""
     found = [
@@ -30,11 +36,12 @@ def chain(
         *(_cordon(one) for one in cordons),
         *_events(facts),
         *_lines(lines),
-        *_waits(trouble, attempts),
+        *_waits(trouble, attempts, now),
         *_end(facts, now),
     ]
     known = {(one.time[:19], one.what, one.text): one for one in found if one.time}
-    return tuple(sorted(known.values(), key=lambda one: (_sortable(one.time), one.attempt or 0)))
+    # Objects are dated to the second, and statuses more finely: within one, what was told first came first.
+    return tuple(sorted(known.values(), key=lambda one: _second(one.time)))
 
 
 def _job(facts: Facts) -> Iterator[Moment]:
@@ -47,7 +54,9 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
     why = named(one.reason)
     again = f", because: {why.meaning if why else one.reason}" if one.reason and one.number > 1 else ""
     image = f" with {one.image}" if one.image and one.number == 1 else ""
-    yield Moment(time=one.start_time, what="Attempt", text=f"attempt {one.number} begins{image}{again}", attempt=one.number)
+    yield Moment(
+        time=one.start_time, what="Attempt", text=f"attempt {one.number} begins{image}{again}", attempt=one.number
+    )
     first = next((stage for stage in one.stages if stage.name == "FirstStep"), None)
     if first and (began := _parsed(one.start_time)):
         took = {stage.name: stage.seconds for stage in one.stages}
@@ -80,7 +89,11 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
 
 def where_of(fault: Trouble) -> str:
     """`node-2, rank 1, GPU 0: ` as far as it is known and the message does not say it."""
-    parts = [fault.node, f"rank {fault.rank}" if fault.rank is not None else "", f"GPU {fault.gpu}" if fault.gpu is not None else ""]
+    parts = [
+        fault.node,
+        f"rank {fault.rank}" if fault.rank is not None else "",
+        f"GPU {fault.gpu}" if fault.gpu is not None else "",
+    ]
     said = ", ".join(part for part in parts if part and part not in fault.message)
     return f"{said}: " if said else ""
 
@@ -88,7 +101,11 @@ def where_of(fault: Trouble) -> str:
 def _cordon(one: Cordon) -> Moment:
     done = "is cordoned" if one.done_time else "is to be cordoned"
     return Moment(
-        time=one.done_time or one.time, what="NodeCordoned", text=f"{one.node} {done}: {one.reason}", attempt=one.attempt, node=one.node
+        time=one.done_time or one.time,
+        what="NodeCordoned",
+        text=f"{one.node} {done}: {one.reason}",
+        attempt=one.attempt,
+        node=one.node,
     )
 
 
@@ -123,10 +140,15 @@ def _lines(lines: Lines) -> Iterator[Moment]:
         )
 
 
-def _waits(trouble: Trouble | None, attempts: Sequence[Attempt]) -> Iterator[Moment]:
-    if trouble and not any(trouble in one.faults for one in attempts):
+def _waits(trouble: Trouble | None, attempts: Sequence[Attempt], now: Now) -> Iterator[Moment]:
+    ended = now.phase in ("Failed", "Succeeded") and trouble and trouble.message in now.message
+    if trouble and not ended and not any(trouble in one.faults for one in attempts):
         yield Moment(
-            time=trouble.time, what=trouble.cause, text=f"{where_of(trouble)}{trouble.message}", attempt=trouble.attempt, node=trouble.node
+            time=trouble.time,
+            what=trouble.cause,
+            text=f"{where_of(trouble)}{trouble.message}",
+            attempt=trouble.attempt,
+            node=trouble.node,
         )
 
 
@@ -137,7 +159,11 @@ def _end(facts: Facts, now: Now) -> Iterator[Moment]:
 
 
 def _time(event: Object) -> str:
-    return text(event.get("lastTimestamp"), 40) or text(event.get("eventTime"), 40) or text(event.get("firstTimestamp"), 40)
+    return (
+        text(event.get("lastTimestamp"), 40)
+        or text(event.get("eventTime"), 40)
+        or text(event.get("firstTimestamp"), 40)
+    )
 
 
 def _words(name: str) -> str:
@@ -163,6 +189,6 @@ def _written(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _sortable(time: str) -> tuple[float, str]:
+def _second(time: str) -> float:
     found = _parsed(time)
-    return (found.timestamp() if found and found.tzinfo else float("inf"), time)
+    return found.timestamp() // 1 if found and found.tzinfo else float("inf")

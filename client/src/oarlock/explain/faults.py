@@ -1,4 +1,4 @@
-"""Troubles from what pods left behind: fault reports, endings of containers, and what the operator wrote about the last one."""
+"""Troubles from what pods left behind: fault reports, endings of containers, and what the operator wrote about them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _NODE_LOST = "DeletionByPodGC"
 
 def advice(cause: Cause, *, job: str, node: str = "") -> str:
     """What to do, with the names of the job and of the node in it."""
-    return cause.next.replace("JOB", job).replace("of NODE", f"of {node}" if node else "of the node").replace(
-        "NODE", node or "NODE"
+    return (
+        cause.next.replace("JOB", job)
+        .replace("of NODE", f"of {node}" if node else "of the node")
+        .replace("NODE", node or "NODE")
     )
 
 
@@ -32,7 +34,8 @@ def of_report(report: Report, *, job: str, node: str = "", pod: str = "") -> Tro
     cause = words.refined(_of_code(report.code), report.summary)
     said = Evidence(source=f"report of rank {report.rank}", text=report.summary[:1024], time=report.detected_at)
     readings = tuple(
-        Evidence(source=f"probe {one.probe}", text=str(one.value), time=one.at) for one in report.evidence[:MAX_EVIDENCE]
+        Evidence(source=f"probe {one.probe}", text=str(one.value), time=one.at)
+        for one in report.evidence[:MAX_EVIDENCE]
     )
     return Trouble(
         cause=cause,

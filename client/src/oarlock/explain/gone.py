@@ -6,27 +6,32 @@ from collections.abc import Sequence
 
 from oarlock.explain import faults
 from oarlock.explain.attempts import Lines
-from oarlock.explain.causes import Cause
+from oarlock.explain.causes import Cause, named
 from oarlock.facts.model import Facts
-from oarlock.story import Attempt, Now, Trouble
+from oarlock.story import Attempt, Now
 from oarlock_api.contract.wire import integer, text
 
 PHASE = "Gone"
 """In the place of a phase of the status, which nobody has any more."""
 
 
-def now_of_the_output(facts: Facts, lines: Lines, attempts: Sequence[Attempt], last: Trouble | None) -> Now:
+def now_of_the_output(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:
     """The last that the output tells."""
-    step = max((saved for one in (facts.output.checkpoints if facts.output else ()) if (saved := integer(one.get("step")))), default=None)
+    step = max(
+        (saved for one in (facts.output.checkpoints if facts.output else ()) if (saved := integer(one.get("step")))),
+        default=None,
+    )
     kept = f"; the newest checkpoint is step {step:,}" if step is not None else ""
     newest = attempts[-1] if attempts else None
-    ended = [line for line in lines.all if newest and line.get("attempt") == newest.number and line.get("type") == "Ended"]
+    ended = [
+        line for line in lines.all if newest and line.get("attempt") == newest.number and line.get("type") == "Ended"
+    ]
     reasons = {text(line.get("reason"), 64) for line in ended}
     if newest is None:
         return _now(Cause.GONE, f"nothing is known of this job{kept}", step=step)
     if newest.faults:
         trouble = newest.faults[0]
-        cause = Cause(trouble.cause)
+        cause = named(trouble.cause) or Cause.GONE
         said = f"attempt {newest.number} ended: {trouble.message}{kept}"
         return _now(cause, said, step=step, node=trouble.node, rank=trouble.rank, next_=trouble.next)
     if reasons == {"Succeeded"}:
@@ -42,5 +47,11 @@ def _now(
     cause: Cause, message: str, *, step: int | None, node: str = "", rank: int | None = None, next_: str = ""
 ) -> Now:
     return Now(
-        phase=PHASE, cause=cause, message=message, next=next_ or faults.advice(cause, job=""), node=node, rank=rank, step=step
+        phase=PHASE,
+        cause=cause,
+        message=message,
+        next=next_ or faults.advice(cause, job=""),
+        node=node,
+        rank=rank,
+        step=step,
     )

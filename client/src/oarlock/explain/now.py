@@ -44,7 +44,9 @@ class Situation:
         found = {name for name in self.nodes if name and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", said)}
         return found.pop() if len(found) == 1 else ""
 
-    def trouble(self, cause: Cause, said: str, source: str, *, pod: Pod | None = None, time: str = "", node: str = "") -> Trouble:
+    def trouble(
+        self, cause: Cause, said: str, source: str, *, pod: Pod | None = None, time: str = "", node: str = ""
+    ) -> Trouble:
         """A trouble of the current attempt."""
         where = node or (pod.node if pod else "") or self.node_in(said)
         return Trouble(
@@ -124,7 +126,7 @@ def _not_placed(s: Situation) -> Trouble | None:
     pod = waiting[0]
     trouble = s.trouble(found.cause, f"{count}{found.message}", "", time=pod.since, node=found.node)
     evidence = Evidence(source=f"scheduler, of pod {pod.name}", text=said, time=pod.since)
-    return replace(trouble, evidence=(evidence, *_claims(s, found.cause)))
+    return replace(trouble, node=found.node, evidence=(evidence, *_claims(s, found.cause)))
 
 
 def _claims(s: Situation, cause: Cause) -> tuple[Evidence, ...]:
@@ -136,7 +138,9 @@ def _claims(s: Situation, cause: Cause) -> tuple[Evidence, ...]:
         for event in s.facts.events
         if (event.get("involvedObject") or {}).get("kind") == "PersistentVolumeClaim"
     }
-    return tuple(Evidence(source=f"Event {reason}", text=said, time=time) for (reason, said), time in list(told.items())[-2:])
+    return tuple(
+        Evidence(source=f"Event {reason}", text=said, time=time) for (reason, said), time in list(told.items())[-2:]
+    )
 
 
 def _not_mounted(s: Situation) -> Trouble | None:
@@ -161,7 +165,9 @@ def _not_started(s: Situation) -> Trouble | None:
             said = f"{event.get('reason')}: {text(event.get('message'), 1024)}"
             cause = words.of_kubelet(said) or Cause.VOLUME_NOT_READY
             time = text(event.get("lastTimestamp"), 40)
-            return s.trouble(cause, f"{pod.name} on {pod.node}: {said}", f"Event {event.get('reason')}", pod=pod, time=time)
+            return s.trouble(
+                cause, f"{pod.name} on {pod.node}: {said}", f"Event {event.get('reason')}", pod=pod, time=time
+            )
     return None
 
 
@@ -239,12 +245,14 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
     reason = named(text(s.status.get("reason"), 128))
     progress = s.status.get("progress") or {}
     step, total = integer(progress.get("step")), integer(progress.get("totalSteps"))
+    told = named(trouble.cause) if trouble else None
     if phase == "Failed":
-        cause = reason if reason and trouble and reason != Cause.STARTUP_DEADLINE_EXCEEDED else None
-        cause = cause or (Cause(trouble.cause) if trouble else Cause.FAILED)
+        cause = (None if reason is Cause.STARTUP_DEADLINE_EXCEEDED else reason) or told or Cause.FAILED
         message = text(s.status.get("message"), 2048)
-    elif trouble:
-        cause, message = Cause(trouble.cause), trouble.message
+        if trouble and trouble.message in message:
+            message = message.partition(" The last fault: ")[0]
+    elif trouble and told:
+        cause, message = told, trouble.message
     else:
         cause = _of_phase(phase, reason)
         message = _going(phase, attempts, step, total) or text(s.status.get("message"), 2048) or cause.meaning

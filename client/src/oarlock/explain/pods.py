@@ -112,7 +112,8 @@ def _ending(raw: Object, terminated: Object | None) -> Ending | None:
         except WireError:
             report = None
         if report and report.pod_uid not in ("", raw["metadata"].get("uid")):
-            report = None
+            # It speaks of another pod: nothing of it is believed, and the exit code alone speaks.
+            report, said = None, ""
         return Ending(
             code=integer(terminated.get("exitCode")),
             reason=text(terminated.get("reason"), 64),

@@ -21,7 +21,9 @@ def prose(story: Story, *, width: int = 110) -> str:
 def _lines(story: Story, width: int) -> Iterator[str]:
     now = story.now
     where = f"{story.namespace}/{story.name}" if story.namespace else story.name
-    step = f", step {now.step:,}" + (f" of {now.total_steps:,}" if now.total_steps else "") if now.step is not None else ""
+    step = (
+        f", step {now.step:,}" + (f" of {now.total_steps:,}" if now.total_steps else "") if now.step is not None else ""
+    )
     yield f"{where}: {now.phase}{step}"
     yield ""
     day = ""

@@ -1,7 +1,7 @@
 """The scheduler's sentence made plain: which nodes lack what, and what that comes to.
 
-    0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint(s) {spot: true}.
-    preemption: 0/3 nodes are available: ...
+0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint(s) {spot: true}.
+preemption: 0/3 nodes are available: ...
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from oarlock.explain import words
 from oarlock.explain.causes import Cause
 from oarlock.facts.model import Object
 
-_SENTENCE = re.compile(r"(?P<free>\d+)/(?P<all>\d+) nodes are available: (?P<why>.*?)(?:\.(?:\s|$)|\s*preemption:|$)", re.DOTALL)
+_SENTENCE = re.compile(
+    r"(?P<free>\d+)/(?P<all>\d+) nodes are available: (?P<why>.*?)(?:\.(?:\s|$)|\s*preemption:|$)", re.DOTALL
+)
 _PART = re.compile(r"(?P<count>\d+) (?P<what>.+?)(?=, \d+ |$)", re.DOTALL)
 _TAINT = re.compile(r"\{(?P<key>[^:}]+)(?:: (?P<value>[^}]*))?\}")
-_NODE_KIND = "node.kubernetes.io/"
-"""Taints that the cluster itself sets on a node that is not as it should be."""
+_CLAIM = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Hindrance:
 def explain(said: str, nodes: Sequence[Object]) -> Hindrance:
     """Read what the scheduler says of a pod. `nodes` name the nodes that it counts, where they could be read."""
     if cause := words.of_scheduling(said):
-        return Hindrance(cause, said.split(". preemption")[0][:1024])
+        claim = _CLAIM.search(said)
+        return Hindrance(cause, f"the claim {claim['name']} is not there" if claim else _first_sentence(said))
     found = _SENTENCE.search(said)
     parts = [(int(part["count"]), part["what"].strip()) for part in _PART.finditer(found["why"])] if found else []
     known = [(count, what, cause) for count, what in parts if (cause := words.of_nodes(what))]
@@ -44,12 +46,26 @@ def explain(said: str, nodes: Sequence[Object]) -> Hindrance:
     cause = max(own, key=lambda one: (_weight(one[2]), one[0]))[2]
     named = {node for _, what, each in own if each is cause for node in _where(what, each, nodes)}
     told = "; ".join(_plain(count, what, each, nodes) for count, what, each in own)
-    return Hindrance(cause, f"of {found['all']} nodes none takes a pod: {told}", node=named.pop() if len(named) == 1 else "")
+    return Hindrance(
+        cause, f"of {found['all']} nodes none takes a pod: {told}", node=named.pop() if len(named) == 1 else ""
+    )
+
+
+def _first_sentence(said: str) -> str:
+    """Of `0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found`, what the pod has."""
+    _, found, why = said.partition(" nodes are available: ")
+    return (why if found else said).partition(". ")[0][:1024]
 
 
 def _weight(cause: Cause) -> int:
     """What is told where nodes lack different things: a claim before GPUs, these before what keeps some nodes off."""
-    order = (Cause.NODES_UNSCHEDULABLE, Cause.AFFINITY, Cause.NOT_ENOUGH_RESOURCES, Cause.TAINTED, Cause.NOT_ENOUGH_GPUS)
+    order = (
+        Cause.NODES_UNSCHEDULABLE,
+        Cause.AFFINITY,
+        Cause.NOT_ENOUGH_RESOURCES,
+        Cause.TAINTED,
+        Cause.NOT_ENOUGH_GPUS,
+    )
     return order.index(cause) if cause in order else len(order)
 
 

@@ -21,7 +21,10 @@ def _of(text: str, rows: Sequence[Row]) -> Cause | None:
 _CREATION: tuple[Row, ...] = (
     (r"exceeded quota|failed quota|is forbidden: .*quota", Cause.QUOTA_EXCEEDED),
     (r"failed calling webhook|failed to call webhook", Cause.ADMISSION_BROKEN),
-    (r"admission webhook .* denied|denied the request|ValidatingAdmissionPolicy|violates PodSecurity", Cause.ADMISSION_DENIED),
+    (
+        r"admission webhook .* denied|denied the request|ValidatingAdmissionPolicy|violates PodSecurity",
+        Cause.ADMISSION_DENIED,
+    ),
 )
 
 
@@ -69,19 +72,30 @@ _KUBELET: tuple[Row, ...] = (
         r"(ErrImagePull|ImagePullBackOff|Failed).*(not found|manifest unknown|does not exist|NotFound)",
         Cause.IMAGE_NOT_FOUND,
     ),
-    (r"ErrImagePull|ImagePullBackOff|RegistryUnavailable|ImageInspectError|failed to pull image", Cause.IMAGE_PULL_FAILED),
-    (r"secret \"?[^ ]+\"? not found|couldn't find key .* in Secret|references non-existent secret key", Cause.SECRET_MISSING),
+    (
+        r"ErrImagePull|ImagePullBackOff|RegistryUnavailable|ImageInspectError|failed to pull image",
+        Cause.IMAGE_PULL_FAILED,
+    ),
+    (
+        r"secret \"?[^ ]+\"? not found|couldn't find key .* in Secret|references non-existent secret key",
+        Cause.SECRET_MISSING,
+    ),
     (
         r"configmap \"?[^ ]+\"? not found|couldn't find key .* in ConfigMap|references non-existent config key",
         Cause.CONFIG_MISSING,
     ),
     (r"persistentvolumeclaim .*not found", Cause.CLAIM_MISSING),
     (r"FailedMount|FailedAttachVolume|FailedMapVolume|MountVolume|Unable to attach or mount", Cause.MOUNT_FAILED),
-    (r"its image (has no|lacks)|executable file .* not found|exec: .*(no such file|permission denied)", Cause.PROGRAM_MISSING),
+    (
+        r"its image (has no|lacks)|executable file .* not found|exec: .*(no such file|permission denied)",
+        Cause.PROGRAM_MISSING,
+    ),
     (r"UnexpectedAdmissionError|^OutOf|NodeAffinity|Allocate failed", Cause.REFUSED_BY_NODE),
     (
-        r"CreateContainerError|RunContainerError|CreateContainerConfigError|StartError|ContainerCannotRun|"
-        r"FailedCreatePodSandBox|CrashLoopBackOff|failed to (create|start) (containerd task|container|shim)",
+        (
+            r"CreateContainerError|RunContainerError|CreateContainerConfigError|StartError|ContainerCannotRun|"
+            r"FailedCreatePodSandBox|CrashLoopBackOff|failed to (create|start) (containerd task|container|shim)"
+        ),
         Cause.CONTAINER_NOT_STARTED,
     ),
 )
@@ -100,23 +114,33 @@ _SAID: tuple[Row, ...] = (
 )
 _STORAGE: tuple[Row, ...] = (
     (
-        r"No space left|has too little room|it is full|quota is used up|Disk quota exceeded|as many files as it can|"
-        r"\[Errno (28|122)\]|QuotaExceeded|StorageFull",
+        (
+            r"No space left|has too little room|it is full|quota is used up|Disk quota exceeded|as many files as it can|"
+            r"\[Errno (28|122)\]|QuotaExceeded|StorageFull"
+        ),
         Cause.STORAGE_FULL,
     ),
 )
 _CONFIGURATION: tuple[Row, ...] = (
     (r"its image (has no|lacks)|executable file .* not found", Cause.PROGRAM_MISSING),
-    (r"credentialsSecretRef|the Secret \S+|AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId", Cause.CREDENTIALS_REFUSED),
     (
-        r"dataset \"|pictures?\b.*(left|used|unreadable|rejected)|metadata\.parquet|training\.data|caption|quarantine|"
-        r"nothing to train on|no dataset",
+        r"credentialsSecretRef|the Secret \S+|AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId",
+        Cause.CREDENTIALS_REFUSED,
+    ),
+    (
+        (
+            r"dataset \"|pictures?\b.*(left|used|unreadable|rejected)|metadata\.parquet|training\.data|caption|quarantine|"
+            r"nothing to train on|no dataset"
+        ),
         Cause.DATA_UNUSABLE,
     ),
 )
 _PROGRAM: tuple[Row, ...] = (
     (r"out of memory \(the kernel killed|OOMKilled|, out of memory: raise", Cause.OOM_KILLED),
-    (r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation", Cause.GPU_OUT_OF_MEMORY),
+    (
+        r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
+        Cause.GPU_OUT_OF_MEMORY,
+    ),
     (r"loss.*not finite|not finite.*loss|\bNaN\b", Cause.NON_FINITE_LOSS),
     (r"was killed by SIG|killed by SIGKILL", Cause.KILLED),
 )

@@ -1,4 +1,4 @@
-"""Facts from a cluster: a few requests side by side, made as the caller. What may not be read is said, and nothing fails by it.
+"""Facts from a cluster: a few requests side by side, made as the caller. What may not be read is said; nothing fails by it.
 
 The job; its pods by their label; Events of the job, of pods and of claims; then, as far as they matter, nodes, claims, the
 gang's group, and /status of rank 0's agent, signed with the gang's key where the caller may read it. No request is made
@@ -151,7 +151,11 @@ class _Reader:
 
     def _leader(self, pods: Iterable[Object]) -> Object | None:
         """What rank 0's agent says of itself; None where it does not run, or does not answer us."""
-        running = [pod for pod in pods if _label(pod, Label.RANK) == "0" and (pod.get("status") or {}).get("phase") == "Running"]
+        running = [
+            pod
+            for pod in pods
+            if _label(pod, Label.RANK) == "0" and (pod.get("status") or {}).get("phase") == "Running"
+        ]
         if not running:
             return None
         pod = max(running, key=lambda one: int(_label(one, Label.ATTEMPT) or 0))
@@ -208,7 +212,9 @@ def trimmed(found: Object) -> Object:
         metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if len(v) <= 1024}
     status = found.get("status")
     if isinstance(status, dict):
-        status = {key: value for key, value in status.items() if key not in ("images", "volumesAttached", "volumesInUse")}
+        status = {
+            key: value for key, value in status.items() if key not in ("images", "volumesAttached", "volumesInUse")
+        }
     return {**found, "metadata": metadata, **({"status": status} if status is not None else {})}
 
 

@@ -28,7 +28,9 @@ def from_folder(folder: Path, *, now: datetime) -> Facts:
     output, missing = read_output(folder)
     absent = "not asked: only the output was read"
     gone = tuple(Missing(what=what, why=absent) for what in ("the job's object", "pods and Events"))
-    return Facts(namespace="", name=folder.resolve().name, time=_time(now.timestamp()), output=output, missing=gone + missing)
+    return Facts(
+        namespace="", name=folder.resolve().name, time=_time(now.timestamp()), output=output, missing=gone + missing
+    )
 
 
 def read_output(folder: Path) -> tuple[Output, tuple[Missing, ...]]:
@@ -81,7 +83,9 @@ def _checkpoints(folder: Path) -> list[Object]:
         marker = path / MARKER
         committed = marker.is_file()
         saved = _time((marker if committed else path).stat().st_mtime)
-        found.append({"step": known[0], "attempt": known[1], "committed": committed, "savedAt": saved, "path": str(path)})
+        found.append(
+            {"step": known[0], "attempt": known[1], "committed": committed, "savedAt": saved, "path": str(path)}
+        )
     return sorted(found, key=lambda one: (one["step"], one["attempt"]))
 
 

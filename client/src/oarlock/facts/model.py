@@ -82,5 +82,7 @@ class Facts:
 
 
 def _output(raw: Object) -> Output:
-    known = {field.name: raw[field.name] for field in fields(Output) if field.name in raw}
-    return Output(**{name: tuple(value) if isinstance(value, (list, tuple)) else value for name, value in known.items()})
+    known: dict[str, Any] = {field.name: raw[field.name] for field in fields(Output) if field.name in raw}
+    for name, value in known.items():
+        known[name] = tuple(value) if isinstance(value, (list, tuple)) else value
+    return Output(**known)

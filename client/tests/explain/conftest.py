@@ -1,0 +1,6 @@
+"""Where the situations of these tests stand."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,233 @@
+"""What explain makes of jobs in trouble: recorded from real components (facts/), or built with their words (situations)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from situations import (
+    CLOCK,
+    HUNG,
+    JOB,
+    NOW,
+    SITUATIONS,
+    UID,
+    condition,
+    ended,
+    event,
+    facts,
+    job,
+    last_fault,
+    line,
+    output,
+    pod,
+    report,
+)  # fmt: skip
+
+from oarlock.explain import explain
+from oarlock.explain.causes import Cause
+from oarlock.explain.prose import prose
+from oarlock.facts import Facts
+
+RECORDED = {
+    path.stem: json.loads(path.read_text()) for path in sorted((Path(__file__).parent / "facts").glob("*.json"))
+}
+ALL: dict[str, tuple[Facts, str, str]] = {
+    **{name: (Facts.of(raw["facts"]), raw["cause"], raw["node"]) for name, raw in RECORDED.items()},
+    **SITUATIONS,
+}
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs/why-v1.schema.json").read_text())
+CALM = {Cause.SUSPENDED.value}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_cause_and_the_node_of_a_trouble_are_named(name: str) -> None:
+    known, cause, node = ALL[name]
+    story = explain(known)
+    found = (story.now.cause, "") if story.trouble is None else (story.trouble.cause, story.trouble.node)
+    assert found == (cause, node)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, cause, _) in ALL.items() if cause not in CALM])
+def test_a_trouble_rests_on_somebodys_own_words_and_says_what_to_do(name: str) -> None:
+    trouble = explain(ALL[name][0]).trouble
+    assert trouble is not None
+    assert trouble.evidence
+    assert all(one.source and one.text for one in trouble.evidence)
+    assert trouble.next
+    assert "NODE" not in trouble.next.replace("`kubectl taint node NODE KEY-`", "") or not trouble.node
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_answer_for_people_has_a_chain_a_now_and_a_next_in_at_most_25_lines(name: str) -> None:
+    said = prose(explain(ALL[name][0])).splitlines()
+    assert 5 <= len(said) <= 25
+    assert max(map(len, said)) <= 110
+    assert [line.split()[0] for line in said if line.startswith(("Now ", "Next "))] == ["Now", "Next"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_answer_for_programs_is_as_its_schema_says(name: str) -> None:
+    told = json.loads(json.dumps(explain(ALL[name][0]).to_json()))
+    assert told["version"] == 1
+    check(told, SCHEMA, "")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_facts_survive_a_file(name: str) -> None:
+    known = ALL[name][0]
+    assert explain(Facts.of(json.loads(json.dumps(known.to_json())))) == explain(known)
+
+
+TYPES = {"string": str, "integer": int, "number": (int, float), "array": list, "object": dict}
+
+
+def check(value: Any, schema: dict[str, Any], where: str) -> None:
+    schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    assert isinstance(value, TYPES[schema["type"]]), where
+    if schema["type"] == "array":
+        for place, one in enumerate(value):
+            check(one, schema["items"], f"{where}[{place}]")
+    if schema["type"] == "object":
+        assert set(schema["required"]) <= set(value), where
+        for key, one in value.items():
+            assert key in schema["properties"], f"{where}.{key}"
+            check(one, schema["properties"][key], f"{where}.{key}")
+
+
+def test_a_hang_names_the_rank_that_cannot_run_and_its_stack() -> None:
+    trouble = explain(SITUATIONS["a hang with a culprit"][0]).trouble
+    assert trouble is not None
+    assert (trouble.first_rank, trouble.rank) == (3, 1)
+    assert trouble.evidence[0].text == HUNG
+
+
+def test_a_budget_that_is_used_up_is_told_beside_what_used_it_up() -> None:
+    story = explain(SITUATIONS["budget used up by a program"][0])
+    assert story.now.cause == "ApplicationRestartsExhausted"
+    assert story.trouble is not None
+    assert story.now.next.startswith(story.trouble.next)
+
+
+def test_a_job_that_trains_again_is_well_and_its_last_fault_is_still_told() -> None:
+    attempts = [
+        {"number": 1, "startTime": "2026-11-23T10:00:00Z", "endReason": "GPUFault", "nodeNames": ["node-1", "node-2"]},
+        {
+            "number": 2,
+            "startTime": "2026-11-23T10:31:00Z",
+            "reason": "GPUFault",
+            "nodeNames": ["node-1", "node-3"],
+            "resumedFromStep": 400,
+            "lostSteps": 7,
+            "stageMilliseconds": {"detect": 600, "drain": 400, "schedule": 100, "start": 700, "firstStep": 3700},
+        },
+    ]
+    fault = last_fault(
+        "GPU", "pod flux-1-1 on node-2: XID 79", nodeName="node-2", rank=1, gpu={"index": 3}, xid=79, victims=1
+    )
+    progress = {"step": 410, "totalSteps": 1000}
+    story = explain(
+        facts(
+            job(
+                "Running",
+                condition("Degraded", "False", "AsExpected"),
+                attempt=2,
+                attempts=attempts,
+                lastFault={**fault, "verdict": "ReplaceNode"},
+                progress=progress,
+                cordonedNodes=[
+                    {"name": "node-2", "reason": "GPUFault in attempt 1", "doneTime": "2026-11-23T10:31:01Z"}
+                ],
+            )
+        )
+    )
+    assert (story.now.phase, story.now.cause, story.now.next) == ("Running", "Training", Cause.TRAINING.next)
+    assert story.trouble is not None
+    assert (story.trouble.cause, story.trouble.node, story.trouble.gpu, story.trouble.attempt) == (
+        "GPUFault",
+        "node-2",
+        3,
+        1,
+    )
+    assert [one.what for one in story.chain] == [
+        "Created",
+        "Attempt",
+        "GPUFault",
+        "Attempt",
+        "NodeCordoned",
+        "Training",
+    ]
+    assert "7 steps are done again" in story.chain[-1].text
+    assert story.chain[-1].time == "2026-11-23T10:31:04.900Z"
+
+
+def test_a_fault_that_spares_the_gpu_is_not_told_as_a_broken_gpu() -> None:
+    fault = last_fault(
+        "GPU", "pod flux-1-1 on node-2: XID 94", nodeName="node-2", rank=1, verdict="RestartProcess", xid=94
+    )
+    attempts = [{"number": 1, "startTime": "2026-11-23T10:00:00Z", "endReason": "GPUFault"}]
+    story = explain(facts(job("Recovering", attempts=attempts, lastFault=fault)))
+    assert story.trouble is not None
+    assert story.trouble.cause == "GPUProcessFault"
+
+
+def test_an_attempt_of_which_only_an_event_is_left_is_told_by_the_event() -> None:
+    said = "pod flux-1-1 on node-2: rank 8: KeyError: 'mask'; 1 peers lost it. Attempt 2 starts in 12 s."
+    attempts = [
+        {"number": number, "startTime": f"2026-11-23T10:0{number}:00Z", "endReason": "ApplicationError"}
+        for number in (1, 2)
+    ]
+    fault = last_fault("Application", "pod flux-2-0 on node-1: rank 0: ValueError", nodeName="node-1", rank=0)
+    story = explain(
+        facts(
+            job("Recovering", attempt=3, attempts=attempts, lastFault=fault), events=[event("ApplicationError", said)]
+        )
+    )
+    assert [(one.number, one.faults[0].node) for one in story.attempts if one.faults] == [(1, "node-2"), (2, "node-1")]
+
+
+def test_reports_and_lines_of_an_earlier_job_in_the_same_output_are_left_out() -> None:
+    older = report(83, HUNG, at="2026-11-22T09:00:00Z")
+    lines = [{**line("Fault", rank=1, reason="Hang", message=HUNG), "job": "another"}]
+    story = explain(facts(job("Running"), pods=[pod(0, node="node-1")], output=output(*lines, reports=[older])))
+    assert story.trouble is None
+
+
+def test_a_report_of_another_pod_is_not_believed() -> None:
+    forged = ended(report(87, CLOCK), node="node-2")
+    forged["metadata"]["uid"] = "another"
+    trouble = explain(facts(job("Recovering"), pods=[forged])).trouble
+    assert trouble is not None
+    assert (trouble.cause, trouble.exit_code) == ("PreflightFailed", 87)
+
+
+def test_a_history_alone_tells_decisions_and_where_it_went_on() -> None:
+    story = explain(
+        facts(
+            None,
+            output=output(
+                line("AttemptStarted", rank=0, node="node-1"),
+                line("Fault", rank=1, node="node-2", reason="Hang", message=HUNG, time="10:10:00"),
+                line(
+                    "Decision", time="10:10:05", message="started again, rather elsewhere", data={"rule": "hang-once"}
+                ),
+                line("AttemptStarted", attempt=2, rank=0, node="node-1", time="10:10:20"),
+                line("Resumed", attempt=2, rank=0, node="node-1", time="10:10:30", data={"step": 400}),
+                line(
+                    "Ended", attempt=2, rank=0, node="node-1", time="10:40:00", reason="Succeeded", data={"step": 1000}
+                ),
+            ),
+        )
+    )
+    first, second = story.attempts
+    assert (first.faults[0].cause, first.faults[0].node) == ("Hang", "node-2")
+    assert first.decision == "started again, rather elsewhere (rule hang-once)"
+    assert (second.resumed_from_step, second.last_step, second.faults) == (400, 1000, ())
+    assert (story.uid, story.now.phase, story.now.cause) == (UID, "Gone", "Succeeded")
+
+
+def test_a_folder_of_which_nothing_is_known_is_said_so() -> None:
+    story = explain(facts(None))
+    assert (story.now.cause, story.trouble, story.attempts, story.name, story.time) == ("Gone", None, (), JOB, NOW)
