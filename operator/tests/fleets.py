@@ -105,17 +105,18 @@ class Fleet:
         self.made += 1
         self.nodes[name] = PlayedNode(uid=f"uid-{self.made}-of-{name}", made=at)
 
-    def pool(self, template: Pool) -> Pool:
-        """What PoolReader.read finds, beside what the template says."""
+    def pool(self, template: Pool, living: set[str]) -> Pool:
+        """What PoolReader.read finds, beside what the template says. `living`: uids of the jobs that there are."""
         names = dict(self.nodes)
         off = {name for name, node in names.items() if node.unschedulable}
+        entered = [m if m.done or m.uid in living else replace(m, done=m.time) for m in self.ledger.values()]
         gpus = frozenset({"nvidia.com/gpu"})
         return replace(
             template,
             schedulable=template.schedulable - len(off - template.unschedulable),
             unschedulable=template.unschedulable | off,
             ours=(*template.ours, *(node.mark for node in names.values() if node.mark)),
-            ledger=Ledger((*template.ledger.entries, *self.ledger.values())),
+            ledger=Ledger((*template.ledger.entries, *entered)),
             members={
                 **{n: PoolNode(uid=p.uid, made=p.made, resources=gpus) for n, p in names.items()},
                 **template.members,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from oarlock_api.contract.names import pod_name
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
 from oarlock_operator.decide.cordon import is_open
-from oarlock_operator.model.observation import Defaults, Ending, GangSystems, Observation, Pod
+from oarlock_operator.model.observation import Defaults, Ending, GangSystems, Job, Observation, Pod
 from oarlock_operator.model.observed_nodes import Node, Pool
 from oarlock_operator.model.plan import CordonNode, Need, Plan, plan_of
 from oarlock_operator.schedulers import system_of
@@ -40,6 +41,8 @@ class World(Objects):
     defaults: Defaults = field(default_factory=lambda: Defaults(trainer_image="trainer:test", cluster_id="lab"))
     pool: Pool | None = None
     """What a decision finds that asks for the pool."""
+    neighbours: Callable[[], list[Job]] = list
+    """Other jobs of the cluster."""
     ended_seconds: float | None = None
     spares: bool = False
     """What a decision finds that asks for spare nodes."""
@@ -88,7 +91,8 @@ class World(Objects):
 
     def look(self) -> Pool | None:
         """What a look at the pool finds."""
-        return self.fleet.pool(self.pool) if self.pool else None
+        living = {self.job.uid, *(job.uid for job in self.neighbours())}
+        return self.fleet.pool(self.pool, living) if self.pool else None
 
     def _nodes(self) -> dict[str, Node]:
         """Nodes that the test speaks of, and those that a pass asks for because they are to be cordoned."""

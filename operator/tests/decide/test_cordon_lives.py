@@ -69,6 +69,7 @@ class Site:
         )
         now = max((tenant.now for tenant in self.tenants), default=START)
         tenant = Tenant(job=named, fleet=self.fleet, may_cordon=True, pool=POOL, shift=self.made, now=now)
+        tenant.neighbours = lambda: [other.job for other in self.tenants if other is not tenant]
         self.tenants.append(tenant)
 
     def renew(self, index: int) -> None:
@@ -237,6 +238,6 @@ def test_what_a_deleted_job_entered_and_never_did_counts_and_is_taken_up_by_no_o
     assert [node.name for node in site.tenants[again].job.status.avoided_nodes] == [entry.node]
     assert site.tenants[again].job.name == entry.job.rpartition("/")[2]
     assert site.fleet.effects == []
-    site.wait(7201)
+    site.wait(3601)
     breaks(site, again, 80, 79)
     assert [namespace for _, namespace in site.fleet.effects] == ["a"]

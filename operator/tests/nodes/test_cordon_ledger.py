@@ -12,6 +12,7 @@ from memory_api import Json, MemoryApi
 
 from oarlock_operator.execute import execute
 from oarlock_operator.kube.api_error import ApiError, Conflict
+from oarlock_operator.kube.job_paths import job_path
 from oarlock_operator.kube.throttle import Throttle
 from oarlock_operator.model.observed_nodes import Brakes, CordonMark
 from oarlock_operator.model.plan import CordonNode
@@ -28,13 +29,20 @@ ENTRY = CordonMark("n1", "default/flux", NOW, uid="uid-1")
 def with_node() -> MemoryApi:
     api = MemoryApi()
     make_node(api, "first")
+    make_job(api, job().uid)
     return api
+
+
+def make_job(api: MemoryApi, uid: str) -> None:
+    """The job flux."""
+    api.put(job_path("default", "flux"))
+    api.objects[job_path("default", "flux")]["metadata"]["uid"] = uid
 
 
 def make_node(api: MemoryApi, uid: str) -> None:
     """A machine under the name n1, and none other."""
     status = {"capacity": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]}
-    api.put("/api/v1/nodes/n1", spec={}, status=status)["metadata"]
+    api.put("/api/v1/nodes/n1", spec={}, status=status)
     api.objects["/api/v1/nodes/n1"]["metadata"]["uid"] = uid
 
 
@@ -97,6 +105,21 @@ async def test_a_cordon_is_entered_before_its_node_is_written_and_counts_though_
     api.before = None
     await cordon(api)
     assert await counted(api) == [("default/flux", NOW)], "a second try is the same cordon"
+
+
+@pytest.mark.parametrize(
+    ("there", "counts_as_done"),
+    [(None, True), ("made anew", True), ("uid-1", False)],
+    ids=["deleted", "another of its name", "there"],
+)
+async def test_what_a_job_that_is_gone_had_still_to_do_counts_as_done_when_it_was_entered(
+    *, there: str | None, counts_as_done: bool
+) -> None:
+    api = MemoryApi()
+    await ledger_of(api).note(ENTRY, now=NOW)
+    if there:
+        make_job(api, there)
+    assert await counted(api) == [("default/flux", NOW if counts_as_done else None)]
 
 
 async def test_what_a_person_has_ended_is_not_done_again_though_its_node_bears_the_mark_of_another_since() -> None:
@@ -179,6 +202,7 @@ GARBAGE: dict[str, Any] = {
     "no list": "{}",
     "of numbers": "[1]",
     "no time": '[{"node": "n1", "job": "a/b"}]',
+    "no job": '[{"node": "n1", "job": "a/b?x= y", "time": "2026-01-01T00:00:00Z"}]',
     "no time zone": '[{"node": "n1", "job": "a/b", "time": "2026-01-01T00:00:00"}]',
     "done without a time zone": f'[{READABLE[:-1]}, "done": "2026-01-01T00:00:00"}}]',
     "deep": "[" * 100_000,

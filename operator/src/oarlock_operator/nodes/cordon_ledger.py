@@ -7,6 +7,7 @@ still stands on nodes is counted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,6 +24,7 @@ ENTRIES = "cordons"
 LIMIT = 1024
 """Entries at most, well below the 1 MiB that the API server takes."""
 TRIES = 5
+_JOB = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
 
 
 class LedgerError(ApiError):
@@ -96,9 +98,7 @@ class CordonLedger:
         said = (found.get("data") or {}).get(ENTRIES) or "[]"
         try:
             entries = msgspec.json.decode(said, type=tuple[CordonMark, ...])
-            why = (
-                "" if all(mark.time.tzinfo and (mark.done or mark.time).tzinfo for mark in entries) else "no time zone"
-            )
+            why = next(filter(None, map(_fault, entries)), "")
         except (ValueError, TypeError, RecursionError) as error:
             entries, why = (), str(error)
         if why or len(entries) > LIMIT:
@@ -107,3 +107,9 @@ class CordonLedger:
                 f"{self.brakes.ledger} is no ledger of cordons ({why or f'{len(entries)} entries'}); to begin anew: {reset}"
             )
         return entries
+
+
+def _fault(mark: CordonMark) -> str:
+    if not _JOB.fullmatch(mark.job):
+        return f"{mark.job[:64]!r} is no job's namespace and name"
+    return "" if mark.time.tzinfo and (mark.done or mark.time).tzinfo else "a time has no time zone"

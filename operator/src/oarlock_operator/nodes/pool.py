@@ -19,9 +19,10 @@ from oarlock_operator import metrics
 from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.kube.events import EventPoster
+from oarlock_operator.kube.job_paths import job_path
 from oarlock_operator.model.cordon_marks import CORDONED, ENDED, last_mark, published_gpus, standing_mark, write_mark
 from oarlock_operator.model.observation import Job
-from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Brakes, CordonMark, Pool, PoolNode
+from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Brakes, CordonMark, Ledger, Pool, PoolNode
 from oarlock_operator.model.plan import Action, CordonNode, Event, EventType
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.cordon_ledger import CordonLedger, LedgerError
@@ -99,11 +100,25 @@ class PoolReader:
             schedulable=schedulable,
             unschedulable=frozenset(off),
             ours=tuple(ours),
-            ledger=await self._ledger.read(),
+            ledger=await self._entered(),
             members=members,
             latched=await self._latched(),
             brakes=self.brakes,
         )
+
+    async def _entered(self) -> Ledger:
+        """The ledger. What a job that is gone had still to do is done by nobody any more: it counts as if it had been."""
+        known = await self._ledger.read()
+        entries = [replace(m, done=m.time) if m.done is None and await self._is_gone(m) else m for m in known.entries]
+        return replace(known, entries=tuple(entries))
+
+    async def _is_gone(self, mark: CordonMark) -> bool:
+        namespace, _, name = mark.job.partition("/")
+        try:
+            job = await self.cluster.get(job_path(namespace, name))
+        except NotFound:
+            return True
+        return bool(mark.uid) and job["metadata"]["uid"] != mark.uid
 
     async def cordon(self, job: Job, action: CordonNode) -> bool:
         """Cordon a node and mark it as ours, in one write; whether this call did. Raises ApiError.
