@@ -44,9 +44,9 @@ class Group(BaseModel):
             handler.resolve_ref_schema(result)[VALIDATIONS] = [rule.as_schema() for rule in cls.admission]
         return result
 
-    def to_manifest(self) -> dict[str, Any]:
-        """Write the group as in a manifest: camelCase, without what was not given."""
-        return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+    def to_manifest(self, *, defaults: bool = True) -> dict[str, Any]:
+        """Write the group as in a manifest: camelCase, without what was not given; without what is at its `defaults`, too."""
+        return self.model_dump(by_alias=True, exclude_none=True, exclude_defaults=not defaults, mode="json")
 
 
 class StatusGroup(Group):

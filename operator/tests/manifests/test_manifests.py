@@ -232,6 +232,15 @@ def test_a_pod_carries_its_attempt_s_job_json_and_has_it_as_a_read_only_file() -
     assert (mount["mountPath"], mount["readOnly"]) == ("/etc/oarlock", True)
 
 
+def test_job_json_has_what_training_sets_apart_from_the_defaults_of_what_it_leaves_open() -> None:
+    facts = told(made())
+    assert facts.training.keys() == {"model", "steps", "data"}
+    assert facts.training_defaults["checkpoint"] == {"keep": 5, "resume": "Auto"}
+    training = spec().training
+    assert training
+    assert facts.whole_training == training.to_manifest()
+
+
 def test_job_json_has_the_sections_of_the_spec_as_they_were_written_and_of_recovery_what_pods_act_on() -> None:
     written = {
         "preflight": {"gpus": False, "minBusBandwidth": 40, "timeoutSeconds": 60},

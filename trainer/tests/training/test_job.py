@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oarlock_trainer.runtime.errors import ConfigurationError
 from oarlock_trainer.runtime.job import read_job
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLACE = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
 
@@ -57,6 +55,38 @@ def test_a_misspelled_field_is_told_with_the_one_that_was_meant(tmp_path: Path) 
 def test_a_job_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="version 3"):
         read_job(environment(tmp_path, version=3))
+
+
+DEFAULTS_OF_A_LATER_RELEASE = {
+    "turbo": False,
+    "method": "Full",
+    "seed": 7,
+    "lights": {"colour": "Red"},
+    "objective": {"timestepShift": 2.0, "moon": "Full"},
+    "data": {"datasets": [{"repeats": 4, "zebra": 1}]},
+}
+
+
+def test_a_default_that_a_later_release_added_is_passed_over_and_one_that_it_changed_holds(tmp_path: Path) -> None:
+    training = read_job(environment(tmp_path, training_defaults=DEFAULTS_OF_A_LATER_RELEASE)).training
+    assert (training.seed, training.objective.timestep_shift, training.data.datasets[0].repeats) == (7, 2.0, 4)
+    assert training.model_dump().keys() & {"turbo", "lights"} == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"turbo": True}, r"training\.turbo: there is no such field"),
+        ({"lights": {}}, r"training\.lights: there is no such field"),
+        ({"objective": {"moon": "New"}}, r"training\.objective\.moon: there is no such field"),
+    ],
+)
+def test_what_the_job_sets_is_never_passed_over(given: dict[str, Any], named: str, tmp_path: Path) -> None:
+    training = json.loads(Path(environment(tmp_path)["OARLOCK_CONFIG"]).read_text())["training"] | given
+    fields = environment(tmp_path, training=training, training_defaults=DEFAULTS_OF_A_LATER_RELEASE)
+    with pytest.raises(ConfigurationError, match=named) as refused:
+        read_job(fields)
+    assert str(refused.value).count("there is no such field") == 1, "nothing but what the job sets"
 
 
 def test_a_missing_place_is_named(tmp_path: Path) -> None:

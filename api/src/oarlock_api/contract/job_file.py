@@ -2,7 +2,8 @@
 
 Sections of the spec stand in it as the user wrote them, in the API's own names. An older trainer image must refuse what it
 does not know instead of training differently, so the reader is strict: another version or an unknown field is an error,
-and `training` is validated by the job's own models. Secrets never stand in it.
+and `training` is validated by the job's own models. Only of `training_defaults` is passed over what is not known. Secrets
+never stand in it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oarlock_api.contract.dataclass_json import from_fields, to_fields
+from oarlock_api.contract.open_fields import joined
 from oarlock_api.contract.sections import Custom, Ports, Preflight, Recovery, Webhook
 from oarlock_api.contract.wire import WireError, parse_object
 
@@ -35,8 +37,9 @@ class JobFile:
     `output_directory` is absolute in the pod, `min_free_bytes` None where the trainer's own estimate decides.
     `previous_owner_is_gone`: whoever made the pods has seen that nothing is left of an earlier job of this namespace and
     name, so its fence is a left-over.
-    `training` is spec.training as the API wrote it (camelCase, defaults filled in), empty where the job has a trainer of
-    its own, `custom`. `ports.rendezvous` is 0 where whoever starts the ranks says in their environment where they meet.
+    `training` is what spec.training sets, in the API's names, and `training_defaults` the defaults of what it leaves open;
+    both are empty where the job has a trainer of its own, `custom`. `ports.rendezvous` is 0 where whoever starts the ranks
+    says in their environment where they meet.
     """
 
     job: str
@@ -47,6 +50,7 @@ class JobFile:
     gpus_per_node: int
     output_directory: str
     training: dict[str, Any]
+    training_defaults: dict[str, Any] = field(default_factory=dict)
     min_free_bytes: int | None = None
     previous_owner_is_gone: bool = False
     custom: Custom | None = None
@@ -56,10 +60,17 @@ class JobFile:
     webhooks: tuple[Webhook, ...] = ()
     history: HistoryBounds = field(default_factory=HistoryBounds)
 
+    @property
+    def whole_training(self) -> dict[str, Any]:
+        """spec.training with the defaults that the API promised."""
+        whole: dict[str, Any] = joined(self.training, self.training_defaults)
+        return whole
+
     def to_json(self) -> str:
         """Deterministic, and short, because each pod of a gang carries it: defaults are left out.
 
-        Not so in `training`: an image of another release may have other defaults, and must train what the API promised.
+        Not those of `training`, which stand apart: an image of another release may have other defaults, and must train what
+        the API promised, but for fields that it does not know.
         """
         told = {"version": JOB_FILE_VERSION, **to_fields(self, name=str)}
         return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from oarlock_api.contract import sections
 from oarlock_api.contract.dataclass_json import from_fields
 from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.open_fields import left_open
 from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, TRACKER_KEYS, secret_variable
 from oarlock_api.group import Group
 from oarlock_api.naming import camel_case
@@ -36,6 +37,7 @@ def below_the_mount(spec: TrainingJobSpec, path: str) -> str | None:
 
 def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
     """What the pods of an attempt are told."""
+    training = spec.training.to_manifest(defaults=False) if spec.training else {}
     return JobFile(
         job=job.name,
         namespace=job.namespace,
@@ -44,7 +46,8 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         nodes=spec.nodes,
         gpus_per_node=spec.gpus_per_node,
         output_directory=output_directory(job, spec),
-        training=spec.training.to_manifest() if spec.training else {},
+        training=training,
+        training_defaults=(left_open(spec.training.to_manifest(), training) or {}) if spec.training else {},
         min_free_bytes=whole_bytes(spec.output.min_free) if spec.output.min_free else None,
         previous_owner_is_gone=True,
         custom=_section(sections.Custom, spec.custom) if spec.custom else None,

@@ -99,12 +99,13 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
     orders: list[dict[str, Any]] = []
     if job.preflight.storage:
         # A few plain fields are read here; the ranks check the whole of `training`.
-        model = setting(job.training, "model", "path")
+        training = job.whole_training
+        model = setting(training, "model", "path")
         needs = {
             "min_free": job.min_free_bytes,
             "model": model if isinstance(model, str) and _saves_all_of_it(assignment) else None,
-            "keep": integer(setting(job.training, "checkpoint", "keep")) or 0,
-            "values": room.values(job.training),
+            "keep": integer(setting(training, "checkpoint", "keep")) or 0,
+            "values": room.values(training),
         }
         orders.append({"check": Check.STORAGE, **output, **needs})
     if job.preflight.clock:
@@ -115,7 +116,7 @@ def _output_orders(assignment: Assignment) -> list[dict[str, Any]]:
 
 def _saves_all_of_it(assignment: Assignment) -> bool:
     """Whether the job's checkpoints are as large as its model makes them: those of adapters are small, others have none."""
-    training = assignment.job.training
+    training = assignment.job.whole_training
     return setting(training, "task") in (None, "Train") and setting(training, "method") in (None, "Full")
 
 

@@ -89,8 +89,9 @@ def _needs_peft() -> bool:
         file = parse_job_file(Path(os.environ.get(Variable.CONFIG, CONFIG_PATH)).read_text(encoding="utf-8"))
     except (OSError, WireError):
         return False
-    algorithm = (file.training.get("lora") or {}).get("algorithm", AdapterAlgorithm.LORA)
-    return file.training.get("method") == Method.LORA and algorithm == AdapterAlgorithm.LORA
+    training = file.whole_training
+    algorithm = (training.get("lora") or {}).get("algorithm", AdapterAlgorithm.LORA)
+    return training.get("method") == Method.LORA and algorithm == AdapterAlgorithm.LORA
 
 
 def import_encoders() -> None:

@@ -5,6 +5,7 @@ Facts only: what is opened with them, stores and hubs, is made once by loop.setu
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from oarlock_api.contract.environment import CONFIG_PATH, SIMULATE_GPUS, Variable
 from oarlock_api.contract.gang_key import KEY_FIELD, attempt_key
 from oarlock_api.contract.job_file import JobFile, parse_job_file
+from oarlock_api.contract.open_fields import dropped, joined
 from oarlock_api.contract.wire import WireError
 from oarlock_api.training import Training
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS
@@ -95,12 +97,19 @@ def _read_key(path: Path, file: JobFile) -> bytes | None:
 
 
 def parse_training(file: JobFile) -> Training:
-    """Validate spec.training with the models of the API.
+    """Validate spec.training with the models of the API. Of what the job leaves open, fields of a later release are dropped.
 
     Raises ConfigurationError that names each field that is unknown or wrong.
     """
+    defaults = copy.deepcopy(file.training_defaults)
     try:
-        return Training.model_validate(file.training)
+        return Training.model_validate(joined(file.training, defaults))
+    except ValidationError as error:
+        for problem in error.errors():
+            if problem["type"] == "extra_forbidden":
+                dropped(defaults, file.training, problem["loc"])
+    try:
+        return Training.model_validate(joined(file.training, defaults))
     except ValidationError as error:
         wrong = "; ".join(mistakes(error, Training, below="training"))
         raise ConfigurationError(

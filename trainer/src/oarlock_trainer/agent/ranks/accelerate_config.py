@@ -59,7 +59,7 @@ def plan_launch(assignment: Assignment) -> Launch:
 
     Raises ConfigurationError for a value that can't be translated.
     """
-    training = assignment.job.training
+    training = assignment.job.whole_training
     return Launch(
         assignment=assignment,
         mixed_precision=_PRECISION.get(setting(training, "precision") or "BF16", "no"),

@@ -57,7 +57,7 @@ def credentials(assignment: Assignment, given: Mapping[str, str]) -> dict[str, s
 
     In rank 0's pod also the keys of its trackers and the tokens that the finished model is published with.
     """
-    training = assignment.job.training
+    training = assignment.job.whole_training
     needed = s3_variables(training) | hub_variables(training)
     if assignment.first_rank == 0:
         needed |= tracker_variables(training) | publish_variables(training)
