@@ -8,6 +8,7 @@ from oarlock_api.group import StatusGroup
 from oarlock_api.primitives import Time
 
 ShortText = Annotated[str, Field(max_length=253)]
+MAX_CURVE = 64
 Path = Annotated[str, Field(max_length=2048)]
 
 
@@ -24,6 +25,14 @@ class Progress(StatusGroup):
     mfu_percent: float | None = Field(default=None, description="Model FLOPs utilization in percent.")
     eta_seconds: int | None = Field(default=None, description="Seconds until the last step.")
     update_time: Time | None = Field(default=None, description="When this was read from rank 0.")
+
+
+class CurvePoint(StatusGroup):
+    """One point of the curve. A value that is not finite is absent."""
+
+    step: int = Field(description="Optimizer steps done.")
+    loss: float | None = Field(default=None, description="Loss, averaged over the ranks.")
+    seconds_per_step: float | None = Field(default=None, description="Seconds per optimizer step.")
 
 
 class LatestCheckpoint(StatusGroup):

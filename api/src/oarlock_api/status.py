@@ -19,7 +19,7 @@ from oarlock_api.history import (
     Strike,
 )
 from oarlock_api.primitives import Text, Time
-from oarlock_api.progress import LatestCheckpoint, OutputStatus, Progress, ShortText
+from oarlock_api.progress import MAX_CURVE, CurvePoint, LatestCheckpoint, OutputStatus, Progress, ShortText
 from oarlock_api.rules import ListMap
 
 
@@ -128,6 +128,9 @@ class TrainingJobStatus(StatusGroup):
     ranks: Ranks = Field(default=Ranks(), description="Pods of the current attempt.")
     recovery: RecoveryStatus = Field(default=RecoveryStatus(), description="The recovery that is under way.")
     progress: Progress | None = Field(default=None, description="How far training is.")
+    curve: Annotated[tuple[CurvePoint, ...], Field(max_length=MAX_CURVE)] = Field(
+        default=(), description="The whole run in at most 64 points; metrics.jsonl in the output has every step."
+    )
     latest_checkpoint: LatestCheckpoint | None = Field(default=None, description="The newest valid checkpoint.")
     output: OutputStatus | None = Field(default=None, description="What the job made; set before Succeeded.")
     last_fault: LastFault | None = Field(default=None, description="The root cause of the last fault.")

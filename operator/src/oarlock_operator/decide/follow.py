@@ -12,6 +12,7 @@ from oarlock_api.progress import LatestCheckpoint, Progress
 from oarlock_api.status import Resolved, ResolvedPlan
 from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.budgets import UNTOLD_SECONDS, ran_seconds
+from oarlock_operator.decide.curve import with_figures
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.final_status import note_resumed
 from oarlock_operator.decide.unplaced import unplaced
@@ -185,6 +186,7 @@ def _note_progress(o: Observation, draft: Draft, news: PodStatus) -> None:
         shown["seconds_per_step"] = round(figures.seconds_per_step, 3)  # for the column that shows it
     percent = finite(figures.mfu * 100) if figures.mfu is not None else None
     draft.set(progress=Progress(**shown, mfu_percent=percent, eta_seconds=left, update_time=o.now))
+    draft.set(curve=with_figures(draft.status.curve, figures))
     if saved := news.checkpoint:
         draft.set(
             latest_checkpoint=LatestCheckpoint(
