@@ -6,6 +6,7 @@ from typing import Any
 
 from jobs import job, spec
 
+from oarlock_api.contract.history import OperatorNotes
 from oarlock_api.contract.job_file import JobFile, parse_job_file
 from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod
@@ -14,7 +15,8 @@ from oarlock_operator.manifests.pod import pod
 def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
     the_job, the_spec = job(), spec(**changes)
     told = job_file(the_job, the_spec, attempt).to_json()
-    return pod(the_job, the_spec, attempt=attempt, rank=rank, image="trainer:1", told=told, cluster_id="lab")
+    image, history = "trainer:1", OperatorNotes(image="trainer:1").to_json()
+    return pod(the_job, the_spec, attempt=attempt, rank=rank, image=image, told=told, cluster_id="lab", history=history)
 
 
 def told(manifest: dict[str, Any]) -> JobFile:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from oarlock_api.group import Group
 from oarlock_api.pod_volumes import OWN_PATHS, is_place
@@ -23,6 +23,17 @@ class NfsOutput(Group):
 
     server: Annotated[str, Field(min_length=1, max_length=253)] = Field(description="Host name or address.")
     path: AbsolutePath = Field(description="Exported path, absolute.")
+
+
+class HistoryOutput(Group):
+    """How much is kept of what a job's pods printed, and of the stacks of hangs. The story itself is short."""
+
+    log_size: Quantity = Field(
+        default="16Mi", description="Most that is kept of a pod's log, compressed; 0 = no logs are kept."
+    )
+    keep_attempts: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
+        default=20, description="Attempts whose logs and stacks are kept."
+    )
 
 
 class Output(Group):
@@ -51,6 +62,9 @@ class Output(Group):
         "SimpleTuner: output_dir.",
     )
     mount_path: AbsolutePath = Field(default="/output", description="Where the storage is mounted in the pod.")
+    history: HistoryOutput = Field(
+        default=HistoryOutput(), description="What is kept of the job's history below the directory."
+    )
     min_free: Quantity | None = Field(
         default=None,
         description="Free space that the start requires, such as 200Gi; absent = (checkpoint.keep + 1) times the "

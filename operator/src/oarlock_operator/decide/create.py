@@ -15,6 +15,7 @@ from oarlock_operator.decide import attempt, queue
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.gang_key import gang_key
+from oarlock_operator.manifests.history import notes
 from oarlock_operator.manifests.network_policy import network_policy
 from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.manifests.service import needs_service, selector, service
@@ -69,6 +70,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
     image = (draft.status.resolved.image if draft.status.resolved else None) or o.defaults.trainer_image
     avoided = draft.status.avoided_nodes
     told = job_file(o.job, o.spec, number).to_json()
+    history = notes(draft.status, uid=o.job.uid, image=image).to_json()
     request = GangRequest(job=o.job, spec=o.spec, attempt=number, systems=o.systems)
     grouping = schedulers.grouping(request, draft.status.resolved)
     if grouping.group:
@@ -87,6 +89,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
                     told=told,
                     agent_image=o.defaults.trainer_image,
                     cluster_id=o.defaults.cluster_id,
+                    history=history,
                     key_secret=key["metadata"]["name"] if key else "",
                     avoided=avoided,
                     grouping=grouping,

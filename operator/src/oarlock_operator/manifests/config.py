@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from oarlock_api.contract import sections
 from oarlock_api.contract.dataclass_json import from_fields
-from oarlock_api.contract.job_file import JobFile
+from oarlock_api.contract.job_file import HistoryBounds, JobFile
 from oarlock_api.contract.open_fields import left_open
 from oarlock_api.contract.secrets import S3_KEY_ID, S3_SECRET_KEY, S3_TOKEN, TRACKER_KEYS, secret_variable
 from oarlock_api.group import Group
@@ -55,6 +55,9 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         preflight=_section(sections.Preflight, spec.preflight),
         recovery=_section(sections.Recovery, spec.recovery),
         webhooks=tuple(_section(sections.Webhook, webhook) for webhook in spec.webhooks),
+        history=HistoryBounds(
+            log_bytes=whole_bytes(spec.output.history.log_size), keep_attempts=spec.output.history.keep_attempts
+        ),
     )
 
 

@@ -42,13 +42,15 @@ def pod(
     told: str = "",
     agent_image: str = "",
     cluster_id: str = "",
+    history: str = "",
     key_secret: str = "",
     avoided: Sequence[AvoidedNode] = (),
     grouping: Grouping | None = None,
 ) -> dict[str, Any]:
     """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom.
 
-    `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `key_secret` the Secret with
+    `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `history` what
+    rank 0 is told of earlier attempts, `key_secret` the Secret with
     the gang's key, `grouping` how a gang system knows the pod: not needed where only its shape counts.
     """
     scheduling = spec.scheduling
@@ -74,7 +76,7 @@ def pod(
                 rank=rank,
                 image=image,
                 agent_image=agent_image,
-                cluster_id=cluster_id,
+                variables=_told(rank=rank, cluster_id=cluster_id, history=history),
                 key_secret=key_secret,
                 avoided=avoided,
                 grouping=grouping,
@@ -98,7 +100,7 @@ def _pod_spec(
     rank: int,
     image: str,
     agent_image: str,
-    cluster_id: str,
+    variables: dict[str, str],
     key_secret: str,
     avoided: Sequence[AvoidedNode],
     grouping: Grouping,
@@ -137,7 +139,7 @@ def _pod_spec(
                 **(spec.pod.security_context or {}),
             },
             "initContainers": _init_containers(spec, agent_image),
-            "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image, cluster_id=cluster_id)],
+            "containers": [_container(job, spec, attempt=attempt, rank=rank, image=image, variables=variables)],
             "volumes": volumes(spec, key_secret=key_secret),
         }
     )
@@ -158,7 +160,7 @@ def _hardened(*, read_only_root: bool) -> dict[str, Any]:
 
 
 def _container(
-    job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str, cluster_id: str
+    job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, image: str, variables: dict[str, str]
 ) -> dict[str, Any]:
     return _present(
         {
@@ -166,7 +168,7 @@ def _container(
             "image": image,
             "imagePullPolicy": spec.pod.image_pull_policy,
             "command": list(custom.COMMAND) if spec.custom else ["oarlock-trainer", "agent"],
-            "env": _environment(job, spec, attempt=attempt, rank=rank, cluster_id=cluster_id),
+            "env": _environment(job, spec, attempt=attempt, rank=rank, variables=variables),
             "envFrom": list(spec.pod.env_from),
             "resources": _resources(spec),
             "ports": _ports(spec),
@@ -183,10 +185,17 @@ def _container(
     )
 
 
-def _environment(job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, cluster_id: str) -> list[dict[str, Any]]:
+def _told(*, rank: int, cluster_id: str, history: str) -> dict[str, str]:
+    """What an image of an earlier release would refuse in job.json, and passes over as a variable."""
+    of_rank_0 = {Variable.HISTORY.value: history} if rank == 0 else {}
+    return {name: value for name, value in ({Variable.CLUSTER.value: cluster_id} | of_rank_0).items() if value}
+
+
+def _environment(
+    job: Job, spec: TrainingJobSpec, *, attempt: int, rank: int, variables: dict[str, str]
+) -> list[dict[str, Any]]:
     known = pod_environment(job=job.name, attempt=attempt, rank=rank, output_directory=output_directory(job, spec))
-    if cluster_id:
-        known[Variable.CLUSTER] = cluster_id
+    known |= variables
     downward: dict[str, str] = {
         Variable.POD_UID: "metadata.uid",
         Variable.NODE: "spec.nodeName",
