@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import ValidationError
 
+from oarlock_api.rules import ACCEPTED
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_api.trainingjob import TrainingJob
 
@@ -56,6 +57,33 @@ def test_a_directive_is_refused_with_its_place_and_what_to_write_instead(
     with pytest.raises(ValidationError) as refused:
         parse(make_job, patch)
     assert f"{where} is a directive, and pod.patch knows none: a null takes a key away" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("container", "value", "reference"),
+    [
+        ("trainer", "tcp://$(MASTER_ADDR):1", "MASTER_ADDR"),
+        ("trainer", "$$$(NUM_MACHINES)", "NUM_MACHINES"),
+        ("trainer", "$$(MASTER_ADDR) $MASTER_ADDR", ""),
+        ("trainer", "rank $(MACHINE_RANK) of $(OARLOCK_JOB) in $(HOME)", ""),
+        ("side", "rank $(MACHINE_RANK)", "MACHINE_RANK"),
+        ("side", "$(MASTER_ADDR)", "MASTER_ADDR"),
+        ("side", "$(HOME)", ""),
+    ],
+)
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_a_reference_that_kubernetes_would_leave_as_it_stands_is_refused_of_a_new_job(
+    kind: str, container: str, value: str, reference: str, make_job: MakeJob
+) -> None:
+    """Kubernetes fills in what is set before in the same container, and nothing else."""
+    patch = {kind: [{"name": container, "env": [{"name": "A", "value": value}]}]}
+    if not reference:
+        assert parse(make_job, patch).as_given() == patch
+        return
+    with pytest.raises(ValidationError) as refused:
+        parse(make_job, patch)
+    assert f"container {container}: A refers to $({reference}), which is not set there" in str(refused.value)
+    TrainingJobSpec.model_validate(patched(make_job, patch)["spec"], context=ACCEPTED)
 
 
 def test_a_patch_is_written_as_it_was_given_with_its_nulls(make_job: MakeJob) -> None:

@@ -4,6 +4,7 @@ A job that set MASTER_ADDR or a scheduler's label by hand would train a gang of 
 with the place where the same is said properly.
 """
 
+import re
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -66,9 +67,16 @@ _REFERS = "self.value.replace('$$', '').contains('$(' + n + ')')"
 """As Kubernetes reads it: two dollars are one that is text, and so is what follows them."""
 
 
+_REFERENCE = re.compile(r"\$\(([^()]+)\)")
+
+
+def references(value: str | None) -> list[str]:
+    """Names of the variables that Kubernetes fills in where a value has $(NAME)."""
+    return _REFERENCE.findall((value or "").replace("$$", ""))
+
+
 def _references(item: Any) -> list[str]:
-    filled_in = (item.value or "").replace("$$", "")
-    return [name for name in SET_BY_THE_AGENT if f"$({name})" in filled_in]
+    return [name for name in references(item.value) if name in SET_BY_THE_AGENT]
 
 
 NO_REFERENCE_TO_THE_AGENT = Rule(
