@@ -1,6 +1,7 @@
 """A node as the API tells it: only the fields that are read, straight into structures, because of thousands.
 
-A whole node is 16 KB and more, most of it the names of its images.
+A whole node is 16 KB and more, most of it the names of its images; many have dozens of labels. Whoever looks at all nodes
+decodes what he reads himself.
 """
 
 from __future__ import annotations
@@ -13,29 +14,12 @@ from msgspec import Struct, field
 from oarlock_operator.pods.pod_facts import Condition
 
 
-class NodeMetadata(Struct, frozen=True, rename="camel"):
-    """The part of a node's metadata that is read."""
-
-    name: str = ""
-    uid: str = ""
-    creation_timestamp: datetime | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
 class Taint(Struct, frozen=True):
     """A taint."""
 
     key: str = ""
     value: str | None = None
     effect: str = ""
-
-
-class Spec(Struct, frozen=True):
-    """A node's spec."""
-
-    unschedulable: bool | None = None
-    taints: tuple[Taint, ...] | None = None
 
 
 class Status(Struct, frozen=True):
@@ -46,11 +30,22 @@ class Status(Struct, frozen=True):
     conditions: tuple[Condition, ...] | None = None
 
 
-class RawNode(Struct, frozen=True):
-    """A node."""
+class _PoolMetadata(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    uid: str = ""
+    creation_timestamp: datetime | None = None
+    annotations: dict[str, str] | None = None
 
-    metadata: NodeMetadata
-    spec: Spec = field(default_factory=Spec)
+
+class _PoolSpec(Struct, frozen=True):
+    unschedulable: bool | None = None
+
+
+class PoolFacts(Struct, frozen=True):
+    """What the brakes ask of a node."""
+
+    metadata: _PoolMetadata
+    spec: _PoolSpec = field(default_factory=_PoolSpec)
     status: Status = field(default_factory=Status)
 
     @property
@@ -64,8 +59,26 @@ class RawNode(Struct, frozen=True):
             (amounts or {}).get(resource, "0") != "0" for amounts in (self.status.capacity, self.status.allocatable)
         )
 
+
+class _PlacementMetadata(Struct, frozen=True):
+    name: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _PlacementSpec(Struct, frozen=True):
+    unschedulable: bool | None = None
+    taints: tuple[Taint, ...] | None = None
+
+
+class PlacementFacts(Struct, frozen=True):
+    """What placement asks of a node."""
+
+    metadata: _PlacementMetadata
+    spec: _PlacementSpec = field(default_factory=_PlacementSpec)
+    status: Status = field(default_factory=Status)
+
     def as_json(self) -> dict[str, Any]:
-        """What placement and marks ask of it, as the API would write it."""
+        """The same as the API would write it."""
         conditions = [{"type": one.type, "status": one.status} for one in self.status.conditions or ()]
         taints = [{"key": one.key, "value": one.value, "effect": one.effect} for one in self.spec.taints or ()]
         return {

@@ -26,7 +26,7 @@ from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Brakes, CordonM
 from oarlock_operator.model.plan import Action, CordonNode, Event, EventType
 from oarlock_operator.model.reasons import Reason
 from oarlock_operator.nodes.cordon_ledger import CordonLedger, LedgerError
-from oarlock_operator.nodes.node_facts import RawNode
+from oarlock_operator.nodes.node_facts import PoolFacts
 
 log = structlog.get_logger(__name__)
 
@@ -80,7 +80,7 @@ class PoolReader:
         ours: list[CordonMark] = []
         off: set[str] = set()
         schedulable = 0
-        async for page in self.cluster.pages_of(RawNode, "/api/v1/nodes", labelSelector=self.selector):
+        async for page in self.cluster.pages_of(PoolFacts, "/api/v1/nodes", labelSelector=self.selector):
             for node in page.items:
                 resources = frozenset(resource for resource in self.resources if node.has(resource))
                 if not resources:

@@ -20,7 +20,7 @@ from oarlock_operator.manifests.pod import pod as pod_manifest
 from oarlock_operator.model.job_memory import JobMemory
 from oarlock_operator.model.observation import Job, Pod
 from oarlock_operator.model.reasons import Reason
-from oarlock_operator.nodes.node_facts import RawNode
+from oarlock_operator.nodes.node_facts import PlacementFacts
 from oarlock_operator.nodes.placement import has_room, may_run_on
 from oarlock_operator.pods.pod_facts import Metadata
 
@@ -89,7 +89,7 @@ class SpareReader:
         manifest = pod_manifest(job, job.spec, attempt=job.status.attempt, rank=0, image="", avoided=avoided)
         own = {pod.node for pod in pods if pod.attempt == job.status.attempt and pod.node and not pod.stopped}
         fit: dict[str, Json] = {}
-        async for page in self.cluster.pages_of(RawNode, "/api/v1/nodes"):
+        async for page in self.cluster.pages_of(PlacementFacts, "/api/v1/nodes"):
             found = (node.as_json() for node in page.items)
             fit |= {node["metadata"]["name"]: node for node in found if may_run_on(manifest, node)}
         missing = job.spec.nodes - len(own & set(fit))
