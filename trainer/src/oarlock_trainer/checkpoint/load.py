@@ -15,7 +15,7 @@ import torch
 from oarlock_trainer.checkpoint.layout import Layout, Run
 from oarlock_trainer.checkpoint.weights import read_piece
 from oarlock_trainer.engine.engine import MASTER
-from oarlock_trainer.engine.whole_weights import elements
+from oarlock_trainer.engine.sharded import elements
 from oarlock_trainer.runtime.errors import ConfigurationError, storage
 from oarlock_trainer.runtime.heartbeat import Heartbeat, with_heartbeat
 

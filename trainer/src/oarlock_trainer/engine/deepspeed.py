@@ -23,7 +23,7 @@ from oarlock_trainer.engine import zero_state
 from oarlock_trainer.engine.clipping import clip_values
 from oarlock_trainer.engine.host_copy import HostCopy
 from oarlock_trainer.engine.optimizers import make_offloaded, make_optimizer
-from oarlock_trainer.engine.whole_weights import elements
+from oarlock_trainer.engine.sharded import elements
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class DeepSpeedEngine:
 
     @property
     def weights(self) -> nn.Module:
-        """The trained module itself; whole on every rank with stages 1 and 2 (else see whole_weights.py)."""
+        """The trained module itself; whole on every rank with stages 1 and 2 (else see sharded.py)."""
         module: nn.Module = self._engine.module
         return module
 

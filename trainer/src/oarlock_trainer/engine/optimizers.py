@@ -16,7 +16,7 @@ from oarlock_trainer.engine.adamw_bf16 import AdamWBF16
 from oarlock_trainer.engine.lion import Lion, make_fused_lion, make_offloaded_lion
 from oarlock_trainer.engine.prodigy import Prodigy
 from oarlock_trainer.engine.schedule_free import make_schedule_free
-from oarlock_trainer.engine.whole_weights import dimensions
+from oarlock_trainer.engine.sharded import dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from oarlock_api.dataset import Role
-from oarlock_trainer.engine.whole_weights import is_sharded
+from oarlock_trainer.engine.sharded import is_sharded
 from oarlock_trainer.models.flux.loss import flow_matching_loss
 from oarlock_trainer.runtime import channel
 

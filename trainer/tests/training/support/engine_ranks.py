@@ -24,12 +24,12 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
+from whole_weights import whole_weights  # noqa: E402
 
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.engine.initialize import initialize  # noqa: E402
 from oarlock_trainer.engine.learning_rate import learning_rate  # noqa: E402
 from oarlock_trainer.engine.process_group import RankGroup  # noqa: E402
-from oarlock_trainer.engine.whole_weights import whole_weights  # noqa: E402
 from oarlock_trainer.runtime.errors import TrainingEnd  # noqa: E402
 from oarlock_trainer.runtime.job import RankInfo  # noqa: E402
 

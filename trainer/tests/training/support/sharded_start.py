@@ -27,6 +27,7 @@ import safetensors  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from safetensors import safe_open  # noqa: E402
+from whole_weights import whole_weights  # noqa: E402
 
 from oarlock_api.contract.exit_codes import ExitCode  # noqa: E402
 from oarlock_api.contract.job_file import JobFile  # noqa: E402
@@ -34,7 +35,7 @@ from oarlock_api.engine import Attention  # noqa: E402
 from oarlock_api.training import Training  # noqa: E402
 from oarlock_trainer.engine.initialize import sharder  # noqa: E402
 from oarlock_trainer.engine.process_group import RankGroup  # noqa: E402
-from oarlock_trainer.engine.whole_weights import elements, whole_weights  # noqa: E402
+from oarlock_trainer.engine.sharded import elements  # noqa: E402
 from oarlock_trainer.loop.setup import Setup  # noqa: E402
 from oarlock_trainer.loop.trained_model import load_model, make_engine  # noqa: E402
 from oarlock_trainer.models.flux import transformer  # noqa: E402

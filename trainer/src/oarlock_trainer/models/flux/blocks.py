@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from oarlock_trainer.engine.whole_weights import is_sharded
+from oarlock_trainer.engine.sharded import is_sharded
 from oarlock_trainer.models.flux.attention import Attend
 from oarlock_trainer.models.flux.rotary import rotate
 

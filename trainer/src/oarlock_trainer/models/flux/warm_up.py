@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oarlock_api.engine import CompileMode
-from oarlock_trainer.engine.whole_weights import is_sharded
+from oarlock_trainer.engine.sharded import is_sharded
 from oarlock_trainer.models.flux.attention import assert_ran
 from oarlock_trainer.models.flux.loss import image_ids, text_ids
 from oarlock_trainer.models.flux.recompute import of_all_blocks

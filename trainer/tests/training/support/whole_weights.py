@@ -1,29 +1,16 @@
-"""A trained module's weights, whole, whichever engine has it: ZeRO stage 3 leaves each rank with a share of every tensor."""
+"""A trained module's weights, whole, whichever engine has it."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from oarlock_trainer.engine.sharded import is_sharded
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch import Tensor, nn
-
-
-def is_sharded(weight: Tensor) -> bool:
-    """Whether this rank has only a share of it."""
-    return hasattr(weight, "ds_id")
-
-
-def elements(weight: Tensor) -> int:
-    """Of the whole tensor, also where this rank has only a share of it."""
-    return int(getattr(weight, "ds_numel", weight.numel()))
-
-
-def dimensions(weight: Tensor) -> int:
-    """Of the whole tensor, also where this rank has only a share of it."""
-    return len(getattr(weight, "ds_shape", weight.shape))
 
 
 def whole_weights(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
