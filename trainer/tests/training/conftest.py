@@ -108,3 +108,11 @@ def undisturbed(preprocess: Preprocess, tmp_path_factory: pytest.TempPathFactory
     (answer,) = preprocess(output)
     assert answer["code"] == 0, answer["said"]
     return output, answer
+
+
+@pytest.fixture
+def pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that pauses the storage while it exists."""
+    path = tmp_path / "pause"
+    monkeypatch.setenv("OARLOCK_PAUSE", str(path))
+    return path

@@ -20,14 +20,6 @@ _HOST = Path(__file__).parent / "support" / "paused_host.py"
 
 
 @pytest.fixture
-def pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that pauses the storage while it exists."""
-    path = tmp_path / "pause"
-    monkeypatch.setenv("OARLOCK_PAUSE", str(path))
-    return path
-
-
-@pytest.fixture
 def paused_gang(gang_of: Callable[..., Gang], pause: Path) -> Iterator[Gang]:
     yield gang_of(program=[str(_HOST)])
     pause.unlink(missing_ok=True)

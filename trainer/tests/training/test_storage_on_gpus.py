@@ -32,14 +32,6 @@ STEPS = 12
 
 
 @pytest.fixture
-def pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that pauses the storage while it exists."""
-    path = tmp_path / "pause"
-    monkeypatch.setenv("OARLOCK_PAUSE", str(path))
-    return path
-
-
-@pytest.fixture
 def paused_gang(gang_of: Callable[..., Gang], pause: Path) -> Iterator[Gang]:
     """Ranks over a storage that pauses."""
     yield gang_of(gpus=min(COUNT, 1), program=[str(_HOST)])
