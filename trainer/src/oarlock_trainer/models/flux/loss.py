@@ -80,16 +80,9 @@ def text_ids(tokens: int, device: torch.device) -> Tensor:
     return torch.zeros(tokens, 3, device=device)
 
 
-def flow_matching_loss(
-    model: nn.Module,
-    batch: MicroBatch,
-    *,
-    has_guidance: bool,
-    measure: Loss,
-    base: AbstractContextManager[nn.Module] | None = None,
-) -> Tensor:
+def flow_matching_loss(model: nn.Module, batch: MicroBatch, *, has_guidance: bool, measure: Loss) -> Tensor:
     """Mean loss of a micro-batch, a float32 scalar, in which all noise levels count the same; see `sample_losses`."""
-    return sample_losses(model, batch, has_guidance=has_guidance, measure=measure, base=base).mean()
+    return sample_losses(model, batch, has_guidance=has_guidance, measure=measure).mean()
 
 
 def sample_losses(
