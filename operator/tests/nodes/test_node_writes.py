@@ -14,12 +14,13 @@ from jobs import job
 from memory_api import Json, MemoryApi
 from structlog.testing import capture_logs
 
+from oarlock_api.contract.node_marks import CORDONED, ENDED
 from oarlock_api.history import FaultGPU
 from oarlock_operator.execute import execute
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.events import EventPoster
 from oarlock_operator.kube.throttle import Throttle
-from oarlock_operator.model.cordon_marks import CORDONED, ENDED, last_mark
+from oarlock_operator.model.cordon_marks import last_mark
 from oarlock_operator.model.observation import Key
 from oarlock_operator.model.observed_nodes import Brakes, CordonMark, NodeStrike
 from oarlock_operator.model.plan import Action, CordonNode, LatchBreaker, NoteStrike

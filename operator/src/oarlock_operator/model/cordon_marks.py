@@ -13,19 +13,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from oarlock_api.contract.node_marks import CORDONED, ENDED, GIVEN_BACK
 from oarlock_operator.model.observed_nodes import CordonMark
 from oarlock_operator.model.plan import CordonNode
 
 Json = dict[str, Any]
 
-CORDONED = "oarlock.dev/cordoned"
-"""Annotation of a node that Oarlock cordoned: who, why, when, on what evidence."""
-ENDED = "oarlock.dev/last-cordon"
-"""The same of a node that a person has uncordoned since."""
 GPUS = "oarlock.dev/gpus"
 """Annotation that a site may write: UUIDs or serial numbers of the node's GPUs, with commas between."""
-GIVEN_BACK = "oarlock.dev/given-back"
-"""Annotation that a person may write: since when the node is mended, for jobs that avoid it though nobody cordoned it."""
 GIVE_BACK = f"kubectl annotate --overwrite node NODE {GIVEN_BACK}=$(date -u +%FT%TZ)"
 """How, in words of a shell."""
 MOST_GPUS = 64

@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 
 import structlog
 
+from oarlock_api.contract.node_marks import CORDONED, ENDED
 from oarlock_api.contract.wire import text
 from oarlock_operator import metrics
 from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.kube.events import EventPoster
 from oarlock_operator.kube.job_paths import job_path
-from oarlock_operator.model.cordon_marks import CORDONED, ENDED, last_mark, published_gpus, standing_mark, write_mark
+from oarlock_operator.model.cordon_marks import last_mark, published_gpus, standing_mark, write_mark
 from oarlock_operator.model.observation import Job
 from oarlock_operator.model.observed_nodes import GPU_RESOURCES, Brakes, CordonMark, Ledger, Pool, PoolNode
 from oarlock_operator.model.plan import Action, CordonNode, Event, EventType

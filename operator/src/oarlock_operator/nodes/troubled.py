@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from oarlock_api.contract.node_marks import CORDONED, ENDED
 from oarlock_operator.kube.api_error import ApiError, NotFound
 from oarlock_operator.kube.cluster import Cluster
-from oarlock_operator.model.cordon_marks import CORDONED, ENDED, given_back, last_mark
+from oarlock_operator.model.cordon_marks import given_back, last_mark
 from oarlock_operator.model.node_maintenance import maintenance_of
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.nodes.gpu_fault_history import read_strikes

@@ -1,0 +1,156 @@
+"""The verbs that change something: submit, suspend, resume, resize, save, drill, stop, delete, uncordon; and wait."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from oarlock.cli.logs import print_logs
+from oarlock.cli.output import UsageError, duration, note, say, write
+from oarlock.cli.verb import Name, Output, Timeout, verb
+from oarlock.errors import NotFoundError, RefusedError
+from oarlock.rows import JobRow
+from oarlock_api.manifest import load_all
+
+if TYPE_CHECKING:
+    from oarlock.client import Client
+
+
+@verb()
+def submit(
+    client: "Client",
+    *,
+    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="The manifest; - is standard input.")],
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end, as `oarlock wait`.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print the logs until the end, as `oarlock logs -f`.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Have the API server check it, print it, make nothing.")
+    ] = False,
+    timeout: Timeout = None,
+    output: Output = "yaml",
+) -> None:
+    """Make a job, or change the one of its name."""
+    jobs = _manifests(file)
+    if (wait or follow) and len(jobs) > 1:
+        raise UsageError(f"--wait and --follow are for one job, and {file} has {len(jobs)}")
+    for manifest in jobs:
+        job = client.submit(manifest, dry_run=dry_run)
+        if dry_run:
+            write(manifest, output if output == "json" else "yaml")
+            continue
+        say(f"{job.namespace}/{job.name} is submitted")
+        sys.stdout.flush()
+        if follow:
+            print_logs(job.logs(follow=True))
+        if wait or follow:
+            _wait(client, job.name, job.namespace, timeout)
+
+
+@verb()
+def wait(client: "Client", *, name: Name, timeout: Timeout = None) -> None:
+    """Wait until a job has succeeded: exit code 0; 1 it failed, 2 time is over, 3 it is suspended or deleted."""
+    _wait(client, name, None, timeout)
+
+
+@verb()
+def suspend(client: "Client", *, name: Name) -> None:
+    """Have a job save and leave its nodes; `resume` has it go on."""
+    client.job(name).suspend()
+    say(f"{name} saves and leaves its nodes")
+
+
+@verb()
+def resume(client: "Client", *, name: Name) -> None:
+    """Have a suspended job go on from its newest checkpoint."""
+    client.job(name).resume()
+    say(f"{name} goes on")
+
+
+@verb()
+def resize(
+    client: "Client",
+    *,
+    name: Name,
+    count: Annotated[int, typer.Option("--nodes", min=1, help="Number of nodes.")],
+    gpus_per_node: Annotated[int | None, typer.Option("--gpus-per-node", min=0, help="GPUs on each.")] = None,
+    timeout: Timeout = None,
+) -> None:
+    """Have a job save, leave, and go on with another number of nodes."""
+    client.job(name).resize(count, gpus_per_node=gpus_per_node, timeout=timeout)
+    say(f"{name} goes on with {count} nodes")
+
+
+@verb()
+def save(client: "Client", *, name: Name, timeout: Timeout = 600) -> None:
+    """Have a job that trains write a checkpoint now."""
+    _saved(name, client.job(name).save(timeout=timeout))
+
+
+@verb()
+def drill(client: "Client", *, name: Name, timeout: Timeout = 600) -> None:
+    """Have a job save as if its pods were told to go, and measure how long that takes."""
+    _saved(name, client.job(name).drill(timeout=timeout))
+
+
+@verb()
+def stop(client: "Client", *, name: Name, timeout: Timeout = None) -> None:
+    """Have a job save, then end and delete it; its output stays."""
+    step = client.job(name).stop(timeout=timeout)
+    say(
+        f"{name} is stopped"
+        + (f"; its newest checkpoint is of step {step}" if step is not None else ", without a checkpoint")
+    )
+
+
+@verb()
+def delete(client: "Client", *, name: Name) -> None:
+    """Delete a job and its pods at once; its output stays."""
+    client.job(name).delete()
+    say(f"{name} is deleted; its output stays")
+
+
+@verb()
+def uncordon(
+    client: "Client", *, node: Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
+) -> None:
+    """Give a node back to pods, and to the jobs that avoid it."""
+    client.uncordon(node)
+    say(f"{node} takes pods again")
+
+
+def _wait(client: "Client", name: str, namespace: str | None, timeout: float | None) -> None:
+    def progress(row: JobRow) -> None:
+        words = [row.phase]
+        if row.step is not None:
+            words.append(f"step {row.step}/{row.total_steps}")
+        if row.loss is not None:
+            words.append(f"loss {row.loss:.4g}")
+        if row.eta_seconds is not None:
+            words.append(f"{duration(row.eta_seconds)} to go")
+        note(f"{name}: {', '.join(words)}")
+
+    row = client.job(name, namespace=namespace).wait(timeout, on_change=progress)
+    say(f"{name} has succeeded" + (f" after {row.step} steps" if row.step is not None else ""))
+
+
+def _saved(name: str, answer: dict[str, Any]) -> None:
+    seconds = answer.get("seconds")
+    took = f" after {seconds:.1f} s" if isinstance(seconds, int | float) else ""
+    say(f"{name}: step {answer.get('step')} is saved{took}")
+
+
+def _manifests(file: str) -> list[dict[str, Any]]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        found = load_all(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFoundError(f"{file} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise RefusedError(f"{file} is no YAML: {' '.join(str(error).split())}") from error
+    if not found or not all(isinstance(one, dict) for one in found):
+        raise RefusedError(f"{file} has no TrainingJob in it")
+    return found

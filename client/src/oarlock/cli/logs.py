@@ -1,0 +1,76 @@
+"""The verb logs."""
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oarlock.cli.output import UsageError, fields, note
+from oarlock.cli.verb import Name, verb
+
+if TYPE_CHECKING:
+    from oarlock.client import Client
+    from oarlock.logs import LogLine
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_COLOURS = (36, 33, 32, 35, 34, 31)
+
+
+@verb()
+def logs(
+    client: "Client",
+    *,
+    name: Name,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for pods, and go on through all attempts until the job ends.")
+    ] = False,
+    rank: Annotated[int | None, typer.Option("--rank", min=0, help="Only this pod, by its number.")] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Of this attempt (default: the newest).")
+    ] = None,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Of the attempt before the newest.")] = False,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only of the last 30s, 5m, 2h or 1d.")
+    ] = None,
+    grep: Annotated[str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that match.")] = None,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text or jsonl.")] = "text",
+) -> None:
+    """Print what the pods of a job print, with attempt and rank before each line."""
+    if output not in {"text", "jsonl"}:
+        raise UsageError(f"-o {output} is no format of logs: text or jsonl")
+    if previous and (follow or attempt):
+        raise UsageError("--previous goes with neither --follow nor --attempt")
+    lines = client.job(name).logs(
+        follow=follow, rank=rank, attempt=attempt, previous=previous, since=_since(since), grep=grep
+    )
+    print_logs(lines, jsonl=output == "jsonl")
+
+
+def print_logs(lines: Iterable["LogLine"], *, jsonl: bool = False) -> None:
+    """Print lines as they come; what the reader itself has to say goes to standard error, or is a line of its own kind."""
+    colour = sys.stdout.isatty()
+    for line in lines:
+        if jsonl:
+            sys.stdout.write(json.dumps(fields(line), ensure_ascii=False) + "\n")
+        elif line.kind == "note":
+            note(f"-- {line.text}")
+            continue
+        else:
+            prefix = f"[{line.attempt}/{line.rank}]"
+            if colour:
+                prefix = f"\033[{_COLOURS[(line.rank or 0) % len(_COLOURS)]}m{prefix}\033[0m"
+            sys.stdout.write(f"{prefix} {line.text}\n")
+        sys.stdout.flush()
+
+
+def _since(given: str | None) -> timedelta | None:
+    if given is None:
+        return None
+    found = re.fullmatch(r"([0-9]+)([smhd])", given)
+    if not found:
+        raise UsageError(f"--since {given} is no time: 30s, 5m, 2h or 1d")
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]])

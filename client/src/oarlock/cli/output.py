@@ -1,0 +1,121 @@
+"""How rows become text: tables as kubectl's, and JSON, YAML and lines of JSON that have a version and a schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from oarlock.errors import OarlockError
+from oarlock.exit_codes import ExitCode
+from oarlock_api.naming import camel_case
+
+VERSION = 1
+"""Of the JSON. Fields may be added; one that goes or changes its meaning makes it 2."""
+FORMATS = ("table", "wide", "json", "yaml", "jsonl", "name")
+Column = tuple[str, Callable[[Any], object]]
+
+
+class UsageError(OarlockError):
+    """The command line is wrong."""
+
+    code = ExitCode.USAGE
+
+
+def checked(output: str) -> str:
+    """The format. Raises UsageError."""
+    if output not in FORMATS:
+        raise UsageError(f"-o {output} is no format: one of {', '.join(FORMATS)}")
+    return output
+
+
+def show(
+    kind: str,
+    rows: Sequence[Any],
+    columns: Sequence[Column],
+    *,
+    output: str,
+    wide: Sequence[Column] = (),
+    empty: str = "",
+) -> None:
+    """Print rows. `kind` is what JSON calls the list, `empty` what is said to people where there are none."""
+    output = checked(output)
+    if output in {"json", "yaml"}:
+        write({"version": VERSION, "kind": kind, "items": [fields(row) for row in rows]}, output)
+    elif output == "jsonl":
+        for row in rows:
+            say(json.dumps(fields(row), ensure_ascii=False))
+    elif output == "name":
+        for row in rows:
+            say(str(columns[0][1](row)))
+    elif rows:
+        chosen = [*columns, *(wide if output == "wide" else ())]
+        table([title for title, _ in chosen], [[read(row) for _, read in chosen] for row in rows])
+    elif empty:
+        note(empty)
+
+
+def fields(row: Any) -> dict[str, Any]:
+    """A row as JSON has it."""
+    return {camel_case(name): value for name, value in asdict(row).items()}
+
+
+def write(document: Mapping[str, Any], output: str) -> None:
+    """One document as JSON or YAML."""
+    if output == "yaml":
+        import yaml  # noqa: PLC0415
+
+        sys.stdout.write(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True))
+    else:
+        say(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Columns with two spaces between them; what is not known is a dash."""
+    lines = [list(titles), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    for line in lines:
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def age(time: str | None, now: datetime | None = None) -> str | None:
+    """How long ago, as kubectl says it: 45s, 12m, 5h, 3d."""
+    try:
+        then = datetime.fromisoformat(time or "")
+    except ValueError:
+        return None
+    return duration(((now or datetime.now(UTC)) - then).total_seconds()) if then.tzinfo else None
+
+
+def duration(seconds: float | None) -> str | None:
+    """Seconds in two words at most."""
+    if seconds is None:
+        return None
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 7200:
+        return f"{whole // 60}m"
+    if whole < 172800:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d"
+
+
+def say(line: str) -> None:
+    """A line of the answer."""
+    sys.stdout.write(line + "\n")
+
+
+def note(line: str) -> None:
+    """A line for people, beside the answer."""
+    sys.stdout.flush()
+    sys.stderr.write(line + "\n")
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())

@@ -1,0 +1,90 @@
+"""The way in: a Client for one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from oarlock.cluster import Cluster, connect, jobs_path
+from oarlock.errors import ForbiddenError, RefusedError
+from oarlock.job import Job
+from oarlock.rows import JobRow, NodeRow, job_row, node_rows
+from oarlock_api.contract.names import API_VERSION, KIND
+from oarlock_api.contract.node_marks import GIVEN_BACK
+
+if TYPE_CHECKING:
+    from oarlock_api.trainingjob import TrainingJob
+
+
+class Client:
+    """A cluster as the caller sees it: by the kubeconfig that kubectl would take, or by this pod's own account."""
+
+    def __init__(
+        self,
+        *,
+        context: str | None = None,
+        kubeconfig: str | None = None,
+        namespace: str | None = None,
+        cluster: Cluster | None = None,
+    ) -> None:
+        """Raises NoClusterError where there is no kubeconfig, or where it is none; the cluster is asked by the first call."""
+        self.cluster = cluster or connect(context=context, kubeconfig=kubeconfig, namespace=namespace)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that is meant where none is named."""
+        return self.cluster.namespace
+
+    def job(self, name: str, *, namespace: str | None = None) -> Job:
+        """A job by its name, whether or not it is there."""
+        return Job(self.cluster, name, namespace)
+
+    def ls(self, *, all_namespaces: bool = False, selector: str | None = None) -> list[JobRow]:
+        """The jobs of the namespace, or of all, by name. `selector` is one of labels, as kubectl's -l has it."""
+        path = jobs_path(None if all_namespaces else self.namespace)
+        rows = [job_row(job) for job in self.cluster.items(path, labelSelector=selector)]
+        return sorted(rows, key=lambda row: (row.namespace, row.name))
+
+    def check_namespace(self) -> None:
+        """Raise NotFoundError where the namespace is not there; a caller who may not ask is told nothing."""
+        with suppress(ForbiddenError):
+            self.cluster.get(f"/api/v1/namespaces/{quote(self.namespace)}")
+
+    def submit(self, job: TrainingJob | Mapping[str, Any], *, wait: float | bool = False, dry_run: bool = False) -> Job:
+        """Apply a job: make it, or change the one of its name. `wait`: until it has succeeded, for so many seconds at most.
+
+        With `dry_run` the API server checks it, and nothing is made. Raises RefusedError with the server's words, and what
+        Job.wait raises.
+        """
+        manifest = dict(job) if isinstance(job, Mapping) else job.to_manifest()
+        manifest.pop("status", None)
+        if (manifest.get("apiVersion"), manifest.get("kind")) != (API_VERSION, KIND):
+            found = f"{manifest.get('apiVersion')} {manifest.get('kind')}"
+            raise RefusedError(
+                f"this is {found}, and no {API_VERSION} {KIND}: submit jobs here, the rest with kubectl apply"
+            )
+        metadata = {name: value for name, value in (manifest.get("metadata") or {}).items() if value}
+        metadata.pop("managedFields", None)
+        name = str(metadata.get("name") or "")
+        if not name:
+            raise RefusedError("the job has no metadata.name: give it one")
+        namespace = str(metadata.get("namespace") or self.namespace)
+        made = self.job(name, namespace=namespace)
+        body = {**manifest, "metadata": {**metadata, "namespace": namespace}}
+        self.cluster.apply(jobs_path(namespace, name), body, dryRun="All" if dry_run else None)
+        if wait is not False and not dry_run:
+            made.wait(None if wait is True else wait)
+        return made
+
+    def nodes(self) -> list[NodeRow]:
+        """Nodes with GPUs, or cordoned, and by which job and why; those that need a look first. Lists nodes."""
+        return node_rows(self.cluster.items("/api/v1/nodes"))
+
+    def uncordon(self, node: str) -> None:
+        """Give a node back: pods may go there again, and jobs that avoid it need not any more."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {GIVEN_BACK: now}}}
+        self.cluster.merge(f"/api/v1/nodes/{quote(node)}", patch)

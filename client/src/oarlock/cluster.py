@@ -1,0 +1,218 @@
+"""Requests to a cluster, made as the caller: by a kubeconfig as kubectl finds it, or by a pod's own account.
+
+The official client reads kubeconfigs, refreshes credentials and keeps the connections; bodies stay JSON, because a status
+of another release must be readable, and because its thousand models take long to import (docs/decisions/0048). A Cluster
+may be used by several threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import yaml
+
+from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError, RefusedError
+from oarlock_api.contract.names import API_VERSION, PLURAL
+
+Json = dict[str, Any]
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""What a pod knows of its account."""
+CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
+MERGE = "application/merge-patch+json"
+
+
+class Cluster:
+    """A cluster, and the namespace that is meant where none is named."""
+
+    def __init__(self, api: Any, *, namespace: str, where: str) -> None:
+        """`api` is a kubernetes.client.ApiClient, `where` what errors call this cluster. See `connect`."""
+        self._api = api
+        self.namespace = namespace
+        self.where = where
+
+    def get(self, path: str, **query: str | None) -> Any:
+        """GET of a path, as JSON. Raises OarlockError."""
+        return self._json("GET", path, query)
+
+    def text(self, path: str) -> str:
+        """GET of a path with its query, as it is. Raises OarlockError."""
+        with self._answer("GET", path, {}) as response:
+            return str(response.data.decode(errors="replace"))
+
+    def create(self, path: str, body: Json, **query: str | None) -> Json:
+        """POST. Raises OarlockError."""
+        made: Json = self._json("POST", path, query, body)
+        return made
+
+    def apply(self, path: str, body: Json, **query: str | None) -> Json:
+        """Server-side apply, as `kubectl apply --server-side` does it. Raises OarlockError."""
+        query = {"fieldManager": "oarlock", "force": "true", **query}
+        made: Json = self._json("PATCH", path, query, body, "application/apply-patch+yaml")
+        return made
+
+    def merge(self, path: str, patch: Json) -> Json:
+        """Change an object by a merge patch. Raises OarlockError."""
+        changed: Json = self._json("PATCH", path, {}, patch, MERGE)
+        return changed
+
+    def delete(self, path: str) -> None:
+        """DELETE. Raises OarlockError."""
+        self._json("DELETE", path, {})
+
+    def items(self, path: str, **query: str | None) -> list[Json]:
+        """All objects of a list, page by page. Raises OarlockError."""
+        found: list[Json] = []
+        after: str | None = None
+        while True:
+            page = self.get(path, limit="500", **{"continue": after}, **query)
+            found += page.get("items") or []
+            after = (page.get("metadata") or {}).get("continue")
+            if not after:
+                return found
+
+    @contextmanager
+    def lines(self, path: str, **query: str | None) -> Iterator[Lines]:
+        """The lines of an answer as they come, without their newlines; the last may be torn. Raises OarlockError."""
+        with self._answer("GET", path, query, stream=True) as response:
+            yield Lines(response)
+
+    def _json(self, method: str, path: str, query: dict[str, str | None], body: Any = None, kind: str = "") -> Any:
+        with self._answer(method, path, query, body, kind) as response:
+            return json.loads(response.data or b"null")
+
+    @contextmanager
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str | None],
+        body: Any = None,
+        kind: str = "",
+        *,
+        stream: bool = False,
+    ) -> Iterator[Any]:
+        import urllib3  # noqa: PLC0415 - as below: only who asks a cluster pays
+
+        given = {name: value for name, value in query.items() if value}
+        url = f"{self._api.configuration.host}{path}" + (f"?{urlencode(given)}" if given else "")
+        headers = {"Accept": "application/json", "User-Agent": "oarlock"}
+        self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        if body is not None:
+            headers["Content-Type"] = kind or "application/json"
+        try:
+            response = self._api.rest_client.pool_manager.request(
+                method,
+                url,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=None if stream else READ_SECONDS),
+                retries=urllib3.Retry(connect=1, read=0, redirect=0, status=0),
+                preload_content=not stream,
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise NoClusterError(
+                f"{self.where} does not answer: {_why(error)}; is it up, and is this its kubeconfig?"
+            ) from error
+        try:
+            if response.status >= 400:
+                raise _refusal(response.status, response.data, path=path, where=self.where)
+            yield response
+        finally:
+            if stream:
+                response.close()
+            response.release_conn()
+
+
+def connect(*, kubeconfig: str | None = None, context: str | None = None, namespace: str | None = None) -> Cluster:
+    """The cluster that kubectl would ask: --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else this pod's own account.
+
+    Raises NoClusterError where there is none of them, or it is none.
+    """
+    from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415 - 0.15 s, which --help and completion save
+    from kubernetes.config import (  # noqa: PLC0415
+        list_kube_config_contexts,
+        load_incluster_config,
+        load_kube_config,
+    )
+    from kubernetes.config.config_exception import ConfigException  # noqa: PLC0415
+
+    files = kubeconfig or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    there = [file for file in files.split(os.pathsep) if file and Path(file).exists()]
+    configuration = Configuration()
+    if not there and not kubeconfig and not context and (ACCOUNT / "token").exists():
+        load_incluster_config(client_configuration=configuration)
+        own = (ACCOUNT / "namespace").read_text().strip() if (ACCOUNT / "namespace").exists() else "default"
+        return Cluster(ApiClient(configuration), namespace=namespace or own, where="this pod's cluster")
+    if not there:
+        raise NoClusterError(f"there is no kubeconfig at {files}: name one with --kubeconfig or in $KUBECONFIG")
+    file = os.pathsep.join(there)
+    try:
+        contexts, current = list_kube_config_contexts(config_file=file)
+        if context:
+            current = next((one for one in contexts if one["name"] == context), {"name": context})
+        load_kube_config(config_file=file, context=context, client_configuration=configuration)
+    except (ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        raise NoClusterError(f"the kubeconfig {files} cannot be used: {_why(error)}") from error
+    own = (current.get("context") or {}).get("namespace") or "default"
+    where = f"the cluster of the context {current.get('name')} ({configuration.host})"
+    return Cluster(ApiClient(configuration), namespace=namespace or own, where=where)
+
+
+def jobs_path(namespace: str | None, name: str = "") -> str:
+    """The path of a namespace's TrainingJobs, or of all; or of one."""
+    inside = f"/namespaces/{quote(namespace)}" if namespace else ""
+    return f"/apis/{API_VERSION}{inside}/{PLURAL}" + (f"/{quote(name)}" if name else "")
+
+
+class Lines:
+    """Lines of an answer that goes on. Another thread may end it."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+
+    def __iter__(self) -> Iterator[bytes]:
+        import urllib3  # noqa: PLC0415
+
+        rest = b""
+        try:
+            while chunk := self._response.read1(65536):
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from whole
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise NoClusterError(f"the answer broke off: {_why(error)}") from error
+        if rest:
+            yield rest
+
+    def end(self) -> None:
+        """Have the one who reads find the end now."""
+        self._response.shutdown()
+
+
+def _refusal(status: int, body: bytes, *, path: str, where: str) -> OarlockError:
+    """What an answer of 400 and above means."""
+    try:
+        said = str(json.loads(body).get("message") or "")
+    except (ValueError, AttributeError):
+        said = body.decode(errors="replace").strip()[:300]
+    said = " ".join(said.split())
+    if status == 401:
+        return ForbiddenError(f"{where} does not know who asks: log in again, or name another --context")
+    if status == 403:
+        return ForbiddenError(f"{said or 'it is forbidden'}: ask for that right, or name another --namespace")
+    if status == 404:
+        if said in ("", "404 page not found") or "could not find the requested resource" in said:
+            return NotFoundError(f"{where} does not have {path.partition('?')[0]}: is Oarlock installed there?")
+        return NotFoundError(f"{said}: see `oarlock ls -A`")
+    return RefusedError(said or f"{where} answered {status}", status)
+
+
+def _why(error: BaseException) -> str:
+    """The last words of an error and its reason, on one line."""
+    reason = getattr(error, "reason", None)
+    return " ".join(str(reason or error).split())[:300] or type(error).__name__

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ended import Oarlock
+from fake_api import JOBS, FakeApi
+
+from oarlock import Client, JobNotRunningError, NotNowError, WaitTimeoutError
+from oarlock_api.manifest import load
+from oarlock_api.trainingjob import TrainingJob
+
+EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
+
+
+def spec(api: FakeApi, name: str = "flux") -> dict[str, Any]:
+    found: dict[str, Any] = api.objects[f"{JOBS.format('default')}/{name}"]["spec"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        ({"phase": "Succeeded"}, 0),
+        ({"phase": "Failed", "message": "no data"}, 1),
+        ({"phase": "Running"}, 2),
+        ({"phase": "Suspended"}, 3),
+    ],
+)
+def test_wait_ends_with_a_code_for_each_end(api: FakeApi, oarlock: Oarlock, status: dict[str, Any], code: int) -> None:
+    api.add_job("flux", status=status)
+    assert oarlock("wait", "flux", "--timeout", "0").code == code
+
+
+def test_a_job_that_is_deleted_while_it_is_waited_for_is_told(api: FakeApi) -> None:
+    api.add_job("flux", status={"phase": "Running"})
+    with pytest.raises(JobNotRunningError, match="deleted"):
+        Client().job("flux").wait(sleep=lambda _: api.objects.clear())
+
+
+def test_a_job_that_takes_a_deleted_ones_name_is_not_waited_for(api: FakeApi) -> None:
+    api.add_job("flux", status={"phase": "Running"})
+
+    def anew(_: float) -> None:
+        api.add_job("flux", status={"phase": "Succeeded"})["metadata"]["uid"] = "another"
+
+    with pytest.raises(JobNotRunningError, match="another"):
+        Client().job("flux").wait(sleep=anew)
+
+
+def test_submit_applies_by_kubectls_numbers_into_the_namespace(api: FakeApi, oarlock: Oarlock) -> None:
+    assert oarlock("submit", "-f", str(EXAMPLE), "-n", "team").code == 0
+    job = api.objects[f"{JOBS.format('team')}/flux"]
+    assert job["metadata"]["namespace"] == "team"
+    assert job["spec"]["training"]["optimizer"]["learningRate"] == 0.001
+
+
+def test_a_dry_run_prints_and_makes_nothing(api: FakeApi, oarlock: Oarlock) -> None:
+    ended = oarlock("submit", "-f", str(EXAMPLE), "--dry-run")
+    assert yaml.safe_load(ended.out)["metadata"]["name"] == "flux"
+    assert "dryRun=All" in api.asked[-1][1]
+    assert "/api/v1/namespaces/default" in api.objects
+    assert len(api.objects) == 1
+
+
+def test_the_models_are_submitted_as_they_are(api: FakeApi) -> None:
+    job = TrainingJob.model_validate(load(EXAMPLE.read_text()))
+    Client().submit(job)
+    assert spec(api)["training"]["steps"] == 200
+
+
+@pytest.mark.usefixtures("api")
+def test_what_is_no_training_job_is_refused(oarlock: Oarlock, tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    for text, code in [("kind: Pod\napiVersion: v1\n", 7), ("a: [", 7), ("", 7), ("- 1\n", 7)]:
+        file.write_text(text)
+        assert oarlock("submit", "-f", str(file)).code == code
+    assert oarlock("submit", "-f", str(tmp_path / "none.yaml")).code == 4
+
+
+def test_suspend_and_resume_say_so_in_the_spec(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"phase": "Running"})
+    oarlock("suspend", "flux")
+    assert spec(api)["suspend"] is True
+    oarlock("resume", "flux")
+    assert spec(api)["suspend"] is False
+
+
+def test_resize_waits_until_no_pod_runs(api: FakeApi) -> None:
+    job = api.add_job("flux", status={"phase": "Running"})
+    seen = []
+
+    def left(_: float) -> None:
+        seen.append(dict(job["spec"]))
+        job["status"] = {"phase": "Suspended"}
+
+    Client().job("flux").resize(4, sleep=left)
+    assert seen == [{"nodes": 2, "gpusPerNode": 8, "suspend": True}]
+    assert spec(api) == {"nodes": 4, "gpusPerNode": 8, "suspend": False}
+
+
+def test_a_job_that_has_ended_is_not_resized(api: FakeApi) -> None:
+    api.add_job("flux", status={"phase": "Succeeded", "completionTime": "2026-01-01T00:00:00Z"})
+    with pytest.raises(NotNowError, match="delete it and submit"):
+        Client().job("flux").resize(4)
+
+
+def test_stop_deletes_only_what_has_left_its_nodes(api: FakeApi) -> None:
+    job = api.add_job("flux", status={"phase": "Running", "latestCheckpoint": {"step": 40}})
+    with pytest.raises(WaitTimeoutError):
+        Client().job("flux").stop(timeout=0)
+    assert api.objects
+
+    def left(_: float) -> None:
+        job["status"] = {"phase": "Suspended", "latestCheckpoint": {"step": 43}}
+
+    assert Client().job("flux").stop(sleep=left) == 43
+    assert "/api/v1/namespaces/default" in api.objects
+    assert len(api.objects) == 1
+
+
+def test_save_asks_by_an_annotation_and_returns_the_answer_to_this_very_request(api: FakeApi) -> None:
+    stale = {"id": "old", "state": "Done", "step": 1}
+    job = api.add_job("flux", status={"phase": "Running", "request": stale})
+
+    def served(_: float) -> None:
+        verb, name = job["metadata"]["annotations"]["oarlock.dev/request"].split()
+        assert verb == "save"
+        job["status"]["request"] = {"id": name, "state": "Done", "step": 41, "seconds": 2.5}
+
+    assert Client().job("flux").save(sleep=served)["step"] == 41
+
+
+def test_a_request_that_is_refused_is_told_in_the_operators_words(api: FakeApi) -> None:
+    job = api.add_job("flux", status={"phase": "Queued"})
+
+    def refused(_: float) -> None:
+        _, name = job["metadata"]["annotations"]["oarlock.dev/request"].split()
+        job["status"]["request"] = {"id": name, "state": "Refused", "message": "it does not train"}
+
+    with pytest.raises(NotNowError, match="it does not train"):
+        Client().job("flux").drill(sleep=refused)
+
+
+def test_metrics_are_all_steps_of_an_output_and_else_the_last(api: FakeApi, tmp_path: Path) -> None:
+    api.add_job("flux", status={"attempt": 1, "progress": {"step": 3, "loss": 0.5}})
+    job = Client().job("flux")
+    assert job.metrics() == [{"attempt": 1, "step": 3, "loss": 0.5, "seconds_per_step": None}]
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1}) + "\n" + json.dumps({"step": 2}) + '\n{"st')
+    assert job.metrics(tmp_path) == [{"step": 1}, {"step": 2}]

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+
+from ended import Oarlock
+from fake_api import FakeApi
+
+from oarlock import Client
+
+FIRST = "2026-01-01T00:00:01.5Z rank 0 begins\n2026-01-01T00:00:03.000000000Z loss 1\n"
+SECOND = "2026-01-01T00:00:01.25Z rank 1 begins\n2026-01-01T00:00:02Z loss 2\n"
+
+
+def test_all_ranks_are_merged_by_time_with_attempt_and_rank(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"attempt": 2})
+    api.add_pod("flux", 1, 0, "2026-01-01T00:00:00Z old\n")
+    api.add_pod("flux", 2, 0, FIRST)
+    api.add_pod("flux", 2, 1, SECOND)
+    assert oarlock("logs", "flux").out.splitlines() == [
+        "[2/1] rank 1 begins",
+        "[2/0] rank 0 begins",
+        "[2/1] loss 2",
+        "[2/0] loss 1",
+    ]
+    assert oarlock("logs", "flux", "--rank", "1", "--grep", "loss").out == "[2/1] loss 2\n"
+    assert oarlock("logs", "flux", "--previous").out == oarlock("logs", "flux", "--attempt", "1").out == "[1/0] old\n"
+
+
+def test_lines_of_json_have_time_attempt_and_rank(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"attempt": 1})
+    api.add_pod("flux", 1, 0, "2026-01-01T00:00:01Z x\n")
+    assert json.loads(oarlock("logs", "flux", "-o", "jsonl").out) == {
+        "text": "x", "kind": "line", "time": "2026-01-01T00:00:01Z", "attempt": 1, "rank": 0, "pod": "flux-1-0",
+    }  # fmt: skip
+
+
+def test_since_is_the_kubelets_to_judge(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"attempt": 1})
+    api.add_pod("flux", 1, 0, FIRST)
+    oarlock("logs", "flux", "--since", "5m")
+    assert "sinceSeconds=300" in api.asked[-1][1]
+
+
+def test_nothing_is_waited_for_without_follow(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"attempt": 1, "phase": "Starting"})
+    pod = api.add_pod("flux", 1, 0, None, state="waiting")
+    pod["status"]["containerStatuses"][0]["state"]["waiting"] = {"reason": "ImagePullBackOff"}
+    ended = oarlock("logs", "flux")
+    assert (ended.code, ended.out) == (0, "")
+    assert "ImagePullBackOff" in ended.err
+
+
+def test_pods_that_are_gone_are_told_with_where_their_logs_lie(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"attempt": 2, "phase": "Failed"})
+    ended = oarlock("logs", "flux", "--attempt", "1")
+    assert ended.code == 8
+    assert ".oarlock/history/logs/1-uidflu" in ended.err
+
+
+def test_following_goes_on_with_the_next_attempt_and_ends_with_the_job(api: FakeApi) -> None:
+    job = api.add_job("flux", status={"attempt": 1, "phase": "Running"})
+    api.add_pod("flux", 1, 0, FIRST, state="terminated")
+    seen = []
+    for line in Client().job("flux").logs(follow=True):
+        seen.append((line.kind, line.attempt, line.text))
+        if line.text == "loss 1" and line.attempt == 1:
+            api.add_pod("flux", 2, 0, SECOND, state="terminated")
+            job["status"]["attempt"] = 2
+        if line.text == "loss 2":
+            job["status"]["completionTime"] = "2026-01-01T00:01:00Z"
+    lines = [(attempt, text) for kind, attempt, text in seen if kind == "line"]
+    assert lines == [(1, "rank 0 begins"), (1, "loss 1"), (2, "rank 1 begins"), (2, "loss 2")]
+    assert ("note", 2, "attempt 2 prints") in seen
+
+
+def test_a_log_that_breaks_off_is_read_on_without_a_line_twice(api: FakeApi) -> None:
+    job = api.add_job("flux", status={"attempt": 1, "phase": "Running"})
+    pod = api.add_pod("flux", 1, 0, FIRST)
+    path = "/api/v1/namespaces/default/pods/flux-1-0/log"
+    lines = []
+    for line in Client().job("flux").logs(follow=True):
+        if line.kind == "note":
+            continue
+        lines.append(line.text)
+        if line.text == "loss 1":
+            # As a kubelet does: the log ended though the container runs, and begins anew at the second that is asked for.
+            api.logs[path] = b"".join(api.logs[path].splitlines(keepends=True)[1:]) + b"2026-01-01T00:00:03.1Z loss 3\n"
+        if line.text == "loss 3":
+            pod["status"]["containerStatuses"][0]["state"] = {"terminated": {}}
+            job["status"]["completionTime"] = "2026-01-01T00:01:00Z"
+    assert lines == ["rank 0 begins", "loss 1", "loss 3"]
+
+
+def test_following_tells_of_attempts_that_it_never_saw(api: FakeApi) -> None:
+    job = api.add_job("flux", status={"attempt": 1, "phase": "Running"})
+    api.add_pod("flux", 1, 0, FIRST, state="terminated")
+    notes = []
+    for line in Client().job("flux").logs(follow=True):
+        if line.kind == "note":
+            notes.append(line.text)
+        elif line.text == "loss 1":
+            api.add_pod("flux", 3, 0, SECOND, state="terminated")
+        elif line.text == "loss 2":
+            job["status"]["completionTime"] = "2026-01-01T00:01:00Z"
+    assert "attempt 2 came and went unread" in notes
