@@ -137,7 +137,7 @@ class Recovery(Group):
             message="recovery.backoffSeconds is above recovery.maxBackoffSeconds; lower it or raise the maximum",
         ),
     )
-    for_pods = ("hang_seconds",)
+    for_pods = ("hang_seconds", "drill_every_steps")
 
     max_application_restarts: Restarts = Field(
         default=3, description="Restarts after failures of the program, within windowSeconds and without progress."
@@ -160,6 +160,11 @@ class Recovery(Group):
     hang_seconds: Seconds = Field(
         default=0,
         description="Seconds without a step after which a run counts as hung; 0 = learned from its own steps.",
+    )
+    drill_every_steps: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] | None = Field(
+        default=None,
+        description="Optimizer steps between drills: training stands still for a checkpoint as at an eviction, and goes on; "
+        "status.evictionReadiness has the seconds. None by default.",
     )
     fault_grace_period_seconds: Seconds = Field(
         default=5, description="Grace period in seconds when a gang is torn down after a fault."

@@ -20,6 +20,7 @@ from oarlock_api.history import (
 )
 from oarlock_api.primitives import Text, Time
 from oarlock_api.progress import MAX_CURVE, CurvePoint, LatestCheckpoint, OutputStatus, Progress, ShortText
+from oarlock_api.requests import EvictionReadiness, RequestStatus
 from oarlock_api.rules import ListMap
 
 
@@ -133,6 +134,12 @@ class TrainingJobStatus(StatusGroup):
     )
     latest_checkpoint: LatestCheckpoint | None = Field(default=None, description="The newest valid checkpoint.")
     output: OutputStatus | None = Field(default=None, description="What the job made; set before Succeeded.")
+    request: RequestStatus | None = Field(
+        default=None, description="What was asked of the job last, and what came of it."
+    )
+    eviction_readiness: EvictionReadiness | None = Field(
+        default=None, description="Whether the grace period is long enough to save, as it was measured last."
+    )
     last_fault: LastFault | None = Field(default=None, description="The root cause of the last fault.")
     attempts: Annotated[tuple[Attempt, ...], Field(max_length=10), ListMap("number")] = Field(
         default=(), description="The last ten attempts."

@@ -137,6 +137,7 @@ def test_sigterm_lets_the_ranks_save_and_the_pod_leaves_with_86(agent: Agent) ->
     agent.rank_pid(0), agent.rank_pid(1)
     agent.send(signal.SIGTERM)
     assert agent.wait() == 86
+    assert agent.report()["leavingSeconds"] >= 0, "how long a save takes whose pod is told to go"
     assert sorted(path.name for path in agent.scratch.glob("saved-*")) == ["saved-0", "saved-1"]
     assert agent.report()["class"] == "Requested"
 

@@ -20,6 +20,7 @@ LEAST_BYTES = 32
 """Of the operator's key: as many as HMAC-SHA256 gives."""
 FRESH_SECONDS = 300
 """How far the clocks of the operator and of a pod may be apart, and how long a question can be asked again."""
+MAX_QUERY = 256
 _REFUSES = "this pod answers those who know the key of its gang"
 REFUSED = (
     f"{_REFUSES}: the operator, the gang's own pods and whoever asks from within the pod, as kubectl port-forward does "
@@ -53,20 +54,32 @@ def fingerprint(key: bytes) -> str:
     return mac(key, "oarlock fingerprint").hex()[:8]
 
 
-def question(key: bytes, path: str, *, pod_uid: str, now: float) -> str:
-    """A path with the proof that whoever asks for it now, of that pod, knows the key."""
+def question(key: bytes, path: str, *, pod_uid: str, now: float, request: str = "") -> str:
+    """A path with the proof that whoever asks for it now, of that pod, knows the key; and, with one of its own, a request.
+
+    An agent of an earlier release reads the question, and leaves the request out.
+    """
     at = int(now)
-    return f"{path}?at={at}&proof={_asks(key, path, pod_uid, at).hex()}"
+    asked = f"{path}?at={at}&proof={_asks(key, path, pod_uid, at).hex()}"
+    return f"{asked}&request={request}&asks={_requests(key, request, pod_uid, at).hex()}" if request else asked
 
 
 def asked_by_one_of_us(key: bytes, target: str, *, pod_uid: str, now: float) -> bool:
     """Whether a request's target is a question that was signed with the key, for this pod, a short while ago."""
     path, _, query = target.partition("?")
-    fields = parse_qs(query[:256])
+    fields = parse_qs(query[:MAX_QUERY])
     at, proof = (fields.get(name, [""])[0] for name in ("at", "proof"))
     if not (at.isascii() and at.isdecimal()) or abs(now - int(at)) > FRESH_SECONDS:
         return False
     return hmac.compare_digest(_asks(key, path, pod_uid, int(at)).hex().encode(), proof.encode())
+
+
+def requested(key: bytes, target: str, *, pod_uid: str) -> str:
+    """What is requested with a question that `asked_by_one_of_us` has proven; empty where that has no proof of its own."""
+    fields = parse_qs(target.partition("?")[2][:MAX_QUERY])
+    at, request, proof = (fields.get(name, [""])[0] for name in ("at", "request", "asks"))
+    known = _requests(key, request, pod_uid, int(at)).hex() if at.isascii() and at.isdecimal() else ""
+    return request if known and hmac.compare_digest(known.encode(), proof.encode()) else ""
 
 
 def answer(key: bytes, target: str, body: str) -> str:
@@ -88,6 +101,10 @@ def answered(key: bytes, target: str, said: str) -> str | None:
 
 def _asks(key: bytes, path: str, pod_uid: str, at: int) -> bytes:
     return mac(key, "oarlock question", path, pod_uid, at)
+
+
+def _requests(key: bytes, request: str, pod_uid: str, at: int) -> bytes:
+    return mac(key, "oarlock request", request, pod_uid, at)
 
 
 def _answers(key: bytes, target: str, body: str) -> str:

@@ -72,6 +72,7 @@ class Report:
     """One ending of one pod, in its own words.
 
     `code` is the exit code that follows, `failure_class` its class, `detected_at` RFC 3339 in UTC on the pod's clock.
+    `leaving_seconds`: of ranks that trained, saved and left on request, the time from that request until all had ended.
     """
 
     attempt: int
@@ -87,6 +88,7 @@ class Report:
     xid: int | None = None
     evidence: tuple[Evidence, ...] = ()
     first_error_rank: int | None = None
+    leaving_seconds: float | None = None
 
     @property
     def proven(self) -> bool:
@@ -121,6 +123,7 @@ class Report:
             "xid": self.xid,
             "evidence": [{"probe": e.probe[:64], "value": _value(e.value), "at": e.at[:40]} for e in evidence],
             "firstErrorRank": self.first_error_rank,
+            **({} if self.leaving_seconds is None else {"leavingSeconds": finite(self.leaving_seconds)}),
         }
 
 
@@ -152,6 +155,7 @@ def parse_report(message: str) -> Report:
         xid=integer(raw.get("xid")),
         evidence=tuple(_evidence(evidence[:MAX_EVIDENCE]) if isinstance(evidence, list) else ()),
         first_error_rank=integer(raw.get("firstErrorRank")),
+        leaving_seconds=number(raw.get("leavingSeconds")),
     )
 
 

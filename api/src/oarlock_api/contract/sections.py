@@ -51,6 +51,7 @@ class Recovery:
     """What happens when something breaks. May be changed at any time."""
 
     hang_seconds: int = 0
+    drill_every_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

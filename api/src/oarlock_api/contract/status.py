@@ -13,6 +13,7 @@ from typing import Any
 
 from oarlock_api.contract.figures import Figures, parse_figures
 from oarlock_api.contract.health import Health, parse_health
+from oarlock_api.contract.requests import Answered, Drill, parse_answered, parse_drill
 from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
 
 STATUS_VERSION = 1
@@ -119,7 +120,7 @@ class PodStatus:
     both RFC 3339 on the pod's clock: only their difference means something elsewhere. `hang_after_seconds` is how long
     this phase may now go without progress before the agent itself ends the pod with 83, None while it judges nothing:
     whoever finds the agent silent for longer than that by far need not wait for it. `degraded` has a sentence for each
-    Degradation that holds.
+    Degradation that holds. `request` is the last that was asked of rank 0, `drill` the newest of this attempt.
     """
 
     job_uid: str
@@ -141,6 +142,8 @@ class PodStatus:
     hang_after_seconds: float | None = None
     preflight: tuple[PreflightCheck, ...] = ()
     health: Health = field(default_factory=Health)
+    request: Answered | None = None
+    drill: Drill | None = None
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -185,6 +188,8 @@ class PodStatus:
                 for check in self.preflight[:MAX_CHECKS]
             ],
             "heartbeatAt": self.heartbeat_at,
+            **({"request": self.request.to_fields()} if self.request else {}),
+            **({"drill": self.drill.to_fields()} if self.drill else {}),
         }
         return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
@@ -215,6 +220,8 @@ def parse_status(body: str) -> PodStatus:
         hang_after_seconds=number(raw.get("hangAfterSeconds")),
         preflight=_checks(raw.get("preflight")),
         health=parse_health(raw.get("health")),
+        request=parse_answered(raw.get("request")),
+        drill=parse_drill(raw.get("drill")),
     )
 
 

@@ -16,8 +16,8 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   migrate    a gang moves off nodes that somebody else wants emptied, once others surely wait for it
 
 Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), cordons
-that were decided are repeated until they stand (cordon.follow), groups of attempts that are over go (delete_groups), and so
-does a finished job when its time is over (retention).
+that were decided are repeated until they stand (cordon.follow), what people ask is served (requests), groups of attempts that
+are over go (delete_groups), and so does a finished job when its time is over (retention).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from oarlock_operator.decide import (
     migrate,
     recover,
     repeated_gpu_faults,
+    requests,
     reschedule,
     retention,
     summary,
@@ -78,6 +79,7 @@ def decide(o: Observation) -> Plan | Need:
     teardown.force(o, draft)
     cordon.follow(o, draft)
     repeated_gpu_faults.follow(o, draft)
+    requests.requests(o, draft)
     if o.job.deleting:
         # Its pods' events are no news any more; one on a lost node may have to be taken away.
         if any(not pod.gone for pod in o.pods):

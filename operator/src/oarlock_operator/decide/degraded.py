@@ -15,6 +15,7 @@ from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionType
 from oarlock_operator.decide import cordon, queue
 from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.requests import grace_too_short
 from oarlock_operator.decide.teardown import not_stopping
 from oarlock_operator.model.observation import Observation, Pod
 from oarlock_operator.model.reasons import UNMONITORED, Reason
@@ -66,12 +67,13 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
             for one, said in told
             if one == Reason.SLOW_NETWORK
         ),
+        (Reason.GRACE_TOO_SHORT, grace_too_short(draft)),
         (Reason.GPU_UNMONITORED, unmonitored),
         (Reason.INVALID_SPEC, f"it goes on, and a new job would be refused: {o.job.problem}" if o.job.problem else ""),
     )
     reason, message = next(((reason, message[:2048]) for reason, message in found if message), (None, ""))
     before = _before(draft)
-    told_once = {*_TOLD.values(), Reason.GPU_UNMONITORED}
+    told_once = {*_TOLD.values(), Reason.GRACE_TOO_SHORT, Reason.GPU_UNMONITORED}
     if reason and reason in told_once and (before is None or before.reason != reason):
         draft.tell(reason, message, warning=True)
     elif reason == Reason.SLOW_NETWORK and unmonitored and before and UNMONITORED not in before.message:

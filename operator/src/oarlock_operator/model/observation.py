@@ -127,6 +127,8 @@ class Job:
     deleting: bool = False
     unreadable: str = ""
     """Why its status cannot be read; `status` then is empty, and nothing may be decided."""
+    request: str = ""
+    """What a person asks of it, as the annotation has it."""
     managed_by: str = OPERATOR
     """Who works on it; told also where the rest of the spec cannot be read."""
 

@@ -133,6 +133,15 @@ class Reason(StrEnum):
         "SlowNetwork",
         "the network between the nodes is slower than preflight.minBusBandwidth, or NCCL takes TCP beside InfiniBand",
     )
+    GRACE_TOO_SHORT = (
+        "GraceTooShort",
+        "by the last drill or eviction, a save takes longer than pod.terminationGracePeriodSeconds: steps would be lost",
+    )
+    SAVED_ON_REQUEST = "SavedOnRequest", "the checkpoint that oarlock.dev/request asked for is there"
+    REQUEST_NOT_SERVED = (
+        "RequestNotServed",
+        "what oarlock.dev/request asked was refused, or came to nothing; status.request has the words",
+    )
     NODE_NOT_READY = "NodeNotReady", "a node is not ready, but the pod there answers: the gang is left alone"
     GPU_WARNING = (
         "GPUWarning",

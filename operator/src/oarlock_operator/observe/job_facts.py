@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from oarlock_api.bounds import too_large
+from oarlock_api.contract.requests import REQUEST_ANNOTATION
 from oarlock_api.rules import ACCEPTED
 from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_api.status import TrainingJobStatus
@@ -36,6 +37,7 @@ def read_job(raw: Json) -> Job:
         unreadable=unreadable,
         labels=metadata.get("labels") or {},
         deleting="deletionTimestamp" in metadata,
+        request=(metadata.get("annotations") or {}).get(REQUEST_ANNOTATION, ""),
         managed_by=_managed_by(raw),
     )
 

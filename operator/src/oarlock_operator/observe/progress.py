@@ -20,6 +20,7 @@ from yarl import URL
 
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.health import HealthState
+from oarlock_api.contract.requests import RequestState
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
 from oarlock_api.spec import TrainingJobSpec
@@ -62,6 +63,13 @@ def _unsigned(pod: Pod, said: str) -> str:
     if pod.program.keyed:
         raise WireError("the pod has its gang's key, and this answer is not signed with it")
     return said
+
+
+def _request(job: Job, pod: Pod) -> str:
+    """What rank 0 is asked besides: a request that is written down, until its end is."""
+    asked = job.status.request
+    open_ = asked is not None and asked.state == RequestState.ASKED and asked.attempt == pod.attempt
+    return f"{asked.verb}.{asked.id}" if asked and open_ and pod.rank == 0 else ""
 
 
 _STATUS = "/status"
@@ -210,13 +218,13 @@ class ProgressReader:
 
     async def _said(self, job: Job, spec: TrainingJobSpec, pod: Pod, memory: JobMemory) -> str | None:
         """What /status says, None where it does not take us for its operator. Raises where there is no answer to believe."""
-        port, known = spec.pod.ports.status, memory.keys.get(pod.uid)
+        port, known, request = spec.pod.ports.status, memory.keys.get(pod.uid), _request(job, pod)
         masters = [known] if known else self.keys if spec.nodes > 1 else []
         for master in masters:
             key = gang_key.attempt_key(gang_key.job_key(master, job.uid), job.uid, pod.attempt)
             # A pod takes no question that is dated long ago, and this machine's clock may be wrong.
             now = self._cluster.server_clock.now().timestamp()
-            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now)
+            target = gang_key.question(key, _STATUS, pod_uid=pod.uid, now=now, request=request)
             said = await self._fetch(job, pod, port, target)
             if gang_key.is_refusal(said):
                 continue
@@ -226,7 +234,7 @@ class ProgressReader:
             return _unsigned(pod, said)
         if masters:
             return None
-        said = await self._fetch(job, pod, port, _STATUS)
+        said = await self._fetch(job, pod, port, f"{_STATUS}?request={request}" if request else _STATUS)
         return None if gang_key.is_refusal(said) else _unsigned(pod, said)
 
     async def _fetch(self, job: Job, pod: Pod, port: int, target: str) -> str:

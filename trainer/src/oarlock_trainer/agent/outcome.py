@@ -6,6 +6,7 @@ The report is written the moment a verdict is known, and again only if later end
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,8 @@ class Outcome:
         self._memory_kills_before = cgroup.out_of_memory_kills() or 0
         self.verdict: Verdict | None = None
         self.report: Report | None = None
+        self.leaving_since: float | None = None
+        """When the ranks were asked to leave, on the monotonic clock."""
 
     @property
     def running(self) -> int:
@@ -137,10 +140,20 @@ class Outcome:
             self._board.note(verdict.summary)
         else:
             self._board.enter(PodPhase.FAILED if failed else PodPhase.DONE, verdict.summary)
-        report = termination.report_of(verdict, self._pod, self._board.status)
+        report = termination.report_of(
+            verdict, self._pod, self._board.status, leaving_seconds=self._leaving_seconds(verdict)
+        )
         termination.write(report, self._termination_log)
         self.report = report if verdict.code != ExitCode.DONE else None
         log.log(logging.ERROR if failed else logging.INFO, "%s", verdict.summary, extra={"code": verdict.code})
+
+    def _leaving_seconds(self, verdict: Verdict) -> float | None:
+        """How long it took ranks that had trained to save and leave; None of those that did not, or were killed."""
+        trained = self._board.status.figures.step is not None
+        all_said_so = verdict.code == ExitCode.LEFT_ON_REQUEST and len(self._endings) == len(self._ranks.numbers)
+        if not (all_said_so and trained) or self.leaving_since is None:
+            return None
+        return time.monotonic() - self.leaving_since
 
     def _take(self, ending: Ending) -> None:
         self._endings.setdefault(ending.rank, self._understood(ending))

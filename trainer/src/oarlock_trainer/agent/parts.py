@@ -18,6 +18,7 @@ from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.ranks.local_command import LocalCommand
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
+from oarlock_trainer.agent.requests import Requests
 from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
@@ -66,6 +67,7 @@ class Parts:
     history: History
     gpus: GpuGuard
     preflight: Preflight
+    requests: Requests
 
     @property
     def sources(self) -> list[int]:
@@ -88,7 +90,8 @@ def start(
     )
     history = History(assignment, given, output=Path(assignment.job.output_directory))
     ranks = _ranks(assignment, options, environment | rank_environment.credentials(assignment, given), history)
-    port, link = _listen(assignment, board, alive, ranks.inbox)
+    requests = Requests(board, ranks.signal)
+    port, link = _listen(assignment, board, alive, ranks.inbox, requests)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     guard = HangGuard(assignment.pod, ranks, hang_seconds=assignment.job.recovery.hang_seconds, now=now)
@@ -127,6 +130,7 @@ def start(
         history=history,
         gpus=gpus,
         preflight=preflight,
+        requests=requests,
     )
 
 
@@ -144,7 +148,7 @@ def _ranks(assignment: Assignment, options: Options, environment: Mapping[str, s
 
 
 def _listen(
-    assignment: Assignment, board: StatusBoard, alive: Callable[[], bool], inbox: Inbox | None
+    assignment: Assignment, board: StatusBoard, alive: Callable[[], bool], inbox: Inbox | None, requests: Requests
 ) -> tuple[int, GangLink]:
     job, pod = assignment.job, assignment.pod
     field, port = "status", job.ports.status
@@ -156,6 +160,7 @@ def _listen(
             alive=alive,
             inbox=inbox,
             access=StatusAccess(assignment.key, pod.pod_uid),
+            ask=requests.ask,
         )
         field, port = "link", job.ports.link
         link = GangLink(

@@ -103,6 +103,7 @@ class _Supervisor:
         self._history = started.history
         self._gpus = started.gpus
         self._preflight = started.preflight
+        self._requests = started.requests
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -119,6 +120,8 @@ class _Supervisor:
             self._heed_preflight(ended)
             self._start_ranks_when_due()
             self._check_progress()
+            if not self._stop_requests:
+                self._requests.advance(self._beat_at)
             self._end_when_due()
             self._webhooks.observe(self._board.status)
             self._history.observe(self._board.status, self._outcome.report)
@@ -154,6 +157,7 @@ class _Supervisor:
             log.info("asked to leave: the ranks save first", extra={"signal": number.name})
             self._guard.stand_down()
             self._ranks.signal(signal.SIGTERM)
+            self._outcome.leaving_since = time.monotonic()
             if self._board.status.phase == PodPhase.STARTING and self._ranks.tells_phases:
                 # Ranks that wait for a peer may be deep in native code, and there is nothing to save.
                 self._deadline = min(self._deadline, time.monotonic() + _NOTHING_TO_SAVE_SECONDS)
@@ -177,6 +181,7 @@ class _Supervisor:
                     self._show(found)
             elif not self._guard.hung:
                 self._board.apply(message)
+                self._requests.hear(message, time.monotonic())
 
     def _handle_end_of_host(self, ended: Mapping[int, int]) -> None:
         pid = self._ranks.host_pid

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def report_of(verdict: Verdict, pod: Pod, status: PodStatus | None) -> Report:
+def report_of(verdict: Verdict, pod: Pod, status: PodStatus | None, *, leaving_seconds: float | None = None) -> Report:
     """Contract's report of a verdict; a good ending has no class, and tells the last step and checkpoint."""
     return Report(
         attempt=pod.attempt,
@@ -43,6 +43,7 @@ def report_of(verdict: Verdict, pod: Pod, status: PodStatus | None) -> Report:
         gpu=verdict.gpu,
         xid=verdict.xid,
         evidence=verdict.evidence,
+        leaving_seconds=leaving_seconds,
     )
 
 

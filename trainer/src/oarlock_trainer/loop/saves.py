@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.checkpoint.upload import Copied
     from oarlock_trainer.checkpoint.writer import SavedCheckpoint
     from oarlock_trainer.loop.session import Session
+    from oarlock_trainer.runtime.stop import StopRequest
 
 
 class Saves:
@@ -32,6 +33,8 @@ class Saves:
         self._begun: int | None = session.first  # what an attempt begins with need not be saved
         self.newest: Path | None = None
         """The checkpoint that was made last."""
+        self._noticed = self._asked = time.monotonic()
+        """When a rank could first be told to go that was heard at this step, and at the next one."""
         resumed = session.resumed
         if self._upload and resumed and resumed.manifest.job_uid == session.job.file.job_uid:
             self._upload.begin(resumed.path)  # the attempt that made it may have died before
@@ -52,12 +55,32 @@ class Saves:
         if self._upload:
             _tell_copy(self._upload.finish(go_on))
 
-    def begin(self, step: int) -> None:
-        """Save the state after `step` steps, once the save before it has ended. Collective."""
-        if self._session.writer.pending:
-            self.report(self._ended())
-            channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
+    def due(self, step: int, stop: StopRequest) -> tuple[bool, bool]:
+        """Whether this rank wants a checkpoint after `step` steps, and whether as at an eviction. To be asked each step."""
+        leads, every = self._session.ranks.rank_info.is_leader, self._session.job.file.recovery.drill_every_steps
+        drill = stop.take_drilling() or (leads and every is not None and step % every == 0)
+        now = time.monotonic()
+        self._noticed, self._asked = self._asked, now
+        return drill or stop.take_saving() or (leads and self._session.interval.is_due(step, now)), drill
+
+    def begin(self, step: int, *, drill: bool = False) -> None:
+        """Save the state after `step` steps, once the save before it has ended. Collective.
+
+        At a drill stand still until that has ended too, and tell how long it took since a notice could have come.
+        """
+        self._settle()
         self._begin(step)
+        if drill and self._settle():
+            channel.send(channel.Event.DRILL, step=step, seconds=time.monotonic() - self._noticed)
+
+    def _settle(self) -> bool:
+        """Stand still until the save that is on its way, if any, has ended; whether it is a checkpoint."""
+        if not self._session.writer.pending:
+            return False
+        outcome = self._ended()
+        self.report(outcome)
+        channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
+        return not isinstance(outcome, NoRoom)
 
     def finish(self, step: int) -> None:
         """Wait until the save that was begun after `step` steps is a checkpoint. Collective.

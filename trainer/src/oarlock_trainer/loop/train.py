@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import traceback
 from typing import TYPE_CHECKING
 
@@ -133,13 +132,13 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         _seed(session, step)
         losses = _gradients(session, batch, rate, clock)
         done = step + 1
-        due = stop.take_saving() or (ranks.rank_info.is_leader and session.interval.is_due(done, time.monotonic()))
+        due, drill = saves.due(done, stop)
         # One small exchange a step carries all that ranks must agree on: losses, who was asked to leave, whether a
-        # checkpoint is due by rank 0's clock, or asked for by anybody, who has the next step's data, and who is done with the
-        # last checkpoint's next stage. It waits for the forward pass alone, while a GPU computes gradients: after the update
-        # the next step begins at once.
-        leaving, saving, having_data, total_loss, *rest = ranks.sum(
-            [float(stop.requested), float(due), float(session.prefetch.ready), *losses.read(), *saves.ready()]
+        # checkpoint is due by rank 0's clock, or asked for by anybody, or as at an eviction, who has the next step's data,
+        # and who is done with the last checkpoint's next stage. It waits for the forward pass alone, while a GPU computes
+        # gradients: after the update the next step begins at once.
+        leaving, saving, drilling, having_data, total_loss, *rest = ranks.sum(
+            [*map(float, (stop.requested, due, drill, session.prefetch.ready)), *losses.read(), *saves.ready()]
         )
         all_have_data = having_data == ranks.rank_info.world_size
         by_noise, ready = noise_bins.means(rest[: 2 * noise_bins.BINS]), rest[2 * noise_bins.BINS :]
@@ -155,7 +154,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         saves.go_on(*ready)
         last = bool(leaving) or done == session.total
         if saving or last:
-            saves.begin(done)
+            saves.begin(done, drill=bool(drilling) and not last)
             if last:
                 saves.finish(done)
         profiler.end(done, last=last)  # what is asked to leave saves first: a trace takes minutes

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_trainer.runtime import channel, wakeup
-from oarlock_trainer.runtime.channel import SAVE_SIGNAL
+from oarlock_trainer.runtime.channel import DRILL_SIGNAL, SAVE_SIGNAL
 from oarlock_trainer.runtime.parent import die_with
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ForkedRanks:
         gc.freeze()  # the collector would otherwise touch, and so copy, every shared page in every rank
         host = os.getpid()
         # Blocked across the fork: a signal that arrives before the rank can take it waits instead of being lost.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, SAVE_SIGNAL})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, SAVE_SIGNAL, DRILL_SIGNAL})
         for environment in environments:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     die_with(options.parent)
     faulthandler.enable()
-    for number in (signal.SIGTERM, signal.SIGINT, SAVE_SIGNAL):
+    for number in (signal.SIGTERM, signal.SIGINT, SAVE_SIGNAL, DRILL_SIGNAL):
         signal.signal(number, signal.SIG_IGN)
     told = int(os.environ[channel.AGENT_FD])
     os.set_blocking(told, False)

@@ -31,6 +31,8 @@ AGENT_FD = "OARLOCK_AGENT_FD"
 SAVE_SIGNAL = signal.SIGUSR1
 """Asks a rank for a checkpoint at the next step. Blocked in a rank until its program unblocks it, as StopRequest does: what
 comes before waits, and a program that knows nothing of it is not disturbed."""
+DRILL_SIGNAL = signal.SIGRTMIN
+"""The same, for a checkpoint as at an eviction: training stands still until it is there."""
 MAX_LINE = select.PIPE_BUF
 """Longest line, newline included: POSIX writes that much into a pipe in one piece (4096 bytes on Linux)."""
 
@@ -53,6 +55,8 @@ class Event(StrEnum):
     """step: the last step that the loaded checkpoint holds."""
     CHECKPOINT = "checkpoint"
     """step, path (absolute), savedAt (RFC 3339), stallSeconds: a checkpoint was committed."""
+    DRILL = "drill"
+    """step, seconds: a drill's checkpoint was committed, so long after the step before it had ended."""
     PLAN = "plan"
     """effectiveBatch, zeroStage, memoryBytes, as in contract.status.PlanStatus."""
     DEGRADED = "degraded"
@@ -74,6 +78,7 @@ ENDURING = frozenset(
         Event.WAITING,
         Event.RESUMED,
         Event.CHECKPOINT,
+        Event.DRILL,
         Event.PLAN,
         Event.DEGRADED,
         Event.MODEL,

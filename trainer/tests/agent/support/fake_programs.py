@@ -159,6 +159,7 @@ def says_saved_and_hangs() -> int:
 def saves_when_asked() -> int:
     asked = []
     signal.signal(signal.SIGTERM, lambda *_: asked.append(1))
+    channel.send(Event.STEP, step=7, total=100)
     _announce()
     while not asked:
         time.sleep(0.005)

@@ -150,6 +150,10 @@ class Gang:
         """SIGTERM to every rank."""
         self._order({"do": "signal", "number": int(signal.SIGTERM)})
 
+    def ask(self, number: int) -> None:
+        """Another signal to every rank."""
+        self._order({"do": "signal", "number": number})
+
     def kill(self, rank: int) -> None:
         """SIGKILL to one rank, found by its name among the host's children; one that has ended stays as it is."""
         for pid in Path(f"/proc/{self._host.pid}/task/{self._host.pid}/children").read_text().split():

@@ -1,7 +1,7 @@
-"""Who may read /status: in a gang with a key, requests that are signed with it and the pod itself; otherwise everybody.
+"""Who may read /status, and ask for a checkpoint with it.
 
-`kubectl port-forward` comes from the pod itself, too. A signed request gets a signed answer, which nobody between the
-two can forge.
+In a gang with a key: requests that are signed with it and the pod itself; otherwise everybody. `kubectl port-forward` comes
+from the pod itself, too. A signed request gets a signed answer, which nobody between the two can forge.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import ipaddress
 import time
 from dataclasses import dataclass, field
+from urllib.parse import parse_qs
 
 from oarlock_api.contract import gang_key
+from oarlock_api.contract.requests import Request, parse_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,16 @@ class StatusAccess:
         if gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
             return gang_key.answer(self.key, target, body)
         return body if is_here(host) else None
+
+    def request(self, target: str, host: str) -> Request | None:
+        """What a client at address `host` asks for besides the status, where it may: as whoever reads that."""
+        if self.key is None or is_here(host):
+            said = parse_qs(target.partition("?")[2][: gang_key.MAX_QUERY]).get("request", [""])[0]
+        elif gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
+            said = gang_key.requested(self.key, target, pod_uid=self.pod_uid)
+        else:
+            return None
+        return parse_query(said)
 
 
 def is_here(host: str) -> bool:

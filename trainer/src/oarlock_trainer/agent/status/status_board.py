@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from oarlock_api.contract.health import Health
+    from oarlock_api.contract.requests import Answered, Drill
     from oarlock_trainer.runtime.assignment import Pod
     from oarlock_trainer.runtime.channel import Message
 
@@ -72,6 +73,14 @@ class StatusBoard:
         """Show how the GPUs are."""
         if health is not self._status.health:
             self._set(health=health)
+
+    def answer(self, answered: Answered) -> None:
+        """Show what became of the last request."""
+        self._set(request=answered)
+
+    def drilled(self, drill: Drill) -> None:
+        """Show how long the newest drill took."""
+        self._set(drill=drill)
 
     def apply(self, message: Message) -> None:
         """Take in what a rank tells. Unknown events and strange values are left out."""

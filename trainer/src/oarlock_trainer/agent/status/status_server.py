@@ -26,6 +26,7 @@ from oarlock_trainer.agent.trainer_webhooks.payloads import MAX_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oarlock_api.contract.requests import Request
     from oarlock_api.contract.status import PodStatus
 
 _CLIENT_SECONDS = 5.0
@@ -41,8 +42,8 @@ _ANSWERS = {Reception.REFUSED: 400, Reception.LOST: 503}
 class StatusServer:
     """The server's thread, which answers until the process ends. `alive`: the supervisor still turns its loop.
 
-    `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status. Raises
-    OSError where the port is taken.
+    `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status,
+    and `ask` takes what they ask for with it. Raises OSError where the port is taken.
     Port 0 takes any free one; `port` says which.
     """
 
@@ -55,8 +56,10 @@ class StatusServer:
         alive: Callable[[], bool],
         inbox: Inbox | None = None,
         access: StatusAccess | None = None,
+        ask: Callable[[Request], None] = lambda _: None,
     ) -> None:
-        own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "inbox": inbox}
+        own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "ask": staticmethod(ask)}
+        own["inbox"] = inbox
         own["access"] = access or StatusAccess()
         handler = type("Handler", (_Handler,), own)
         self._server = _Server(port, handler)
@@ -143,6 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
     alive: Callable[[], bool]
     inbox: Inbox | None
     access: StatusAccess
+    ask: Callable[[Request], None]
 
     command = ""
     """Until a request's first line was understood."""
@@ -163,6 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(403, "text/plain", REFUSED.encode())
             else:
                 self._answer(200, "application/json", said.encode())
+                if request := self.access.request(self.path, self.client_address[0]):
+                    self.ask(request)
         elif path == "/metrics":
             reports = self.inbox.counts if self.inbox else {}
             self._answer(200, metrics.CONTENT_TYPE, metrics.exposition(self.job, self.status(), reports=reports))

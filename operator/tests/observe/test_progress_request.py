@@ -1,0 +1,70 @@
+"""A request travels with the question for rank 0's status while it is open, and with no other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from kubernetes.aio.client import Configuration
+from status_pod import GOOD, PEER, POD, Server, running_job
+
+from oarlock_api.contract import gang_key
+from oarlock_api.requests import RequestStatus
+from oarlock_operator.kube.cluster import Cluster
+from oarlock_operator.model.job_memory import JobMemory
+from oarlock_operator.model.observation import Job
+from oarlock_operator.observe import progress
+from oarlock_operator.observe.progress import ProgressReader, Route
+
+MASTER = b"m" * 32
+
+
+@pytest.fixture
+async def reader(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProgressReader]:
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    configuration = Configuration()
+    configuration.host = f"http://127.0.0.1:{server.port}"
+    cluster = Cluster(configuration)
+    reading = ProgressReader(cluster, Route.DIRECT, clock=time.monotonic, keys=[MASTER])
+    yield reading
+    await reading.close()
+    await cluster.close()
+
+
+def asked(server: Server, state: str, *, attempt: int = 1) -> Job:
+    job = running_job(server)
+    request = RequestStatus(id="mine", verb="drill", state=state, attempt=attempt)
+    return replace(job, status=job.status.model_copy(update={"request": request}))
+
+
+async def requested(server: Server, reader: ProgressReader, memory: JobMemory, job: Job) -> list[str]:
+    """What the agents were asked for besides their status, as one that knows the key believes it."""
+    key = gang_key.attempt_key(gang_key.job_key(MASTER, job.uid), job.uid, 1)
+    heard = []
+
+    async def agent(request: web.Request) -> web.Response:
+        pod = POD if gang_key.asked_by_one_of_us(key, request.raw_path, pod_uid=POD.uid, now=time.time()) else PEER
+        assert gang_key.asked_by_one_of_us(key, request.raw_path, pod_uid=pod.uid, now=time.time())
+        heard.append(gang_key.requested(key, request.raw_path, pod_uid=pod.uid))
+        body = replace(GOOD, pod_uid=pod.uid, rank=pod.rank).to_json()
+        return web.Response(text=gang_key.answer(key, request.raw_path, body))
+
+    server.handler = agent
+    assert (await reader.read(job, [POD, PEER], memory))[0] == GOOD
+    for flight in list(reader._flights.values()):
+        await flight
+    return sorted(heard)
+
+
+@pytest.mark.parametrize(
+    ("open_request", "expected"),
+    [(("Asked", 1), ["", "drill.mine"]), (("Done", 1), ["", ""]), (("Asked", 2), ["", ""])],
+)
+async def test_rank_0_alone_is_asked_and_only_while_its_request_is_open(
+    server: Server, reader: ProgressReader, open_request: tuple[str, int], expected: list[str]
+) -> None:
+    state, attempt = open_request
+    assert await requested(server, reader, JobMemory(), asked(server, state, attempt=attempt)) == expected

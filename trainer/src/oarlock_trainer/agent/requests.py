@@ -1,0 +1,81 @@
+"""What a person asks of a gang that trains: a checkpoint, or a drill. One after the other, and never two within a minute.
+
+The operator asks with its question for rank 0's /status, again and again until it hears the end: an id that is known is
+nothing new. In a gang without a key whoever reaches the port may ask. So no more is given than a job may do by itself: the
+shortest interval between checkpoints that is ever chosen is a minute, too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.requests import Answered, Drill, RequestState, Verb
+from oarlock_api.contract.status import Degradation
+from oarlock_api.contract.wire import integer, number, text
+from oarlock_trainer.runtime.channel import DRILL_SIGNAL, SAVE_SIGNAL, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oarlock_api.contract.requests import Request
+    from oarlock_trainer.agent.status.status_board import StatusBoard
+    from oarlock_trainer.runtime.channel import Message
+
+APART_SECONDS = 60.0
+"""Between the beginnings of two."""
+_SIGNALS = {Verb.SAVE: SAVE_SIGNAL, Verb.DRILL: DRILL_SIGNAL}
+
+
+class Requests:
+    """`signal` asks this pod's ranks; what one of them is asked, all ranks of the gang do at the same step."""
+
+    def __init__(self, board: StatusBoard, signal: Callable[[int], None]) -> None:
+        self._board, self._signal = board, signal
+        self._asked: Request | None = None
+        """The newest that was not begun."""
+        self._begun: Request | None = None
+        self._begun_at = -math.inf
+        self._open_after: int | None = None
+        """The step that was done when the open one was begun; None: none is open."""
+
+    def ask(self, request: Request) -> None:
+        """Note a request. Any thread may call it."""
+        if self._begun is None or request.id != self._begun.id:
+            self._asked = request
+
+    def advance(self, now: float) -> None:
+        """Begin with what was asked, once the ranks train and a minute has passed since the one before."""
+        request, done = self._asked, self._board.status.figures.step
+        if request is None or self._open_after is not None or done is None or now - self._begun_at < APART_SECONDS:
+            return
+        self._begun, self._begun_at, self._open_after, self._asked = request, now, done, None
+        self._board.answer(Answered(id=request.id, state=RequestState.ASKED))
+        self._signal(_SIGNALS[request.verb])
+
+    def hear(self, message: Message, now: float) -> None:
+        """Take in what a rank tells of checkpoints: one of a later step than when it was begun is what was asked for."""
+        fields, step = message.fields, integer(message.fields.get("step"))
+        if message.event == Event.DRILL and step is not None and (seconds := number(fields.get("seconds"))) is not None:
+            asked = self._board.status.request
+            own = (
+                asked is not None and self._begun is not None and self._begun.verb is Verb.DRILL and asked.step == step
+            )
+            # Of its own drill the agent knows better: ranks can tell only since when they could have been asked.
+            self._board.drilled(Drill(step=step, seconds=asked.seconds if asked and own and asked.seconds else seconds))
+        elif message.event == Event.CHECKPOINT and step is not None:
+            if self._open_after is not None and step > self._open_after:
+                self._end(RequestState.DONE, step=step, seconds=now - self._begun_at)
+        elif (
+            fields.get("reason") == Degradation.CHECKPOINT_STORAGE_FULL
+            and self._open_after is not None
+            and (words := text(fields.get("message"), 512))
+        ):
+            self._end(RequestState.FAILED, message=words)
+
+    def _end(
+        self, state: RequestState, *, step: int | None = None, seconds: float | None = None, message: str = ""
+    ) -> None:
+        self._open_after = None
+        if self._begun:
+            self._board.answer(Answered(id=self._begun.id, state=state, step=step, seconds=seconds, message=message))

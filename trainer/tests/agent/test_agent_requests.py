@@ -1,0 +1,133 @@
+"""A gang that is asked to save: once for each id, never twice within a minute, and it says what came of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from oarlock_api.contract import gang_key
+from oarlock_api.contract.requests import Drill, Request, RequestState, Verb
+from oarlock_api.contract.status import Degradation
+from oarlock_trainer.agent import requests
+from oarlock_trainer.agent.requests import Requests
+from oarlock_trainer.agent.status import access
+from oarlock_trainer.agent.status.access import StatusAccess
+from oarlock_trainer.agent.status.status_board import StatusBoard
+from oarlock_trainer.runtime.assignment import Pod
+from oarlock_trainer.runtime.channel import DRILL_SIGNAL, SAVE_SIGNAL, Event, Message
+
+SAVE, DRILL = Request(Verb.SAVE, "one"), Request(Verb.DRILL, "two")
+
+
+class Ranks:
+    """Ranks that train, and an agent that hears them."""
+
+    def __init__(self) -> None:
+        pod = Pod(job="flux", pod_uid="p", node="n", rank=0, attempt=1)
+        self.board = StatusBoard(pod, job_uid="u", first_rank=0, clock=lambda: "2026-01-01T00:00:00Z")
+        self.signals: list[int] = []
+        self.requests = Requests(self.board, self.signals.append)
+
+    def tell(self, event: Event, at: float = 0.0, **fields: Any) -> None:
+        message = Message(event, 0, fields)
+        self.board.apply(message)
+        self.requests.hear(message, at)
+
+    def asked(self, request: Request, *, at: float) -> list[int]:
+        """The signals since, after the operator has asked twice."""
+        self.signals.clear()
+        for _ in range(2):
+            self.requests.ask(request)
+            self.requests.advance(at)
+        return self.signals
+
+    @property
+    def answer(self) -> tuple[str, str, int | None, float | None]:
+        answered = self.board.status.request
+        assert answered is not None
+        return answered.id, answered.state, answered.step, answered.seconds
+
+
+@pytest.fixture
+def ranks() -> Ranks:
+    made = Ranks()
+    made.tell(Event.STEP, step=10, total=100)
+    return made
+
+
+def test_a_request_is_begun_once_and_answered_by_the_first_checkpoint_of_a_later_step(ranks: Ranks) -> None:
+    assert ranks.asked(SAVE, at=5.0) == [SAVE_SIGNAL]
+    ranks.tell(Event.CHECKPOINT, at=6.0, step=10, path="/p", savedAt="t")
+    assert ranks.answer == ("one", RequestState.ASKED, None, None), "that one was on its way before"
+    ranks.tell(Event.CHECKPOINT, at=8.5, step=11, path="/p", savedAt="t")
+    assert ranks.answer == ("one", RequestState.DONE, 11, 3.5)
+    assert ranks.asked(SAVE, at=500.0) == [], "the operator has not heard the answer yet"
+
+
+def test_ranks_that_have_made_no_step_are_asked_once_they_have() -> None:
+    ranks = Ranks()
+    assert ranks.asked(SAVE, at=0.0) == []
+    ranks.tell(Event.STEP, step=1, total=100)
+    assert ranks.asked(SAVE, at=1.0) == [SAVE_SIGNAL]
+
+
+def test_the_next_request_is_begun_a_minute_after_the_one_before(ranks: Ranks) -> None:
+    ranks.asked(SAVE, at=0.0)
+    ranks.tell(Event.CHECKPOINT, at=1.0, step=11, path="/p", savedAt="t")
+    assert ranks.asked(DRILL, at=requests.APART_SECONDS - 0.1) == []
+    assert ranks.asked(DRILL, at=requests.APART_SECONDS) == [DRILL_SIGNAL]
+
+
+def test_a_drill_that_was_asked_for_is_timed_from_the_request_and_another_by_the_ranks(ranks: Ranks) -> None:
+    ranks.asked(DRILL, at=5.0)
+    ranks.tell(Event.CHECKPOINT, at=9.0, step=12, path="/p", savedAt="t")
+    ranks.tell(Event.DRILL, at=9.0, step=12, seconds=4.9)
+    assert ranks.board.status.drill == Drill(step=12, seconds=4.0)
+    ranks.tell(Event.CHECKPOINT, at=99.0, step=20, path="/p", savedAt="t")
+    ranks.tell(Event.DRILL, at=99.0, step=20, seconds=3.0)
+    assert ranks.board.status.drill == Drill(step=20, seconds=3.0)
+
+
+def test_a_storage_without_room_is_the_end_of_a_request(ranks: Ranks) -> None:
+    ranks.asked(SAVE, at=0.0)
+    ranks.tell(Event.DEGRADED, reason=Degradation.CHECKPOINT_STORAGE_FULL, message="")
+    assert ranks.answer[1] == RequestState.ASKED
+    ranks.tell(Event.DEGRADED, reason=Degradation.CHECKPOINT_STORAGE_FULL, message="no room")
+    assert ranks.answer[1] == RequestState.FAILED
+    assert ranks.board.status.request is not None
+    assert ranks.board.status.request.message == "no room"
+
+
+KEY = b"k" * 32
+SIGNED = gang_key.question(KEY, "/status", pod_uid="p", now=time.time(), request=str(SAVE))
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        pytest.param(SIGNED, SAVE, id="signed"),
+        pytest.param(gang_key.question(KEY, "/status", pod_uid="p", now=time.time()), None, id="none"),
+        pytest.param(SIGNED.replace("save.one", "drill.one"), None, id="another verb"),
+        pytest.param(SIGNED.replace("&asks=", "&was="), None, id="no proof of its own"),
+        pytest.param(
+            gang_key.question(KEY, "/status", pod_uid="p", now=time.time() - 3600, request=str(SAVE)), None, id="old"
+        ),
+        pytest.param("/status?request=save.one", None, id="not signed"),
+        pytest.param(
+            gang_key.question(KEY, "/status", pod_uid="p", now=time.time(), request="drill." + "x" * 40),
+            Request(Verb.DRILL, "x" * 40),
+            id="the longest",
+        ),
+    ],
+)
+def test_only_who_knows_the_gangs_key_may_ask(
+    monkeypatch: pytest.MonkeyPatch, target: str, expected: Request | None
+) -> None:
+    monkeypatch.setattr(access, "is_here", lambda _host: False)
+    assert StatusAccess(KEY, "p").request(target, "10.0.0.9") == expected
+
+
+def test_of_a_gang_without_a_key_anybody_may_ask_who_reaches_it() -> None:
+    assert StatusAccess().request("/status?request=drill.two", "10.0.0.9") == DRILL
