@@ -16,6 +16,7 @@ import pytest
 from oarlock_trainer.data import photographs
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
+from forked import Forks
 from gang import Gang
 from preprocess_runs import Preprocess
 
@@ -86,6 +87,13 @@ def gang_of(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFa
             return found
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    found = Forks(tmp_path_factory.mktemp("forks"))
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +22,7 @@ from oarlock_trainer.runtime.job import RankInfo
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from forked import Forks
     from gang import Gang
 
 
@@ -140,13 +138,10 @@ _OPERATORS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("fields", "operator"), _OPERATORS)
 def test_an_operator_without_a_compiler_for_it_ends_before_weights_are_read_and_says_what_helps(
-    fields: dict[str, Any], operator: str, tmp_path: Path
+    forks: Forks, fields: dict[str, Any], operator: str, tmp_path: Path
 ) -> None:
     wanted = training(**fields).model_dump_json(by_alias=True, exclude_none=True)
-    done = subprocess.run(
-        [sys.executable, "-c", _CHECK, wanted], capture_output=True, text=True, check=False,
-        env=os.environ | {"PATH": str(tmp_path), "TORCH_EXTENSIONS_DIR": str(tmp_path)},
-    )  # fmt: skip
+    done = forks(_CHECK, wanted, environment={"PATH": str(tmp_path), "TORCH_EXTENSIONS_DIR": str(tmp_path)})
     if not operator:
         assert done.returncode == 0, done.stderr
     else:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oarlock_api.optimization import Optimizer
 from oarlock_trainer.engine.learning_rate import learning_rate
+
+if TYPE_CHECKING:
+    from forked import Forks
 
 _PROGRAM = Path(__file__).parent / "support" / "engine_ranks.py"
 STEPS = 6
@@ -41,14 +41,11 @@ def case(
     return {"training": training | fields, "steps": STEPS, "poison": poison}
 
 
-def trained(ranks: int, cases: list[dict[str, Any]], store: Path) -> list[dict[str, Any]]:
+def trained(forks: Forks, ranks: int, cases: list[dict[str, Any]], store: Path) -> list[dict[str, Any]]:
     """Every case's answer."""
     for one in cases:
         one["training"]["batchSize"] = 16 // ranks // one["training"]["gradientAccumulation"]
-    done = subprocess.run(
-        [sys.executable, str(_PROGRAM), str(store), str(ranks)], input=json.dumps(cases), capture_output=True, text=True,
-        check=False, env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-    )  # fmt: skip
+    done = forks(_PROGRAM, store, ranks, given=json.dumps(cases))
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -59,10 +56,10 @@ WAYS += [(stage, True, 4) for stage in STAGES] + [(1, False, 4)]
 
 
 @pytest.fixture(scope="module")
-def ways(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
+def ways(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
     """Two ranks, in each way of spreading the work."""
     cases = [case(stage, overlap=overlap, accumulation=accumulation) for stage, overlap, accumulation in WAYS]
-    return dict(zip(WAYS, trained(2, cases, tmp_path_factory.mktemp("ways") / "store"), strict=True))
+    return dict(zip(WAYS, trained(forks, 2, cases, tmp_path_factory.mktemp("ways") / "store"), strict=True))
 
 
 def test_the_model_learns(ways: dict[Any, Any]) -> None:
@@ -92,9 +89,9 @@ def test_overlap_changes_nothing_where_micro_batches_are_accumulated(ways: dict[
     assert ways[1, False, 4]["losses"] == ways[1, True, 4]["losses"]
 
 
-def test_stage_2_loses_nothing_of_small_micro_batches_beside_a_large_one(tmp_path: Path) -> None:
+def test_stage_2_loses_nothing_of_small_micro_batches_beside_a_large_one(forks: Forks, tmp_path: Path) -> None:
     wanted = case(2, accumulation=4, gradientClipping={"method": "None"})
-    (found,) = trained(2, [wanted | {"gradients": [256, 1, 1, 1], "steps": 2}], tmp_path / "store")
+    (found,) = trained(forks, 2, [wanted | {"gradients": [256, 1, 1, 1], "steps": 2}], tmp_path / "store")
     assert found["largest"] == [64.75, 64.75]  # in bfloat16 each sum would be rounded back to 64
 
 
@@ -106,10 +103,10 @@ def test_making_an_engine_moves_no_weight_and_counts_no_update(ways: dict[Any, A
 
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
-def scheduled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def scheduled(forks: Forks, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The same training on another number of ranks, with a schedule."""
     store = tmp_path_factory.mktemp("scheduled") / "store"
-    (found,) = trained(request.param, [case(1, accumulation=2, optimizer=SCHEDULED)], store)
+    (found,) = trained(forks, request.param, [case(1, accumulation=2, optimizer=SCHEDULED)], store)
     return found
 
 
@@ -121,8 +118,14 @@ def test_the_rate_of_every_update_is_the_formulas_on_any_number_of_ranks(schedul
     assert scheduled["rates"] == [learning_rate(settings, step, STEPS) for step in range(STEPS)]
 
 
-def test_the_same_batch_trains_alike_on_any_number_of_ranks(scheduled: dict[str, Any], tmp_path: Path) -> None:
-    (alone,) = trained(1, [case(0, optimizer=SCHEDULED)], tmp_path / "store")
+@pytest.fixture(scope="module")
+def alone(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """On one rank, with nothing accumulated."""
+    (found,) = trained(forks, 1, [case(0, optimizer=SCHEDULED)], tmp_path_factory.mktemp("alone") / "store")
+    return found
+
+
+def test_the_same_batch_trains_alike_on_any_number_of_ranks(scheduled: dict[str, Any], alone: dict[str, Any]) -> None:
     assert scheduled["losses"] == pytest.approx(alone["losses"], rel=BFLOAT16)
 
 
@@ -131,7 +134,7 @@ CLIPPINGS = [{"method": "None"}, {"method": "Norm", "max": 0.1}, {"method": "Val
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
+def others(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
     """Stage -> other optimizers, ways of clipping, and a gradient that is not finite; two ranks each."""
     asked = {
         (name, stage): case(stage, optimizer={"name": name} | fields)
@@ -145,7 +148,8 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Any]:
         for on in ("All", "Matrices")
     }
     asked |= {("poison", stage): case(stage, poison=3) for stage in STAGES}
-    return dict(zip(asked, trained(2, list(asked.values()), tmp_path_factory.mktemp("others") / "store"), strict=True))
+    found = trained(forks, 2, list(asked.values()), tmp_path_factory.mktemp("others") / "store")
+    return dict(zip(asked, found, strict=True))
 
 
 @pytest.mark.parametrize("stage", STAGES)

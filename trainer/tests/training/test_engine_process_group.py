@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from forked import Forks
 
 _PROGRAM = """
 import os, sys
@@ -66,10 +66,10 @@ os._exit(0) if not sys.stdout.flush() else None
 """
 
 
-def test_decisions_are_shared_and_a_silent_peer_is_lost_in_every_group_after_the_bound(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(tmp_path / "store")], capture_output=True, text=True, check=False
-    )
+def test_decisions_are_shared_and_a_silent_peer_is_lost_in_every_group_after_the_bound(
+    forks: Forks, tmp_path: Path
+) -> None:
+    done = forks(_PROGRAM, tmp_path / "store")
     assert done.stdout == "bounded\n", done.stderr
 
 
@@ -120,11 +120,9 @@ os._exit(0)
 
 @pytest.mark.parametrize(("what", "code"), [("fails", 84), ("is asked to leave while it waits", 86)])
 def test_a_rank_that_ends_in_a_long_share_waits_for_nobody_and_the_others_lose_it(
-    tmp_path: Path, what: str, code: int
+    forks: Forks, tmp_path: Path, what: str, code: int
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _SHARES, str(tmp_path / "store"), what], capture_output=True, text=True, check=False
-    )
+    done = forks(_SHARES, tmp_path / "store", what)
     assert done.stdout == f"{code} 82\n", done.stderr
 
 
@@ -165,10 +163,11 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("key", ["none", "another", "earlier"])
-def test_nothing_is_unpickled_that_the_gangs_key_has_not_sealed_for_this_exchange(tmp_path: Path, key: str) -> None:
+def test_nothing_is_unpickled_that_the_gangs_key_has_not_sealed_for_this_exchange(
+    forks: Forks, tmp_path: Path, key: str
+) -> None:
     opened = tmp_path / "opened"
-    program = [sys.executable, "-c", _INTRUDED, str(tmp_path / "store"), str(opened), key]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    done = forks(_INTRUDED, tmp_path / "store", opened, key)
     assert "rank 0: what rank 1 sent is not sealed with the gang's key" in done.stdout, done.stderr
     if key != "none":
         assert not opened.exists()

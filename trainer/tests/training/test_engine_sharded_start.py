@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from forked import Forks
 
 _PROGRAM = Path(__file__).parent / "support" / "sharded_start.py"
 
 
 @pytest.fixture(scope="module")
-def answers(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+def answers(forks: Forks, tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     store = tmp_path_factory.mktemp("sharded") / "store"
-    done = subprocess.run(
-        [sys.executable, str(_PROGRAM), str(store), str(tiny_flux)], capture_output=True, text=True, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
-    )  # fmt: skip
+    done = forks(_PROGRAM, store, tiny_flux)
     assert done.returncode == 0, done.stderr[-4000:]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
