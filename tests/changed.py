@@ -46,6 +46,9 @@ _NAMED = re.compile(
     r"\boarlock_\w+(?:\.\w+)*|\boarlock(?!\.(?:dev|local)\b)(?:\.\w+)+|\boarlock-(?:trainer|operator|local)\b"
 )
 
+_PROGRAM = re.compile(r"^(?:\w+/)*(\w+)\.py$")
+"""A program that tests run by its path."""
+
 
 class Repository:
     """The Python files of a checkout and what each of them leads to."""
@@ -60,11 +63,14 @@ class Repository:
         }
         self._modules |= {_dotted(path.relative_to(root)): path for path in (root / "tests").rglob("*.py")}
         self._beside = {
-            suite: {_dotted(path.relative_to(folder)): path for path in folder.rglob("*.py")}
+            suite: {
+                name: path for path in folder.rglob("*.py") for name in (_dotted(path.relative_to(folder)), path.stem)
+            }
             for suite in SUITES
             for folder in [root / suite / "tests"]
         }
-        """Modules that the tests of one suite share, by their path below its tests."""
+        """Modules that the tests of one suite share: by their path below its tests, and by the name alone that a conftest's
+        folder on sys.path gives them."""
         self._closures: dict[Path, frozenset[Path]] = {}
         self._direct: dict[Path, frozenset[Path]] = {}
 
@@ -152,6 +158,7 @@ def _names(path: Path, body: list[ast.stmt]) -> set[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             if "src" not in path.parts:
                 found.update(PROGRAMS.get(name, name) for name in _NAMED.findall(node.value))
+                found.update(_PROGRAM.findall(node.value))
             elif _NAMED.fullmatch(node.value) and "." in node.value:
                 found.add(node.value)
     return found

@@ -28,6 +28,10 @@ FILES = {
     "trainer/tests/test_cli.py": "RUN = 'oarlock-trainer train'",
     "trainer/tests/test_fixture.py": "def test_it(rank): ...",
     "trainer/tests/test_nothing.py": "def test_it(): ...",
+    "trainer/tests/support/gang.py": "from oarlock_trainer import ranks",
+    "trainer/tests/support/program.py": "import gang",
+    "trainer/tests/runs/test_gang.py": "from gang import Gang",
+    "trainer/tests/runs/test_program.py": "PROGRAM = SUPPORT / 'program.py'",
     "tests/e2e/test_demo.py": "",
     "tests/chart/test_values.py": "",
     "tests/releasing/test_versions.py": "",
@@ -36,6 +40,7 @@ FILES = {
     "uv.lock": "",
 }
 ALL = {name for name in FILES if "/test_" in name}
+OF_THE_GANG = {"trainer/tests/runs/test_gang.py", "trainer/tests/runs/test_program.py"}
 WHOLE = {"tests/e2e/test_demo.py"}
 
 
@@ -55,8 +60,10 @@ def small(tmp_path: Path) -> Path:
         ("operator/src/oarlock_operator/pace.py", {"operator/tests/test_pace.py", *WHOLE}),
         (
             "trainer/src/oarlock_trainer/ranks.py",
-            {"trainer/tests/test_cli.py", "trainer/tests/test_fixture.py", *WHOLE},
+            {"trainer/tests/test_cli.py", "trainer/tests/test_fixture.py", *OF_THE_GANG, *WHOLE},
         ),
+        ("trainer/tests/support/gang.py", OF_THE_GANG),
+        ("trainer/tests/support/program.py", {"trainer/tests/runs/test_program.py"}),
         ("operator/tests/worlds.py", {"operator/tests/test_decide.py"}),
         ("operator/tests/test_pace.py", {"operator/tests/test_pace.py"}),
         (

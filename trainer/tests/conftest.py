@@ -1,9 +1,29 @@
-"""Settings of all tests of the trainer."""
+"""What the trainer's tests share: a tiny model, pictures and real ranks, each made once for a session; and agents."""
 
 from __future__ import annotations
 
+import fcntl
+import gc
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+from oarlock_trainer.data import photographs
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+from agent_process import Agent
+from forked import Forks
+from gang import Gang
+from preprocess_runs import Preprocess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 # A machine that is busy draws slowly, and that is no failure of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -13,3 +33,112 @@ settings.load_profile("patient")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What may take longest begins first, so that no worker is left with it at the end."""
     items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
+@pytest.fixture(autouse=True)
+def _gpus_are_given_back() -> Iterator[None]:
+    """What this process has of a GPU's memory is what ranks of later tests lack."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+@pytest.fixture(scope="session")
+def tiny_flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A FLUX.1 directory, written by the command for it: this process stays without torch. Nobody changes it.
+
+    The workers of one run share it: whoever comes first makes it. What the command said lies beside it.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    directory = shared / "tiny-flux"
+    with (shared / "tiny-flux.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not directory.exists():
+            command = [sys.executable, "-m", "oarlock_trainer", "make-tiny-flux", str(directory)]
+            environment = {key: value for key, value in os.environ.items() if key != "DS_ACCELERATOR"}
+            made = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, umask=0o022)
+            (shared / "tiny-flux.said").write_text(made.stdout + made.stderr)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("pictures") / "photos"
+    photographs.write(directory, count=24)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def gpu_gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
+    """As `gang`, with a host that was told of GPUs before it imported anything: DeepSpeed is for them then."""
+    found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"), gpus=1)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def gang_of(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Gang]]:
+    """Makes gangs with hosts of their own, by Gang's keywords."""
+    with ExitStack() as made:
+
+        def make(**options: Any) -> Gang:
+            cache, home = tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang")
+            found = Gang(tiny_flux, pictures, cache, home, **options)
+            made.callback(found.close)
+            return found
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    found = Forks(tmp_path_factory.mktemp("forks"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that pauses the storage while it exists."""
+    path = tmp_path / "pause"
+    monkeypatch.setenv("OARLOCK_PAUSE", str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def preprocess(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Preprocess]:
+    pictures = tmp_path_factory.mktemp("many") / "photos"
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    program = [sys.executable, str(Path(__file__).parent / "support" / "preprocess_ranks.py")]
+    process = subprocess.Popen(program, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    found = Preprocess(process, tiny_flux, pictures)
+    photographs.write(pictures, count=found.count)
+    yield found
+    assert process.stdin
+    process.stdin.close()
+    process.wait(timeout=30)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(preprocess: Preprocess, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    output = tmp_path_factory.mktemp("undisturbed")
+    (answer,) = preprocess(output)
+    assert answer["code"] == 0, answer["said"]
+    return output, answer
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    process = Agent(tmp_path)
+    yield process
+    process.end()

@@ -21,7 +21,7 @@ from oarlock_trainer.runtime.assignment import Assignment, Pod
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SCRIPT = str(Path(__file__).parent / "support" / "accelerated.py")
+SCRIPT = str(Path(__file__).parents[1] / "support" / "accelerated.py")
 
 
 def free_port() -> int:

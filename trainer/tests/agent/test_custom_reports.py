@@ -20,7 +20,7 @@ from oarlock_trainer.commands import write_bundle
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STANDIN = str(Path(__file__).parent / "support" / "standin.py")
+STANDIN = str(Path(__file__).parents[1] / "support" / "standin.py")
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def gang() -> Iterator[Callable[..., list[dict[str, Any]]]]:
     """Lets nodes with these outputs take them over, as attempt 2."""
-    program = Path(__file__).parent / "support/canary_nodes.py"
+    program = Path(__file__).parents[1] / "support/canary_nodes.py"
     process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin
     assert process.stdout

@@ -100,12 +100,12 @@ def test_after_its_first_save_a_rank_says_on_whose_gpus_it_has_memory(
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA GPUs")
 def test_on_gpus_a_process_that_saves_has_a_context_on_one_alone() -> None:
     program = (
-        "import torch\nfrom test_checkpoint_snapshot import save, state\nfrom oarlock_trainer.engine import own_gpu\n"
+        "import torch\nfrom test_snapshot import save, state\nfrom oarlock_trainer.engine import own_gpu\n"
         "device = torch.device('cuda', 1)\nown_gpu.choose(device)\nsave(device, state(device), times=2)\n"
         "assert torch._C._cuda_hasPrimaryContext(1)\nassert own_gpu.others(device) == [], own_gpu.others(device)\n"
     )
     here = Path(__file__).parent
-    paths = f"import sys\nsys.path[:0] = {[str(here), str(here / 'support')]!r}\n"
+    paths = f"import sys\nsys.path[:0] = {[str(here), str(here.parent / 'support')]!r}\n"
     subprocess.run([sys.executable, "-c", paths + program], check=True)
 
 

@@ -21,7 +21,7 @@ from oarlock_trainer.runtime.assignment import Assignment, AssignmentError, Pod
 if TYPE_CHECKING:
     from gang import Gang
 
-SUPPORT = Path(__file__).parent / "support"
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def assignment(training: dict[str, Any], *, machine: int = 0, port: int = 29500, **facts: Any) -> Assignment:

@@ -19,7 +19,7 @@ from oarlock_trainer.engine.learning_rate import learning_rate
 if TYPE_CHECKING:
     from forked import Forks
 
-_PROGRAM = Path(__file__).parent / "support" / "engine_ranks.py"
+_PROGRAM = Path(__file__).parents[1] / "support" / "engine_ranks.py"
 STEPS = 6
 BFLOAT16 = 5e-4
 """Tolerance of losses, relative, where sums are taken in another order."""

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from forked import Forks
 
-_PROGRAM = Path(__file__).parent / "support" / "sharded_start.py"
+_PROGRAM = Path(__file__).parents[1] / "support" / "sharded_start.py"
 
 
 @pytest.fixture(scope="module")

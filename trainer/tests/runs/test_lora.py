@@ -19,7 +19,7 @@ from oarlock_trainer.cli import main
 if TYPE_CHECKING:
     from gang import Gang, Run
 
-_IN_DIFFUSERS = Path(__file__).parent / "support" / "lora_in_diffusers.py"
+_IN_DIFFUSERS = Path(__file__).parents[1] / "support" / "lora_in_diffusers.py"
 RANK = 4
 
 

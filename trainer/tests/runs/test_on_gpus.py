@@ -33,7 +33,7 @@ FLUX = os.environ.get("OARLOCK_FLUX", "")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not COUNT, reason="needs a CUDA GPU")]
 several = pytest.mark.skipif(COUNT < 2, reason="needs two GPUs")
 weights = pytest.mark.skipif(not FLUX, reason="OARLOCK_FLUX names no folder with FLUX.1's weights")
-_LORA_IN_DIFFUSERS = Path(__file__).parent / "support" / "lora_in_diffusers.py"
+_LORA_IN_DIFFUSERS = Path(__file__).parents[1] / "support" / "lora_in_diffusers.py"
 _DEVICES_BEFORE_THE_FORK = """
 import json, os
 from oarlock_trainer.ranks import preload

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gang import Gang, Run
 
-_HOST = Path(__file__).parent / "support" / "paused_host.py"
+_HOST = Path(__file__).parents[1] / "support" / "paused_host.py"
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ pytestmark = [
 ]
 PAUSE_SECONDS = 90.0
 """Half of what reading the data is patient for."""
-_HOST = Path(__file__).parent / "support" / "paused_host.py"
+_HOST = Path(__file__).parents[1] / "support" / "paused_host.py"
 STEPS = 12
 
 

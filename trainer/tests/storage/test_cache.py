@@ -232,7 +232,7 @@ def test_a_disk_that_takes_nothing_costs_nothing_but_the_cache(far: LocalFiles, 
 
 
 def reading(place: Path, disk: Path, *, seed: int, reads: int) -> subprocess.Popen[bytes]:
-    program = Path(__file__).parent / "support/cache_reader.py"
+    program = Path(__file__).parents[1] / "support/cache_reader.py"
     return subprocess.Popen([sys.executable, program, place, disk, str(seed), str(reads)])
 
 

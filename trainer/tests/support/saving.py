@@ -35,7 +35,7 @@ RANK_INFO = RankInfo(rank=0, local_rank=0, world_size=1, local_world_size=1)
 
 @dataclass
 class Alone:
-    """One rank's agreement with itself; the real exchange is tested in test_runs."""
+    """One rank's agreement with itself; the real exchange is tested in runs."""
 
     rank_info: RankInfo = RANK_INFO
     device: torch.device = CPU

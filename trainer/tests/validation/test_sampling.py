@@ -16,7 +16,7 @@ from oarlock_trainer.models.flux.loss import pack
 from oarlock_trainer.validation.decoding import PictureDecoder
 from oarlock_trainer.validation.sampling import draw_noise, unpack
 
-_IN_DIFFUSERS = Path(__file__).parent / "support" / "pictures_in_diffusers.py"
+_IN_DIFFUSERS = Path(__file__).parents[1] / "support" / "pictures_in_diffusers.py"
 
 
 @pytest.fixture(scope="module")

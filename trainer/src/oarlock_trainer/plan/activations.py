@@ -2,7 +2,7 @@
 
 Counted in numbers of `width` bfloat16 values a token. A recomputed block keeps its input alone. What any other keeps was
 counted on the CPU, where torch's compiler divides a block into its passes as for a GPU
-(tests/training/test_plan_activations.py):
+(tests/plan/test_activations.py):
 
 - Compiled, 19.1 in a double block and 17.1 in a single one. Beside the inputs of its matrices the compiler keeps both sides
   of the GELU, four widths each, and queries, keys and values before and after their norms.

@@ -28,7 +28,7 @@ class Process:
 
     def __init__(self, *ranks: int, nodes: int, port: int = 0) -> None:
         arguments = map(str, (port, HEARTBEAT, SILENCE, nodes, *ranks))
-        path = os.pathsep.join(str(Path(__file__).parents[depth] / name) for depth, name in ((0, ""), (1, "support")))
+        path = os.pathsep.join(str(Path(__file__).parents[depth] / name) for depth, name in ((0, ""), (2, "support")))
         self.process = subprocess.Popen(
             [sys.executable, str(PROGRAM), *arguments],
             stdin=subprocess.PIPE,

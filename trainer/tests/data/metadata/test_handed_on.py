@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from preprocess_runs import Preprocess
 
 ENCODERS = Encoders(vae="v", text="t")
-EXAMPLE = Path(__file__).parents[3] / "examples" / "argo-workflow.yaml"
+EXAMPLE = Path(__file__).parents[4] / "examples" / "argo-workflow.yaml"
 
 
 class Jobs:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +12,6 @@ from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 preload.settle_environment()
-sys.path.append(str(Path(__file__).parent / "support"))
 import torch  # noqa: E402 - reads the environment that was just settled
 from flux_pair import batch, distance, pair, passes  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402

@@ -33,7 +33,7 @@ from oarlock_trainer.plan import compiling  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_PROGRAM = Path(__file__).parent / "support" / "flux_compiled.py"
+_PROGRAM = Path(__file__).parents[2] / "support" / "flux_compiled.py"
 FLOAT32 = 1e-5
 CPU = torch.device("cpu")
 

@@ -19,7 +19,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_IN_DIFFUSERS = Path(__file__).parent / "support" / "encoders_in_diffusers.py"
+_IN_DIFFUSERS = Path(__file__).parents[2] / "support" / "encoders_in_diffusers.py"
 FLUX = os.environ.get("OARLOCK_FLUX", "")
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 weights = pytest.mark.skipif(not FLUX, reason="OARLOCK_FLUX names no folder with FLUX.1's weights")

@@ -38,7 +38,7 @@ FLUX = os.environ.get("OARLOCK_FLUX", "")
 weights = pytest.mark.skipif(not FLUX, reason="OARLOCK_FLUX names no folder with FLUX.1's weights")
 models = pytest.mark.parametrize("own", [False, pytest.param(True, marks=weights)], ids=["tiny", "FLUX.1"])
 modes = pytest.mark.parametrize("mode", ["None", "Default"], ids=["eager", "compiled"])
-_IN_DIFFUSERS = Path(__file__).parent / "support" / "pictures_in_diffusers.py"
+_IN_DIFFUSERS = Path(__file__).parents[2] / "support" / "pictures_in_diffusers.py"
 
 
 @models

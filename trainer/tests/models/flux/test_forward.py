@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +11,6 @@ from oarlock_api.weights import Lora
 from oarlock_trainer.ranks import preload
 
 preload.settle_environment()
-sys.path.append(str(Path(__file__).parent / "support"))
 import torch  # noqa: E402 - reads the environment that was just settled
 from flux_pair import CHANNELS, POOLED, TEXT_WIDTH, batch, distance, pair, passes, worst  # noqa: E402
 

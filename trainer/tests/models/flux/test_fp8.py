@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from oarlock_trainer.ranks import preload
 from oarlock_trainer.runtime.errors import ConfigurationError
 
 preload.settle_environment()
-sys.path.append(str(Path(__file__).parent / "support"))
 import torch  # noqa: E402 - reads the environment that was just settled
 from flux_pair import batch, distance, pair, passes  # noqa: E402
 from torch.nn.functional import cosine_similarity  # noqa: E402

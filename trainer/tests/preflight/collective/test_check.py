@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_PROGRAM = Path(__file__).parent / "support" / "collective_gang.py"
+_PROGRAM = Path(__file__).parents[2] / "support" / "collective_gang.py"
 Answer = dict[int, dict[str, Any]]
 
 

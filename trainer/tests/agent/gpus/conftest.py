@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import gpu_pod as pods
 import pytest
 
 from oarlock_local import nvml
 
-sys.path.insert(0, str(Path(__file__).parent / "support"))
-
-import gpu_pod as pods
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
