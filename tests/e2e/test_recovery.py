@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.history import StoryType, find_stacks, read_story
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.install import NAMESPACE
 from tests.e2e.jobs import Jobs
@@ -240,9 +241,12 @@ def test_a_rank_that_hangs_is_ended_by_its_agent_which_keeps_the_stacks_of_all_r
     assert after["attempts"][-1]["reason"] == "Hang"
     assert after["lastFault"]["class"] == "Hang"
     assert restarts(after) == (1, 0)
-    for rank in 0, 1:
-        stacks = jobs.output / GANG / f".oarlock/hangs/{gang['attempt']}-{rank}/rank-{rank}.txt"
-        assert "File " in stacks.read_text()
+    for pod_rank in 0, 1:
+        kept = [path.read_text() for path in find_stacks(jobs.output / GANG) if f"-{pod_rank}-2" in path.name]
+        assert f"rank {pod_rank}:\n" in kept[-1]
+        assert "File " in kept[-1]
+    decisions = {line.attempt: line for line in read_story(jobs.output / GANG) if line.type == StoryType.DECISION}
+    assert decisions[gang["attempt"]].reason == "Hang"
     report = jobs.output / GANG / f".oarlock/reports/{gang['attempt']}-1.json"
     told = json.loads(report.read_text())
     assert (told["code"], told["firstErrorRank"]) == (ExitCode.HANG, 1)

@@ -94,7 +94,8 @@ def start(
     port, link = _listen(assignment, board, alive, ranks.inbox, requests)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
-    guard = HangGuard(assignment.pod, ranks, hang_seconds=assignment.job.recovery.hang_seconds, now=now)
+    hang_seconds = assignment.job.recovery.hang_seconds
+    guard = HangGuard(assignment.pod, ranks, job_uid=assignment.job.job_uid, hang_seconds=hang_seconds, now=now)
     ranks.load()
     webhooks = Webhooks.of(assignment, given)
     outcome = Outcome(assignment.pod, board, options.termination_log, ranks=ranks, secrets=secret_values(given))

@@ -33,7 +33,7 @@ from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.ranks.rank_host import HostEvent
-from oarlock_trainer.runtime import children, wakeup
+from oarlock_trainer.runtime import children, clock, wakeup
 from oarlock_trainer.runtime.assignment import COLLECTIVE_SECONDS, AssignmentError, read_assignment, read_pod
 from oarlock_trainer.runtime.channel import Event
 
@@ -280,7 +280,10 @@ class _Supervisor:
         self._webhooks.ended(report, self._board.status)
         self._history.ended(report, self._board.status)
         copying = termination.copy_to_output(report, self._output) if report else None
-        keeping = self._guard.keep(self._output) if hung else None
+        keeping = None
+        if hung:
+            keeping, name = self._guard.keep(self._output, at=clock.timestamp())
+            self._history.kept_stacks(name)
         self._ranks.kill()
         children.end_all(within=_SWEEP_SECONDS)
         if copying:

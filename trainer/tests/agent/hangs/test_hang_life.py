@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from agent_process import eventually, lives
 
+from oarlock_api.contract.history import StoryType, find_stacks, read_story
 from oarlock_trainer.agent.hangs.flight_recorder import FlightRecorder
 
 if TYPE_CHECKING:
@@ -25,8 +27,11 @@ def impatient(agent: Agent) -> Agent:
     return agent
 
 
-def kept(agent: Agent, name: str) -> str:
-    return (agent.output / ".oarlock" / "hangs" / "3-0" / name).read_text()
+def kept(agent: Agent, rank: int) -> str:
+    """What one rank said of where it stands, from the one text of the pod."""
+    (path,) = find_stacks(agent.output)
+    said = dict(re.findall(r"^rank (\d+):\n(.*?)(?=\n\nrank |\Z)", path.read_text(), re.DOTALL | re.MULTILINE))
+    return said[str(rank)]
 
 
 def test_ranks_that_stop_stepping_end_as_one_with_83_and_their_stacks_are_kept(impatient: Agent) -> None:
@@ -39,9 +44,13 @@ def test_ranks_that_stop_stepping_end_as_one_with_83_and_their_stacks_are_kept(i
     assert "no step for 1." in report["summary"]
     assert "rank 0 at step 5, in wait (python3" in report["summary"]
     assert "rank 1 at step 5, in computes_for_ever (support/fake_programs.py:" in report["summary"]
-    assert "waits_for_its_peer" in kept(impatient, "rank-0.txt")
-    assert "computes_for_ever" in kept(impatient, "rank-1.txt")
+    assert "waits_for_its_peer" in kept(impatient, 0)
+    assert "computes_for_ever" in kept(impatient, 1)
     assert json.loads((impatient.output / ".oarlock" / "reports" / "3-0.json").read_text()) == report
+    (told,) = (line for line in read_story(impatient.output) if line.type == StoryType.STACKS)
+    assert [impatient.output / ".oarlock" / "history" / name for name in told.data["files"]] == find_stacks(
+        impatient.output
+    )
     logged = {line["message"]: line.get("stacks", "") for line in impatient.log()}
     assert "waits_for_its_peer" in logged["stacks of rank 0"]
 
@@ -75,7 +84,7 @@ def test_a_stopped_rank_stays_so_until_the_agents_of_other_nodes_have_seen_the_h
     looked = datetime.fromisoformat(verdict) + timedelta(seconds=1)  # agents look once a second
     steps = map(float, (impatient.scratch / "steps-1").read_text().split())
     assert not [step for step in steps if datetime.fromisoformat(verdict).timestamp() < step < looked.timestamp()]
-    assert "steps_and_notes_when" in kept(impatient, "rank-1.txt")
+    assert "steps_and_notes_when" in kept(impatient, 1)
 
 
 def test_ranks_that_are_stopped_with_their_host_are_a_hang_too(impatient: Agent) -> None:
@@ -85,7 +94,7 @@ def test_ranks_that_are_stopped_with_their_host_are_a_hang_too(impatient: Agent)
     for pid in (host, *pids):
         os.kill(pid, signal.SIGSTOP)
     assert impatient.wait() == 83
-    assert "steps_for_ever" in kept(impatient, "rank-0.txt")
+    assert "steps_for_ever" in kept(impatient, 0)
     assert not any(map(lives, (host, *pids)))
 
 
@@ -94,7 +103,7 @@ def test_a_rank_that_blocks_in_native_code_still_says_where(impatient: Agent) ->
     assert impatient.wait() == 83
     assert "rank 0 at step 5, in sleeps_without_the_lock (" in impatient.report()["summary"]
     assert "rank 1 at step 5, in sleeps_with_the_lock (" in impatient.report()["summary"]
-    assert "waits_for_its_peer" in kept(impatient, "rank-0.txt"), "all threads are there"
+    assert "waits_for_its_peer" in kept(impatient, 0), "all threads are there"
 
 
 def test_ranks_that_were_asked_to_leave_are_not_called_hung(impatient: Agent) -> None:
@@ -120,7 +129,8 @@ def test_the_flight_recorders_of_gpu_ranks_are_asked_and_their_dumps_kept(impati
     del impatient.environment["OARLOCK_SIMULATE_GPUS"]
     impatient.start("records_collectives")
     assert impatient.wait() == 83
-    assert kept(impatient, "nccl-trace-rank-1") == "collectives of rank 1"
+    (path,) = find_stacks(impatient.output)
+    assert path.with_name(f"{path.stem}.nccl-trace-rank-1").read_text() == "collectives of rank 1"
 
 
 def test_status_says_how_long_the_present_phase_may_go_without_progress(agent: Agent) -> None:

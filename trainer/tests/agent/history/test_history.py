@@ -64,7 +64,7 @@ def test_an_agent_that_is_killed_leaves_files_that_can_be_read(agent: Agent) -> 
     agent.output.mkdir(parents=True)
     agent.start("prints_for_ever")
     agent.rank_pid(0)
-    eventually(lambda: history.find_logs(agent.output), "the first part of its log")
+    eventually(lambda: list((agent.output / history.HISTORY).glob("logs/*/*.gz")), "the first part of its log")
     agent.send(signal.SIGKILL)
     agent.wait()
     assert story(agent)[StoryType.ATTEMPT_STARTED].attempt == 3

@@ -15,7 +15,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.layout import PRIVATE
+from oarlock_api.contract.history import HISTORY, STACKS, stacks_name
 from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent.hangs.hang import Watch
 from oarlock_trainer.agent.hangs.hang_verdict import Seen, verdict_of
@@ -23,7 +23,6 @@ from oarlock_trainer.agent.hangs.stacks import explaining_state, top_frame
 from oarlock_trainer.ranks.rank_host import HostEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from oarlock_trainer.agent.hangs.hang import Hang
@@ -41,16 +40,14 @@ WAKING_SECONDS = 0.5
 """What stopped ranks get to answer once they are continued."""
 KEEP_SECONDS = 2.0
 """What keeping gets: text of some kilobytes and dumps of some megabytes, on storage that works."""
-HANGS = f"{PRIVATE}/hangs"
-"""Below the output: `<attempt>-<node's rank>/`, with one text of stacks for each rank, and the recorders' dumps."""
 _LOGGED = 8192
 
 
 class HangGuard:
     """Watches the ranks, from before they start: imports can hang too. Only the main thread may use it."""
 
-    def __init__(self, pod: Pod, ranks: Ranks, *, hang_seconds: int, now: float) -> None:
-        self._pod, self._ranks = pod, ranks
+    def __init__(self, pod: Pod, ranks: Ranks, *, job_uid: str, hang_seconds: int, now: float) -> None:
+        self._pod, self._ranks, self._job_uid = pod, ranks, job_uid
         self._watch: Watch | None = None
         if hang_seconds or ranks.has_steady_steps:
             self._watch = Watch(
@@ -121,25 +118,30 @@ class HangGuard:
             log.error("stacks of rank %d", rank, extra={"stacks": stacks[-_LOGGED:] or "it did not answer"})
         return verdict_of(self._hang, seen)
 
-    def keep(self, output: Path) -> threading.Thread:
-        """Start to keep stacks and dumps below the output; joining is up to the caller."""
-        folder = output / HANGS / f"{self._pod.attempt}-{self._pod.rank}"
-        texts = {f"rank-{rank}.txt": stacks for rank, stacks in self._written().items()}
+    def keep(self, output: Path, *, at: str) -> tuple[threading.Thread, str]:
+        """Start to keep stacks and dumps in the history below the output; joining is up to the caller.
+
+        The second value is the text's name below the history's folder; dumps lie beside it. `at` is RFC 3339.
+        """
+        name = stacks_name(self._pod.attempt, self._job_uid, self._pod.rank, at)
+        text = "\n\n".join(f"rank {rank}:\n{stacks or 'it did not answer'}" for rank, stacks in self._written().items())
         thread = threading.Thread(
-            target=_keep, args=(output, folder, texts, self._ranks.dumps()), name="hang-evidence", daemon=True
+            target=_keep,
+            args=(output, output / HISTORY / STACKS / name, text, self._ranks.dumps()),
+            name="hang-evidence",
+            daemon=True,
         )
         thread.start()
-        return thread
+        return thread, f"{STACKS}/{name}"
 
     def _written(self) -> dict[int, str]:
         return self._ranks.stacks(standing.rank for standing in self._hang.ranks) if self._hang else {}
 
 
-def _keep(output: Path, folder: Path, texts: Mapping[str, str], dumps: list[Path]) -> None:
+def _keep(output: Path, path: Path, text: str, dumps: list[Path]) -> None:
     with contextlib.suppress(OSError):  # the log has the stacks; a storage that fails may well be what they tell of
         if output.is_dir():
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, text in texts.items():
-                (folder / name).write_text(text or "it did not answer\n")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text + "\n")
             for dump in dumps:
-                shutil.copyfile(dump, folder / dump.name)
+                shutil.copyfile(dump, path.with_name(f"{path.stem}.{dump.name}"))

@@ -104,6 +104,10 @@ class History:
                 changes.append(self._teller.fault(report))
         self._tell(*changes)
 
+    def kept_stacks(self, name: str) -> None:
+        """Tell where the ranks' stacks lie, by their name below the history's folder."""
+        self._tell(self._teller.line(StoryType.STACKS, self._timestamp(), files=[name]))
+
     def ended(self, report: Report | None, status: PodStatus) -> None:
         """Tell how the pod ends."""
         self.observe(status, report)
