@@ -8,7 +8,7 @@ from oarlock_local.errors import ClusterError
 
 from .pods import apply, python_pod, wait_for_phase
 
-pytestmark = [pytest.mark.nodes, pytest.mark.xdist_group("local_cluster")]
+pytestmark = pytest.mark.nodes
 
 
 def _wait_ready(cluster: Cluster, status: str, *nodes: str) -> None:

@@ -69,7 +69,6 @@ def until(condition: Callable[[], bool], seconds: float = 30) -> None:
 
 
 @pytest.mark.nodes
-@pytest.mark.xdist_group("local_cluster")
 def test_a_pod_hears_of_an_xid_and_a_reboot_brings_the_gpu_back(cluster: Cluster) -> None:
     apply(cluster, python_pod("watcher", WATCH, node="node-2"))
     wait_for_phase(cluster, "watcher", "Running")
@@ -87,7 +86,6 @@ def test_a_pod_hears_of_an_xid_and_a_reboot_brings_the_gpu_back(cluster: Cluster
 
 
 @pytest.mark.nodes
-@pytest.mark.xdist_group("local_cluster")
 def test_gpus_are_mended_one_by_one_or_all(cluster: Cluster) -> None:
     cluster.fault("gpu", "node-1", recovery_action=2)
     cluster.fault("gpu", "node-1", gpu=1, recovery_action=4)
@@ -99,7 +97,6 @@ def test_gpus_are_mended_one_by_one_or_all(cluster: Cluster) -> None:
 
 
 @pytest.mark.nodes
-@pytest.mark.xdist_group("local_cluster")
 def test_what_a_node_does_not_have_cannot_be_hurt(cluster: Cluster) -> None:
     with pytest.raises(ClusterError, match="node-1 has no GPU 2: it has 2"):
         cluster.fault("gpu", "node-1", gpu=2, xid=79)

@@ -15,7 +15,7 @@ from oarlock_local.machine import why_no_nodes
 
 from .pods import apply, output, python_pod, wait_for_phase
 
-pytestmark = [pytest.mark.nodes, pytest.mark.xdist_group("local_cluster")]
+pytestmark = pytest.mark.nodes
 
 SERVER = """
     import http.server

@@ -8,6 +8,7 @@ tests are skipped with the reason.
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,13 +17,24 @@ if TYPE_CHECKING:
     from oarlock_local.cluster import Cluster
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers do not each start a cluster: with `--dist loadgroup`, tests of one stay with one worker."""
+    """Files with tests of nodes come first, then those of control planes: they take the longest.
+
+    So `pytest -n 2 --dist loadfile --no-loadscope-reorder` ends with short ones, and no worker waits for another.
+    """
+    places: dict[Path, int] = {}
     for item in items:
-        for cluster in ("local_cluster", "control_plane"):
-            if cluster in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(cluster))
+        places[item.path] = min(_place(item), places.get(item.path, _PLACES))
+    items.sort(key=lambda item: places[item.path])
+
+
+_PLACES = 2
+
+
+def _place(item: pytest.Item) -> int:
+    needed = {mark.name for mark in item.iter_markers()} | set(getattr(item, "fixturenames", ()))
+    kinds = ({"nodes", "local_cluster"}, {"cluster", "control_plane"})
+    return next((place for place, names in enumerate(kinds) if names & needed), _PLACES)
 
 
 @pytest.fixture
