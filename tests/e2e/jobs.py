@@ -17,10 +17,15 @@ from oarlock_api.contract.layout import CHECKPOINTS, parse_checkpoint_name
 from oarlock_api.contract.names import Label
 from oarlock_local.api import ApiServer
 from oarlock_local.cluster import Cluster
+from oarlock_local.demo.install import NAMESPACE
 
 EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
 _SIGNAL = 'for p in /proc/[0-9]*; do [ "$(cat "$p/comm")" = rank-{rank} ] && kill -{signal} "${{p#/proc/}}"; done; true'
 """Run by a shell inside the pod: a rank's process is named after it."""
+EVERY = 20
+"""Steps between the checkpoints of a small job."""
+SMALL: dict[str, Any] = {"steps": 1_000_000, "every": EVERY, "gpusPerNode": 1}
+"""Two of these fit on the cluster side by side, and none of them ends by itself."""
 
 
 class Jobs:
@@ -123,10 +128,24 @@ class Jobs:
         lines = map(json.loads, whole.splitlines())
         return {(line["attempt"], line["step"]): line["loss"] for line in lines if "loss" in line}
 
+    def assert_no_loss_changed(self, name: str) -> None:
+        """What was done by several attempts came out the same each time."""
+        losses: dict[int, float] = {}
+        for (_, step), loss in self.losses(name).items():
+            assert losses.setdefault(step, loss) == loss, step
+
     def checkpoints(self, name: str) -> set[tuple[int, int]]:
         """(step, attempt) of the checkpoints in the output."""
         found = (parse_checkpoint_name(path.name) for path in (self.output / name / CHECKPOINTS).iterdir())
         return {each for each in found if each}
+
+    def operator(self) -> dict[str, Any]:
+        """The operator's pod."""
+        pods: list[dict[str, Any]] = json.loads(self.cluster.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))[
+            "items"
+        ]
+        assert len(pods) == 1
+        return pods[0]
 
     def pods(self, name: str) -> list[str]:
         """Names of the job's pods."""

@@ -81,10 +81,12 @@ def training(server: S3Server, *, keys_in: str = "r2", **data: Any) -> dict[str,
     }
 
 
-def test_one_job_encodes_into_a_bucket_and_the_next_trains_from_it(jobs: Jobs, service: S3Server) -> None:
+def test_a_job_encodes_into_a_bucket_and_another_trains_from_it_on_one_node_without_a_service(
+    jobs: Jobs, service: S3Server
+) -> None:
     upload_photographs(jobs, service)
     once = {"maxInfrastructureRestarts": 0, "maxApplicationRestarts": 0}
-    jobs.apply("encode", training={**training(service), "task": "Preprocess"}, recovery=once)
+    jobs.apply("encode", nodes=1, training={**training(service), "task": "Preprocess"}, recovery=once)
     encoded = jobs.wait_for_end("encode")
     assert (encoded["phase"], encoded["attempt"]) == ("Succeeded", 1), encoded["message"]
     assert encoded["output"]["dataManifest"] == "/output/encode/reports/data.json"
@@ -93,12 +95,13 @@ def test_one_job_encodes_into_a_bucket_and_the_next_trains_from_it(jobs: Jobs, s
     assert any(key.startswith("text/shard-") for key in keys), keys
     assert any(key.startswith("latents/shard-") for key in keys), keys
 
-    jobs.apply("cached", steps=6, every=3, training=training(service, onMissingEmbeds="Fail"))
+    jobs.apply("cached", nodes=1, steps=6, every=3, training=training(service, onMissingEmbeds="Fail"))
     trained = jobs.wait_for_end("cached")
     assert (trained["phase"], trained["attempt"]) == ("Succeeded", 1), trained["message"]
     assert sorted(step for _, step in jobs.losses("cached")) == list(range(1, 7))
     after = [one["Key"] for one in client(service).list_objects_v2(Bucket="embeds")["Contents"]]
     assert after == keys, "nothing was encoded twice"
+    assert "service/cached" not in jobs.cluster.kubectl("get", "services", "-o", "name").split()
 
 
 def test_wrong_keys_end_the_job_with_the_name_of_what_to_correct(jobs: Jobs, service: S3Server) -> None:
@@ -106,7 +109,7 @@ def test_wrong_keys_end_the_job_with_the_name_of_what_to_correct(jobs: Jobs, ser
         "create", "secret", "generic", "wrong",
         "--from-literal=AWS_ACCESS_KEY_ID=nobody", "--from-literal=AWS_SECRET_ACCESS_KEY=nothing",
     )  # fmt: skip
-    jobs.apply("denied", training=training(service, keys_in="wrong"))
+    jobs.apply("denied", nodes=1, gpusPerNode=1, training=training(service, keys_in="wrong"))
     status = jobs.wait_for_end("denied")
     assert (status["phase"], status["reason"], status["attempt"]) == ("Failed", "ConfigurationError", 1), status
     assert "wrong" in status["message"], status["message"]

@@ -89,10 +89,10 @@ def test_a_gpu_that_falls_off_the_bus_costs_its_node_and_the_steps_since_the_las
 
 @pytest.mark.usefixtures("mended")
 def test_a_warning_saves_at_once_and_interrupts_nothing(jobs: Jobs) -> None:
-    jobs.apply(NAME, steps=NEVER, every=NEVER, gpusPerNode=2)
+    jobs.apply(NAME, steps=NEVER, every=NEVER, nodes=1, gpusPerNode=2)
     try:
         jobs.wait(NAME, "training", lambda status: (status.get("progress") or {}).get("step", 0) > 5)
-        pod = f"{NAME}-1-1"
+        pod = f"{NAME}-1-0"
         watched = nodes_of(jobs)[pod]
         jobs.cluster.fault("gpu", watched, gpu=0, remap_pending=True)
         status = jobs.wait(NAME, "a checkpoint", lambda status: "latestCheckpoint" in status)
