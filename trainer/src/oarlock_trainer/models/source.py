@@ -48,7 +48,7 @@ def bring(
     training, scratch = job.training, Path(tempfile.gettempdir(), SCRATCH)
     model, start = training.model, training.init_from
     if source := _of_model(model, locations, hub, scratch):
-        model = _at(model, _on_every_node(source, _check_model, job, ranks, go_on))
+        model = _at(model, _on_every_node(source, folder.check, job, ranks, go_on))
     if initial and (stored := _of_initial(training, locations, scratch)):
         start = Location(path=str(_on_every_node(stored, _check_of_initial(training), job, ranks, go_on)))
     return replace(job, training=training.model_copy(update={"model": model, "init_from": start}))
@@ -63,7 +63,7 @@ def sketched(training: Training, locations: Locations, hub: Hub) -> Iterator[Mod
             yield training.model
             return
         here = _sketch(source, Path(scratch, "model"))
-        _check_model(here, source.field)
+        folder.check(here, source.field)
         yield _at(training.model, here)
 
 
@@ -105,7 +105,7 @@ def _of_initial(training: Training, locations: Locations, scratch: Path) -> Stor
 
 
 def _check_of_initial(training: Training) -> Callable[[Path, str], None]:
-    return _check_adapters if training.method is Method.LORA else _check_transformer
+    return _check_adapters if training.method is Method.LORA else folder.check_transformer
 
 
 def _at(model: Model, path: Path) -> Model:
@@ -135,14 +135,6 @@ def _on_every_node(
 
 def _adapters(names: Iterable[str]) -> list[str]:
     return [name for name in names if name == lora.FILE]
-
-
-def _check_model(found: Path, field: str) -> None:
-    folder.check(found, field=field)
-
-
-def _check_transformer(found: Path, field: str) -> None:
-    folder.check_transformer(found, field=field)
 
 
 def _check_adapters(found: Path, field: str) -> None:

@@ -28,7 +28,7 @@ _VOCABULARIES = ("tokenizer.json", "vocab.json", "spiece.model")
 _CLASS = "FluxTransformer2DModel"
 
 
-def check(model: Path, *, field: str) -> None:
+def check(model: Path, field: str) -> None:
     """Raise ConfigurationError where `model`, which the job's `field` names, is no complete FLUX.1 model."""
     with readable(field, model):
         _check_folder(model, field)
@@ -57,7 +57,7 @@ def check_sketch(model: Path, *, field: str) -> None:
             _refuse(model, field, wrong)
 
 
-def check_transformer(model: Path, *, field: str) -> None:
+def check_transformer(model: Path, field: str) -> None:
     """The same for a folder of which only the transformer is taken."""
     with readable(field, model):
         _check_folder(model, field)
