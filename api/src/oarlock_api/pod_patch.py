@@ -122,7 +122,9 @@ class PatchedContainer(_Piece):
         default=None, description="File of last words; of the trainer it may not be set."
     )
     env: Annotated[tuple[Annotated[PatchedEnvVar, NO_RESERVED_ENV], ...], Field(max_length=128)] = Field(
-        default=(), description="Environment, merged by name."
+        default=(),
+        description="Environment, merged by name. A reference to a variable of Oarlock that the container has not is "
+        "refused: only the trainer has them, and $(MASTER_ADDR) and its like are set inside it.",
     )
     volume_mounts: Annotated[tuple[PatchedVolumeMount, ...], Field(max_length=64)] = Field(
         default=(), description="Mounts, merged by mountPath."
