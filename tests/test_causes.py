@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
 from oarlock.explain.causes import OF_CLASS, OF_CODE, Cause, named
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.contract.status import Degradation
@@ -20,3 +27,20 @@ def test_every_exit_code_and_class_and_degradation_has_a_cause() -> None:
 
 def test_every_cause_says_what_it_means_and_what_to_do() -> None:
     assert [cause.value for cause in Cause if not cause.meaning or not cause.next.endswith((".", ")"))] == []
+
+
+CRD = yaml.safe_load((Path(__file__).parents[1] / "crds/trainingjobs.yaml").read_text())
+JOB: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+FIELDS = sorted(
+    {found.rstrip(".") for cause in Cause for found in re.findall(r"spec\.[a-zA-Z.]+", f"{cause.meaning} {cause.next}")}
+)
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_is_to_be_changed_is_a_field_of_the_job(field: str) -> None:
+    schema = JOB
+    for name in field.split("."):
+        if name not in schema.get("properties", {}):
+            assert schema.get("x-kubernetes-preserve-unknown-fields"), f"{name} of {field}"
+            return
+        schema = schema["properties"][name]

@@ -33,28 +33,38 @@ NEVER = "import time\ntime.sleep(1e6)"
 
 
 def job(name: str, *, namespace: str = "default", program: str = STEPS, **spec: Any) -> dict[str, Any]:
-    """A job of one pod without GPUs that runs `program`; `spec` is merged in, one level deep."""
+    """A job of one pod without GPUs that runs `program`; `spec` is merged in."""
     base: dict[str, Any] = {
         "nodes": 1,
         "gpusPerNode": 0,
         "output": {"persistentVolumeClaim": {"claimName": "training-output"}, "minFree": "1Mi"},
         "custom": {"command": ["python3"], "args": ["-c", program]},
         "recovery": {"maxApplicationRestarts": 0, "maxInfrastructureRestarts": 2},
-        "pod": {"image": "oarlock.local/host:1", "runtimeClassName": "host-userland", "sharedMemory": "16Mi"},
+        "pod": {
+            "image": "oarlock.local/host:1",
+            "runtimeClassName": "host-userland",
+            "sharedMemory": "16Mi",
+            "patch": {"tolerations": [{"key": "spot", "operator": "Exists"}]},
+        },
     }
-    for key, value in spec.items():
-        base[key] = {**base.get(key, {}), **value} if isinstance(value, dict) else value
+    base = merged(base, spec)
     kept = {key: value for key, value in base.items() if value is not None}
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "oarlock.dev/v1alpha1", "kind": "TrainingJob", "metadata": metadata, "spec": kept}
+
+
+def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Two objects as one: what both have as objects is merged, all else is the second's."""
+    both = {key: merged(base[key], more[key]) for key in base.keys() & more.keys() if isinstance(more[key], Mapping)}
+    return {**base, **more, **both}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
     """One job, what is there before it, and what is done to it once it trains.
 
-    `node` says which node `why` has to name: none, or that of the pod of rank 0 or 1 before anything was done to it. `over`:
-    the job ends by it. `quick`: it needs no more than two minutes beside all the others.
+    `node` says which node `why` has to name: none, or that of the pod of rank 0 or 1 before anything was done to it. `place`:
+    that node by its name. `over`: the job ends by it. `quick`: it needs no more than two minutes beside all the others.
     """
 
     name: str
@@ -65,6 +75,7 @@ class Trouble:
     before: tuple[Mapping[str, Any], ...] = ()
     strike: Callable[[Jobs, Mapping[int, str]], None] | None = None
     node: int | None = None
+    place: str = ""
     over: bool = False
     quick: bool = True
 
@@ -110,7 +121,7 @@ def _webhook(namespace: str) -> dict[str, Any]:
 
 
 def _xid(jobs: Jobs, nodes: Mapping[int, str]) -> None:
-    jobs.cluster.fault("gpu", nodes[1], gpu=0, xid=79)
+    jobs.cluster.fault("gpu", nodes[0], gpu=0, xid=79)
 
 
 def _contained(jobs: Jobs, nodes: Mapping[int, str]) -> None:
@@ -131,7 +142,7 @@ def _delete(name: str) -> Callable[[Jobs, Mapping[int, str]], None]:
 
 def _kill(name: str) -> Callable[[Jobs, Mapping[int, str]], None]:
     find = 'for p in /proc/[0-9]*; do grep -q "[g]lobal_step" "$p/cmdline" && kill -KILL "${p#/proc/}"; done; true'
-    return lambda jobs, _: void(jobs.cluster.kubectl("exec", f"{name}-1-1", "--", "sh", "-c", find))
+    return lambda jobs, _: void(jobs.cluster.kubectl("exec", f"{name}-1-0", "--", "sh", "-c", find))
 
 
 def _cut(jobs: Jobs, nodes: Mapping[int, str]) -> None:
@@ -143,13 +154,21 @@ def void(_: object) -> None:
 
 
 HOST = "kubernetes.io/hostname"
-GANG = {"nodes": 2, "gpusPerNode": 1, "recovery": {"maxApplicationRestarts": 3}}
+BOTH_GPUS = {"gpusPerNode": 2, "recovery": {"maxApplicationRestarts": 3}}
 SECRET = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub-token", "key": "token"}}}
+
+SPOT = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "node-3"},
+    "spec": {"taints": [{"key": "spot", "value": "true", "effect": "NoSchedule"}]},
+}
+"""A taint that all of these jobs tolerate, but one."""
 
 TROUBLES: tuple[Trouble, ...] = (
     # What never starts.
     Trouble(name="image", cause="ImagePullFailed", spec={"pod": {"image": "registry.invalid/team/trainer:9"}}, node=0),
-    Trouble(name="image-name", cause="InvalidImageName", spec={"pod": {"image": "Registry/Team:??"}}, node=0),
+    Trouble(name="image-name", cause="InvalidImageName", spec={"pod": {"image": "Registry/Team:??"}}, over=True),
     Trouble(name="claim", cause="ClaimMissing", spec={"output": {"persistentVolumeClaim": {"claimName": "not-there"}}}),
     Trouble(
         name="unbound",
@@ -179,6 +198,13 @@ TROUBLES: tuple[Trouble, ...] = (
         before=(_namespace("guarded"), _webhook("guarded")),
     ),
     Trouble(name="gpus", cause="NotEnoughGPUs", spec={"nodes": 2, "gpusPerNode": 8}),
+    Trouble(
+        name="tainted",
+        cause="TaintNotTolerated",
+        spec={"pod": {"patch": {"tolerations": [], "nodeSelector": {HOST: "node-3"}}}},
+        before=(SPOT,),
+        place="node-3",
+    ),
     Trouble(
         name="label",
         cause="NoNodeMatches",
@@ -235,6 +261,13 @@ TROUBLES: tuple[Trouble, ...] = (
         over=True,
     ),
     Trouble(
+        name="denied",
+        cause="OutputNotWritable",
+        spec={"output": {"directory": "data"}, "recovery": {"maxInfrastructureRestarts": 0}},
+        node=0,
+        over=True,
+    ),
+    Trouble(
         name="full",
         cause="StorageFull",
         spec={"output": {"minFree": "900Ti"}, "recovery": {"maxInfrastructureRestarts": 0}},
@@ -242,7 +275,7 @@ TROUBLES: tuple[Trouble, ...] = (
         over=True,
     ),
     Trouble(
-        name="data",
+        name="no-data",
         cause="DataUnusable",
         spec={
             "custom": None,
@@ -266,13 +299,22 @@ TROUBLES: tuple[Trouble, ...] = (
         over=True,
     ),
     # What is broken while it trains.
-    Trouble(name="xid", cause="GPUFault", spec=GANG, strike=_xid, node=1),
+    Trouble(
+        name="xid",
+        cause="GPUFault",
+        spec=BOTH_GPUS,
+        namespace="seen",
+        before=(_namespace("seen"), _claim("training-output", "seen")),
+        strike=_xid,
+        node=0,
+    ),
     Trouble(
         name="contained",
         cause="GPUProcessFault",
-        spec={**GANG, "nodes": 1, "gpusPerNode": 2},
+        spec=BOTH_GPUS,
         strike=_contained,
         node=0,
+        quick=False,
     ),
     Trouble(
         name="hang",
@@ -282,8 +324,14 @@ TROUBLES: tuple[Trouble, ...] = (
         node=0,
     ),
     Trouble(name="evicted", cause="Evicted", spec={}, strike=_evict("evicted"), node=0),
-    Trouble(name="deleted", cause="PodDisappeared", spec={}, strike=_delete("deleted")),
-    Trouble(name="killed", cause="ProcessKilled", spec={**GANG, "gpusPerNode": 0}, strike=_kill("killed"), node=1),
+    Trouble(name="deleted", cause="PodDisappeared", spec={}, strike=_delete("deleted"), node=0),
+    Trouble(
+        name="killed",
+        cause="ProcessKilled",
+        spec={"recovery": {"maxApplicationRestarts": 3}},
+        strike=_kill("killed"),
+        node=0,
+    ),
     Trouble(name="lost", cause="NodeLost", spec={}, strike=_cut, node=0, quick=False),
 )
 

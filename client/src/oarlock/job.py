@@ -18,6 +18,7 @@ from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job
 
 if TYPE_CHECKING:
     from oarlock.logs import LogLine
+    from oarlock.story import Story
     from oarlock_api.status import TrainingJobStatus
 
 LOOK_SECONDS = 1.0
@@ -65,6 +66,15 @@ class Job:
     def faults(self) -> list[FaultRow]:
         """What spoke against which GPU and which node, the oldest first."""
         return fault_rows(self.manifest)
+
+    def why(self, path: str | Path | None = None) -> Story:
+        """Why it does not train, or trained anew. `path`: its output directory, where that is mounted here.
+
+        Raises NotFoundError where nothing of the job is there, or no output at `path`.
+        """
+        from oarlock.why import story_of_job  # noqa: PLC0415 - as above
+
+        return story_of_job(self._cluster, self.name, namespace=self.namespace, path=path)
 
     def metrics(self, path: str | Path | None = None) -> list[dict[str, Any]]:
         """Rows of figures, as for pandas.DataFrame: all steps, where `path` is the job's output directory; else the last.

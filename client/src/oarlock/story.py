@@ -6,6 +6,7 @@ Plain data. Times are RFC 3339 in UTC, as whoever saw it wrote them; what is not
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,12 +74,15 @@ class Place:
 class Attempt:
     """One try of the gang. `reason` is why it was begun, empty for the first; `end_reason` why it ended.
 
+    `first_step_time` is when its first optimizer step was done, empty where it made none, or nobody says so.
+
     `faults` are those that it met, the root cause first. `decision` is what was decided about it when it ended, with the
     rule that matched.
     """
 
     number: int
     start_time: str = ""
+    first_step_time: str = ""
     end_time: str = ""
     reason: str = ""
     end_reason: str = ""
@@ -179,4 +183,5 @@ class Story:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON: names in camelCase; what is not known is left out."""
-        return to_fields(self)
+        plain: dict[str, Any] = json.loads(json.dumps(to_fields(self)))
+        return plain

@@ -10,9 +10,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from oarlock.explain import faults, words
-from oarlock.explain.causes import OF_CLASS, Cause, named
+from oarlock.explain.causes import OF_CLASS, Cause, Part, named
+from oarlock.explain.clock import parsed, written
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Evidence, Place, Stage, Trouble
@@ -96,9 +98,11 @@ def _attempt(
     steps = [step for line in lines if (step := integer((line.get("data") or {}).get("step"))) is not None]
     image = next((pod.image for pod in pods if pod.image), "") or text((started.get("data") or {}).get("image"), 512)
     last = ended[-1] if ended else {}
+    start = text(record.get("startTime"), 40) or text(started.get("time"), 40)
     return Attempt(
         number=number,
-        start_time=text(record.get("startTime"), 40) or text(started.get("time"), 40),
+        start_time=start,
+        first_step_time=_first_step(record, start, lines),
         end_time=text(record.get("endTime"), 40) or text(last.get("time"), 40),
         reason=text(record.get("reason"), 253),
         end_reason=text(record.get("endReason"), 253) or text(last.get("reason"), 253),
@@ -128,6 +132,16 @@ def _stages(record: Object, lines: Sequence[Object]) -> tuple[Stage, ...]:
         for one in told
         if (seconds := number(one.get("seconds"))) is not None
     )
+
+
+def _first_step(record: Object, start: str, lines: Sequence[Object]) -> str:
+    """By the operator's stages, which begin with the attempt; else when the history's leader saw it."""
+    known = record.get("stageMilliseconds") or {}
+    if known.get("firstStep") is not None and (began := parsed(start)):
+        took = sum(known.get(name) or 0 for name in STAGES if name not in ("detect", "decide"))
+        return written(began + timedelta(milliseconds=took))
+    stages = (line for line in lines if line.get("type") == "Stage")
+    return next((text(one.get("time"), 40) for one in stages if (one.get("data") or {}).get("name") == "FirstStep"), "")
 
 
 def _decision(lines: Sequence[Object]) -> str:
@@ -185,17 +199,27 @@ def _troubles(
     for pod in pods:
         if trouble := faults.of_pod(pod, job=facts.name):
             found[pod.rank] = trouble
-    return faults.root_first(found.values())
+    return faults.root_first(found.values()) or [
+        _of_line(line, integer(line.get("rank")), "", facts.name)
+        for line in lines
+        if line.get("type") == "Decision" and _is_a_trouble(line)
+    ]
 
 
-def _of_line(line: Object, rank: int, node: str, job: str) -> Trouble:
+def _is_a_trouble(decision: Object) -> bool:
+    """Whether a decision was about something that went wrong: of a lost node nobody else leaves a word."""
+    cause = named(text(decision.get("reason"), 128))
+    return cause is not None and cause.part not in (Part.WELL, Part.OVER, Part.CORDONS)
+
+
+def _of_line(line: Object, rank: int | None, node: str, job: str) -> Trouble:
     data = line.get("data") or {}
     if report := _report({"attempt": line.get("attempt"), "rank": rank, **data}):
         told = report if report.summary else replace(report, summary=text(line.get("message"), 1500))
         return faults.of_report(told, job=job, node=text(line.get("node"), 253) or node)
     kind, message = text(line.get("reason"), 64), text(line.get("message"), 1500)
-    cause = next((cause for known, cause in OF_CLASS.items() if known == kind), Cause.APPLICATION_ERROR)
-    cause = words.refined(cause, message)
+    told_cause = named(kind) or next((one for known, one in OF_CLASS.items() if known == kind), None)
+    cause = words.refined(told_cause or Cause.APPLICATION_ERROR, message)
     time = text(line.get("time"), 40)
     where = text(line.get("node"), 253) or node
     return Trouble(
@@ -229,6 +253,8 @@ def _with_the_operators_word(facts: Facts, raw: Object, record: Object, troubles
     same = next((one for one in troubles if one.rank == told.rank), None)
     if same:
         evidence = {one.text: one for one in (*same.evidence, *told.evidence)}
+        if (told.cause, same.cause) == (Cause.KILLED, Cause.OOM_KILLED):
+            told = replace(told, cause=same.cause, next=same.next)
         told = replace(
             told,
             pod=same.pod,

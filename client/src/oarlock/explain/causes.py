@@ -71,6 +71,7 @@ class Cause(StrEnum):
     )
     ALL_PODS_PLACED = "AllPodsPlaced", Part.WELL, "every pod has a node"
     NOT_SUSPENDED = "NotSuspended", Part.WELL, "spec.suspend is false, and so it is"
+    SAVED_ON_REQUEST = "SavedOnRequest", Part.WELL, "the checkpoint that was asked for is there"
     VERIFIED = "Verified", Part.WELL, "the output was written to"
     NOT_CHECKED = "NotChecked", Part.WELL, "no pod has checked the output yet"
     NOT_CREATED = "NotCreated", Part.WELL, "there are no pods yet"
@@ -134,11 +135,11 @@ class Cause(StrEnum):
         "the gang's queue holds it back; no GPU is held and no deadline runs",
         "Wait for the queue, or look at its quota: the message has the queue's words.",
     )
-    SUSPENDED_BY_GATE = (
+    SCHEDULING_GATED = (
         "SchedulingGated",
         Part.HELD,
-        "a scheduling gate holds the pods back",
-        "Whoever set the gate has to remove it: see spec.schedulingGates of the pods.",
+        "a scheduling gate that is no queue's holds the pods back",
+        "Whoever set the gate has to remove it: see schedulingGates in the spec of the pods.",
     )
     QUOTA_EXCEEDED = (
         "QuotaExceeded",
@@ -183,7 +184,7 @@ class Cause(StrEnum):
         "TaintNotTolerated",
         Part.HELD,
         "nodes have a taint that the pods do not tolerate",
-        "Add a toleration to spec.pod.tolerations, or remove the taint (`kubectl taint node NODE KEY-`).",
+        "Add a toleration to spec.pod.patch.tolerations, or remove the taint (`kubectl taint node NODE KEY-`).",
     )
     NODES_UNSCHEDULABLE = (
         "NodesCordoned",
@@ -195,7 +196,7 @@ class Cause(StrEnum):
         "NoNodeMatches",
         Part.HELD,
         "no node has the labels that the pods ask for, or the pods may not stand beside each other",
-        "Correct spec.pod.nodeSelector, spec.pod.affinity or scheduling.topology, or label nodes.",
+        "Correct spec.pod.patch.nodeSelector, spec.pod.patch.affinity or spec.scheduling.topology, or label nodes.",
     )
     VOLUME_ELSEWHERE = (
         "VolumeElsewhere",
@@ -387,7 +388,13 @@ class Cause(StrEnum):
         "StorageFull",
         Part.ENDED_BY_ITSELF,
         "code 84: there is no room in the output, or its quota is used up",
-        "Free some, enlarge the volume, or lower checkpoint.keep.",
+        "Free some, enlarge the volume, or lower spec.training.checkpoint.keep.",
+    )
+    STORAGE_DENIED = (
+        "OutputNotWritable",
+        Part.ENDED_BY_ITSELF,
+        "code 84: the pod may not write to the output",
+        "Give the directory to the pod's user and group, or mount it read-write: the message says which.",
     )
     STORAGE_FAULT = (
         "StorageFault",
@@ -513,7 +520,7 @@ class Cause(StrEnum):
         "CheckpointStorageFull",
         Part.DEGRADED,
         "there was no room for the last checkpoint: a fault now would cost all steps since the one before",
-        "Free some room in the output, enlarge the volume, or lower checkpoint.keep.",
+        "Free some room in the output, enlarge the volume, or lower spec.training.checkpoint.keep.",
     )
     CHECKPOINT_NOT_COPIED = (
         "CheckpointNotCopied",
@@ -545,11 +552,17 @@ class Cause(StrEnum):
         "nobody watches a pod's GPUs: a fault shows only in what the program does",
         "See docs/runbooks/gpu-unmonitored.md.",
     )
-    EVICTION_GRACE = (
-        "EvictionGraceTooShort",
+    GRACE_TOO_SHORT = (
+        "GraceTooShort",
         Part.DEGRADED,
-        "saving takes longer than an eviction's grace: what is not saved would be lost",
+        "by the last drill or eviction, a save takes longer than the pods' grace: steps would be lost",
         "Raise spec.pod.terminationGracePeriodSeconds, or save more often.",
+    )
+    REQUEST_NOT_SERVED = (
+        "RequestNotServed",
+        Part.DEGRADED,
+        "a save or a drill that was asked for was refused, or came to nothing",
+        "The message says why; ask again once that is over.",
     )
     POD_NOT_STOPPING = (
         "PodNotStopping",
@@ -581,7 +594,7 @@ class Cause(StrEnum):
         "CordonDryRun",
         Part.CORDONS,
         "a node would have been cordoned, were the job's or the operator's cordon not DryRun",
-        "Cordon it yourself, or set cordon to Enabled.",
+        "Cordon it yourself, or set spec.recovery.cordon to Auto.",
     )
     POD_FORCE_DELETED = (
         "PodForceDeleted",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
 
 from oarlock.explain.attempts import Lines
-from oarlock.explain.causes import named
+from oarlock.explain.clock import parsed
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Cordon, Moment, Now, Trouble
 from oarlock_api.contract.wire import number, text
@@ -14,6 +13,7 @@ from oarlock_api.contract.wire import number, text
 _TOLD = {"Suspending", "Suspended", "NodeReturned", "NodeMarked", "CordonRefused", "CordonFailed", "CordonDryRun"} | {
     "PodForceDeleted", "PodNotStopping", "PlacementTimeout", "SlowNetwork", "NonFiniteLoss", "GPUWarning", "SlowRank",
     "CheckpointStorageFull", "CheckpointNotCopied", "GPUUnmonitored", "KeyRefused", "StatusSilent", "NodeNotReady",
+    "GraceTooShort", "RequestNotServed",
 }  # fmt: skip
 """Events of the job that are no attempt's beginning or end, and are told as they are."""
 _LINES = {"Degraded", "SlowRank", "Drill", "Check", "Note", "Stacks"}
@@ -51,49 +51,45 @@ def _job(facts: Facts) -> Iterator[Moment]:
 
 
 def _attempt(one: Attempt) -> Iterator[Moment]:
-    why = named(one.reason)
-    again = f", because: {why.meaning if why else one.reason}" if one.reason and one.number > 1 else ""
+    again = f", because of {one.reason}" if one.reason and one.number > 1 else ""
     image = f" with {one.image}" if one.image and one.number == 1 else ""
     yield Moment(
         time=one.start_time, what="Attempt", text=f"attempt {one.number} begins{image}{again}", attempt=one.number
     )
-    first = next((stage for stage in one.stages if stage.name == "FirstStep"), None)
-    if first and (began := _parsed(one.start_time)):
-        took = {stage.name: stage.seconds for stage in one.stages}
-        told = ", ".join(f"{_words(name)} {_seconds(took[name])}" for name in took if took[name] >= 0.05)
-        # Detecting and deciding lie before the attempt's start.
-        since = sum(took[name] for name in took if name not in ("Detect", "Decide"))
+    if one.first_step_time:
+        told = ", ".join(
+            f"{_words(stage.name)} {_seconds(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05
+        )
         where = f" on {', '.join(one.node_names[:8])}" if one.node_names else ""
         resumed = f" from step {one.resumed_from_step:,}" if one.resumed_from_step else ""
         lost = f", {one.lost_steps:,} steps are done again" if one.lost_steps else ""
         yield Moment(
-            time=_written(began + timedelta(seconds=since)),
+            time=one.first_step_time,
             what="Training",
-            text=f"attempt {one.number} trains{where}{resumed}{lost} ({told})",
+            text=f"attempt {one.number} trains{where}{resumed}{lost}" + (f" ({told})" if told else ""),
             attempt=one.number,
         )
-    for place, fault in enumerate(one.faults):
-        if place == 0:
-            victims = f"; {fault.victims} others lost it" if fault.victims else ""
-            yield Moment(
-                time=fault.time or one.end_time,
-                what=fault.cause,
-                text=f"{where_of(fault)}{fault.message}{victims}",
-                attempt=one.number,
-                rank=fault.rank,
-                node=fault.node,
-            )
+    if one.faults:
+        fault = one.faults[0]
+        victims = f"; {fault.victims} others lost it" if fault.victims else ""
+        yield Moment(
+            time=fault.time or one.end_time,
+            what=fault.cause,
+            text=f"{where_of(fault)}{fault.message}{victims}",
+            attempt=one.number,
+            rank=fault.rank,
+            node=fault.node,
+        )
     if one.decision:
         yield Moment(time=one.end_time, what="Decision", text=one.decision, attempt=one.number)
 
 
 def where_of(fault: Trouble) -> str:
     """`node-2, rank 1, GPU 0: ` as far as it is known and the message does not say it."""
-    parts = [
-        fault.node,
-        f"rank {fault.rank}" if fault.rank is not None else "",
-        f"GPU {fault.gpu}" if fault.gpu is not None else "",
-    ]
+    # A pod's name ends with its rank.
+    of_the_pod = fault.rank is None or f"-{fault.rank} on " in fault.message
+    rank = "" if of_the_pod else f"rank {fault.rank}"
+    parts = [fault.node, rank, f"GPU {fault.gpu}" if fault.gpu is not None else ""]
     said = ", ".join(part for part in parts if part and part not in fault.message)
     return f"{said}: " if said else ""
 
@@ -178,17 +174,6 @@ def _seconds(value: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
-def _parsed(time: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(time)
-    except ValueError:
-        return None
-
-
-def _written(time: datetime) -> str:
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _second(time: str) -> float:
-    found = _parsed(time)
-    return found.timestamp() // 1 if found and found.tzinfo else float("inf")
+    found = parsed(time)
+    return found.timestamp() // 1 if found else float("inf")

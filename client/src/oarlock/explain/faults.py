@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from oarlock.explain import words
 from oarlock.explain.causes import OF_CLASS, OF_CODE, Cause, Part, named
@@ -66,7 +67,10 @@ def of_pod(pod: Pod, *, job: str) -> Trouble | None:
     if ending is None or ending.code == ExitCode.DONE:
         return None
     if ending.report and ending.report.code:
-        return of_report(ending.report, job=job, node=pod.node, pod=pod.name)
+        told = of_report(ending.report, job=job, node=pod.node, pod=pod.name)
+        # The agent sees a killed process; only the kubelet may have seen what for.
+        killed = ending.reason == "OOMKilled" and told.cause == Cause.KILLED
+        return replace(told, cause=Cause.OOM_KILLED, next=advice(Cause.OOM_KILLED, job=job)) if killed else told
     if ending.code is None:
         said = f"{ending.reason}: {ending.message}"
         cause = words.of_kubelet(said) or (named(ending.reason) if ending.reason else None) or Cause.POD_FAILED

@@ -18,7 +18,11 @@ PHASE = "Gone"
 def now_of_the_output(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:
     """The last that the output tells."""
     step = max(
-        (saved for one in (facts.output.checkpoints if facts.output else ()) if (saved := integer(one.get("step")))),
+        (
+            saved
+            for one in (facts.output.checkpoints if facts.output else ())
+            if one.get("committed") and (saved := integer(one.get("step"))) is not None
+        ),
         default=None,
     )
     kept = f"; the newest checkpoint is step {step:,}" if step is not None else ""

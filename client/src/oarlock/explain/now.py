@@ -94,9 +94,10 @@ def _queued(s: Situation) -> Trouble | None:
         return None
     said = text(told.get("message"), 2048) or text(s.status.get("message"), 2048)
     group = next((words_ for one in s.facts.groups if (words_ := _group_words(one))), "")
-    cause = Cause.QUEUED if in_queue or group else Cause.SUSPENDED_BY_GATE
+    of_a_queue = bool(group) or "in the queue" in said
+    cause = Cause.QUEUED if of_a_queue else Cause.SCHEDULING_GATED
     message = said if not group or group in said else f"{said}: {group}" if said else group
-    return s.trouble(cause, message, "the gang's queue" if in_queue else "pods")
+    return s.trouble(cause, message, "the gang's queue" if of_a_queue else "pods")
 
 
 def _group_words(group: Object) -> str:
@@ -256,22 +257,39 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
     else:
         cause = _of_phase(phase, reason)
         message = _going(phase, attempts, step, total) or text(s.status.get("message"), 2048) or cause.meaning
-    own = trouble if trouble and (phase != "Failed" or trouble.cause == cause) else None
     node = trouble.node if trouble else ""
-    both = [faults.advice(cause, job=s.facts.name, node=node)]
-    if phase == "Failed" and trouble and trouble.cause != cause:
-        both.insert(0, trouble.next)
+    advice = [faults.advice(cause, job=s.facts.name, node=node)]
+    if trouble and trouble.cause == cause:
+        advice = [trouble.next]
+    elif trouble:
+        advice.insert(0, trouble.next)
+    if phase != "Failed":
+        advice += _cordons(s)
     return Now(
         phase=phase,
         cause=cause,
         message=message or cause.meaning,
-        next=" ".join(dict.fromkeys(own.next if own else words_ for words_ in both)),
+        next=" ".join(dict.fromkeys(advice)),
         node=node,
         rank=trouble.rank if trouble else None,
         step=step,
         total_steps=total,
         eta_seconds=integer(progress.get("etaSeconds")),
     )
+
+
+def _cordons(s: Situation) -> list[str]:
+    """What nobody but a person does: nodes that are still out of service for this job."""
+    cordoned = {text(one.get("name"), 253) for one in s.status.get("cordonedNodes") or [] if one.get("doneTime")}
+    closed = {
+        text(node["metadata"].get("name"), 253)
+        for node in s.facts.nodes
+        if (node.get("spec") or {}).get("unschedulable")
+    }
+    return [
+        f"{name} is still cordoned: repair it, then `oarlock uncordon {name}`."
+        for name in sorted(cordoned & closed)[:4]
+    ]
 
 
 def _of_phase(phase: str, reason: Cause | None) -> Cause:

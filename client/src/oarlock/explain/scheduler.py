@@ -19,6 +19,7 @@ _SENTENCE = re.compile(
 )
 _PART = re.compile(r"(?P<count>\d+) (?P<what>.+?)(?=, \d+ |$)", re.DOTALL)
 _TAINT = re.compile(r"\{(?P<key>[^:}]+)(?:: (?P<value>[^}]*))?\}")
+_CORDON = "node.kubernetes.io/unschedulable"
 _CLAIM = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
 
 
@@ -44,7 +45,7 @@ def explain(said: str, nodes: Sequence[Object]) -> Hindrance:
     # A control plane's taint is how clusters are; what keeps the other nodes away is the trouble.
     own = [one for one in known if "control-plane" not in one[1]] or known
     cause = max(own, key=lambda one: (_weight(one[2]), one[0]))[2]
-    named = {node for _, what, each in own if each is cause for node in _where(what, each, nodes)}
+    named = {node for count, what, each in own if each is cause for node in _where(what, each, nodes, count=count)}
     told = "; ".join(_plain(count, what, each, nodes) for count, what, each in own)
     return Hindrance(
         cause, f"of {found['all']} nodes none takes a pod: {told}", node=named.pop() if len(named) == 1 else ""
@@ -70,15 +71,26 @@ def _weight(cause: Cause) -> int:
 
 
 def _plain(count: int, what: str, cause: Cause, nodes: Sequence[Object]) -> str:
-    where = sorted(_where(what, cause, nodes))
+    where = sorted(_where(what, cause, nodes, count=count))
     names = f" ({', '.join(where[:8])}{', ...' if len(where) > 8 else ''})" if where else ""
     subject = f"{count} node{'' if count == 1 else 's'}{names}"
     lacks = "has" if count == 1 else "have"
     if what.startswith("Insufficient "):
         return f"{subject} {lacks} too little free {what.removeprefix('Insufficient ')}"
     if cause is Cause.TAINTED:
-        taints = ", ".join(_taint(found) for found in _TAINT.finditer(what))
-        return f"{subject} {lacks} the taint {taints}" if taints else f"{subject} {lacks} a taint that is not tolerated"
+        told = [_taint(found["key"], found["value"]) for found in _TAINT.finditer(what)] or sorted(
+            {
+                _taint(taint["key"], taint.get("value"))
+                for node in nodes
+                if _name(node) in where
+                for taint in _taints(node)
+            }
+        )
+        return (
+            f"{subject} {lacks} the taint {', '.join(told)}"
+            if told
+            else f"{subject} {lacks} a taint that is not tolerated"
+        )
     if cause is Cause.NODES_UNSCHEDULABLE:
         return f"{subject} {'is' if count == 1 else 'are'} cordoned"
     if what.startswith("Too many pods"):
@@ -86,24 +98,28 @@ def _plain(count: int, what: str, cause: Cause, nodes: Sequence[Object]) -> str:
     return f"{subject} {what.removeprefix('node(s) ')}"
 
 
-def _taint(found: re.Match[str]) -> str:
-    value = (found["value"] or "").strip()
-    return f"{found['key']}={value}" if value else found["key"]
+def _taint(key: str, value: str | None) -> str:
+    return f"{key}={value.strip()}" if value and value.strip() else key
 
 
-def _where(what: str, cause: Cause, nodes: Sequence[Object]) -> set[str]:
+def _where(what: str, cause: Cause, nodes: Sequence[Object], *, count: int) -> set[str]:
     """Names of the nodes that such a part counts, as far as the nodes themselves show it."""
     if cause is Cause.NODES_UNSCHEDULABLE:
         return {_name(node) for node in nodes if (node.get("spec") or {}).get("unschedulable")}
     if cause is Cause.TAINTED:
         keys = {found["key"] for found in _TAINT.finditer(what)}
-        return {_name(node) for node in nodes if keys & {taint.get("key") for taint in _taints(node)}}
+        tainted = {
+            _name(node) for node in nodes if any(not keys or taint.get("key") in keys for taint in _taints(node))
+        }
+        # Newer schedulers do not say which taint: then it is told only where no other node could be meant.
+        return tainted if keys or len(tainted) == count else set()
     return set()
 
 
 def _taints(node: Object) -> list[Object]:
+    """Taints that keep pods away, but for that of a cordon, which is told as such."""
     taints: list[Object] = (node.get("spec") or {}).get("taints") or []
-    return taints
+    return [one for one in taints if one.get("effect") != "PreferNoSchedule" and one.get("key") != _CORDON]
 
 
 def _name(node: Object) -> str:

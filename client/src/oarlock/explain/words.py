@@ -65,11 +65,11 @@ _KUBELET: tuple[Row, ...] = (
     (r"^InvalidImageName|couldn't parse image|invalid reference format", Cause.INVALID_IMAGE_NAME),
     (r"^ErrImageNeverPull|not present with pull policy of Never", Cause.IMAGE_NOT_FOUND),
     (
-        r"unauthorized|authentication required|no basic auth|authorization failed|403 Forbidden|denied: ",
+        r"(pull|image).*(unauthorized|authentication required|no basic auth|authorization failed|403 Forbidden|denied: )",
         Cause.IMAGE_DENIED,
     ),
     (
-        r"(ErrImagePull|ImagePullBackOff|Failed).*(not found|manifest unknown|does not exist|NotFound)",
+        r"(ErrImagePull|ImagePullBackOff|Failed to pull image).*(not found|manifest unknown|does not exist|NotFound)",
         Cause.IMAGE_NOT_FOUND,
     ),
     (
@@ -120,9 +120,10 @@ _STORAGE: tuple[Row, ...] = (
         ),
         Cause.STORAGE_FULL,
     ),
+    (r"belongs to \d+:\d+|mounted read-only|Permission denied", Cause.STORAGE_DENIED),
 )
 _CONFIGURATION: tuple[Row, ...] = (
-    (r"its image (has no|lacks)|executable file .* not found", Cause.PROGRAM_MISSING),
+    (r"its image (has no|lacks)|executable file .* not found|can't be started in this image", Cause.PROGRAM_MISSING),
     (
         r"credentialsSecretRef|the Secret \S+|AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId",
         Cause.CREDENTIALS_REFUSED,

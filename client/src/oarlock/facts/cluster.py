@@ -1,8 +1,9 @@
 """Facts from a cluster: a few requests side by side, made as the caller. What may not be read is said; nothing fails by it.
 
-The job; its pods by their label; Events of the job, of pods and of claims; then, as far as they matter, nodes, claims, the
-gang's group, and /status of rank 0's agent, signed with the gang's key where the caller may read it. No request is made
-per pod. How requests are made is the caller's: a function from a path of the API to a body.
+The job; its pods by their label; then, as far as they matter, Events of the job, of its claims and of a few pods, nodes,
+claims, the gang's group, and /status of rank 0's agent, signed with the gang's key where the caller may read it. However
+large the gang is, they are a dozen at most, or with eight named nodes twenty. How requests are made is the caller's: a
+function from a path of the API to a body.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from oarlock.errors import ForbiddenError, NotFoundError, OarlockError
 from oarlock.facts.model import Facts, Missing, Object, Output
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.environment import STATUS_PORT
 from oarlock_api.contract.names import API_VERSION, PLURAL, Label, group_name
 
 MOST_EVENTS = 500
-"""Of one kind; newer ones may be left out where there are more, and then that is said."""
+"""Of one object; where there are more, some are left out, and that is said."""
+MOST_PODS = 4
+"""Whose Events are read, those first that do not run: all ranks hang alike."""
 MOST_NODES = 8
 """Named nodes that are read one by one; of more, all nodes are listed."""
 _GROUPS = {
@@ -34,18 +38,8 @@ _GROUPS = {
 """Gang system -> where its objects are, the newest version first. Kueue names its own after the gang, the others are ours."""
 
 
-class RefusedError(Exception):
-    """The API server, or the way to it, said no: `status` is HTTP's, 0 where nobody answered."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-
-
 Read = Callable[[str], str]
-"""GET of a path of the API, as the caller; returns the body. Raises RefusedError."""
-NOT_FOUND, FORBIDDEN = 404, 403
+"""GET of a path of the API with its query, as the caller; returns the body, as Cluster.text does. Raises OarlockError."""
 
 
 def from_cluster(
@@ -53,7 +47,8 @@ def from_cluster(
 ) -> Facts:
     """What can be had. `output` is what was read of the job's output where it is mounted here.
 
-    Raises RefusedError where not even the job can be asked for; a job that is not there is a fact.
+    Raises OarlockError where nothing can be had: no cluster answers, neither the job nor its pods may be read, or neither
+    they nor an Event of theirs are there.
     """
     return _Reader(read, namespace, name, now, workers).facts(output)
 
@@ -64,23 +59,15 @@ class _Reader:
         self._core = f"/api/v1/namespaces/{namespace}"
         self._namespace, self._name, self._now, self._workers = namespace, name, now, workers
         self._missing: list[Missing] = []
+        self._no_job: OarlockError | None = None
 
     def facts(self, output: Output | None) -> Facts:
-        events = f"{self._core}/events?limit={MOST_EVENTS}&fieldSelector="
-        job_path = f"/apis/{API_VERSION}/namespaces/{self._namespace}/{PLURAL}/{self._name}"
         with ThreadPoolExecutor(self._workers) as pool:
-            job_ = pool.submit(self._job, job_path)
+            job_ = pool.submit(self._job)
             pods_ = pool.submit(
                 self._list, f"{self._core}/pods?labelSelector={quote(f'{Label.JOB.value}={self._name}')}", "pods"
             )
-            told = [
-                pool.submit(self._list, events + quote(selector), what)
-                for selector, what in (
-                    (f"involvedObject.name={self._name}", "the job's Events"),
-                    ("involvedObject.kind=Pod", "the pods' Events"),
-                    ("involvedObject.kind=PersistentVolumeClaim", "the claims' Events"),
-                )
-            ]
+            told = [pool.submit(self._events, self._name)]
             job, pods = job_.result(), pods_.result()
             claims = _claim_names(job, pods)
             leader_ = pool.submit(self._leader, pods)
@@ -89,15 +76,17 @@ class _Reader:
                 pool.submit(self._one, f"{self._core}/persistentvolumeclaims/{quote(claim)}", f"the claim {claim}")
                 for claim in claims
             ]
+            told += [pool.submit(self._events, name) for name in (*claims, *_telling(pods))]
             nodes_ = pool.submit(self._nodes, pool, job, pods)
-            found = [event for one in told for event in one.result()]
-            about = {self._name, *claims, *(pod["metadata"]["name"] for pod in pods)}
+            events = [event for one in told for event in one.result()]
+            if self._no_job and not pods and not events and output is None:
+                raise self._no_job
             return Facts(
                 namespace=self._namespace,
                 name=self._name,
                 time=self._now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
                 job=job,
-                events=tuple(sorted((e for e in found if self._concerns(e, about)), key=_when)),
+                events=tuple(sorted(events, key=_when)),
                 pods=tuple(sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))),
                 nodes=tuple(nodes_.result()),
                 groups=tuple(groups_.result()),
@@ -107,20 +96,18 @@ class _Reader:
                 missing=tuple(dict.fromkeys(self._missing)),
             )
 
-    def _concerns(self, event: Object, about: set[str]) -> bool:
-        """Also pods that are gone: their names begin with the job's."""
-        involved = event.get("involvedObject") or {}
-        name = str(involved.get("name") or "")
-        gone = name.removeprefix(f"{self._name}-").replace("-", "")
-        return name in about or (name.startswith(f"{self._name}-") and gone.isdecimal())
+    def _events(self, name: str) -> list[Object]:
+        about = quote(f"involvedObject.name={name}")
+        return self._list(f"{self._core}/events?limit={MOST_EVENTS}&fieldSelector={about}", "Events")
 
-    def _job(self, path: str) -> Object | None:
+    def _job(self) -> Object | None:
         try:
-            return trimmed(self._object(path))
-        except RefusedError as error:
-            if error.status not in (NOT_FOUND, FORBIDDEN):
-                raise
+            return trimmed(
+                self._object(f"/apis/{API_VERSION}/namespaces/{self._namespace}/{PLURAL}/{quote(self._name)}")
+            )
+        except (NotFoundError, ForbiddenError) as error:
             self._lacks("the job's object", error)
+            self._no_job = error
             return None
 
     def _nodes(self, pool: ThreadPoolExecutor, job: Object | None, pods: Iterable[Object]) -> list[Object]:
@@ -139,12 +126,12 @@ class _Reader:
         if job is None or not paths or status.get("completionTime") or (placed and pods):
             return []
         name = group_name(self._name, job["metadata"]["uid"], status.get("attempt") or 0)
-        last: RefusedError | None = None
+        last: OarlockError | None = None
         for path in paths:
             api, _, resource = path.rpartition("/")
             try:
                 return [trimmed(self._object(f"/apis/{api}/namespaces/{self._namespace}/{resource}/{quote(name)}"))]
-            except RefusedError as error:
+            except OarlockError as error:
                 last = error
         self._lacks("the gang's group", last) if last else None
         return []
@@ -161,7 +148,7 @@ class _Reader:
         pod = max(running, key=lambda one: int(_label(one, Label.ATTEMPT) or 0))
         try:
             return self._status(pod)
-        except (RefusedError, ValueError, KeyError) as error:
+        except (OarlockError, ValueError, KeyError) as error:
             self._lacks("rank 0's /status", error)
             return None
 
@@ -181,14 +168,14 @@ class _Reader:
     def _one(self, path: str, what: str) -> Object | None:
         try:
             return trimmed(self._object(path))
-        except RefusedError as error:
+        except OarlockError as error:
             self._lacks(what, error)
             return None
 
     def _list(self, path: str, what: str) -> list[Object]:
         try:
             found = self._object(path)
-        except RefusedError as error:
+        except OarlockError as error:
             self._lacks(what, error)
             return []
         if (found.get("metadata") or {}).get("continue"):
@@ -200,9 +187,8 @@ class _Reader:
         return found
 
     def _lacks(self, what: str, error: Exception) -> None:
-        words = {NOT_FOUND: "it is not there", FORBIDDEN: "you may not read it"}
-        status = error.status if isinstance(error, RefusedError) else None
-        self._missing.append(Missing(what=what, why=words.get(status or 0, "") or str(error)[:256]))
+        words: dict[type, str] = {NotFoundError: "it is not there", ForbiddenError: "you may not read it"}
+        self._missing.append(Missing(what=what, why=words.get(type(error)) or str(error)[:256]))
 
 
 def trimmed(found: Object) -> Object:
@@ -224,6 +210,16 @@ def _when(event: Object) -> str:
 
 def _label(pod: Object, label: Label) -> str:
     return str((pod["metadata"].get("labels") or {}).get(label.value, ""))
+
+
+def _telling(pods: Iterable[Object]) -> list[str]:
+    """Names of the pods whose Events are worth a request: the newest attempt's, and of them those that do not run."""
+
+    def order(pod: Object) -> tuple[int, bool, str]:
+        runs = (pod.get("status") or {}).get("phase") == "Running"
+        return -int(_label(pod, Label.ATTEMPT) or 0), runs, str(pod["metadata"]["name"])
+
+    return [pod["metadata"]["name"] for pod in sorted(pods, key=order)[:MOST_PODS]]
 
 
 def _node_names(job: Object | None, pods: Iterable[Object]) -> set[str]:

@@ -1,0 +1,65 @@
+"""A job's output directory alone tells its story; what of it is torn or not there is said."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from situations import HUNG, UID, line, report
+
+from oarlock.explain import explain
+from oarlock.facts.folder import NoOutputError, from_folder
+
+NOW = datetime(2026, 11, 23, 11, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An output as agents leave it: a hang in attempt 1, and attempt 2 whose last line a crash has torn."""
+    output = tmp_path / "flux"
+    history, reports = output / ".oarlock/history", output / ".oarlock/reports"
+    for path in (history, reports, output / "checkpoints/step-400-a1", output / "checkpoints/step-420-a2"):
+        path.mkdir(parents=True)
+    lines = [
+        line("AttemptStarted", rank=0, node="node-1", data={"image": "registry.example.com/trainer:1"}),
+        line("Stage", time="10:00:20", rank=0, node="node-1", data={"name": "FirstStep", "seconds": 20.0}),
+        line("Fault", time="10:30:00", rank=1, node="node-2", reason="Hang", message=HUNG, data={"code": 83}),
+        line("AttemptStarted", attempt=2, time="10:31:00", rank=0, node="node-1"),
+    ]
+    story = "".join(json.dumps(one) + "\n" for one in lines)
+    (history / "story.jsonl").write_text(story + '{"version": 1, "time": "2026-11')
+    (reports / "1-1.json").write_text(report(83, HUNG, first_error_rank=3).to_json())
+    (reports / "1-0.json").write_text("{torn")
+    (output / ".oarlock/owner").write_text(json.dumps({"jobUid": UID, "attempt": 2}))
+    (output / "checkpoints/step-400-a1/COMMITTED").write_text("0" * 64)
+    rows = [{"step": step, "loss": 1 / step, "attempt": 1} for step in range(1, 2001)]
+    (output / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"step": 20')
+    return output
+
+
+def test_pods_object_and_operator_are_not_needed(folder: Path) -> None:
+    story = explain(from_folder(folder, now=NOW))
+    assert (story.name, story.uid, story.directory) == ("flux", UID, str(folder))
+    assert story.trouble is not None
+    assert (story.trouble.cause, story.trouble.node, story.trouble.first_rank) == ("Hang", "node-2", 3)
+    assert [one.first_step_time for one in story.attempts] == ["2026-11-23T10:00:20Z", ""]
+    assert (story.now.phase, story.now.cause) == ("Gone", "Gone")
+    assert "step 400" in story.now.message, "the newest checkpoint that was committed"
+    assert [one.what for one in story.chain] == ["Attempt", "Training", "Hang", "Attempt"]
+
+
+def test_what_is_torn_or_not_there_is_said(folder: Path) -> None:
+    known = from_folder(folder, now=NOW)
+    assert [one.what for one in known.missing] == ["the job's object", "pods and Events", "the report 1-0.json"]
+
+
+def test_a_curve_is_thinned_out_and_keeps_its_ends(folder: Path) -> None:
+    curve = explain(from_folder(folder, now=NOW)).curve
+    assert (len(curve), curve[0].step, curve[-1].step) == (512, 1, 2000)
+
+
+def test_a_folder_that_is_no_output_is_refused_with_what_to_give_instead(tmp_path: Path) -> None:
+    with pytest.raises(NoOutputError, match="/mnt/nfs/flux-full"):
+        from_folder(tmp_path, now=NOW)
