@@ -172,6 +172,7 @@ def _listen(
             leader=assignment.master_address,
             port=port,
             key=assignment.key,
+            node=pod.node,
         )
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):

@@ -124,6 +124,7 @@ class _Supervisor:
                 self._requests.advance(self._beat_at)
             self._end_when_due()
             self._webhooks.observe(self._board.status)
+            self._history.gathered(self._link.nodes)
             self._history.observe(self._board.status, self._outcome.report)
         return self._leave()
 

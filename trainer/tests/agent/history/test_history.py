@@ -50,6 +50,14 @@ def test_a_good_attempt_leaves_its_story_and_its_log_without_the_job_s_secrets(a
     assert "fake-secret" in agent.log_path.read_text(), "what the pod itself prints stays as it is"
 
 
+def test_an_attempt_of_one_node_says_where_it_is(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    agent.job["nodes"] = 1
+    agent.start("prints_and_saves")
+    assert agent.wait() == 0
+    assert story(agent)[StoryType.GANG_COMPLETE].data == {"nodes": {"0": "node-1"}}
+
+
 def test_a_rank_that_is_killed_leaves_what_it_printed_and_the_verdict(agent: Agent) -> None:
     agent.output.mkdir(parents=True)
     agent.start("prints_and_waits")

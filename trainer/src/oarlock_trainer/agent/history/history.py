@@ -45,6 +45,9 @@ _NOT_ONES_OWN = (FailureClass.PEER_LOST, FailureClass.REQUESTED)
 """What rank 0 tells for all."""
 
 
+_NODES_IN_A_LINE = 100
+
+
 class History:
     """Of one pod and attempt."""
 
@@ -66,6 +69,7 @@ class History:
         self._notes = parse_notes(environment.get(Variable.HISTORY, ""))
         self._keep = job.history.keep_attempts
         self._report: Report | None = None
+        self._nodes, self._gathered = job.nodes, False
         self._folder = output / layout.HISTORY
         self._attempt_folder = layout.attempt_folder(pod.attempt, job.job_uid)
         logs_folder = self._folder / layout.LOGS / self._attempt_folder
@@ -103,6 +107,16 @@ class History:
             if self._is_to_be_told(report):
                 changes.append(self._teller.fault(report))
         self._tell(*changes)
+
+    def gathered(self, nodes: Mapping[int, str]) -> None:
+        """Tell which rank is on which node, once all are there: in several lines where there are many."""
+        if self._gathered or not self._leads or len(nodes) < self._nodes:
+            return
+        self._gathered = True
+        ranks = sorted(nodes)
+        for start in range(0, len(ranks), _NODES_IN_A_LINE):
+            told = {str(rank): nodes[rank] for rank in ranks[start : start + _NODES_IN_A_LINE]}
+            self._tell(self._teller.line(StoryType.GANG_COMPLETE, self._timestamp(), nodes=told))
 
     def kept_stacks(self, name: str) -> None:
         """Tell where the ranks' stacks lie, by their name below the history's folder."""

@@ -49,8 +49,10 @@ class GangLink:
         heartbeat: float = 1.0,
         silence: float = 5.0,
         key: bytes | None = None,
+        node: str = "",
     ) -> None:
         self.port = port
+        self._nodes = {rank: node}
         self.descriptor: int | None = None
         self._loop: Loop | None = None
         self._left = False
@@ -58,7 +60,14 @@ class GangLink:
         if nodes == 1:
             return
         gang = Gang(
-            job_uid=job_uid, attempt=attempt, rank=rank, nodes=nodes, heartbeat=heartbeat, silence=silence, key=key
+            job_uid=job_uid,
+            attempt=attempt,
+            rank=rank,
+            nodes=nodes,
+            heartbeat=heartbeat,
+            silence=silence,
+            key=key,
+            node=node,
         )
         self._loop = loop = Loop(heartbeat=heartbeat)
         self.descriptor = loop.news_notifier.descriptor
@@ -73,6 +82,13 @@ class GangLink:
     def news(self) -> list[News]:
         """What happened since the last call, in order. Never blocks."""
         return self._loop.news() if self._loop else []
+
+    @property
+    def nodes(self) -> dict[int, str]:
+        """Rank -> name of its node, of all that have joined, where this is rank 0's agent."""
+        if self._loop is None:
+            return self._nodes
+        return self._role.nodes if isinstance(self._role, Leader) else {}
 
     @property
     def reason_told(self) -> bool:

@@ -79,6 +79,7 @@ class Leader:
 
     def __init__(self, gang: Gang, loop: Loop, *, port: int) -> None:
         self.over = False
+        self.nodes: dict[int, str] = {gang.rank: gang.node}
         self._gang, self._loop = gang, loop
         self._log = SparseLog()
         self._members: OrderedDict[int, _Member] = OrderedDict()
@@ -192,6 +193,7 @@ class Leader:
         known = self._members.get(hello.rank)
         if known and known.connection:
             self._cut(known, known.connection, "it connected anew")
+        self.nodes = self.nodes | {hello.rank: hello.node}  # another thread reads it
         self._members[hello.rank] = _Member(hello.rank, hello.agent, connection, self._loop.now)
         self._members.move_to_end(hello.rank)
         self._rank_of[connection] = hello.rank

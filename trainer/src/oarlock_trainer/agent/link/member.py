@@ -45,7 +45,8 @@ class Member:
     def __init__(self, gang: Gang, loop: Loop, *, host: str, port: int) -> None:
         self.over = False
         self._gang, self._loop = gang, loop
-        self._hello = Hello(job_uid=gang.job_uid, attempt=gang.attempt, rank=gang.rank, agent=secrets.token_hex(8))
+        agent = secrets.token_hex(8)
+        self._hello = Hello(job_uid=gang.job_uid, attempt=gang.attempt, rank=gang.rank, agent=agent, node=gang.node)
         self._challenge = ""
         """Of the connection that there is; empty until it comes, and for ever where the gang has no key."""
         self._unsent_leave = b""

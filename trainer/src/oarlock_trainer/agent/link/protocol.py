@@ -35,7 +35,7 @@ _MAX_PROOF = 64
 class Gang:
     """Whom a link belongs to, and its pace in seconds: a sign of life every `heartbeat`, lost after `silence`.
 
-    `key` is the attempt's; without one whoever knows job and attempt is believed.
+    `key` is the attempt's; without one whoever knows job and attempt is believed. `node` is the name of this agent's node.
     """
 
     job_uid: str
@@ -45,6 +45,7 @@ class Gang:
     heartbeat: float
     silence: float
     key: bytes | None = None
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Hello:
     version: int = VERSION
     nonce: str = ""
     proof: str = ""
+    node: str = ""
+    """Its node's name, for people alone: no proof covers it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ def _values(frame: Frame) -> dict[str, Any]:
     match frame:
         case Hello():
             values = {"kind": "hello", "version": frame.version, "jobUid": frame.job_uid, "attempt": frame.attempt}
-            values |= {"rank": frame.rank, "agent": frame.agent}
+            values |= {"rank": frame.rank, "agent": frame.agent} | ({"node": frame.node} if frame.node else {})
             if frame.proof:
                 values |= {"nonce": frame.nonce, "proof": frame.proof}
         case Challenge(nonce):
@@ -232,7 +235,8 @@ def _hello(raw: dict[str, Any]) -> Hello | None:
     if attempt is None or rank is None or version is None or not job_uid or not agent:
         return None
     nonce, proof = (text(raw.get(name), _MAX_PROOF) for name in ("nonce", "proof"))
-    return Hello(job_uid=job_uid, attempt=attempt, rank=rank, agent=agent, version=version, nonce=nonce, proof=proof)
+    who = {"job_uid": job_uid, "agent": agent, "nonce": nonce, "proof": proof, "node": text(raw.get("node"), 253)}
+    return Hello(attempt=attempt, rank=rank, version=version, **who)
 
 
 def _all_left(raw: dict[str, Any]) -> AllLeft:
