@@ -63,6 +63,7 @@ lint: setup ## Check style, types, import rules and generated files
 	@$(RUN)/python -m oarlock_operator.process.reference --check
 	@$(RUN)/python -m oarlock_trainer.health.reference --check
 	@$(RUN)/python -m oarlock_import.page --check
+	@$(RUN)/python -m oarlock.cli.page --check
 	@$(RUN)/python -m oarlock.explain.page --check
 	@$(RUN)/python docs/pictures/draw.py --check
 	@$(UV) lock --check --quiet
@@ -81,6 +82,7 @@ generate: setup ## Write the CRD, the reference pages and the pictures from thei
 	@$(RUN)/python -m oarlock_operator.process.reference
 	@$(RUN)/python -m oarlock_trainer.health.reference
 	@$(RUN)/python -m oarlock_import.page
+	@$(RUN)/python -m oarlock.cli.page
 	@$(RUN)/python -m oarlock.explain.page
 	@$(RUN)/python docs/pictures/draw.py
 

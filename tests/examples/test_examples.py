@@ -56,7 +56,7 @@ def test_the_list_of_examples_names_each() -> None:
     folder = ROOT / "examples"
     table = [line.split("|")[1] for line in (folder / "README.md").read_text().splitlines() if line.startswith("| ")]
     named = {name.strip() for cell in table[2:] for name in cell.split(",")}
-    assert named >= {path.name for path in folder.iterdir() if path.suffix in (".yaml", ".py")}
+    assert named >= {path.name for path in folder.iterdir() if path.suffix in (".yaml", ".py", ".ipynb")}
 
 
 def test_no_file_hides_a_module_of_the_standard_library() -> None:

@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     NOT_NOW = 8, "The job, or this installation, cannot do that now; the message says what it needs."
     USAGE = 64, "The command line is wrong; nothing was done."
     INTERRUPTED = 130, "Ctrl-C."
-    PIPE_CLOSED = 141, "Whoever read the output has gone, as with `| head`."
+    PIPE_CLOSED = 141, "Whoever read the output has gone, as `head` does."
 
     meaning: str
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from oarlock.cluster import Cluster, jobs_path
 from oarlock.errors import JobFailedError, JobNotRunningError, NotFoundError, NotNowError, WaitTimeoutError
 from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job_row
+from oarlock_api.contract.requests import REQUEST_ANNOTATION
 
 if TYPE_CHECKING:
     from oarlock.logs import LogLine
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """Between two looks at a job that is waited for."""
-REQUEST = "oarlock.dev/request"
-"""Annotation: what is asked of a job that trains, as `VERB ID`; status.request answers."""
 Sleep = Callable[[float], None]
 
 
@@ -199,7 +198,7 @@ class Job:
 
     def _ask(self, verb: str, *, timeout: float | None, sleep: Sleep) -> dict[str, Any]:
         name = uuid.uuid4().hex[:12]
-        self._cluster.merge(self._path, {"metadata": {"annotations": {REQUEST: f"{verb} {name}"}}})
+        self._cluster.merge(self._path, {"metadata": {"annotations": {REQUEST_ANNOTATION: f"{verb} {name}"}}})
         answer: dict[str, Any] = {}
 
         def answered(manifest: dict[str, Any]) -> bool:
