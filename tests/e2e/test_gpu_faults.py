@@ -13,7 +13,8 @@ from tests.e2e.jobs import Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
-NAME = "gpus"
+NAME, SUSPECT = "gpus", "suspect"
+"""Of two names, because within an hour the operator cordons one node for a job, by its name."""
 NEVER = 1_000_000
 
 
@@ -31,8 +32,8 @@ def rooted(jobs: Jobs, local_cluster: Cluster) -> Iterator[dict[str, str]]:
     Until the test uncordons the third node.
     """
     local_cluster.kubectl("cordon", local_cluster.nodes[0])
-    yield in_training(jobs)
-    jobs.delete(NAME)
+    yield in_training(jobs, SUSPECT)
+    jobs.delete(SUSPECT)
 
 
 @pytest.fixture
@@ -45,15 +46,15 @@ def mended(local_cluster: Cluster) -> Iterator[None]:
         local_cluster.kubectl("annotate", "node", node, "oarlock.dev/cordoned-", "oarlock.dev/gpu-strikes-")
 
 
-def in_training(jobs: Jobs) -> dict[str, str]:
-    jobs.apply(NAME, steps=NEVER, every=20, gpusPerNode=2)
-    jobs.wait_for_checkpoint_of(NAME, 1)
-    return nodes_of(jobs)
+def in_training(jobs: Jobs, name: str = NAME) -> dict[str, str]:
+    jobs.apply(name, steps=NEVER, every=20, gpusPerNode=2)
+    jobs.wait_for_checkpoint_of(name, 1)
+    return nodes_of(jobs, name)
 
 
-def nodes_of(jobs: Jobs) -> dict[str, str]:
+def nodes_of(jobs: Jobs, name: str = NAME) -> dict[str, str]:
     path = '{range .items[*]}{.metadata.name} {.spec.nodeName}{"\\n"}{end}'
-    found = jobs.cluster.kubectl("get", "pods", "-l", f"oarlock.dev/job={NAME}", "-o", f"jsonpath={path}")
+    found = jobs.cluster.kubectl("get", "pods", "-l", f"oarlock.dev/job={name}", "-o", f"jsonpath={path}")
     return dict(line.split() for line in found.splitlines())
 
 
@@ -107,16 +108,16 @@ def test_a_warning_saves_at_once_and_interrupts_nothing(jobs: Jobs) -> None:
 
 @pytest.mark.usefixtures("mended")
 def test_a_fault_that_spares_the_gpu_is_free_once_and_not_twice(jobs: Jobs, rooted: dict[str, str]) -> None:
-    suspect = rooted[f"{NAME}-1-1"]
+    suspect = rooted[f"{SUSPECT}-1-1"]
     jobs.cluster.fault("gpu", suspect, gpu=0, xid=94)
-    status = jobs.wait_for_checkpoint_of(NAME, 2)
+    status = jobs.wait_for_checkpoint_of(SUSPECT, 2)
     assert (status["lastFault"]["verdict"], status["avoidedNodes"]) == ("RestartProcess", [])
     assert [strike["count"] for strike in status["strikes"]] == [1]
     assert node(jobs, suspect)["spec"].get("unschedulable") is None
-    assert suspect in nodes_of(jobs).values()
+    assert suspect in nodes_of(jobs, SUSPECT).values()
     jobs.cluster.kubectl("uncordon", jobs.cluster.nodes[0])
     jobs.cluster.fault("gpu", suspect, gpu=0, xid=94)
-    status = jobs.wait_for_checkpoint_of(NAME, 3)
+    status = jobs.wait_for_checkpoint_of(SUSPECT, 3)
     assert (status["lastFault"]["verdict"], status["lastFault"]["xid"]) == ("ReplaceNode", 94)
     assert suspect not in status["attempts"][-1]["nodeNames"]
     assert node(jobs, suspect)["spec"]["unschedulable"] is True
