@@ -88,11 +88,12 @@ def test_a_slow_network_is_told_once_and_the_gang_is_left_alone() -> None:
     assert world.job.status.attempt == 1
 
 
-def test_a_slow_network_hides_nothing_else() -> None:
+@pytest.mark.parametrize("kind", ["SlowNetwork", "SlowRank"])
+def test_what_is_only_slow_hides_nothing_else(kind: str) -> None:
     world = training()
-    tell(world, SlowNetwork="NCCL takes TCP")
+    tell(world, **{kind: "words"})
     world.warnings = {next(iter(world.pods.values())).uid: "GPU 5 is too hot"}
-    assert tell(world, SlowNetwork="NCCL takes TCP") == []
+    assert tell(world, **{kind: "words"}) == []
     assert condition(world, "Degraded") == ("True", Reason.GPU_WARNING)
 
 

@@ -32,6 +32,9 @@ def told(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str,
 
 def test_a_checkpoint_without_room_degrades_a_run_until_the_next_one_is_saved(told: list[dict[str, Any]]) -> None:
     degraded = [(one["reason"], one["message"]) for one in told if one["event"] == Event.DEGRADED]
+    degraded = [
+        (reason, message) for reason, message in degraded if reason != "SlowRank"
+    ]  # of a machine that is shared
     assert [reason for reason, _ in degraded] == ["CheckpointStorageFull"] * 2
     assert degraded[0][1].startswith("no room for the checkpoint of step 20, ")
     assert "lower checkpoint.keep" in degraded[0][1]

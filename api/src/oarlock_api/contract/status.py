@@ -20,7 +20,7 @@ STATUS_VERSION = 1
 MAX_BYTES = 65536
 MAX_CHECKS = 8
 _MAX_WORDS = 512
-"""Characters: eight checks and four degradations at their longest, every character escaped, leave room for the rest."""
+"""Characters: eight checks and five degradations at their longest, every character escaped, leave room for the rest."""
 
 
 class PodPhase(StrEnum):
@@ -98,6 +98,8 @@ class Degradation(StrEnum):
     """There was no room for the last checkpoint."""
     CHECKPOINT_NOT_COPIED = "CheckpointNotCopied"
     """The last copy into checkpoint.upload failed."""
+    SLOW_RANK = "SlowRank"
+    """One rank computes slower than the others, for long."""
     SLOW_NETWORK = "SlowNetwork"
     """The network between the nodes is slower than it should be, or NCCL takes TCP beside InfiniBand."""
 

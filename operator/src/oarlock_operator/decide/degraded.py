@@ -30,8 +30,10 @@ _TOLD = {
     Degradation.NON_FINITE_LOSS: Reason.NON_FINITE_LOSS,
     Degradation.CHECKPOINT_STORAGE_FULL: Reason.CHECKPOINT_STORAGE_FULL,
     Degradation.CHECKPOINT_NOT_COPIED: Reason.CHECKPOINT_NOT_COPIED,
+    Degradation.SLOW_RANK: Reason.SLOW_RANK,
     Degradation.SLOW_NETWORK: Reason.SLOW_NETWORK,
 }
+_LASTING = {Reason.SLOW_RANK, Reason.SLOW_NETWORK}
 
 
 def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason | None, str]:
@@ -56,12 +58,13 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.GANG_IGNORED, queue.ignored(o, draft)),
         (Reason.STATUS_SILENT, _all(f"/status has not answered for more than {SILENT_SECONDS:.0f} s: ", mute[:8])),
         (Reason.KEY_REFUSED, _all(_REFUSED, [pod.name for pod in pods if pod.uid in o.refusing][:8])),
-        *(one for one in told if one[0] != Reason.SLOW_NETWORK),
+        *(one for one in told if one[0] not in _LASTING),
         (Reason.CORDON_FAILED, cordon.undone(o, draft)),
         (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
         (Reason.GPU_WARNING, warned),
         (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
-        # Last: these hold for the whole attempt, and would hide all that comes up meanwhile, and each other.
+        # Last: these hold for long, or the whole attempt, and would hide all that comes up meanwhile, and each other.
+        *(one for one in told if one[0] == Reason.SLOW_RANK),
         *(
             (one, f"{said}; {unmonitored}" if unmonitored and said else said)
             for one, said in told

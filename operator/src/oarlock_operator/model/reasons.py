@@ -129,6 +129,10 @@ class Reason(StrEnum):
         "CheckpointNotCopied",
         "the last copy to checkpoint.upload failed; the next one is tried anew",
     )
+    SLOW_RANK = (
+        "SlowRank",
+        "one rank's forward passes take 10 % longer than the others', over thirty steps or more: all wait for it",
+    )
     SLOW_NETWORK = (
         "SlowNetwork",
         "the network between the nodes is slower than preflight.minBusBandwidth, or NCCL takes TCP beside InfiniBand",

@@ -25,6 +25,7 @@ from oarlock_trainer.loop import loss_curve
 from oarlock_trainer.loop.evaluation import evaluate
 from oarlock_trainer.loop.profiler import Profiler
 from oarlock_trainer.loop.publish import publish
+from oarlock_trainer.loop.rank_pace import RankPace
 from oarlock_trainer.loop.saves import Saves
 from oarlock_trainer.loop.session import Session, assemble
 from oarlock_trainer.loop.setup import Setup, set_up
@@ -117,6 +118,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
     settings, ranks = session.job.training, session.ranks
     channel.send(channel.Event.PHASE, name=PodPhase.TRAINING)
     guard, saves, profiler = StepGuard(), Saves(session), Profiler(settings.profile, session)
+    pace = RankPace(ranks.rank_info)
     _validate(session, session.first, stop)  # what a fault kept from being made
     clock.skip()
     all_have_data = False  # the first batch may take minutes
@@ -135,20 +137,25 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         due, drill = saves.due(done, stop)
         # One small exchange a step carries all that ranks must agree on: losses, who was asked to leave, whether a
         # checkpoint is due by rank 0's clock, or asked for by anybody, or as at an eviction, who has the next step's data,
-        # and who is done with the last checkpoint's next stage. It waits for the forward pass alone, while a GPU computes
-        # gradients: after the update the next step begins at once.
+        # who is done with the last checkpoint's next stage, and how long each rank's last forward passes took. It waits for
+        # the forward pass alone, while a GPU computes gradients: after the update the next step begins at once.
         leaving, saving, drilling, having_data, total_loss, *rest = ranks.sum(
-            [*map(float, (stop.requested, due, drill, session.prefetch.ready)), *losses.read(), *saves.ready()]
+            [
+                *map(float, (stop.requested, due, drill, session.prefetch.ready)),
+                *losses.read(),
+                *saves.ready(),
+                *pace.told(),
+            ]
         )
-        all_have_data = having_data == ranks.rank_info.world_size
-        by_noise, ready = noise_bins.means(rest[: 2 * noise_bins.BINS]), rest[2 * noise_bins.BINS :]
+        all_have_data, mean_loss = having_data == ranks.rank_info.world_size, total_loss / ranks.rank_info.world_size
+        by_noise, ready = noise_bins.means(rest[: 2 * noise_bins.BINS]), rest[2 * noise_bins.BINS :][:2]
         clock.lap(StepPart.COMMUNICATION)
         session.engine.step(rate)
         clock.updated()
-        mean_loss = total_loss / ranks.rank_info.world_size
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.recovery.hang_seconds))
-        report(session, batch, clock.split(), step=done, loss=mean_loss, by_noise=by_noise, rate=rate)
+        split = pace.take(rest[2 * noise_bins.BINS + 2 :], clock.split())
+        report(session, batch, split, step=done, loss=mean_loss, by_noise=by_noise, rate=rate)
         guard.check(loss=mean_loss, skipped=session.engine.skipped)
         clock.lap(StepPart.REST)
         saves.go_on(*ready)

@@ -1,0 +1,52 @@
+"""How long each rank's forward passes take, brought together with the exchange of every step; a slow rank is told.
+
+Each rank adds its seconds in a place of its own, so the sum has them all: no exchange more, and eight bytes for each rank.
+They are those of the step before, by the device's clock: nothing waits for a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.status import Degradation, StepPart
+from oarlock_trainer.loop.slow_rank import STALLED, SlowRanks
+from oarlock_trainer.runtime import channel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oarlock_trainer.loop.slow_rank import SlowRank
+    from oarlock_trainer.loop.step_clock import Split
+    from oarlock_trainer.runtime.job import RankInfo
+
+
+class RankPace:
+    """Of one rank; rank 0 watches. A rank that is alone tells and hears nothing."""
+
+    def __init__(self, rank_info: RankInfo) -> None:
+        self._rank_info = rank_info
+        self._watch = SlowRanks() if rank_info.is_leader and rank_info.world_size > 1 else None
+        self._own = 0.0
+
+    def told(self) -> list[float]:
+        """What this rank adds to the exchange: a number for each rank, all but its own 0."""
+        own, ranks = self._rank_info.rank, self._rank_info.world_size
+        return [self._own if rank == own else 0.0 for rank in range(ranks)] if ranks > 1 else []
+
+    def take(self, seconds: Sequence[float], split: Split) -> Split:
+        """Take the exchange's sums, and the step that has ended, whose time is told with the next one; returns the step."""
+        if self._watch and self._watch.take(seconds):
+            words = _words(self._watch.slow, self._rank_info.local_world_size) if self._watch.slow else ""
+            channel.send(channel.Event.DEGRADED, reason=Degradation.SLOW_RANK, message=words)
+        stalled = (split.share(StepPart.DATA) or 0.0) > STALLED
+        self._own = 0.0 if stalled else split.parts[StepPart.FORWARD]
+        return split
+
+
+def _words(slow: SlowRank, ranks_per_node: int) -> str:
+    return (
+        f"rank {slow.rank}, in pod {slow.rank // max(1, ranks_per_node)} of the gang, takes {slow.lag:.0%} longer for its "
+        f"forward passes than the median of the others, over {slow.steps} steps in which it did not wait for data: all wait "
+        "for it. Look at the clocks and the throttling of its GPU (nvidia-smi -q -d CLOCK,PERFORMANCE), at the pod's CPU "
+        "limit, and at what else runs on its node"
+    )
