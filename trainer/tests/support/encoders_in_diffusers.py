@@ -1,9 +1,10 @@
 """What diffusers' own pipeline makes of captions and pictures, beside what our encoders and our decoder make of them.
 
-    python encoders_in_diffusers.py MODEL DEVICE
+    python encoders_in_diffusers.py DEVICE MODEL...
 
-Writes JSON: relative distances of T5's sequences, CLIP's vectors and latents, and how far a decoded picture is apart on
-average, in steps of 0 to 255. A process of its own, because the pipeline has to be imported before anything of ours.
+Writes JSON, of each model: relative distances of T5's sequences, CLIP's vectors and latents, and how far a decoded
+picture is apart on average, in steps of 0 to 255. A process of its own, because the pipeline has to be imported before
+anything of ours.
 """
 
 from __future__ import annotations
@@ -78,8 +79,11 @@ def pictures(pipeline: FluxPipeline, model: Path, device: torch.device) -> dict[
 
 
 if __name__ == "__main__":
-    folder, gpu = Path(sys.argv[1]), torch.device(sys.argv[2])
+    gpu = torch.device(sys.argv[1])
     # The type that ours compute in there; the transformer is not needed.
     kind = torch.bfloat16 if gpu.type == "cuda" else torch.float32
-    flux = FluxPipeline.from_pretrained(folder, transformer=None, dtype=kind).to(gpu)
-    sys.stdout.write(json.dumps(captions(flux, folder, gpu) | pictures(flux, folder, gpu)))
+    found = []
+    for folder in map(Path, sys.argv[2:]):
+        flux = FluxPipeline.from_pretrained(folder, transformer=None, dtype=kind).to(gpu)
+        found.append(captions(flux, folder, gpu) | pictures(flux, folder, gpu))
+    sys.stdout.write(json.dumps(found))

@@ -25,15 +25,25 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA 
 weights = pytest.mark.skipif(not FLUX, reason="OARLOCK_FLUX names no folder with FLUX.1's weights")
 
 
-def compared(model: str | Path, device: str) -> dict[str, float]:
-    command = [sys.executable, str(_IN_DIFFUSERS), str(model), device]
+def compared(device: str, *models: str | Path) -> list[dict[str, float]]:
+    command = [sys.executable, str(_IN_DIFFUSERS), device, *map(str, models)]
     said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: dict[str, float] = json.loads(said.splitlines()[-1])
+    found: list[dict[str, float]] = json.loads(said.splitlines()[-1])
     return found
 
 
-def test_a_tiny_models_captions_and_pictures_are_encoded_as_by_diffusers_pipeline(tiny_flux: Path) -> None:
-    found = compared(tiny_flux, "cpu")
+@pytest.fixture(scope="module")
+def on_cpu(tiny_flux: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, float]]:
+    """The tiny model, and one with vocabularies as large as FLUX.1's: importing the pipeline takes longer than both."""
+    large = tmp_path_factory.mktemp("large") / "model"
+    full_vocabularies.write(tiny_flux, large)
+    return compared("cpu", tiny_flux, large)
+
+
+def test_a_tiny_models_captions_and_pictures_are_encoded_as_by_diffusers_pipeline(
+    on_cpu: list[dict[str, float]],
+) -> None:
+    found, _ = on_cpu
     # Ours are stored in bfloat16, whose rounding is up to 2**-8 of a value.
     assert max(found["t5"], found["clip"], found["latents"]) < 2**-8
     assert found["picture"] < 0.01
@@ -41,10 +51,9 @@ def test_a_tiny_models_captions_and_pictures_are_encoded_as_by_diffusers_pipelin
 
 
 def test_captions_cut_by_vocabularies_as_large_as_fluxs_are_encoded_as_by_diffusers_pipeline(
-    tiny_flux: Path, tmp_path: Path
+    on_cpu: list[dict[str, float]],
 ) -> None:
-    full_vocabularies.write(tiny_flux, tmp_path / "model")
-    found = compared(tmp_path / "model", "cpu")
+    _, found = on_cpu
     assert max(found["t5"], found["clip"]) < 2**-8
 
 
@@ -55,7 +64,7 @@ def test_captions_cut_by_vocabularies_as_large_as_fluxs_are_encoded_as_by_diffus
 def test_flux_own_encoders_and_vae_make_what_they_make_in_diffusers_pipeline(
     record_property: Callable[[str, object], None],
 ) -> None:
-    found = compared(FLUX, "cuda")
+    (found,) = compared("cuda", FLUX)
     for name, value in found.items():
         record_property(name, value)
     assert max(found["t5"], found["clip"], found["latents"]) < 0.02
