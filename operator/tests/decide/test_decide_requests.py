@@ -130,6 +130,15 @@ def test_an_agent_of_an_earlier_release_is_not_waited_for() -> None:
     assert "earlier release" in (state(world)[1] or "")
 
 
+def test_an_agent_that_is_busy_with_an_earlier_request_is_waited_for() -> None:
+    world = training()
+    ask(world, "save 2")
+    world.now += requests.UNHEARD + timedelta(seconds=1)
+    assert hear(world, Answered(id="1", state=RequestState.DONE, step=12, seconds=3.0)) == []
+    assert state(world) == (RequestState.ASKED, None)
+    assert hear(world, Answered(id="2", state=RequestState.DONE, step=21, seconds=3.0)) == [Reason.SAVED_ON_REQUEST]
+
+
 def test_what_is_never_answered_fails_in_the_end() -> None:
     world = training()
     ask(world, "save 1")

@@ -69,6 +69,7 @@ def test_a_request_is_begun_once_and_answered_by_the_first_checkpoint_of_a_later
 def test_ranks_that_have_made_no_step_are_asked_once_they_have() -> None:
     ranks = Ranks()
     assert ranks.asked(SAVE, at=0.0) == []
+    assert ranks.answer[:2] == ("one", RequestState.ASKED), "heard at once, however long it waits"
     ranks.tell(Event.STEP, step=1, total=100)
     assert ranks.asked(SAVE, at=1.0) == [SAVE_SIGNAL]
 
@@ -76,6 +77,8 @@ def test_ranks_that_have_made_no_step_are_asked_once_they_have() -> None:
 def test_the_next_request_is_begun_a_minute_after_the_one_before(ranks: Ranks) -> None:
     ranks.asked(SAVE, at=0.0)
     ranks.tell(Event.CHECKPOINT, at=1.0, step=11, path="/p", savedAt="t")
+    assert ranks.asked(DRILL, at=2.0) == []
+    assert ranks.answer == ("two", RequestState.ASKED, None, None), "heard at once, however long it waits"
     assert ranks.asked(DRILL, at=requests.APART_SECONDS - 0.1) == []
     assert ranks.asked(DRILL, at=requests.APART_SECONDS) == [DRILL_SIGNAL]
 

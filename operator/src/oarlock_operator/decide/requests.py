@@ -18,7 +18,7 @@ from oarlock_operator.model.reasons import Reason
 LOOK_AGAIN_SECONDS = 1.0
 """Between looks at a gang that was asked."""
 UNHEARD = timedelta(seconds=30)
-"""After so long, a rank 0 that answers and says nothing of the request takes none."""
+"""After so long, a rank 0 that answers and never names a request takes none. One that names another is busy with that."""
 LONGEST = timedelta(minutes=30)
 """For a request: a checkpoint of 143 GB takes minutes, and pictures that are being made are waited for."""
 
@@ -87,7 +87,7 @@ def _follow(o: Observation, draft: Draft, known: RequestStatus) -> None:
         _end(
             o, draft, known, RequestState.FAILED, message=f"attempt {known.attempt} was told to go: its pods save then"
         )
-    elif waited > UNHEARD and o.progress and (answered is None or answered.id != known.id):
+    elif waited > UNHEARD and o.progress and answered is None:
         _end(
             o, draft, known, RequestState.REFUSED, message="the trainer's image is of an earlier release: it takes none"
         )

@@ -45,12 +45,15 @@ class Requests:
             self._asked = request
 
     def advance(self, now: float) -> None:
-        """Begin with what was asked, once the ranks train and a minute has passed since the one before."""
-        request, done = self._asked, self._board.status.figures.step
-        if request is None or self._open_after is not None or done is None or now - self._begun_at < APART_SECONDS:
+        """Say that it is heard; begin with it once the ranks train and a minute has passed since the one before."""
+        request, status = self._asked, self._board.status
+        if request is None or self._open_after is not None:
             return
-        self._begun, self._begun_at, self._open_after, self._asked = request, now, done, None
-        self._board.answer(Answered(id=request.id, state=RequestState.ASKED))
+        if status.request is None or status.request.id != request.id:
+            self._board.answer(Answered(id=request.id, state=RequestState.ASKED))
+        if status.figures.step is None or now - self._begun_at < APART_SECONDS:
+            return
+        self._begun, self._begun_at, self._open_after, self._asked = request, now, status.figures.step, None
         self._signal(_SIGNALS[request.verb])
 
     def hear(self, message: Message, now: float) -> None:
