@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oarlock_api.contract import history
-from oarlock_api.contract.gzip_members import member, read_members
+from oarlock_api.contract.gzip_members import member, read_members, read_pieces
 from oarlock_api.contract.history import StoryLine, StoryType
 from oarlock_api.contract.wire import WireError
 
@@ -103,3 +103,14 @@ def test_a_log_that_ends_anywhere_is_read_up_to_its_last_whole_member(tmp_path: 
 def test_what_was_appended_behind_a_torn_member_is_read(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(member(b"one\n") + member(os.urandom(300))[:200] + member(b"two\n"))
     assert b"".join(read_members(tmp_path / "log")) == b"one\ntwo\n"
+
+
+def test_what_is_torn_is_said_where_it_is_and_no_large_log_is_read_at_once(tmp_path: Path) -> None:
+    first, large = member(b"one\n"), member(os.urandom(1 << 20))
+    (tmp_path / "log").write_bytes(first + large[:-9] + first + large + first[:5])
+    found = list(read_pieces(tmp_path / "log"))
+    assert [content and len(content) for content in found] == [4, None, 4, 1 << 20, None]
+    pieces = read_pieces(tmp_path / "log")
+    next(pieces)
+    (tmp_path / "log").write_bytes(b"")
+    assert list(pieces) == [None]

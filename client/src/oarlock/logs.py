@@ -91,7 +91,7 @@ def _now(job: Job, cluster: Cluster, wanted: Wanted) -> Iterator[LogLine]:
         if not pod.started:
             yield LogLine(kind=NOTE, text=f"{pod.name} has not started: {pod.waits}", attempt=attempt, rank=pod.rank)
     streams = [_log(job, cluster, pod, wanted) for pod in chosen if pod.started]
-    yield from heapq.merge(*streams, key=lambda line: _instant(line.time))
+    yield from heapq.merge(*streams, key=lambda line: instant(line.time))
 
 
 def _log(job: Job, cluster: Cluster, pod: Pod, wanted: Wanted) -> Iterator[LogLine]:
@@ -207,7 +207,7 @@ class _Follower:
                         self._streams.add(lines)
                         for raw in lines:
                             line = _line(pod, raw)
-                            if last and _instant(line.time) < _instant(last):
+                            if last and instant(line.time) < instant(last):
                                 continue
                             if line.time == last:
                                 if again:
@@ -284,7 +284,8 @@ def _nothing(manifest: Json, *, attempt: int, newest: int, rank: int | None) -> 
     folder = f"{HISTORY}/{LOGS}/{attempt_folder(attempt, metadata['uid'])}"
     return (
         f"{who} of {name} has no pods now ({row.phase}, newest attempt {newest}): "
-        f"what they printed lies in its output directory, in {folder}"
+        f"what they printed lies in its output directory, in {folder}; where that is mounted, "
+        "`oarlock logs --path <output>/<directory>` reads it"
     )
 
 
@@ -304,7 +305,7 @@ def _line(pod: Pod, raw: bytes) -> LogLine:
     return LogLine(text=text.rstrip("\r"), time=time, attempt=pod.attempt, rank=pod.rank, pod=pod.name)
 
 
-def _instant(time: str) -> tuple[str, str]:
+def instant(time: str) -> tuple[str, str]:
     """A time of the kubelet as what can be compared: its fraction may have any number of digits."""
     second, _, fraction = time.removesuffix("Z").partition(".")
     return second, fraction.ljust(9, "0")

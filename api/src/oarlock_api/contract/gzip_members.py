@@ -10,6 +10,7 @@ import binascii
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 try:
     import zlib
@@ -22,7 +23,9 @@ _MAGIC = _HEADER[:3]
 _STORED_BLOCK = 65535
 _GZIP_WINDOW = 31
 """zlib's name for "the largest window, behind a gzip header"."""
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
+MAX_MEMBER = 64 * 1024 * 1024
+"""Bytes of a member that a reader takes, packed or not: writers write far smaller ones."""
 
 
 def member(content: bytes, *, compress: bool = zlib is not None) -> bytes:
@@ -48,27 +51,55 @@ def _stored(content: bytes) -> bytes:
 
 def read_members(path: Path) -> Iterator[bytes]:
     """The content of a log in pieces, in order; what a crash has torn is left out. Needs zlib. Raises OSError."""
-    written = path.read_bytes()
-    at = 0
-    while (at := written.find(_MAGIC, at)) >= 0:
-        found = _whole_member(written, at)
-        if found is None:  # torn here, and perhaps appended to later: the next one begins somewhere behind
-            at += len(_MAGIC)
-        else:
-            content, at = found
+    return (content for content in read_pieces(path) if content is not None)
+
+
+def read_pieces(path: Path) -> Iterator[bytes | None]:
+    """As read_members, with None where something is left out. Holds one member in memory, MAX_MEMBER bytes at most."""
+    with path.open("rb") as file:
+        window, torn = bytearray(), False
+        while True:
+            at = window.find(_MAGIC)
+            if at < 0:  # but it may begin in the last two bytes
+                torn |= len(window) > len(_MAGIC) - 1
+                del window[: 1 - len(_MAGIC)]
+                chunk = file.read(_CHUNK)
+                if not chunk:
+                    break
+                window += chunk
+                continue
+            torn |= at > 0
+            del window[:at]
+            found = _whole_member(window, file)
+            if found is None:  # torn here, and perhaps appended to later: the next one begins somewhere behind
+                torn = True
+                del window[: len(_MAGIC)]
+                continue
+            if torn:
+                yield None
+            torn = False
+            content, end = found
+            del window[:end]
             yield content
+        if torn or window:
+            yield None
 
 
-def _whole_member(written: bytes, at: int) -> tuple[bytes, int] | None:
-    """(content, where the next one begins), or None where no whole member begins here."""
-    reader, end, content = zlib.decompressobj(_GZIP_WINDOW), at, []
+def _whole_member(window: bytearray, file: BinaryIO) -> tuple[bytes, int] | None:
+    """(content, where it ends in the window), or None where no whole member begins there. Reads on into the window."""
+    reader, content, size = zlib.decompressobj(_GZIP_WINDOW), [], 0
+    fed = bytes(window)
     try:
-        while not reader.eof:
-            chunk = written[end : end + _CHUNK]
-            if not chunk:
+        while True:
+            content.append(reader.decompress(fed, MAX_MEMBER - size))
+            size += len(content[-1])
+            if reader.eof:
+                return b"".join(content), len(window) - len(reader.unused_data)
+            if size >= MAX_MEMBER or len(window) >= MAX_MEMBER:
                 return None
-            content.append(reader.decompress(chunk))
-            end += len(chunk)
+            fed = file.read(_CHUNK)
+            if not fed:
+                return None
+            window += fed
     except zlib.error:
         return None
-    return b"".join(content), end - len(reader.unused_data)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from oarlock_api.contract.gzip_members import read_members
+from oarlock_api.contract.gzip_members import read_pieces
 
 
 class LogStream(StrEnum):
@@ -47,12 +47,20 @@ def parse_log_line(line: str) -> LogLine:
     return LogLine("", "", line)
 
 
+TORN = "some lines are lost here: a crash, or the storage, tore what was written"
+
+
 def read_log(files: Iterable[Path]) -> Iterator[LogLine]:
-    """The lines of a pod's log, of its files in their order (history.find_logs has them so). Raises OSError."""
+    """The lines of a pod's log, of its files in their order (history.find_logs has them so). Raises OSError.
+
+    Where something is lost there is a line of the stream NOTE without a time.
+    """
     for path in files:
         rest = ""
-        for content in read_members(path):
-            *lines, rest = (rest + content.decode(errors="replace")).split("\n")
-            yield from map(parse_log_line, lines)
+        for content in read_pieces(path):
+            *lines, rest = (rest + (content or b"\n").decode(errors="replace")).split("\n")
+            yield from map(parse_log_line, filter(None, lines))
+            if content is None:
+                yield LogLine("", LogStream.NOTE, TORN)
         if rest:
             yield parse_log_line(rest)

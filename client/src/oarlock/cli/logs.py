@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oarlock.cli.output import UsageError, fields, note
-from oarlock.cli.verb import Name, verb
+from oarlock.cli.output import UsageError, fields, note, shown
+from oarlock.cli.verb import OptionalName, verb
 
 if TYPE_CHECKING:
     from oarlock.client import Client
@@ -20,11 +20,17 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
 
-@verb()
+@verb(without_cluster=lambda given: given["path"] or not given["name"])
 def logs(
-    client: "Client",
+    client: "Client | None",
     *,
-    name: Name,
+    name: OptionalName = None,
+    path: Annotated[
+        str | None,
+        typer.Option(
+            "--path", metavar="FOLDER", help="Instead of JOB: its output directory, mounted here; its pods may be gone."
+        ),
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for pods, and go on through all attempts until the job ends.")
     ] = False,
@@ -39,14 +45,28 @@ def logs(
     grep: Annotated[str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that match.")] = None,
     output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text or jsonl.")] = "text",
 ) -> None:
-    """Print what the pods of a job print, with attempt and rank before each line."""
+    """Print what the pods of a job print, with attempt and rank before each line.
+
+    With --path no cluster is asked: the lines are those that the job's output has kept.
+    """
     if output not in {"text", "jsonl"}:
         raise UsageError(f"-o {output} is no format of logs: text or jsonl")
     if previous and (follow or attempt):
         raise UsageError("--previous goes with neither --follow nor --attempt")
-    lines = client.job(name).logs(
-        follow=follow, rank=rank, attempt=attempt, previous=previous, since=_since(since), grep=grep
-    )
+    if bool(name) == bool(path):
+        raise UsageError("name a job, or its output directory with --path: one of the two")
+    if path and follow:
+        raise UsageError("--path goes without --follow: it reads what is kept")
+    if client is None or not name:
+        from oarlock.kept_logs import read  # noqa: PLC0415 - --help needs none of it
+        from oarlock.logs import Wanted  # noqa: PLC0415
+
+        wanted = Wanted(rank=rank, attempt=attempt, previous=previous, since=_since(since), grep=grep)
+        lines = read(str(path), wanted)
+    else:
+        lines = client.job(name).logs(
+            follow=follow, rank=rank, attempt=attempt, previous=previous, since=_since(since), grep=grep
+        )
     print_logs(lines, jsonl=output == "jsonl")
 
 
@@ -63,7 +83,7 @@ def print_logs(lines: Iterable["LogLine"], *, jsonl: bool = False) -> None:
             prefix = f"[{line.attempt}/{line.rank}]"
             if colour:
                 prefix = f"\033[{_COLOURS[(line.rank or 0) % len(_COLOURS)]}m{prefix}\033[0m"
-            sys.stdout.write(f"{prefix} {line.text}\n")
+            sys.stdout.write(f"{prefix} {shown(line.text, sys.stdout)}\n")
         sys.stdout.flush()
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 from oarlock.errors import OarlockError
 from oarlock.exit_codes import ExitCode
@@ -16,6 +17,8 @@ from oarlock_api.naming import camel_case
 VERSION = 1
 """Of the JSON. Fields may be added; one that goes or changes its meaning makes it 2."""
 FORMATS = ("table", "wide", "json", "yaml", "jsonl", "name")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""All but tab and newline, and what turns the direction of writing round."""
 Column = tuple[str, Callable[[Any], object]]
 
 
@@ -106,13 +109,18 @@ def duration(seconds: float | None) -> str | None:
 
 def say(line: str) -> None:
     """A line of the answer."""
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(shown(line, sys.stdout) + "\n")
 
 
 def note(line: str) -> None:
     """A line for people, beside the answer."""
     sys.stdout.flush()
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(shown(line, sys.stderr) + "\n")
+
+
+def shown(text: str, stream: TextIO) -> str:
+    """Text that others wrote, for a stream: a terminal gets control characters as escapes, for it would obey them."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text) if stream.isatty() else text
 
 
 def _cell(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +37,9 @@ def complete_job(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 Name = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.", autocompletion=complete_job)]
+OptionalName = Annotated[
+    str | None, typer.Argument(metavar="[JOB]", help="The job's name.", autocompletion=complete_job)
+]
 Timeout = Annotated[
     float | None, typer.Option("--timeout", metavar="SECONDS", help="Wait so long at most; exit code 2.")
 ]
@@ -54,12 +57,17 @@ _ACCESS: dict[str, Any] = {
 }
 
 
-def verb(name: str | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function `f(client, ...)` a verb, by its own name or another. Its docstring is the help."""
+def verb(
+    name: str | None = None, *, without_cluster: Callable[[Mapping[str, Any]], bool] = lambda _: False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function `f(client, ...)` a verb, by its own name or another. Its docstring is the help.
+
+    `without_cluster`: whether these parameters need no cluster; then the client is None.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         own = list(inspect.signature(function).parameters.values())[1:]
-        access = [
+        options = [
             inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
             for each, annotation in _ACCESS.items()
         ]
@@ -67,13 +75,14 @@ def verb(name: str | None = None) -> Callable[[Callable[..., Any]], Callable[...
         def run(**given: Any) -> None:
             from oarlock.client import Client  # noqa: PLC0415 - --help and --version ask no cluster
 
-            client = Client(**{each: given.pop(each) for each in _ACCESS})
+            access = {each: given.pop(each) for each in _ACCESS}
+            client = None if without_cluster(given) else Client(**access)
             try:
                 function(client, **given)
             except BrokenPipeError as error:  # which typer would end with 1
                 raise PipeClosedError from error
 
-        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + access
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own] + options
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         run.__doc__ = function.__doc__

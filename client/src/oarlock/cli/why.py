@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 
 from oarlock.cli.output import UsageError, say, write
-from oarlock.cli.verb import app, complete_job
+from oarlock.cli.verb import OptionalName, app
 
 FORMATS = ("text", "json", "yaml")
-JOB = Annotated[str | None, typer.Argument(metavar="[JOB]", help="The job's name.", autocompletion=complete_job)]
 PATH = Annotated[
     str | None,
     typer.Option(
@@ -27,7 +26,7 @@ KUBECONFIG = Annotated[
 
 @app.command()
 def why(
-    name: JOB = None,
+    name: OptionalName = None,
     *,
     path: PATH = None,
     output: FORMAT = "text",
