@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from ended import Oarlock
 
-from oarlock.cli.output import shown
 from oarlock.exit_codes import ExitCode
 from oarlock.kept_logs import read
 from oarlock.logs import Wanted
+from oarlock.terminal import shown
 from oarlock_api.contract import history
 from oarlock_api.contract.gzip_members import member
 from oarlock_api.contract.log_lines import LogStream, stamped

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oarlock.cli.output import UsageError, fields, note, shown
+from oarlock.cli.output import UsageError, fields, note
 from oarlock.cli.verb import OptionalName, verb
+from oarlock.terminal import shown
 
 if TYPE_CHECKING:
     from oarlock.client import Client

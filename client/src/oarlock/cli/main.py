@@ -13,6 +13,7 @@ from oarlock.cli import acting, logs, others, reading, why
 from oarlock.cli.verb import PipeClosedError, app
 from oarlock.errors import OarlockError
 from oarlock.exit_codes import ExitCode
+from oarlock.terminal import escaped
 
 __all__ = ["acting", "app", "logs", "main", "others", "reading", "why"]
 
@@ -66,5 +67,5 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _failed(message: str, code: ExitCode) -> ExitCode:
     sys.stdout.flush()
-    sys.stderr.write(f"oarlock: {' '.join(message.split())}\n")
+    sys.stderr.write(f"oarlock: {escaped(' '.join(message.split()))}\n")
     return code

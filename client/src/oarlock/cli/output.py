@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any
 
 from oarlock.errors import OarlockError
 from oarlock.exit_codes import ExitCode
+from oarlock.terminal import CONTROLS, escaped, escaped_json
 from oarlock_api.naming import camel_case
 
 VERSION = 1
 """Of the JSON. Fields may be added; one that goes or changes its meaning makes it 2."""
 FORMATS = ("table", "wide", "json", "yaml", "jsonl", "name")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""All but tab and newline, and what turns the direction of writing round."""
 Column = tuple[str, Callable[[Any], object]]
 
 
@@ -50,7 +48,7 @@ def show(
         write({"version": VERSION, "kind": kind, "items": [fields(row) for row in rows]}, output)
     elif output == "jsonl":
         for row in rows:
-            say(json.dumps(fields(row), ensure_ascii=False))
+            say_json(fields(row))
     elif output == "name":
         for row in rows:
             say(str(columns[0][1](row)))
@@ -71,9 +69,12 @@ def write(document: Mapping[str, Any], output: str) -> None:
     if output == "yaml":
         import yaml  # noqa: PLC0415
 
-        sys.stdout.write(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True))
+        text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
+        if CONTROLS.search(text):
+            text = yaml.safe_dump(dict(document), sort_keys=False)
+        sys.stdout.write(text)
     else:
-        say(json.dumps(document, indent=2, ensure_ascii=False))
+        say_json(document, indent=2)
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -108,22 +109,22 @@ def duration(seconds: float | None) -> str | None:
 
 
 def say(line: str) -> None:
-    """A line of the answer."""
-    sys.stdout.write(shown(line, sys.stdout) + "\n")
+    """A line of the answer, or several."""
+    sys.stdout.write(escaped(line) + "\n")
+
+
+def say_json(document: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """A JSON object, on one line where there is no `indent`."""
+    sys.stdout.write(escaped_json(json.dumps(document, indent=indent, ensure_ascii=False)) + "\n")
 
 
 def note(line: str) -> None:
     """A line for people, beside the answer."""
     sys.stdout.flush()
-    sys.stderr.write(shown(line, sys.stderr) + "\n")
-
-
-def shown(text: str, stream: TextIO) -> str:
-    """Text that others wrote, for a stream: a terminal gets control characters as escapes, for it would obey them."""
-    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text) if stream.isatty() else text
+    sys.stderr.write(escaped(line) + "\n")
 
 
 def _cell(value: object) -> str:
     if value is None or value == "":
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())
+    return f"{value:.4g}" if isinstance(value, float) else escaped(" ".join(str(value).split()))

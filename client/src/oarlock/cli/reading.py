@@ -10,6 +10,7 @@ import typer
 from oarlock.cli.output import Column, age, checked, duration, say, show, table, write
 from oarlock.cli.verb import Name, Output, verb
 from oarlock.rows import JobRow, job_row, objects, part
+from oarlock.terminal import escaped
 
 if TYPE_CHECKING:
     from oarlock.client import Client
@@ -145,6 +146,7 @@ def top(
         return
     from rich.live import Live  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415 - a plain string would be read as markup
 
     with Live(screen=True, auto_refresh=False) as live:
         while True:
@@ -152,7 +154,7 @@ def top(
             gpus = sum(row.gpus or 0 for row in rows)
             drawn = Table(*[title for title, _ in TOP], title=f"{len(rows)} jobs, {gpus} GPUs", box=None)
             for row in rows:
-                drawn.add_row(*[_text(read(row)) for _, read in TOP])
+                drawn.add_row(*[Text(_text(read(row))) for _, read in TOP])
             live.update(drawn, refresh=True)
             time.sleep(WATCH_SECONDS)
 
@@ -232,4 +234,4 @@ def _describe(manifest: dict[str, Any], *, wide: bool) -> None:
 
 
 def _text(value: object) -> str:
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else escaped(str(value))
