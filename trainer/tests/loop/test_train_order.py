@@ -60,9 +60,10 @@ class Recorded:
             total=steps,
         )
         self.saves = SimpleNamespace(
+            due=lambda *_: (False, False),
             ready=lambda: (0.0, 0.0),
             go_on=lambda *_: None,
-            begin=lambda _step: self.save("begin"),
+            begin=lambda *_, **__: self.save("begin"),
             finish=lambda _step: self.save("finish"),
             have=lambda step: self.asked.append(f"have {step}"),
             finish_copy=lambda _go_on: None,
@@ -86,8 +87,10 @@ class Recorded:
             there, leaving = values
             return [RANKS * there, leaving]
         self.asked.append("agree")
-        leaving, saving, having_data, *losses, _, _ = values
-        return [leaving, saving, (RANKS - 1) + having_data, *(loss * RANKS for loss in losses), 0.0, 0.0]
+        leaving, saving, drilling, having_data, *rest = values
+        losses = rest[: -2 - RANKS]
+        agreed = [leaving, saving, drilling, (RANKS - 1) + having_data, *(loss * RANKS for loss in losses)]
+        return [*agreed, *[0.0] * (2 + RANKS)]
 
 
 def trained(

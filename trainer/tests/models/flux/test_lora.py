@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from oarlock_trainer.models.flux import forward, lora, low_rank, transformer  # noqa: E402
 from oarlock_trainer.models.flux.attention import attend_with  # noqa: E402
-from oarlock_trainer.models.flux.loss import MicroBatch, flow_matching_loss  # noqa: E402
+from oarlock_trainer.models.flux.loss import MicroBatch, sample_losses  # noqa: E402
 
 SETTINGS = Lora(rank=4, alpha=8)
 
@@ -53,7 +53,7 @@ def batch(size: int = 2) -> MicroBatch:
 
 def loss(model: Any, *, keep: bool = False) -> torch.Tensor:
     base = lora.without_adapters(model) if keep else None
-    return flow_matching_loss(model, batch(), has_guidance=True, measure=Loss.MSE, base=base)
+    return sample_losses(model, batch(), has_guidance=True, measure=Loss.MSE, base=base).mean()
 
 
 def trained(model: Any) -> dict[str, torch.Tensor]:
