@@ -531,8 +531,9 @@ class Cause(StrEnum):
     SLOW_RANK = (
         "SlowRank",
         Part.DEGRADED,
-        "one rank is slower than its peers for long, and the whole gang with it",
-        "Look at NODE: clocks, throttling, CPU share, storage; recovery.slowRank: Migrate moves the gang.",
+        "one rank computes 10 % slower than the others for long, and the whole gang with it",
+        "Look at the node of the pod that the message names: its GPU's clocks and throttling, the pod's CPU limit, what else "
+        "runs there. The gang goes on as it is; `kubectl cordon` of that node moves it.",
     )
     NODE_NOT_READY = (
         "NodeNotReady",
@@ -556,13 +557,13 @@ class Cause(StrEnum):
         "GraceTooShort",
         Part.DEGRADED,
         "by the last drill or eviction, a save takes longer than the pods' grace: steps would be lost",
-        "Raise spec.pod.terminationGracePeriodSeconds, or save more often.",
+        "Raise spec.pod.terminationGracePeriodSeconds above the seconds of the message, at the next suspension.",
     )
     REQUEST_NOT_SERVED = (
         "RequestNotServed",
         Part.DEGRADED,
         "a save or a drill that was asked for was refused, or came to nothing",
-        "The message says why; ask again once that is over.",
+        "The message says why; once that is over, ask again with another id.",
     )
     POD_NOT_STOPPING = (
         "PodNotStopping",

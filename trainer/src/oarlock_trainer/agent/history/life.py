@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.contract.history import StoryLine, StoryType
-from oarlock_api.contract.status import CheckResult
+from oarlock_api.contract.status import CheckResult, Degradation
 
 if TYPE_CHECKING:
     from oarlock_api.contract.report import Report
@@ -73,6 +73,7 @@ class Life:
             *self._stage(before, status, at),
             *self._begun(before, status, at),
             *self._saved(before, status, at),
+            *self._drilled(before, status, at),
             *self._degraded(before, status, at),
         ]
 
@@ -137,11 +138,23 @@ class Life:
         stall = saved.stall_seconds
         return [self._teller.line(StoryType.CHECKPOINT, at, step=saved.step, path=saved.path, stallSeconds=stall)]
 
+    def _drilled(self, before: PodStatus, status: PodStatus, at: str) -> list[StoryLine]:
+        drill = status.drill
+        if drill is None or drill == before.drill:
+            return []
+        words = f"a save as at an eviction took {drill.seconds:.1f} s, with step {drill.step}"
+        return [self._teller.line(StoryType.DRILL, at, message=words, step=drill.step, seconds=drill.seconds)]
+
     def _degraded(self, before: PodStatus, status: PodStatus, at: str) -> list[StoryLine]:
         old, new = before.degraded, status.degraded
         changed = [reason for reason in {**old, **new} if bool(old.get(reason)) != bool(new.get(reason))]
         return [
-            self._teller.line(StoryType.DEGRADED, at, reason=str(reason), message=new.get(reason, ""))
+            self._teller.line(
+                StoryType.SLOW_RANK if reason == Degradation.SLOW_RANK else StoryType.DEGRADED,
+                at,
+                reason=str(reason),
+                message=new.get(reason, ""),
+            )
             for reason in changed
         ]
 

@@ -1,0 +1,37 @@
+"""What befalls a pod that trains, as lines of the story: each thing once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oarlock_api.contract.history import StoryLine, StoryType
+from oarlock_api.contract.requests import Drill
+from oarlock_api.contract.status import Degradation, PodPhase, PodStatus
+from oarlock_trainer.agent.history.life import Life, Teller
+
+AT = "2026-01-01T00:00:00Z"
+TRAINING = PodStatus(job_uid="u", pod_uid="p", attempt=1, rank=0, phase=PodPhase.TRAINING, heartbeat_at=AT)
+
+
+def told(*statuses: PodStatus) -> list[StoryLine]:
+    life = Life(Teller(job="u", attempt=1, rank=0, node="node-1"))
+    return [line for status in (TRAINING, *statuses) for line in life.changes(status, at=AT)]
+
+
+def test_each_drill_is_told_once_with_its_seconds() -> None:
+    first = replace(TRAINING, drill=Drill(step=12, seconds=4.25))
+    lines = told(first, replace(first, heartbeat_at="later"), replace(first, drill=Drill(step=24, seconds=3.0)))
+    assert [line.type for line in lines] == [StoryType.DRILL, StoryType.DRILL]
+    assert [line.data for line in lines] == [{"step": 12, "seconds": 4.25}, {"step": 24, "seconds": 3.0}]
+    assert lines[0].message, "`oarlock why` shows lines with words"
+
+
+def test_a_slow_rank_has_a_type_of_its_own_and_all_else_that_is_wrong_is_degraded() -> None:
+    slow = replace(TRAINING, degraded={Degradation.SLOW_RANK: "rank 3 is slow"})
+    both = replace(slow, degraded={**slow.degraded, Degradation.CHECKPOINT_STORAGE_FULL: "no room"})
+    assert [(line.type, line.reason, line.message) for line in told(slow, both, TRAINING)] == [
+        (StoryType.SLOW_RANK, "SlowRank", "rank 3 is slow"),
+        (StoryType.DEGRADED, "CheckpointStorageFull", "no room"),
+        (StoryType.SLOW_RANK, "SlowRank", ""),
+        (StoryType.DEGRADED, "CheckpointStorageFull", ""),
+    ]
