@@ -9,6 +9,7 @@ import pytest
 
 from oarlock_api.contract.status import StepPart
 from oarlock_trainer.loop.rank_pace import RankPace
+from oarlock_trainer.loop.slow_rank import SLOW
 from oarlock_trainer.loop.step_clock import Split
 from oarlock_trainer.runtime import channel
 from oarlock_trainer.runtime.channel import Event
@@ -29,6 +30,8 @@ def test_a_slow_rank_of_a_gang_is_told_by_its_number_and_its_pod(gang_of: Callab
     (told,) = [event for event in run.of(Event.DEGRADED) if event["reason"] == "SlowRank"]
     assert told["rank"] == 0, "the leader tells"
     assert told["message"].startswith("rank 1, in pod 0 of the gang, takes ")
+    lags = [event["slowestRankLag"] for event in run.of(Event.STEP) if "slowestRankLag" in event]
+    assert (lags[0], lags[-1] >= SLOW - 1) == (None, True), "unknown before it can be judged"
 
 
 @pytest.mark.parametrize("waiting", [0.0, 0.5])

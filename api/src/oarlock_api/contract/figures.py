@@ -155,16 +155,29 @@ class Figures:
         help="Most memory that the first rank's tensors took at once",
         meaning="most that tensors took on the GPU at once since the process began; on the CPU its resident memory",
     )
+    slowest_rank_lag: float | None = _figure(
+        "slowestRankLag",
+        number,
+        gauge="slowest_rank_lag_ratio",
+        unit="0.1 = 10 %",
+        help="How much longer the slowest rank's forward passes take than the others' median, 0.1 for 10 %",
+        meaning="how much longer the slowest rank's forward passes take than the median of the others', over the last fifty "
+        "steps, judged every ten. null for a rank alone, and until thirty steps are known. From 0.1 on, where most of these "
+        "steps are slow, the job is `Degraded` (`SlowRank`)",
+    )
 
     def to_fields(self) -> dict[str, float | None]:
-        """As /status has them."""
-        return {row.wire: finite(getattr(self, name)) for name, row in FIGURES.items()}
+        """As /status has them. Figures that version 1 began with are null where they are unknown, later ones absent."""
+        told = {row.wire: finite(getattr(self, name)) for name, row in FIGURES.items()}
+        return {name: value for name, value in told.items() if value is not None or name not in _LATER}
 
     def to_line(self) -> dict[str, float | None]:
         """As a step's line has them."""
         return {row.line: finite(getattr(self, name)) for name, row in FIGURES.items()}
 
 
+_LATER = {"slowestRankLag"}
+"""By their names in /status: writers of version 1 write to the byte what they wrote."""
 FIGURES: dict[str, Figure] = {one.name: one.metadata[_ROW] for one in fields(Figures)}
 """The table, by the attributes of `Figures`."""
 

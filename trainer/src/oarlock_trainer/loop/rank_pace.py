@@ -28,6 +28,11 @@ class RankPace:
         self._watch = SlowRanks() if rank_info.is_leader and rank_info.world_size > 1 else None
         self._own = 0.0
 
+    @property
+    def lag(self) -> float | None:
+        """How much longer the slowest rank's forward passes take than the others', as SlowRanks has it; rank 0 knows."""
+        return self._watch.lag if self._watch else None
+
     def told(self) -> list[float]:
         """What this rank adds to the exchange: a number for each rank, all but its own 0."""
         own, ranks = self._rank_info.rank, self._rank_info.world_size

@@ -30,8 +30,9 @@ def report(
     loss: float,
     by_noise: Mapping[str, float],
     rate: float,
+    lag: float | None,
 ) -> None:
-    """Tell of a step: rank 0 its figures, the others that it is done."""
+    """Tell of a step: rank 0 its figures, the others that it is done. `lag`: of the slowest rank (rank_pace)."""
     if session.metrics is None:
         channel.send(channel.Event.STEP, step=step, total=session.total)
         return
@@ -48,6 +49,7 @@ def report(
         gradient_norm=rounded(session.engine.gradient_norm()),
         skipped_updates=session.engine.skipped,
         memory_peak_bytes=_memory_peak(session.ranks.device),
+        slowest_rank_lag=rounded(lag),
     )
     session.metrics.step(figures, parts=split.parts, by_noise=by_noise)
 

@@ -155,7 +155,7 @@ def loop(session: Session, stop: StopRequest, clock: StepClock) -> Path | None:
         if step == session.first:
             ranks.bound_waiting(max(process_group.STEP_TIMEOUT, 2.0 * session.job.file.recovery.hang_seconds))
         split = pace.take(rest[2 * noise_bins.BINS + 2 :], clock.split())
-        report(session, batch, split, step=done, loss=mean_loss, by_noise=by_noise, rate=rate)
+        report(session, batch, split, step=done, loss=mean_loss, by_noise=by_noise, rate=rate, lag=pace.lag)
         guard.check(loss=mean_loss, skipped=session.engine.skipped)
         clock.lap(StepPart.REST)
         saves.go_on(*ready)
