@@ -125,7 +125,10 @@ FULL = "rank 8: writing the checkpoint: [Errno 28] No space left on device: '/ou
 DATA = (
     'rank 0: dataset "photos": source.path: /data/photos is not there: mount its volume with pod.volumes, or correct it'
 )
-SLOW = "rank 9 on node-2 has been 31 % behind its peers for 60 steps: its CPU share is throttled"
+SLOW = (
+    "rank 9, in pod flux-3-1 on node-2, takes 31% longer for its forward passes than the median of the others, over 50 steps "
+    "in which it did not wait for data: all wait for it. Look at the clocks and the throttling of its GPU"
+)
 NETWORK = (
     "rank 0: node node-2 cannot reach rank 0 at flux-0.flux.team.svc:29500, and nodes node-1, node-3 can: it is cut off"
 )

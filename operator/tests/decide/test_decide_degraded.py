@@ -9,7 +9,7 @@ from jobs import job, spec
 from worlds import World, condition
 
 from oarlock_api.contract.figures import Figures
-from oarlock_api.contract.status import Degradation, PlanStatus
+from oarlock_api.contract.status import Degradation, PlanStatus, pod_of_gang
 from oarlock_operator.model.reasons import Reason
 
 FULL = "no room for the checkpoint of step 20: give the output more room"
@@ -45,6 +45,15 @@ def test_a_full_storage_is_degraded_until_a_checkpoint_was_saved_and_told_of_onc
     assert next(c.message for c in world.job.status.conditions if c.type == "Degraded") == FULL
     assert tell(world) == []
     assert condition(world, "Degraded") == ("False", Reason.AS_EXPECTED)
+
+
+def test_a_pod_that_rank_0_knows_by_its_number_is_told_by_its_name_and_node() -> None:
+    world = training()
+    tell(world, SlowRank=f"rank 9, in {pod_of_gang(1)}, is slow; {pod_of_gang(99)} is not")
+    words = next(c.message for c in world.job.status.conditions if c.type == "Degraded")
+    node = world.pods["flux-1-1"].node
+    assert node
+    assert words == f"rank 9, in pod flux-1-1 on {node}, is slow; pod 99 of the gang is not"
 
 
 def test_pods_that_know_another_key_are_told_by_name_with_the_remedy_and_go_on_training() -> None:

@@ -6,6 +6,7 @@ The reader checks jobUid and podUid, because addresses are reused.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,6 +22,7 @@ MAX_BYTES = 65536
 MAX_CHECKS = 8
 _MAX_WORDS = 512
 """Characters: eight checks and five degradations at their longest, every character escaped, leave room for the rest."""
+_POD_OF_GANG = re.compile(r"pod ([0-9]{1,5}) of the gang")
 
 
 class PodPhase(StrEnum):
@@ -102,6 +104,16 @@ class Degradation(StrEnum):
     """One rank computes slower than the others, for long."""
     SLOW_NETWORK = "SlowNetwork"
     """The network between the nodes is slower than it should be, or NCCL takes TCP beside InfiniBand."""
+
+
+def pod_of_gang(rank: int) -> str:
+    """How a rank calls a pod of its gang in a sentence: it knows neither the name of the pod nor its node."""
+    return f"pod {rank} of the gang"
+
+
+def with_names(said: str, names: Mapping[int, str]) -> str:
+    """That sentence with the names of these pods, by their ranks; the others stay as they are."""
+    return _POD_OF_GANG.sub(lambda found: names.get(int(found[1]), found[0]), said)
 
 
 @dataclass(frozen=True, slots=True)

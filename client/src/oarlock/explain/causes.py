@@ -532,8 +532,10 @@ class Cause(StrEnum):
         "SlowRank",
         Part.DEGRADED,
         "one rank computes 10 % slower than the others for long, and the whole gang with it",
-        "Look at the node of the pod that the message names: its GPU's clocks and throttling, the pod's CPU limit, what else "
-        "runs there. The gang goes on as it is; `kubectl cordon` of that node moves it.",
+        (
+            "Look at NODE: the clocks and throttling of its GPUs, the pod's CPU limit, what else runs there. The gang goes "
+            "on as it is; `kubectl cordon NODE` moves it."
+        ),
     )
     NODE_NOT_READY = (
         "NodeNotReady",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from oarlock_api.contract.environment import SIMULATE_GPUS
-from oarlock_api.contract.status import Degradation
+from oarlock_api.contract.status import Degradation, with_names
 from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionType
 from oarlock_operator.decide import cordon, queue
@@ -51,7 +51,7 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
     doubtful = sorted({pod.node for pod in living if (n := o.nodes.get(pod.node)) and not n.ready})
     warned = _of_nodes(o.warned(draft.status.attempt))
     marked = _of_nodes({name: why.message for name, why in o.maintenance(draft.status.attempt).items()})
-    told = _told(o, draft)
+    told = _told(o, draft, living)
     unmonitored = _unmonitored(o, draft, living)
     found = (
         (Reason.INVALID_SPEC, "" if o.job.spec else o.job.problem or "it cannot be read"),
@@ -106,14 +106,15 @@ def _stuck(draft: Draft, stuck: Sequence[Pod]) -> tuple[Reason, str]:
     return Reason.POD_NOT_STOPPING, message[:2048]
 
 
-def _told(o: Observation, draft: Draft) -> list[tuple[Reason, str]]:
-    """What rank 0 tells, the worst first."""
+def _told(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[tuple[Reason, str]]:
+    """What rank 0 tells, the worst first. It knows pods by their ranks alone: here they have names and nodes."""
     if o.progress is None:
         before = _before(draft)
         trains = draft.status.recovery.stage is None
         known = before.message.partition(f"; {UNMONITORED}")[0] if before and trains else ""
         return [(reason, known) for reason in _TOLD.values() if before and before.reason == reason]
-    return [(reason, o.progress.degraded.get(kind, "")) for kind, reason in _TOLD.items()]
+    names = {pod.rank: f"pod {pod.name} on {pod.node}" for pod in pods if pod.node}
+    return [(reason, with_names(o.progress.degraded.get(kind, ""), names)) for kind, reason in _TOLD.items()]
 
 
 def _before(draft: Draft) -> Condition | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oarlock_api.contract.status import Degradation, StepPart
+from oarlock_api.contract.status import Degradation, StepPart, pod_of_gang
 from oarlock_trainer.loop.slow_rank import STALLED, SlowRanks
 from oarlock_trainer.runtime import channel
 
@@ -49,8 +49,9 @@ class RankPace:
 
 
 def _words(slow: SlowRank, ranks_per_node: int) -> str:
+    pod = pod_of_gang(slow.rank // max(1, ranks_per_node))
     return (
-        f"rank {slow.rank}, in pod {slow.rank // max(1, ranks_per_node)} of the gang, takes {slow.lag:.0%} longer for its "
+        f"rank {slow.rank}, in {pod}, takes {slow.lag:.0%} longer for its "
         f"forward passes than the median of the others, over {slow.steps} steps in which it did not wait for data: all wait "
         "for it. Look at the clocks and the throttling of its GPU (nvidia-smi -q -d CLOCK,PERFORMANCE), at the pod's CPU "
         "limit, and at what else runs on its node"
