@@ -15,9 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from oarlock.cluster import Cluster, Lines
+from oarlock.cluster import Cluster, Lines, segment
 from oarlock.errors import NoClusterError, NotFoundError, NotNowError, OarlockError, RefusedError
 from oarlock.rows import job_row
 from oarlock_api.contract.history import HISTORY, LOGS, attempt_folder
@@ -247,7 +246,7 @@ class _Follower:
 
 def _pods(job: Job, cluster: Cluster) -> list[Pod]:
     """The job's pods, by attempt and rank."""
-    path = f"/api/v1/namespaces/{quote(job.namespace)}/pods"
+    path = f"/api/v1/namespaces/{segment(job.namespace)}/pods"
     pods = [_pod(raw) for raw in cluster.items(path, labelSelector=f"{Label.JOB}={job.name}")]
     return sorted(pods, key=lambda pod: (pod.attempt, pod.rank))
 
@@ -290,7 +289,7 @@ def _nothing(manifest: Json, *, attempt: int, newest: int, rank: int | None) -> 
 
 
 def _path(job: Job, pod: Pod) -> str:
-    return f"/api/v1/namespaces/{quote(job.namespace)}/pods/{quote(pod.name)}/log"
+    return f"/api/v1/namespaces/{segment(job.namespace)}/pods/{segment(pod.name)}/log"
 
 
 def _query(wanted: Wanted) -> dict[str, str]:
