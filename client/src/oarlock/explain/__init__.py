@@ -51,7 +51,7 @@ def explain(facts: Facts) -> Story:
         cordons=cordons,
         avoided=tuple(text(one.get("name"), 253) for one in status.get("avoidedNodes") or []),
         chain=chain(facts, lines, found, cordons=cordons, now=now, trouble=trouble),
-        curve=curve(facts),
+        curve=curve(facts, lines, found),
         unknown=tuple(Unknown(what=one.what, why=one.why) for one in facts.missing),
     )
 

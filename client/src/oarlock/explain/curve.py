@@ -2,34 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TypeVar
 
+from oarlock.explain.attempts import Lines
+from oarlock.explain.clock import parsed, written
 from oarlock.facts.model import Facts, Object
-from oarlock.story import Point
+from oarlock.story import Attempt, Point
 from oarlock_api.contract.wire import integer, number, text
 
 MOST = 512
 """Points: as many as a picture of a page's width shows."""
 T = TypeVar("T")
+Known = Mapping[int, Mapping[int, datetime]]
+"""Attempt -> step -> when it was done."""
 
 
-def curve(facts: Facts) -> tuple[Point, ...]:
+def curve(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> tuple[Point, ...]:
     """From metrics.jsonl where the output was read, else from the status. A step that was done again counts once, as last."""
     rows: Sequence[Object] = facts.output.metrics if facts.output else ()
     if not rows:
         rows = ((facts.job or {}).get("status") or {}).get("curve") or ()
-    points = {step: _point(step, row) for row in rows if (step := integer(row.get("step"))) is not None}
+    times = _times(rows, _known(lines, attempts))
+    points = {
+        step: _point(step, row, time)
+        for row, time in zip(rows, times, strict=True)
+        if (step := integer(row.get("step"))) is not None and ("loss" in row or "secondsPerStep" in row)
+    }
     return tuple(thinned([points[step] for step in sorted(points)], MOST))
 
 
-def _point(step: int, row: Object) -> Point:
+def _known(lines: Lines, attempts: Sequence[Attempt]) -> Known:
+    """Steps whose time the history or the status tells: the first of each attempt, and those that were saved."""
+    found: dict[int, dict[int, datetime]] = {}
+    for line in lines.all:
+        step, time = integer((line.get("data") or {}).get("step")), parsed(text(line.get("time"), 40))
+        attempt = integer(line.get("attempt"))
+        if line.get("type") == "Checkpoint" and attempt is not None and step is not None and time:
+            found.setdefault(attempt, {})[step] = time
+    for one in attempts:
+        if time := parsed(one.first_step_time):
+            found.setdefault(one.number, {})[(one.resumed_from_step or 0) + 1] = time
+    return found
+
+
+def _times(rows: Iterable[Object], known: Known) -> list[str]:
+    """When each row was written: metrics.jsonl has no times, so from a step whose time is known on, by what each one took."""
+    found = []
+    attempt, clock = None, None
+    for row in rows:
+        if row.get("attempt") != attempt:
+            attempt, clock = row.get("attempt"), None
+        seconds = number(row.get("secondsPerStep"))
+        pictures = row.get("validation")
+        if seconds is None and isinstance(pictures, dict):
+            seconds = number(pictures.get("seconds"))
+        if clock is not None:
+            clock = _later(clock, seconds or 0.0)
+        elif (step := integer(row.get("step"))) is not None and seconds is not None:
+            clock = known.get(integer(attempt) or 0, {}).get(step)
+        found.append(written(clock) if clock else "")
+    return found
+
+
+def _later(time: datetime, seconds: float) -> datetime | None:
+    """None where a file says more seconds than a calendar has."""
+    try:
+        return time + timedelta(seconds=max(seconds, 0.0))
+    except OverflowError:
+        return None
+
+
+def _point(step: int, row: Object, time: str) -> Point:
     return Point(
         step=step,
         loss=number(row.get("loss")),
         seconds_per_step=number(row.get("secondsPerStep")),
         attempt=integer(row.get("attempt")),
-        time=text(row.get("time"), 40),
+        time=text(row.get("time"), 40) or time,
     )
 
 
