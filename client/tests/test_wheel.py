@@ -54,7 +54,9 @@ def test_the_wheel_brings_all_that_the_command_needs_and_no_torch(installed: Pat
     assert not listed & {"torch", "numpy", "kopf", "oarlock_operator", "oarlock_trainer"}
 
 
-@pytest.mark.parametrize("module", ["oarlock", "oarlock.explain", "oarlock.facts", "oarlock.rows", "oarlock.cli.main"])
+@pytest.mark.parametrize(
+    "module", ["oarlock", "oarlock.explain", "oarlock.facts", "oarlock.report", "oarlock.rows", "oarlock.cli.main"]
+)
 def test_what_asks_no_cluster_imports_no_client_of_one(installed: Path, module: str) -> None:
     code = f"import sys, {module}; print(*sorted({{'kubernetes', 'urllib3', 'pydantic', 'rich'}} & set(sys.modules)))"
     told = subprocess.run([installed / "python", "-c", code], capture_output=True, text=True, check=True)

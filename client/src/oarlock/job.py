@@ -74,6 +74,15 @@ class Job:
 
         return story_of_job(self._cluster, self.name, namespace=self.namespace, path=path)
 
+    def report(self, path: str | Path | None = None, *, file: str | Path | None = None) -> str:
+        """The job as one page of HTML. `path`: its output directory, where it is mounted here: for curve and pictures.
+
+        `file`: where the caller will put it; below `path`, it links to pictures, else they are within it. Raises as `why`.
+        """
+        from oarlock.reporting import report_of_job  # noqa: PLC0415 - as above
+
+        return report_of_job(self._cluster, self.name, namespace=self.namespace, path=path, file=file)
+
     def metrics(self, path: str | Path | None = None) -> list[dict[str, Any]]:
         """Rows of figures, as for pandas.DataFrame: step, loss, secondsPerStep of the whole run in at most 64 points.
 

@@ -1,0 +1,191 @@
+"""Loss and seconds per step, over steps and over wall time. A table of some of the points stands behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from oarlock.explain.curve import thinned
+from oarlock.report.markup import Html, element, joined
+from oarlock.report.scale import Scale, marks, time_marks, words_of
+from oarlock.report.words import figure, instant, when, whole
+from oarlock.story import Point
+
+WIDTH, HEIGHT = 960, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 948, 14, 190
+MOST_TOLD = 128
+"""Points that say their figures under the pointer."""
+MOST_ROWS = 32
+_SMOOTHED_FROM = 64
+"""Points; with fewer of them a mean over neighbours would hide more than it shows."""
+_FAR = 3.0
+"""Times the 98th percentile: values beyond it, such as a first step that compiles, would flatten all others."""
+Read = Callable[[Point], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Figure:
+    name: str
+    unit: str
+    style: str
+    read: Read
+
+
+_FIGURES = (
+    _Figure("Loss", "", "loss", lambda point: point.loss),
+    _Figure("Seconds per step", "s", "pace", lambda point: point.seconds_per_step),
+)
+
+
+def curves(points: Sequence[Point]) -> Html:
+    """The section; what is not known is said in it."""
+    heading = element("h2", "Curve", id="curve")
+    drawn = [one for one in _FIGURES if any(one.read(point) is not None for point in points)]
+    if not drawn:
+        return element("section", heading, element("p", "No step is known.", class_="dim"), aria_labelledby="curve")
+    timed = [point for point in points if instant(point.time) is not None]
+    by_step = element("div", *(_chart(one, points, over_time=False) for one in drawn), class_="by-step")
+    if len(timed) < 2:
+        return element("section", heading, by_step, _table(points), aria_labelledby="curve")
+    by_time = element("div", *(_chart(one, timed, over_time=True) for one in drawn), class_="by-time")
+    choice = joined(
+        element("input", type="radio", name="axis", id="over-steps", checked=True),
+        element("label", "over steps", for_="over-steps"),
+        element("input", type="radio", name="axis", id="over-time"),
+        element("label", "over time (UTC)", for_="over-time"),
+    )
+    return element("section", heading, choice, by_step, by_time, _table(points), aria_labelledby="curve")
+
+
+def _chart(what: _Figure, points: Sequence[Point], *, over_time: bool) -> Html:
+    known = [
+        (_x(point, over_time=over_time), value, point) for point in points if (value := what.read(point)) is not None
+    ]
+    if not known:
+        return Html()
+    known.sort(key=lambda one: one[0])
+    values = [value for _, value, _ in known]
+    low, high = _range(values)
+    beyond = sum(value > high for value in values)
+    x = Scale(known[0][0], known[-1][0], _LEFT, _RIGHT)
+    y = Scale(low, high, _BOTTOM, _TOP)
+    smooth = _smoothed([min(value, high) for value in values]) if len(values) >= _SMOOTHED_FROM else None
+    over = "time" if over_time else "steps"
+    said = (
+        f"{what.name} over {over}: from {figure(values[0], what.unit)} at step {whole(known[0][2].step)} "
+        f"to {figure(values[-1], what.unit)} at step {whole(known[-1][2].step)}; "
+        f"least {figure(min(values), what.unit)}, most {figure(max(values), what.unit)}"
+    )
+    drawing = element(
+        "svg",
+        *_axes(x, y, over_time=over_time),
+        *_attempts(known, x),
+        element("path", d=_path(known, values, x, y), class_=f"line {what.style}{' faint' if smooth else ''}"),
+        element("path", d=_path(known, smooth, x, y), class_=f"line {what.style}") if smooth else None,
+        *(_beyond(x(at), what) for at, value, _ in known if value > high),
+        *_told(known, what, x),
+        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        role="img",
+        aria_label=said,
+    )
+    unit = f" ({what.unit})" if what.unit else ""
+    notes = [f"the strong line is the mean of {_window(len(values))} neighbours"] if smooth else []
+    notes += [f"{beyond:,} above {figure(high, what.unit)} are marked at the edge"] if beyond else []
+    caption = element(
+        "figcaption", f"{what.name}{unit}", element("span", "; ".join(notes), class_="dim") if notes else None
+    )
+    return element("figure", caption, drawing, class_="chart")
+
+
+def _beyond(at: float, what: _Figure) -> Html:
+    return element("path", d=f"M{at:.1f} {_TOP - 8}l4 7h-8z", class_=f"beyond {what.style}")
+
+
+def _x(point: Point, *, over_time: bool) -> float:
+    return (instant(point.time) or 0.0) if over_time else float(point.step)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """What is drawn of them: all, but for the few that lie far above the others."""
+    low, high = min(values), max(values)
+    usual = sorted(values)[int(0.98 * (len(values) - 1))]
+    if 0 < _FAR * usual < high:
+        high = _FAR * usual
+    low = 0.0 if 0 <= low < high / 2 else low
+    return (low, high) if high > low else (low - abs(low) * 0.1 - 1e-9, high + abs(high) * 0.1 + 1e-9)
+
+
+def _window(count: int) -> int:
+    return count // 32 | 1
+
+
+def _smoothed(values: Sequence[float]) -> list[float]:
+    """The mean of each value's neighbourhood; at the ends of what there is of it."""
+    half = _window(len(values)) // 2
+    near = [values[max(0, place - half) : place + half + 1] for place in range(len(values))]
+    return [sum(one) / len(one) for one in near]
+
+
+def _path(known: Sequence[tuple[float, float, Point]], values: Sequence[float], x: Scale, y: Scale) -> str:
+    """A line through all points of an attempt; none from one attempt to the next."""
+    parts = []
+    attempt: int | None = -1
+    for (at, _, point), value in zip(known, values, strict=True):
+        begins = point.attempt != attempt
+        attempt = point.attempt
+        place = f"{x(at):.1f} {y(value):.1f}"
+        parts.append(f"M{place}L{place}" if begins else f"L{place}")
+    return "".join(parts)
+
+
+def _axes(x: Scale, y: Scale, *, over_time: bool) -> Iterator[Html]:
+    rows = marks(y.low, y.high, 5)
+    for value, words in zip(rows, words_of(rows), strict=True):
+        at = y(value)
+        yield element("line", x1=_LEFT, x2=_RIGHT, y1=at, y2=at, class_="grid")
+        yield element("text", words, x=_LEFT - 8, y=at + 4, class_="tick end")
+    if over_time:
+        columns = time_marks(x.low, x.high, 8)
+    else:
+        columns = [(value, f"{value:,.0f}") for value in marks(x.low, x.high, 8) if value == round(value)]
+    for value, words in columns:
+        yield element("text", words, x=x(value), y=_BOTTOM + 18, class_="tick mid")
+
+
+def _attempts(known: Sequence[tuple[float, float, Point]], x: Scale) -> Iterator[Html]:
+    """A line where another attempt begins."""
+    for (_, _, before), (at, _, point) in pairwise(known):
+        if point.attempt and before.attempt and point.attempt != before.attempt:
+            told = element("title", f"attempt {point.attempt} from step {whole(point.step)}")
+            yield element("line", told, x1=x(at), x2=x(at), y1=_TOP, y2=_BOTTOM, class_="attempt")
+
+
+def _told(known: Sequence[tuple[float, float, Point]], what: _Figure, x: Scale) -> Iterator[Html]:
+    """Columns without colour that say the figures of a point under the pointer."""
+    some = thinned(known, MOST_TOLD)
+    wide = (_RIGHT - _LEFT) / len(some)
+    for at, value, point in some:
+        time = f", {when(point.time)}" if point.time else ""
+        told = element("title", f"step {whole(point.step)}{time}: {figure(value, what.unit)}")
+        yield element("rect", told, x=x(at) - wide / 2, y=_TOP, width=wide, height=_BOTTOM - _TOP, class_="hit")
+
+
+def _table(points: Sequence[Point]) -> Html:
+    rows = [
+        element(
+            "tr",
+            element("td", whole(point.step), class_="number"),
+            element("td", when(point.time)),
+            element("td", whole(point.attempt), class_="number"),
+            element("td", figure(point.loss), class_="number"),
+            element("td", figure(point.seconds_per_step), class_="number"),
+        )
+        for point in thinned(points, MOST_ROWS)
+    ]
+    names = ("Step", "Time (UTC)", "Attempt", "Loss", "Seconds per step")
+    head = element("thead", element("tr", *(element("th", name, scope="col") for name in names)))
+    table = element("table", head, element("tbody", *rows))
+    return element(
+        "details", element("summary", "The curve as a table"), element("div", table, class_="wide", tabindex="0")
+    )

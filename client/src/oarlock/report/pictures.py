@@ -1,0 +1,139 @@
+"""The pictures of validations below an output, as a page can show them: linked where it lies beside them, else within it.
+
+An output is written by a job: its index may say anything. Only PNG files below the folder of pictures are read or linked.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote
+
+from oarlock.explain.curve import thinned
+from oarlock.facts.model import Object
+from oarlock_api.contract.wire import integer, text
+
+FOLDER, INDEX, GRID = "validation", "index.json", "grid.png"
+MOST_STEPS = 64
+MOST_OF_A_STEP = 24
+MOST_BYTES = 12 * 2**20
+"""Of pictures within a page, as files; as text they are a third larger."""
+MOST_INDEX = 16 * 2**20
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One picture. `source` is a relative link or a data: address. Of a grid, which shows a whole step, `width` is 0."""
+
+    step: int
+    name: str
+    prompt: str = ""
+    width: int = 0
+    height: int = 0
+    seed: int | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gallery:
+    """Pictures by step, the first step first. `left_out` says what is not in it; empty where all is."""
+
+    steps: tuple[tuple[Picture, ...], ...] = ()
+    left_out: str = ""
+
+
+def find_gallery(output: Path, *, job_uid: str = "", page: Path | None = None) -> Gallery:
+    """The pictures of a job. `page`: where the page will lie; below `output`, it links to them. Raises OSError."""
+    root = (output / FOLDER).resolve()
+    steps = _steps(root, job_uid)
+    shown = thinned(steps, MOST_STEPS)
+    notes = [f"{len(steps):,} steps have pictures, {len(shown):,} are shown"] if len(shown) < len(steps) else []
+    if any(len(step) > MOST_OF_A_STEP for step in shown):
+        notes.append(f"of a step, the first {MOST_OF_A_STEP} pictures are shown")
+    shown = [step[:MOST_OF_A_STEP] for step in shown]
+    if page is not None and page.resolve().is_relative_to(output.resolve()):
+        beside = page.resolve().parent
+        linked = [
+            tuple(replace(one, source=quote(os.path.relpath(one.source, beside))) for one in step) for step in shown
+        ]
+        return Gallery(steps=tuple(linked), left_out="; ".join(notes))
+    if _bytes(shown) > MOST_BYTES:
+        grids = [grid for step in shown if (grid := _grid(root, step))]
+        kept = _that_fit(grids)
+        notes = [f"pictures of {len(steps):,} steps; the small grids of {len(kept):,} are within this page"]
+        shown = kept
+    within = [tuple(replace(one, source=_within(one.source)) for one in step) for step in shown]
+    return Gallery(steps=tuple(within), left_out="; ".join(notes))
+
+
+def _steps(root: Path, job_uid: str) -> list[tuple[Picture, ...]]:
+    """All pictures whose files are there; `source` is the file."""
+    found: dict[int, dict[str, Picture]] = {}
+    for entry in _entries(root):
+        step, name = integer(entry.get("step")), text(entry.get("file"), 512)
+        if step is None or not name or (job_uid and text(entry.get("jobUid"), 64) not in ("", job_uid)):
+            continue
+        if (path := _picture(root, name)) is None:
+            continue
+        found.setdefault(step, {})[name] = Picture(
+            step=step,
+            name=text(entry.get("name"), 120) or path.stem,
+            prompt=text(entry.get("prompt"), 400),
+            width=integer(entry.get("width")) or 0,
+            height=integer(entry.get("height")) or 0,
+            seed=integer(entry.get("seed")),
+            source=str(path),
+        )
+    return [tuple(pictures.values()) for _, pictures in sorted(found.items())]
+
+
+def _entries(root: Path) -> Iterator[Object]:
+    path = root / INDEX
+    if not path.is_file() or path.stat().st_size > MOST_INDEX:
+        return
+    try:
+        raw = json.loads(path.read_text(errors="replace"))
+    except (ValueError, RecursionError):
+        return
+    listed = raw.get("pictures") if isinstance(raw, dict) else None
+    yield from (one for one in listed if isinstance(one, dict)) if isinstance(listed, list) else ()
+
+
+def _picture(root: Path, name: str) -> Path | None:
+    """A picture's file, with links followed; None where it is none, or lies elsewhere."""
+    try:
+        path = (root / name).resolve()
+        if not path.is_relative_to(root) or path.suffix != ".png" or not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return path if file.read(len(_PNG)) == _PNG else None
+    except (OSError, ValueError):
+        return None
+
+
+def _grid(root: Path, step: Sequence[Picture]) -> tuple[Picture, ...]:
+    names = ", ".join(dict.fromkeys(one.name for one in step))
+    path = _picture(root, f"step-{step[0].step}/{GRID}")
+    return (Picture(step=step[0].step, name=names, source=str(path)),) if path else ()
+
+
+def _that_fit(steps: Sequence[tuple[Picture, ...]]) -> list[tuple[Picture, ...]]:
+    """Evenly fewer of them, until they fit."""
+    most = len(steps)
+    while most > 1 and _bytes(thinned(steps, most)) > MOST_BYTES:
+        most = most * 3 // 4
+    kept = thinned(steps, most) if most > 1 else list(steps[-1:])
+    return kept if _bytes(kept) <= MOST_BYTES else []
+
+
+def _bytes(steps: Sequence[Sequence[Picture]]) -> int:
+    return sum(Path(one.source).stat().st_size for step in steps for one in step)
+
+
+def _within(source: str) -> str:
+    return f"data:image/png;base64,{base64.b64encode(Path(source).read_bytes()).decode()}"

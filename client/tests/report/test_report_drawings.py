@@ -1,0 +1,148 @@
+"""Curves and timeline: exact where they are small, bounded where they are large."""
+
+from __future__ import annotations
+
+import pytest
+from pages import Page, hung
+
+from oarlock.explain import explain
+from oarlock.report import tables
+from oarlock.report.curves import curves
+from oarlock.report.markup import element
+from oarlock.report.scale import Scale, marks, time_marks
+from oarlock.report.timeline import timeline
+from oarlock.report.words import duration
+from oarlock.story import Attempt, Cordon, Evidence, Now, Place, Point, Stage, Story, Trouble
+
+
+def story(**more: object) -> Story:
+    now = Now(phase="Running", cause="Training", message="", next="")
+    return Story(version=1, namespace="team", name="flux", time="2026-11-23T12:00:00Z", now=now, **more)  # type: ignore[arg-type]
+
+
+def test_text_and_attributes_are_escaped_and_elements_are_not() -> None:
+    made = element("p", "a < b & \x00", element("b", 1.5), class_="x\"'", hidden=True, title=None)
+    assert made == '<p class="x&quot;&#x27;" hidden>a &lt; b &amp; \ufffd<b>1.5</b></p>'
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "wanted"),
+    [
+        (0, 10, [0, 2, 4, 6, 8, 10]),
+        (0.31, 0.42, [0.32, 0.34, 0.36, 0.38, 0.4, 0.42]),
+        (7, 7, [7]),
+        (0, 20000, [0, 5000, 10000, 15000, 20000]),
+    ],
+)
+def test_axes_have_round_marks(low: float, high: float, wanted: list[float]) -> None:
+    assert marks(low, high) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [
+        (20, ["10:00:00", "10:00:05", "10:00:10", "10:00:15", "10:00:20"]),
+        (7200, ["10:00", "10:30", "11:00", "11:30", "12:00"]),
+        (4 * 86400, ["Nov 24", "Nov 25", "Nov 26", "Nov 27"]),
+    ],
+)
+def test_axes_of_time_have_round_times(seconds: int, wanted: list[str]) -> None:
+    begin = 1795428000  # 2026-11-23T10:00:00Z
+    assert [words for _, words in time_marks(begin, begin + seconds, 5)] == wanted
+
+
+def test_what_lies_beyond_an_axis_lies_at_its_end() -> None:
+    scale = Scale(0, 10, 100, 200)
+    assert [scale(value) for value in (-5, 0, 5, 10, 50)] == [100, 100, 150, 200, 200]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(4.2, "4.2 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (3600, "1 h"), (273600, "3 d 4 h"), (None, "\u2013")],
+)
+def test_durations_are_told_in_two_units(seconds: float | None, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_a_curve_is_one_line_for_each_attempt() -> None:
+    points = [
+        Point(step=step, loss=loss, attempt=attempt) for step, loss, attempt in ((0, 1.0, 1), (5, 0.5, 1), (10, 0.0, 2))
+    ]
+    drawn = Page(curves(points))
+    (line,) = [one["d"] for one in drawn.all("path")]
+    assert line == "M64.0 14.0L64.0 14.0L506.0 102.0M948.0 190.0L948.0 190.0"
+    assert "attempt 2 from step 10" in drawn.texts["title"]
+    assert [one["class"] for one in drawn.all("div")] == ["by-step", "wide"], "no time is known"
+
+
+def test_a_step_that_took_very_long_does_not_flatten_the_others() -> None:
+    points = [Point(step=step, seconds_per_step=60.0 if step == 1 else 0.5) for step in range(1, 201)]
+    drawn = Page(curves(points))
+    assert "1 above 1.5 s are marked at the edge" in " ".join(drawn.texts["span"])
+    assert [one["class"] for one in drawn.all("path")].count("beyond pace") == 1
+
+
+def test_a_curve_of_thousands_of_steps_stays_small() -> None:
+    points = [
+        Point(
+            step=step,
+            loss=1 / step,
+            seconds_per_step=1.0,
+            attempt=1 + step // 100,
+            time=f"2026-11-23T{10 + step // 60}:{step % 60:02d}:00Z",
+        )
+        for step in range(1, 513)
+    ]
+    assert len(curves(points)) < 160_000
+
+
+def test_the_timeline_says_who_began_when_and_what_befell_whom() -> None:
+    drawn = Page(timeline(explain(hung())))
+    told = drawn.texts["title"]
+    assert "attempt 1, rank 1 on node-2, 2 min 20 s" in told
+    assert "FirstStep: 20.0 s" in told
+    assert [one for one in told if one.startswith("2026-11-23 10:02:20 Hang: no step for 60.4 s")]
+    classes = [one["class"] for one in drawn.all("circle")]
+    assert classes == ["fault", "fault", "victim"], "one, and those of the legend"
+
+
+def test_a_thousand_ranks_in_twenty_attempts_are_a_bounded_page() -> None:
+    def trouble(attempt: int, rank: int) -> Trouble:
+        cause = "GPUFault" if rank == 7 else "PeerLost"
+        evidence = tuple(Evidence(source="probe", text="x" * 1024) for _ in range(8))
+        time = f"2026-11-23T{attempt:02d}:50:00Z"
+        return Trouble(
+            cause=cause, message="m" * 1500, time=time, attempt=attempt, rank=rank, evidence=evidence, next="n" * 500
+        )
+
+    attempts = tuple(
+        Attempt(
+            number=number,
+            start_time=f"2026-11-23T{number:02d}:00:00Z",
+            first_step_time=f"2026-11-23T{number:02d}:01:00Z",
+            end_time=f"2026-11-23T{number:02d}:51:00Z",
+            places=tuple(Place(rank=rank, node=f"node-{rank}") for rank in range(1000)),
+            stages=(Stage(name="Queue", seconds=20.0), Stage(name="Start", seconds=20.0)),
+            faults=tuple(trouble(number, rank) for rank in (7, *range(7), *range(8, 1000))),
+            decision="d" * 1000,
+        )
+        for number in range(1, 21)
+    )
+    cordons = tuple(Cordon(node=f"node-{place}", time="2026-11-23T05:50:00Z", attempt=5) for place in range(1000))
+    told = story(attempts=attempts, cordons=cordons)
+    drawn = timeline(told)
+    page = Page(drawn)
+    assert len(page.all("rect")) + len(page.all("circle")) + len(page.all("path")) < 600
+    assert page.text.count("GPUFault") >= 20, "a row of 125 ranks shows its root cause"
+    assert len(drawn) < 300_000
+    assert len(tables.faults(told)) < 600_000
+    assert "and 993 more pods of this attempt" in tables.faults(told)
+    assert len(tables.attempts(told) or "") + len(tables.cordons(cordons) or "") < 100_000
+
+
+def test_an_attempt_that_made_no_step_is_not_drawn_as_training() -> None:
+    failed = Attempt(
+        number=1, start_time="2026-11-23T10:00:00Z", end_time="2026-11-23T11:00:00Z", end_reason="PlacementTimeout"
+    )
+    classes = [one.get("class") for one in Page(timeline(story(attempts=(failed,)))).all("rect")]
+    assert classes.count("train") == 1, "in the legend alone"

@@ -1,0 +1,138 @@
+"""The page as a whole: what a job says stays text, nothing is fetched, and each thing that is known can be found."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+from pages import Page, hung
+from situations import HUNG, UID, facts, job, last_fault, line, output
+
+from oarlock.facts import Facts
+from oarlock.report import Gallery, report
+from oarlock.report.pictures import Picture
+from oarlock.report.settings import STRUCK_OUT
+
+EVIL = (
+    "\"'><script>alert(1)</script><img src=x onerror=alert(1)><a href=javascript:alert(1)>"
+    "\x1b[31m\u202e\ud800</style></title>"
+)
+TAGS = """
+    html head meta title style body main header section footer h1 h2 h3 p span strong code ul li dl dt dd div details
+    summary table thead tbody tr th td figure figcaption img input label output svg g line path rect circle text script
+    progress a
+"""
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+
+
+def test_the_same_facts_give_the_same_page() -> None:
+    assert report(hung()) == report(Facts.of(hung().to_json()))
+
+
+def test_what_is_known_of_a_job_that_is_gone_stands_on_the_page() -> None:
+    page = Page(report(hung()))
+    assert page.texts["h1"] == ["team/flux"]
+    told = dict(zip(page.texts["dt"], page.texts["dd"], strict=True))
+    assert (told["Step"], told["Loss"], told["Seconds per step"]) == ("20 of 40", "0.05", "10")
+    assert (told["GPUs"], told["Attempts"]) == ("16 (2 \u00d7 8)", "2")
+    assert HUNG in page.text
+    assert "the stack of the rank" in page.text, "what to do"
+    headings = ["Curve", "Timeline", "Faults", "Attempts", "What happened", "Settings"]
+    assert page.texts["h2"] == headings
+
+
+def test_nothing_that_a_job_says_becomes_markup() -> None:
+    line_of_evil = line("Fault", time="10:05:00", rank=1, node=EVIL, reason=EVIL, message=EVIL, data={"code": 83})
+    told = hung(EVIL).output
+    assert told is not None
+    fault = last_fault("Application", EVIL, nodeName=EVIL, rank=1, action=EVIL, gpu={"index": 1, "uuid": EVIL})
+    attempts = [
+        {"number": 1, "startTime": "2026-11-23T10:00:00Z", "endReason": EVIL, "reason": EVIL, "nodeNames": [EVIL]}
+    ]
+    cordons = [{"name": EVIL, "reason": EVIL, "time": "2026-11-23T10:31:00Z", "attempt": 1, "gpu": {"uuid": EVIL}}]
+    made = job("Failed", attempts=attempts, lastFault=fault, cordonedNodes=cordons, message=EVIL)
+    made["spec"] = {EVIL: EVIL, "training": {"model": [EVIL, {"name": EVIL, "value": EVIL}]}}
+    known = Facts(
+        namespace=EVIL,
+        name=EVIL,
+        time="2026-11-23T11:00:00Z",
+        job=made,
+        output=output(*told.history, line_of_evil, metrics=told.metrics),
+    )
+    picture = Picture(step=10, name=EVIL, prompt=EVIL, width=64, height=64, source=PIXEL)
+    written = report(known, Gallery(steps=((picture,),), left_out=EVIL))
+    written.encode()
+    page = Page(written)
+    assert {name for name, _ in page.tags} <= set(TAGS.split())
+    assert len(page.all("script")) == len(page.all("style")) == 1, "our own"
+    assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on") or key == "style"]
+    assert [one["src"] for one in page.all("img")] == [PIXEL]
+    assert page.all("a") == []
+    assert not set("\x1b\u202e") & set(written)
+    assert page.text.count("alert(1)") > 20, "all of it is there to be read"
+
+
+def test_nothing_comes_from_elsewhere_and_only_what_was_hashed_may_run() -> None:
+    picture = Picture(step=10, name="boat", width=64, height=64, source="../validation/step-10/boat.png")
+    page = Page(report(hung(), Gallery(steps=((picture,),))))
+    policy = next(one["content"] for one in page.all("meta") if one.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    for directive, tag in (("style-src", "style"), ("script-src", "script")):
+        (content,) = page.texts[tag]
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}';" in policy
+        assert "url(" not in content
+    assert policy.startswith("default-src 'none';")
+    links = [value for _, one in page.tags for key in ("src", "href") if (value := one.get(key))]
+    assert links == ["../validation/step-10/boat.png"] * 2
+    assert not re.search(r"(https?:)?//", " ".join(links))
+
+
+def test_a_page_without_pictures_has_no_script() -> None:
+    page = Page(report(hung()))
+    assert page.all("script") == []
+    assert "script-src 'none'" in str(page.all("meta"))
+
+
+def test_drawings_have_words_for_those_who_do_not_see_them() -> None:
+    page = Page(report(hung(), Gallery(steps=((Picture(step=10, name="boat", prompt="a boat", source=PIXEL),),))))
+    drawings = [one for one in page.all("svg") if one.get("aria-hidden") != "true"]
+    assert len(drawings) == 5, "loss and pace over steps and over time, and the timeline"
+    assert all(one["role"] == "img" and one["aria-label"] for one in drawings)
+    assert [one["alt"] for one in page.all("img")] == ["boat at step 10: a boat"]
+    named = {one["id"] for _, one in page.tags if one.get("id")}
+    assert {one["aria-labelledby"] for one in page.all("section")} | {one["for"] for one in page.all("label")} <= named
+
+
+def test_a_job_of_which_nothing_is_known_has_a_page_too() -> None:
+    page = Page(report(facts(None)))
+    assert "nothing is known of this job" in page.text
+    assert "No step is known." in page.text
+
+
+def test_settings_are_told_and_what_looks_secret_is_struck_out() -> None:
+    made = job("Running")
+    made["metadata"]["uid"] = UID
+    made["spec"] = {
+        "nodes": 2,
+        "gpusPerNode": 8,
+        "training": {"optimizer": {"learningRate": 0.0001}, "maxTokens": 512, "resolutions": [512, 768]},
+        "pod": {"env": [{"name": "HF_TOKEN", "value": "hf_1"}, {"name": "NCCL_DEBUG", "value": "INFO"}]},
+        "program": {"command": ["train", "--api-key=abc", "https://me:pw@example.com/data?sig=1"]},
+        "webhooks": [{"url": "https://hooks.example.com/T0/B1/xyz", "tokenSecretRef": {"name": "hook"}}],
+    }
+    page = Page(report(facts(made)))
+    told = page.text
+    assert "16 (2 \u00d7 8)" in told
+    cells = dict(zip(page.texts["code"][-10:], page.texts["td"][-10:], strict=True))
+    assert cells["training.optimizer.learningRate"] == "0.0001"
+    assert cells["training.maxTokens"] == "512"
+    assert cells["training.resolutions"] == "512, 768"
+    assert [cells[f"pod.env[{place}].{name}"] for place, name in enumerate(("HF_TOKEN", "NCCL_DEBUG"))] == [
+        STRUCK_OUT,
+        "INFO",
+    ]
+    assert cells["program.command"] == "train, --api-key=(struck out), https://example.com/data"
+    assert cells["webhooks[0].url"] == "https://hooks.example.com"
+    assert cells["webhooks[0].tokenSecretRef.name"] == "hook"
