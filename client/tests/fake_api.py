@@ -44,7 +44,12 @@ class FakeApi:
 
     def add_pod(self, job: str, attempt: int, rank: int, log: str | None, state: str = "running") -> dict[str, Any]:
         name = f"{job}-{attempt}-{rank}"
-        labels = {"oarlock.dev/job": job, "oarlock.dev/attempt": str(attempt), "oarlock.dev/rank": str(rank)}
+        labels = {
+            "oarlock.dev/job": job,
+            "oarlock.dev/job-uid": f"uid-{job}",
+            "oarlock.dev/attempt": str(attempt),
+            "oarlock.dev/rank": str(rank),
+        }
         pod = {
             "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": labels},
             "status": {"phase": "Running", "containerStatuses": [{"name": "trainer", "state": {state: {}}}]},
@@ -100,7 +105,7 @@ class FakeApi:
         if collection not in {"trainingjobs", "pods", "events", "nodes"}:
             return 404, {"message": f'trainingjobs.oarlock.dev "{collection}" not found'}
         within = path if "/namespaces/" in path else ""
-        labels = dict(one.split("=") for one in query.get("labelSelector", []))
+        labels = dict(one.split("=") for each in query.get("labelSelector", []) for one in each.split(","))
         found = [
             each
             for name, each in self.objects.items()

@@ -2,13 +2,19 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from ended import Oarlock
 from fake_api import FakeApi
 
-from oarlock import Client
+from oarlock import Client, followed_logs
 
 FIRST = "2026-01-01T00:00:01.5Z rank 0 begins\n2026-01-01T00:00:03.000000000Z loss 1\n"
 SECOND = "2026-01-01T00:00:01.25Z rank 1 begins\n2026-01-01T00:00:02Z loss 2\n"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed_logs, "LOOK_SECONDS", 0.01)
 
 
 def test_all_ranks_are_merged_by_time_with_attempt_and_rank(api: FakeApi, oarlock: Oarlock) -> None:

@@ -24,6 +24,8 @@ Json = dict[str, Any]
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """What a pod knows of its account."""
 CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
+MAX_LINE = 1024 * 1024
+"""Bytes. A longer line comes in pieces of about that: a progress bar may never end its own."""
 MERGE = "application/merge-patch+json"
 
 
@@ -78,7 +80,7 @@ class Cluster:
 
     @contextmanager
     def lines(self, path: str, **query: str | None) -> Iterator[Lines]:
-        """The lines of an answer as they come, without their newlines; the last may be torn. Raises OarlockError."""
+        """The lines of an answer as they come, cut at MAX_LINE; the last may be torn. Raises OarlockError."""
         with self._answer("GET", path, query, stream=True) as response:
             yield Lines(response)
 
@@ -145,6 +147,7 @@ def connect(*, kubeconfig: str | None = None, context: str | None = None, namesp
     files = kubeconfig or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     there = [file for file in files.split(os.pathsep) if file and Path(file).exists()]
     configuration = Configuration()
+    configuration.keep_alive = True  # else a connection that a node or a proxy forgot is waited on for ever
     if not there and not kubeconfig and not context and (ACCOUNT / "token").exists():
         load_incluster_config(client_configuration=configuration)
         own = (ACCOUNT / "namespace").read_text().strip() if (ACCOUNT / "namespace").exists() else "default"
@@ -164,17 +167,10 @@ def connect(*, kubeconfig: str | None = None, context: str | None = None, namesp
     return Cluster(ApiClient(configuration), namespace=namespace or own, where=where)
 
 
-def jobs_path(namespace: str | None, name: str | None = None) -> str:
-    """The path of a namespace's TrainingJobs, or of all; or of one. Raises NotFoundError for what can be no name."""
-    inside = f"/namespaces/{segment(namespace)}" if namespace is not None else ""
-    return f"/apis/{API_VERSION}{inside}/{PLURAL}" + (f"/{segment(name)}" if name is not None else "")
-
-
-def segment(name: str) -> str:
-    """A name as a part of a path: an empty one would mean all objects, one with a slash another. Raises NotFoundError."""
-    if name in {"", ".", ".."} or "/" in name or "%" in name:
-        raise NotFoundError(f"{name!r} is no name that an object can have")
-    return quote(name)
+def jobs_path(namespace: str | None, name: str = "") -> str:
+    """The path of a namespace's TrainingJobs, or of all; or of one."""
+    inside = f"/namespaces/{quote(namespace)}" if namespace else ""
+    return f"/apis/{API_VERSION}{inside}/{PLURAL}" + (f"/{quote(name)}" if name else "")
 
 
 class Lines:
@@ -186,15 +182,21 @@ class Lines:
     def __iter__(self) -> Iterator[bytes]:
         import urllib3  # noqa: PLC0415
 
-        rest = b""
+        rest = bytearray()
         try:
             while chunk := self._response.read1(65536):
-                *whole, rest = (rest + chunk).split(b"\n")
-                yield from whole
+                end, *others = chunk.split(b"\n")
+                rest += end
+                for other in others:
+                    yield bytes(rest)
+                    rest = bytearray(other)
+                if len(rest) >= MAX_LINE:
+                    yield bytes(rest)
+                    rest.clear()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise NoClusterError(f"the answer broke off: {_why(error)}") from error
         if rest:
-            yield rest
+            yield bytes(rest)
 
     def end(self) -> None:
         """Have the one who reads find the end now."""
