@@ -27,6 +27,7 @@ from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent import logs, parts, termination
+from oarlock_trainer.agent.cpu_throttling import CpuThrottling
 from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.link.protocol import PeerLost
 from oarlock_trainer.agent.parts import Options, PortTakenError
@@ -104,6 +105,7 @@ class _Supervisor:
         self._gpus = started.gpus
         self._preflight = started.preflight
         self._requests = started.requests
+        self._throttling = CpuThrottling()
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -141,7 +143,7 @@ class _Supervisor:
         select.select(self._sources, [], [], seconds)
         self._beat_at = time.monotonic()
         self._guard.advance(self._beat_at)
-        self._board.beat(hang_after_seconds=self._guard.allowed)
+        self._board.beat(hang_after_seconds=self._guard.allowed, slowed=self._throttling.words(self._beat_at))
 
     def _heed_signals(self) -> None:
         for number in wakeup.taken(self._wakeup):

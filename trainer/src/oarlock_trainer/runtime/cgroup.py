@@ -33,3 +33,13 @@ def out_of_memory_kills(root: Path = _ROOT) -> int | None:
         return int(dict(line.split(" ", 1) for line in lines)["oom_kill"])
     except (OSError, ValueError, KeyError):
         return None
+
+
+def cpu_periods(root: Path = _ROOT) -> tuple[int, int] | None:
+    """Count the periods of the CPU limit, and those in which it was used up; None where there is none, or nothing is said."""
+    try:
+        lines = (root / "cpu.stat").read_text().splitlines()
+        counts = dict(line.split(" ", 1) for line in lines)
+        return int(counts["nr_periods"]), int(counts["nr_throttled"])
+    except (OSError, ValueError, KeyError):
+        return None

@@ -52,9 +52,9 @@ class StatusBoard:
         """The newest status. Any thread may read it."""
         return self._status
 
-    def beat(self, *, hang_after_seconds: float | None = None) -> None:
-        """Note that the supervisor is alive, and how long it would watch the present phase without progress."""
-        self._set(heartbeat_at=self._clock(), hang_after_seconds=hang_after_seconds)
+    def beat(self, *, hang_after_seconds: float | None = None, slowed: str = "") -> None:
+        """Note that the supervisor is alive, how long it would watch the present phase without progress, what slows it."""
+        self._set(heartbeat_at=self._clock(), hang_after_seconds=hang_after_seconds, slowed=slowed)
 
     def enter(self, phase: PodPhase, message: str = "") -> None:
         """Go to a phase; a message stays until the next one."""
