@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from situations import HUNG, UID, line, report
 
 from oarlock.explain import explain
 from oarlock.facts.folder import NoOutputError, from_folder
+from oarlock_api.contract.history import MAX_STORY, read_story
 
 NOW = datetime(2026, 11, 23, 11, tzinfo=UTC)
 
@@ -63,3 +65,52 @@ def test_a_curve_is_thinned_out_and_keeps_its_ends(folder: Path) -> None:
 def test_a_folder_that_is_no_output_is_refused_with_what_to_give_instead(tmp_path: Path) -> None:
     with pytest.raises(NoOutputError, match="/mnt/nfs/flux-full"):
         from_folder(tmp_path, now=NOW)
+
+
+def test_a_link_or_a_fifo_in_the_place_of_a_file_is_not_read(folder: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text(report(83, "of somebody else", rank=2).to_json())
+    (folder / ".oarlock/reports/1-2.json").symlink_to(secret)
+    os.mkfifo(folder / ".oarlock/reports/1-3.json")
+    (folder / "metrics.jsonl").unlink()
+    (folder / "metrics.jsonl").symlink_to(secret)
+    known = from_folder(folder, now=NOW)
+    assert known.output is not None
+    assert ([one["rank"] for one in known.output.reports], known.output.metrics) == ([1], ())
+    assert [one.what for one in known.missing][-2:] == ["the report 1-2.json", "the report 1-3.json"]
+
+
+def test_a_history_that_is_a_link_is_said_and_not_read(folder: Path, tmp_path: Path) -> None:
+    story = folder / ".oarlock/history/story.jsonl"
+    story.rename(tmp_path / "story.jsonl")
+    story.symlink_to(tmp_path / "story.jsonl")
+    known = from_folder(folder, now=NOW)
+    assert known.output is not None
+    assert known.output.history == ()
+    assert "the history" in [one.what for one in known.missing]
+
+
+def test_of_a_file_that_is_too_long_the_end_is_read(folder: Path) -> None:
+    story = folder / ".oarlock/history/story.jsonl"
+    with story.open("r+") as file:
+        file.truncate(3 * MAX_STORY)
+        file.seek(0, 2)
+        file.write("\n" + json.dumps(line("Stage", attempt=2)) + "\n")
+    assert [one.attempt for one in read_story(folder)] == [2]
+
+
+def test_json_that_is_too_deep_is_passed_over(folder: Path) -> None:
+    deep = "[" * 100_000
+    (folder / ".oarlock/reports/1-0.json").write_text(deep[:4096])
+    (folder / "metrics.jsonl").write_text(f"{deep}\n" + json.dumps({"step": 7, "loss": 1.0}) + "\n")
+    known = from_folder(folder, now=NOW)
+    assert known.output is not None
+    assert [one["step"] for one in known.output.metrics] == [7]
+
+
+def test_a_checkpoint_that_goes_while_it_is_read_is_passed_over(folder: Path) -> None:
+    # As one whose folder retention takes between the listing and the look at it.
+    (folder / "checkpoints/step-440-a2").symlink_to(folder / "gone")
+    known = from_folder(folder, now=NOW)
+    assert known.output is not None
+    assert [one["step"] for one in known.output.checkpoints] == [400, 420]

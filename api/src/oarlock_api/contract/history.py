@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from oarlock_api.contract.layout import PRIVATE
+from oarlock_api.contract.regular_file import read_regular
 from oarlock_api.contract.wire import WireError, encodable, integer, parse_object, text
 
 HISTORY = f"{PRIVATE}/history"
@@ -38,6 +39,8 @@ MAX_NOTES = 8 * 1024
 """Bytes of what the operator tells a pod."""
 MAX_STORY = 4 * 1024 * 1024
 """Bytes of story.jsonl; then it becomes story.1.jsonl, and the one before is deleted."""
+MAX_READ = 16 * MAX_STORY
+"""Bytes of the story and of all faults that are read: what a job's program writes there fills no reader's memory."""
 
 _ATTEMPT = re.compile(r"([0-9]{1,9})-([0-9a-z]{1,8})(-.*)?")
 _LOG = re.compile(r"([0-9]{1,9})(\.1)?\.log\.gz")
@@ -142,15 +145,19 @@ def parse_story(body: str) -> list[StoryLine]:
 def read_story(output: Path) -> list[StoryLine]:
     """The story of what stands in this output directory, the faults of all its pods included, in the order of time.
 
-    Empty where there is none. Raises OSError where it can't be read.
+    Empty where there is none. Raises OSError where it can't be read, or is no regular file. Of files that are longer than
+    any writer of ours leaves them, the ends are read.
     """
     folder = output / HISTORY
-    found = []
+    found: list[StoryLine] = []
+    left = MAX_READ
     for path in (folder / OLDER_STORY, folder / STORY, *sorted(_entries(folder / FAULTS))):
         try:
-            found += parse_story(path.read_bytes().decode(errors="replace"))
+            content = read_regular(path, most=min(left, 2 * MAX_STORY), from_end=True)
         except FileNotFoundError:
             continue
+        found += parse_story(content.decode(errors="replace"))
+        left -= len(content)
     return sorted(found, key=lambda line: line.time)
 
 

@@ -1,22 +1,29 @@
-"""Facts from a job's output directory alone: for jobs whose pods, object and operator are gone."""
+"""Facts from a job's output directory alone: for jobs whose pods, object and operator are gone.
+
+The job's own program may write there what it wants: only regular files are read, and no more of them than ours can leave.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 from oarlock.facts.model import Facts, Missing, Object, Output
-from oarlock_api.contract.history import METRICS, read_story
+from oarlock_api.contract.history import MAX_LINE, METRICS, read_story
 from oarlock_api.contract.layout import CHECKPOINTS, OWNER, PRIVATE, REPORTS, parse_checkpoint_name, parse_owner
-from oarlock_api.contract.wire import WireError
+from oarlock_api.contract.regular_file import read_regular
+from oarlock_api.contract.report import MAX_BYTES
+from oarlock_api.contract.wire import WireError, parse_object
 
 MARKER = "COMMITTED"
 """A checkpoint's folder is one once this file is in it."""
 MAX_METRICS = 16 * 1024 * 1024
 """Bytes of metrics.jsonl that are read, from its end."""
+MOST_REPORTS = 4096
+"""Files of reports that are read."""
 
 
 class NoOutputError(ValueError):
@@ -42,7 +49,7 @@ def read_output(folder: Path) -> tuple[Output, tuple[Missing, ...]]:
     missing: list[Missing] = []
     owner: Object | None = None
     try:
-        found = parse_owner((folder / OWNER).read_text(errors="replace"))
+        found = parse_owner(read_regular(folder / OWNER, most=MAX_BYTES + 1).decode(errors="replace"))
         owner = {"jobUid": found.job_uid, "attempt": found.attempt}
     except (OSError, WireError) as error:
         missing.append(Missing(what="the fence", why=str(error)))
@@ -65,14 +72,11 @@ def read_output(folder: Path) -> tuple[Output, tuple[Missing, ...]]:
 
 
 def _reports(folder: Path, missing: list[Missing]) -> Iterator[Object]:
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(islice(folder.glob("*.json"), MOST_REPORTS)):
         try:
-            raw = json.loads(path.read_text(errors="replace"))
-        except (OSError, ValueError) as error:
+            yield parse_object(read_regular(path, most=MAX_BYTES + 1).decode(errors="replace"), max_bytes=MAX_BYTES)
+        except (OSError, WireError) as error:
             missing.append(Missing(what=f"the report {path.name}", why=str(error)))
-            continue
-        if isinstance(raw, dict):
-            yield raw
 
 
 def _checkpoints(folder: Path) -> list[Object]:
@@ -81,8 +85,11 @@ def _checkpoints(folder: Path) -> list[Object]:
         if (known := parse_checkpoint_name(path.name)) is None:
             continue
         marker = path / MARKER
-        committed = marker.is_file()
-        saved = _time((marker if committed else path).stat().st_mtime)
+        try:
+            committed = marker.is_file()
+            saved = _time((marker if committed else path).stat().st_mtime)
+        except FileNotFoundError:
+            continue  # the job's retention has deleted it meanwhile
         found.append(
             {"step": known[0], "attempt": known[1], "committed": committed, "savedAt": saved, "path": str(path)}
         )
@@ -91,17 +98,15 @@ def _checkpoints(folder: Path) -> list[Object]:
 
 def _metrics(path: Path) -> Iterator[Object]:
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - MAX_METRICS))
-            lines = file.read(MAX_METRICS).decode(errors="replace").splitlines()
+        lines = read_regular(path, most=MAX_METRICS, from_end=True).decode(errors="replace").splitlines()
     except OSError:
         return
     for line in lines:
         try:
-            row = json.loads(line, parse_constant=lambda _: None)
-        except ValueError:
+            row = parse_object(line, max_bytes=MAX_LINE)
+        except WireError:
             continue
-        if isinstance(row, dict) and "step" in row:
+        if "step" in row:
             yield row
 
 

@@ -1,0 +1,26 @@
+"""Reading files below an output, where the job's own program may have put anything: bounded, and regular files alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""A link may lead out of the output, and whoever opens a FIFO waits for its writer."""
+
+
+def read_regular(path: Path, *, most: int, from_end: bool = False) -> bytes:
+    """At most so many of its bytes, the first or the last ones. Raises OSError, also for links, FIFOs and devices."""
+    with open(path, "rb", opener=_open) as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        if from_end:
+            file.seek(max(0, about.st_size - most))
+        return file.read(most)
+
+
+def _open(path: str, flags: int) -> int:
+    return os.open(path, flags | _FLAGS)
