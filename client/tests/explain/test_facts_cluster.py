@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,7 +14,6 @@ from situations import JOB, job, node, pod, unplaced
 from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError
 from oarlock.explain import explain
 from oarlock.facts.cluster import from_cluster
-from oarlock_api.contract import gang_key
 
 NOW = datetime(2026, 11, 23, 11, tzinfo=UTC)
 CORE = "/api/v1/namespaces/team"
@@ -78,22 +76,11 @@ def test_only_nodes_that_matter_are_kept() -> None:
     assert sum(path.startswith("/api/v1/nodes") for path in server.asked) == 1
 
 
-def test_rank_0_is_asked_with_the_gangs_key_and_an_answer_without_it_is_not_believed() -> None:
-    key = bytes(range(32))
+def test_no_secret_is_read_and_no_pod_is_asked() -> None:
     leader = pod(0, node="node-1", phase="Running")
-    leader["metadata"]["labels"]["oarlock.dev/job-uid"] = "uid"
     leader["spec"]["volumes"] = [{"projected": {"sources": [{"secret": {"name": "flux-key"}}]}}]
-    secret = {"data": {"key": base64.b64encode(key.hex().encode()).decode()}}
-    target = gang_key.question(
-        gang_key.attempt_key(key, "uid", 1), "/status", pod_uid=leader["metadata"]["uid"], now=NOW.timestamp()
-    )
-    answers = {JOB_PATH: job("Running"), PODS: {"items": [leader]}, f"{CORE}/secrets/flux-key": secret}
-    path = f"{CORE}/pods/{JOB}-1-0:9400/proxy{target}"
-    signed = gang_key.answer(gang_key.attempt_key(key, "uid", 1), target, '{"phase": "Training"}')
-    assert gather({**answers, path: signed})[0].leader == {"phase": "Training"}
-    forged, _ = gather({**answers, path: '{"phase": "Failed"}'})
-    assert forged.leader is None
-    assert "rank 0's /status" in [one.what for one in forged.missing]
+    _, server = gather({JOB_PATH: job("Running"), PODS: {"items": [leader]}})
+    assert not [path for path in server.asked if "/secrets/" in path or "/proxy" in path]
 
 
 def test_job_json_and_managed_fields_are_left_out() -> None:

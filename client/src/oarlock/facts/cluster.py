@@ -1,14 +1,12 @@
 """Facts from a cluster: a few requests side by side, made as the caller. What may not be read is said; nothing fails by it.
 
 The job; its pods by their label; then, as far as they matter, Events of the job, of its claims and of a few pods, nodes,
-claims, the gang's group, and /status of rank 0's agent, signed with the gang's key where the caller may read it. However
-large the gang is, they are a dozen at most, or with eight named nodes twenty. How requests are made is the caller's: a
-function from a path of the API to a body.
+claims and the gang's group. However large the gang is, they are a dozen at most, or with eight named nodes twenty. How
+requests are made is the caller's: a function from a path of the API to a body.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +16,6 @@ from urllib.parse import quote
 
 from oarlock.errors import ForbiddenError, NotFoundError, OarlockError
 from oarlock.facts.model import Facts, Missing, Object, Output
-from oarlock_api.contract import gang_key
-from oarlock_api.contract.environment import STATUS_PORT
 from oarlock_api.contract.names import API_VERSION, PLURAL, Label, group_name
 
 MOST_EVENTS = 500
@@ -70,7 +66,6 @@ class _Reader:
             told = [pool.submit(self._events, self._name)]
             job, pods = job_.result(), pods_.result()
             claims = _claim_names(job, pods)
-            leader_ = pool.submit(self._leader, pods)
             groups_ = pool.submit(self._groups, job, pods)
             claims_ = [
                 pool.submit(self._one, f"{self._core}/persistentvolumeclaims/{quote(claim)}", f"the claim {claim}")
@@ -91,7 +86,6 @@ class _Reader:
                 nodes=tuple(nodes_.result()),
                 groups=tuple(groups_.result()),
                 claims=tuple(claim for one in claims_ if (claim := one.result())),
-                leader=leader_.result(),
                 output=output,
                 missing=tuple(dict.fromkeys(self._missing)),
             )
@@ -135,35 +129,6 @@ class _Reader:
                 last = error
         self._lacks("the gang's group", last) if last else None
         return []
-
-    def _leader(self, pods: Iterable[Object]) -> Object | None:
-        """What rank 0's agent says of itself; None where it does not run, or does not answer us."""
-        running = [
-            pod
-            for pod in pods
-            if _label(pod, Label.RANK) == "0" and (pod.get("status") or {}).get("phase") == "Running"
-        ]
-        if not running:
-            return None
-        pod = max(running, key=lambda one: int(_label(one, Label.ATTEMPT) or 0))
-        try:
-            return self._status(pod)
-        except (OarlockError, ValueError, KeyError) as error:
-            self._lacks("rank 0's /status", error)
-            return None
-
-    def _status(self, pod: Object) -> Object:
-        metadata, target, key = pod["metadata"], "/status", None
-        if secret := _key_secret(pod):
-            found = self._object(f"{self._core}/secrets/{quote(secret)}")
-            job_key = bytes.fromhex(base64.b64decode(found["data"][gang_key.KEY_FIELD]).decode())
-            key = gang_key.attempt_key(job_key, _label(pod, Label.JOB_UID), int(_label(pod, Label.ATTEMPT)))
-            target = gang_key.question(key, target, pod_uid=metadata["uid"], now=self._now.timestamp())
-        said = self._read(f"{self._core}/pods/{metadata['name']}:{_status_port(pod)}/proxy{target}")
-        if key is not None and gang_key.answered(key, target, said) is None:
-            raise ValueError("the answer is not signed with the gang's key")
-        status: Object = json.loads(said.partition("\n")[0])
-        return status
 
     def _one(self, path: str, what: str) -> Object | None:
         try:
@@ -236,16 +201,3 @@ def _claim_names(job: Object | None, pods: Iterable[Object]) -> list[str]:
     output = ((job or {}).get("spec") or {}).get("output") or {}
     found.add((output.get("persistentVolumeClaim") or {}).get("claimName"))
     return sorted(name for name in found if name)
-
-
-def _key_secret(pod: Object) -> str:
-    """The Secret with the gang's key that the pod mounts; empty where it mounts none."""
-    volumes = (pod.get("spec") or {}).get("volumes") or []
-    sources = [source for volume in volumes for source in (volume.get("projected") or {}).get("sources") or []]
-    return next((str(source["secret"]["name"]) for source in sources if "secret" in source), "")
-
-
-def _status_port(pod: Object) -> int:
-    containers = (pod.get("spec") or {}).get("containers") or []
-    ports = [port for container in containers for port in container.get("ports") or []]
-    return next((int(port["containerPort"]) for port in ports if port.get("name") == "status"), STATUS_PORT)

@@ -44,8 +44,7 @@ class Facts:
 
     `job` is the TrainingJob; `events` are those of the job, its pods and its groups, the oldest first; `pods` are its pods of
     all attempts; `nodes` those that the job's pods were or should be on, and those that its status names; `groups` are the
-    objects of gang systems that hold its pods (Workload, PodGroup); `claims` the PersistentVolumeClaims that it mounts;
-    `leader` is what rank 0's agent answered on /status.
+    objects of gang systems that hold its pods (Workload, PodGroup); `claims` the PersistentVolumeClaims that it mounts.
     """
 
     namespace: str
@@ -57,7 +56,6 @@ class Facts:
     nodes: tuple[Object, ...] = ()
     groups: tuple[Object, ...] = ()
     claims: tuple[Object, ...] = ()
-    leader: Object | None = None
     output: Output | None = None
     missing: tuple[Missing, ...] = ()
 
