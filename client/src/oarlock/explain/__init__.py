@@ -1,6 +1,6 @@
 """explain(facts) -> Story: from the first minute in a queue to the last restart, each step with its evidence. Pure.
 
-    facts -> pods -> attempts with their faults -> what holds it up now -> chain, curve
+    facts -> those of this job -> pods -> attempts with their faults -> what holds it up now -> chain, curve
 
 The words that it gives are those of `causes`. It imports neither kubernetes nor a terminal: the trainer's report uses it too.
 """
@@ -12,6 +12,7 @@ from oarlock.explain.attempts import Lines, attempts, last_trouble, uid_of
 from oarlock.explain.chain import chain
 from oarlock.explain.curve import curve
 from oarlock.explain.gone import now_of_the_output
+from oarlock.explain.own import own
 from oarlock.explain.pods import read_pod
 from oarlock.facts.model import Facts
 from oarlock.story import VERSION, Attempt, Cordon, Now, Story, Trouble, Unknown
@@ -22,6 +23,7 @@ __all__ = ["explain"]
 
 def explain(facts: Facts) -> Story:
     """The story of one job."""
+    facts = own(facts)
     pods = [read_pod(raw) for raw in facts.pods]
     lines = Lines.of(facts)
     found = attempts(facts, pods, lines)
@@ -65,6 +67,8 @@ def _now(
     phase = situation.status.get("phase")
     if phase == "Failed":
         held = now_.failure(situation, last)
+    elif phase == "Suspended" and not (facts.job.get("spec") or {}).get("suspend"):
+        held = now_.refused(situation)  # it is to go on, and something is in the way
     elif phase in ("Succeeded", "Suspended"):
         held = None
     else:

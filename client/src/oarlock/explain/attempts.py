@@ -255,6 +255,8 @@ def _with_the_operators_word(facts: Facts, raw: Object, record: Object, troubles
         evidence = {one.text: one for one in (*same.evidence, *told.evidence)}
         if (told.cause, same.cause) == (Cause.KILLED, Cause.OOM_KILLED):
             told = replace(told, cause=same.cause, next=same.next)
+        if (told.cause, told.node) == (same.cause, same.node):
+            told = replace(told, next=same.next)  # it knows whether a driver speaks in the report
         told = replace(
             told,
             pod=same.pod,

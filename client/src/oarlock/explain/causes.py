@@ -184,7 +184,16 @@ class Cause(StrEnum):
         "TaintNotTolerated",
         Part.HELD,
         "nodes have a taint that the pods do not tolerate",
-        "Add a toleration to spec.pod.patch.tolerations, or remove the taint (`kubectl taint node NODE KEY-`).",
+        (
+            "Ask who set the taint, and why; then add a toleration to spec.pod.patch.tolerations, or remove it "
+            "(`kubectl taint node NODE KEY-`)."
+        ),
+    )
+    NODES_NOT_READY = (
+        "NodesNotReady",
+        Part.HELD,
+        "nodes are not ready, or short of disk, memory or processes: Kubernetes itself has tainted them",
+        "Look at NODE and its kubelet (`kubectl describe node NODE`). Do not tolerate the taint: it goes once NODE is well.",
     )
     NODES_UNSCHEDULABLE = (
         "NodesCordoned",
@@ -418,7 +427,7 @@ class Cause(StrEnum):
         "NonFiniteLoss",
         Part.ENDED_BY_ITSELF,
         "losses are not finite; ten in a row end the attempt",
-        "Look at the curve and the learning rate; to go back: suspend, delete the newer checkpoints, resume.",
+        "Look at the curve and the learning rate; to go back: suspend, move the newer checkpoints elsewhere, resume.",
     )
     OOM_KILLED = (
         "OOMKilled",
@@ -494,6 +503,12 @@ class Cause(StrEnum):
         "NodeMarked",
         Part.TAKEN_AWAY,
         "somebody else wants a node of the gang emptied: it saves and moves once spares are free",
+    )
+    KILLED_AFTER_GRACE = (
+        "KilledAfterGrace",
+        Part.TAKEN_AWAY,
+        "a pod that was told to go had not left when its grace was over, and was killed",
+        "Nothing, if only victims of a fault show it; else raise spec.pod.terminationGracePeriodSeconds.",
     )
     LEFT_ON_REQUEST = "LeftOnRequest", Part.TAKEN_AWAY, "code 86: the pods were told to go, and saved"
 

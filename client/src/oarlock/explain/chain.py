@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oarlock.explain.attempts import Lines
-from oarlock.explain.clock import parsed
-from oarlock.facts.model import Facts, Object
+from oarlock.explain.clock import parsed, when
+from oarlock.facts.model import Facts
 from oarlock.story import Attempt, Cordon, Moment, Now, Trouble
 from oarlock_api.contract.wire import number, text
 
@@ -109,7 +109,7 @@ def _events(facts: Facts) -> Iterator[Moment]:
     for event in facts.events:
         about, reason = event.get("involvedObject") or {}, text(event.get("reason"), 128)
         if about.get("kind") == "TrainingJob" and reason in _TOLD:
-            yield Moment(time=_time(event), what=reason, text=text(event.get("message"), 1024))
+            yield Moment(time=when(event), what=reason, text=text(event.get("message"), 1024))
 
 
 def _lines(lines: Lines) -> Iterator[Moment]:
@@ -152,14 +152,6 @@ def _end(facts: Facts, now: Now) -> Iterator[Moment]:
     ended = text(((facts.job or {}).get("status") or {}).get("completionTime"), 40)
     if ended:
         yield Moment(time=ended, what=now.phase, text=now.message)
-
-
-def _time(event: Object) -> str:
-    return (
-        text(event.get("lastTimestamp"), 40)
-        or text(event.get("eventTime"), 40)
-        or text(event.get("firstTimestamp"), 40)
-    )
 
 
 def _words(name: str) -> str:

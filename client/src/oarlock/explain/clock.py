@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from oarlock.facts.model import Object
+from oarlock_api.contract.wire import text
+
 
 def parsed(time: str) -> datetime | None:
     """A time, None where it is none or has no zone."""
@@ -17,3 +20,9 @@ def parsed(time: str) -> datetime | None:
 def written(time: datetime) -> str:
     """A time with milliseconds; in UTC with a Z, as everywhere in Kubernetes."""
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def when(event: Object) -> str:
+    """When an Event happened last, empty where it does not say."""
+    times = (text(event.get(key), 40) for key in ("lastTimestamp", "eventTime", "firstTimestamp"))
+    return next((time for time in times if time), "")

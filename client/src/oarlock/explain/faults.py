@@ -16,15 +16,20 @@ from oarlock_api.contract.report import Report
 from oarlock_api.contract.wire import integer, text
 
 MAX_EVIDENCE = 8
-_VICTIMS = (Cause.PEER_LOST, Cause.LEFT_ON_REQUEST)
+_VICTIMS = (Cause.PEER_LOST, Cause.LEFT_ON_REQUEST, Cause.KILLED_AFTER_GRACE)
+_CLAIMED = (
+    "Nothing for the job. Only the program says so, and no driver: look at the GPUs of NODE before you repair any."
+)
+"""What to do about a broken GPU of which no driver speaks: any program can exit with these codes."""
 _PREEMPTED = ("PreemptionByScheduler", "Preempted", "WorkloadEvictedDueToPreempted")
 _NODE_LOST = "DeletionByPodGC"
 
 
-def advice(cause: Cause, *, job: str, node: str = "") -> str:
-    """What to do, with the names of the job and of the node in it."""
+def advice(cause: Cause, *, job: str, node: str = "", proven: bool = True) -> str:
+    """What to do, with the names of the job and of the node in it. `proven`: whether more than a program's word says it."""
     return (
-        cause.next.replace("JOB", job)
+        (cause.next if proven or cause is not Cause.GPU_FAULT else _CLAIMED)
+        .replace("JOB", job)
         .replace("of NODE", f"of {node}" if node else "of the node")
         .replace("NODE", node or "NODE")
     )
@@ -53,7 +58,7 @@ def of_report(report: Report, *, job: str, node: str = "", pod: str = "") -> Tro
         exit_code=report.code,
         first_rank=report.first_error_rank,
         evidence=(said, *readings),
-        next=advice(cause, job=job, node=node),
+        next=advice(cause, job=job, node=node, proven=report.proven),
     )
 
 
@@ -80,7 +85,7 @@ def of_pod(pod: Pod, *, job: str) -> Trouble | None:
     elif ending.reason in {"StartError", "ContainerCannotRun"}:
         cause = words.of_kubelet(f"{ending.reason}: {ending.message}") or Cause.CONTAINER_NOT_STARTED
     elif ending.code == 128 + 9:
-        cause = Cause.KILLED
+        cause = Cause.KILLED_AFTER_GRACE if pod.deleting else Cause.KILLED
     else:
         cause = words.refined(_of_code(ending.code), ending.message)
     said = f": {ending.message}" if ending.message else ""

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from oarlock.explain import faults, scheduler, words
 from oarlock.explain.causes import Cause, named
+from oarlock.explain.clock import when
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Evidence, Now, Trouble
@@ -18,6 +19,8 @@ from oarlock_api.contract.wire import integer, text
 
 _MOUNTS = ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox")
 """Reasons of Events by which a kubelet says what it never writes into the pod."""
+_STARTS = ("Pulling", "Pulled", "Created", "Started")
+"""The same of what comes only after volumes and sandbox are there."""
 
 
 class Situation:
@@ -75,7 +78,8 @@ def _unanswered(s: Situation) -> Trouble | None:
     return s.trouble(Cause.NO_OPERATOR, "", "status", time=text(s.job["metadata"].get("creationTimestamp"), 40))
 
 
-def _refused(s: Situation) -> Trouble | None:
+def refused(s: Situation) -> Trouble | None:
+    """Why the operator does not begin, or go on, with a job that is as wanted."""
     told = s.condition("Accepted")
     reason = named(text(told.get("reason"), 128))
     if told.get("status") == "False" and reason:
@@ -162,12 +166,12 @@ def _not_started(s: Situation) -> Trouble | None:
         cause = words.of_kubelet(said) or words.of_kubelet(pod.waits) or Cause.WAITING
         return s.trouble(cause, f"{pod.name} on {pod.node}: {said}", f"pod {pod.name}", pod=pod, time=pod.since)
     for pod in hanging:
-        if event := _newest(s, pod, _MOUNTS):
+        event, since = _newest(s, pod, _MOUNTS), _newest(s, pod, _STARTS)
+        if event and not (since and when(since) >= when(event)):
             said = f"{event.get('reason')}: {text(event.get('message'), 1024)}"
             cause = words.of_kubelet(said) or Cause.VOLUME_NOT_READY
-            time = text(event.get("lastTimestamp"), 40)
             return s.trouble(
-                cause, f"{pod.name} on {pod.node}: {said}", f"Event {event.get('reason')}", pod=pod, time=time
+                cause, f"{pod.name} on {pod.node}: {said}", f"Event {event.get('reason')}", pod=pod, time=when(event)
             )
     return None
 
@@ -211,7 +215,7 @@ def _waits_for_a_try(s: Situation) -> Trouble | None:
 
 _QUESTIONS: tuple[Callable[[Situation], Trouble | None], ...] = (
     _unanswered,
-    _refused,
+    refused,
     _queued,
     _not_created,
     _not_placed,
@@ -234,7 +238,8 @@ def failure(s: Situation, last: Trouble | None) -> Trouble | None:
     if cause in (None, Cause.STARTUP_DEADLINE_EXCEEDED):
         cause = words.of_kubelet(said) or words.of_scheduling(said) or cause or Cause.FAILED
         return s.trouble(cause, said, "status.message", time=text(s.status.get("completionTime"), 40))
-    ended_by_it = s.status.get("lastFault") and cause not in (Cause.DEADLINE_EXCEEDED, Cause.INVALID_MANIFEST)
+    fault = next((text(one, 1024) for one in (s.status.get("lastFault") or {}).get("evidence") or []), "")
+    ended_by_it = "The last fault:" in said or (fault and fault in said)
     if ended_by_it and last:
         return last
     return s.trouble(cause, said, "status.message", time=text(s.status.get("completionTime"), 40))

@@ -111,11 +111,18 @@ def _ending(raw: Object, terminated: Object | None) -> Ending | None:
             report = parse_report(said)
         except WireError:
             report = None
-        if report and report.pod_uid not in ("", raw["metadata"].get("uid")):
+        code, labels = integer(terminated.get("exitCode")), raw["metadata"].get("labels") or {}
+        of_this_pod = (_number(labels.get(Label.ATTEMPT.value)), _number(labels.get(Label.RANK.value)))
+        if report and (
+            report.pod_uid not in ("", raw["metadata"].get("uid")) or (report.attempt, report.rank) != of_this_pod
+        ):
             # It speaks of another pod: nothing of it is believed, and the exit code alone speaks.
             report, said = None, ""
+        if report and report.code != code:
+            # The class is the exit code's, as for the operator, and what the report says is text.
+            said, report = report.summary, None
         return Ending(
-            code=integer(terminated.get("exitCode")),
+            code=code,
             reason=text(terminated.get("reason"), 64),
             message="" if report else said[-1024:].strip(),
             time=text(terminated.get("finishedAt"), 40),

@@ -1,4 +1,7 @@
-"""A story in words for people: the chain, then how it stands now, and what to do next. Five to twenty-five lines."""
+"""A story in words for people: the chain, then how it stands now, and what to do next. Five to twenty-five lines.
+
+Times are in UTC. What others wrote stands in it without control characters.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from oarlock.story import Moment, Story
+from oarlock.terminal import escaped
 
 MOST_MOMENTS = 16
 """Of a chain that is longer, the first and the last are shown."""
@@ -24,7 +28,7 @@ def _lines(story: Story, width: int) -> Iterator[str]:
     step = (
         f", step {now.step:,}" + (f" of {now.total_steps:,}" if now.total_steps else "") if now.step is not None else ""
     )
-    yield f"{where}: {now.phase}{step}"
+    yield escaped(f"{where}: {now.phase}{step}")
     yield ""
     day = ""
     for moment in _shown(story.chain):
@@ -33,7 +37,7 @@ def _lines(story: Story, width: int) -> Iterator[str]:
             continue
         if moment.time[:10] != day:
             day = moment.time[:10]
-            yield day
+            yield f"{day} (UTC)"
         yield from _wrapped(moment.time[11:19], f"{moment.what}: {moment.text}", width)
     yield ""
     yield from _wrapped("Now", f"{now.cause}: {now.message}", width)
@@ -54,6 +58,6 @@ def _shown(chain: Sequence[Moment]) -> list[Moment | None]:
 
 def _wrapped(head: str, body: str, width: int) -> Iterator[str]:
     """At most three lines; the JSON has all of it."""
-    lines = textwrap.wrap(" ".join(body.split()), width - _INDENT, max_lines=3, placeholder=" ...") or [""]
+    lines = textwrap.wrap(escaped(" ".join(body.split())), width - _INDENT, max_lines=3, placeholder=" ...") or [""]
     for place, line in enumerate(lines):
         yield f"{head if place == 0 else '':<{_INDENT}}{line}".rstrip()

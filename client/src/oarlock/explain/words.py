@@ -42,6 +42,8 @@ _SCHEDULER: tuple[Row, ...] = (
 _NODES: tuple[Row, ...] = (
     (r"^Insufficient (\S*gpu\S*|nvidia\.com/\S+|amd\.com/\S+)$", Cause.NOT_ENOUGH_GPUS),
     (r"^Insufficient|^Too many pods|cannot allocate all claims", Cause.NOT_ENOUGH_RESOURCES),
+    (r"\{node\.kubernetes\.io/unschedulable", Cause.NODES_UNSCHEDULABLE),
+    (r"untolerated taint.*\{node\.(cloudprovider\.)?kubernetes\.io/", Cause.NODES_NOT_READY),
     (r"untolerated taint", Cause.TAINTED),
     (r"were unschedulable", Cause.NODES_UNSCHEDULABLE),
     (r"volume node affinity", Cause.VOLUME_ELSEWHERE),
@@ -86,8 +88,13 @@ _KUBELET: tuple[Row, ...] = (
     ),
     (r"persistentvolumeclaim .*not found", Cause.CLAIM_MISSING),
     (r"FailedMount|FailedAttachVolume|FailedMapVolume|MountVolume|Unable to attach or mount", Cause.MOUNT_FAILED),
+    # A program of the node's own, not of the image: the container runtime runs it before the container's.
     (
-        r"its image (has no|lacks)|executable file .* not found|exec: .*(no such file|permission denied)",
+        r"(?=[\s\S]*(\bhooks?\b|nvidia-container))[\s\S]*(executable file .*not found|exec: .*(no such file|permission))",
+        Cause.CONTAINER_NOT_STARTED,
+    ),
+    (
+        r"its image (has no|lacks)|executable file .*not found|exec: .*(no such file|permission denied)",
         Cause.PROGRAM_MISSING,
     ),
     (r"UnexpectedAdmissionError|^OutOf|NodeAffinity|Allocate failed", Cause.REFUSED_BY_NODE),
@@ -123,7 +130,7 @@ _STORAGE: tuple[Row, ...] = (
     (r"belongs to \d+:\d+|mounted read-only|Permission denied", Cause.STORAGE_DENIED),
 )
 _CONFIGURATION: tuple[Row, ...] = (
-    (r"its image (has no|lacks)|executable file .* not found|can't be started in this image", Cause.PROGRAM_MISSING),
+    (r"its image (has no|lacks)|executable file .*not found|can't be started in this image", Cause.PROGRAM_MISSING),
     (
         r"credentialsSecretRef|the Secret \S+|AccessDenied|SignatureDoesNotMatch|InvalidAccessKeyId",
         Cause.CREDENTIALS_REFUSED,
@@ -142,7 +149,7 @@ _PROGRAM: tuple[Row, ...] = (
         r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation",
         Cause.GPU_OUT_OF_MEMORY,
     ),
-    (r"loss.*not finite|not finite.*loss|\bNaN\b", Cause.NON_FINITE_LOSS),
+    (r"loss.*not finite|not finite.*loss|\bloss[^\n]{0,40}\bnan\b", Cause.NON_FINITE_LOSS),
     (r"was killed by SIG|killed by SIGKILL", Cause.KILLED),
 )
 _BY_CAUSE = {
