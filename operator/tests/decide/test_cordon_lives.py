@@ -78,7 +78,9 @@ class Site:
         self.add(gone.job.namespace, gone.job.name)
 
     def replace(self, name: str) -> None:
-        """Another machine gets a node's name."""
+        """Another machine gets a node's name, after whatever was placed on the one before."""
+        for tenant in self.tenants:
+            tenant.now += timedelta(milliseconds=10)
         self.fleet.replace(name, at=max(tenant.now for tenant in self.tenants))
 
     def one(self, index: int) -> Tenant:
