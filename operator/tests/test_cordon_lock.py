@@ -111,6 +111,21 @@ async def test_where_the_ledger_may_not_be_written_the_gang_goes_on_and_nothing_
     assert [node["name"] for node in written["avoidedNodes"]] == ["node-1"]
 
 
+async def test_where_the_ledger_cannot_be_written_for_a_while_the_gang_goes_on_and_the_cordon_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Pass(monkeypatch)
+
+    async def down(verb: str, path: str) -> None:
+        if verb == "POST" and path == LEDGER:
+            raise ApiError(500, "InternalError", 'failed calling webhook "policy.example.com": no endpoints available')
+
+    one.api.before = down
+    assert {"CreatePods", "CordonNode"} <= await one.run()
+    (entry,) = one.api.objects[one.path]["status"]["cordonedNodes"]
+    assert (entry["name"], "doneTime" in entry) == ("node-1", False)
+
+
 async def test_a_decision_by_a_ledger_that_somebody_else_has_written_since_is_taken_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 from jobs import job
 from memory_api import Json, MemoryApi
 
+from oarlock_api.history import CordonedNode
+from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.execute import execute
 from oarlock_operator.kube.api_error import ApiError, Conflict
 from oarlock_operator.kube.job_paths import job_path
@@ -62,8 +64,15 @@ def ledger_of(api: MemoryApi) -> CordonLedger:
 async def cordon(api: MemoryApi, *, at: datetime = NOW, by: str = "flux") -> None:
     """What an operator does that has decided just now."""
     action = CordonNode("n1", node(api)["metadata"]["uid"], 1, "GPUFault in attempt 1", at, at)
+    pool = pool_of(api, at=at)
+    assert not await pool.enter(job(name=by), [action], await pool.read())
+    assert await carried_out(api, action, by=by, at=at)
+
+
+async def carried_out(api: MemoryApi, action: CordonNode, *, by: str = "flux", at: datetime = NOW) -> bool:
+    """Whether the node is cordoned once this was tried, whatever was entered before."""
     await execute(api, job(name=by), [action], throttle=Throttle(4), pool=pool_of(api, at=at))  # type: ignore[arg-type]
-    assert node(api)["spec"].get("unschedulable")
+    return bool(node(api)["spec"].get("unschedulable"))
 
 
 async def counted(api: MemoryApi) -> list[tuple[str, datetime | None]]:
@@ -156,6 +165,69 @@ async def test_what_is_decided_by_a_ledger_that_has_changed_since_is_not_entered
         with pytest.raises(Conflict):
             await pool_of(api).enter(job(), other, seen)
     assert len(await counted(api)) == 2
+
+
+async def down(verb: str, path: str) -> None:
+    """What the API server says of ConfigMaps while the pods of a webhook for them are down."""
+    if verb in ("POST", "PUT") and path == LEDGER:
+        raise ApiError(500, "InternalError", 'failed calling webhook "policy.example.com": no endpoints available')
+
+
+def one_of_many(api: MemoryApi) -> CordonNode:
+    """A node of a pool that is large enough for cordons."""
+    for number in range(2, 22):
+        api.put(f"/api/v1/nodes/n{number}", spec={}, status=node(api)["status"])
+    return CordonNode("n1", "first", 1, "GPUFault in attempt 1", NOW, NOW)
+
+
+async def test_what_could_not_be_entered_for_a_while_is_entered_and_done_once_it_can_be() -> None:
+    api = with_node()
+    action = one_of_many(api)
+    seen, api.before = await pool_of(api).read(), down
+    assert not await pool_of(api).enter(job(), [action], seen), "nobody waits for it"
+    assert not await carried_out(api, action)
+    api.before = None
+    assert await carried_out(api, action)
+    assert await counted(api) == [("default/flux", NOW)]
+
+
+async def test_what_is_entered_late_counts_what_others_have_entered_since() -> None:
+    api = with_node()
+    action, other = one_of_many(api), replace(ENTRY, node="n2", job="default/another", uid="")
+    await ledger_of(api).note(replace(other, done=NOW), now=NOW)
+    assert not await carried_out(api, action)
+    later = NOW + timedelta(minutes=61)
+    assert await carried_out(api, replace(action, at=later), at=later)
+
+
+async def test_what_an_earlier_pass_decided_is_not_entered_with_what_this_one_decides() -> None:
+    """The brakes let the new one pass, and have not looked at the old one again."""
+    api = with_node()
+    action = one_of_many(api)
+    entry = CordonedNode(name="n1", uid="first", reason="GPUFault", attempt=1, time=NOW)
+    known = job(status=TrainingJobStatus(cordoned_nodes=(entry,)))
+    new = replace(action, node="n2", time=NOW + timedelta(minutes=30))
+    assert not await pool_of(api).enter(known, [action, new], await pool_of(api).read())
+    assert [mark.node for mark in (await ledger_of(api).read()).entries] == ["n2"]
+
+
+async def test_what_is_entered_late_and_runs_into_the_clusters_limit_latches_the_breaker() -> None:
+    api = with_node()
+    action = one_of_many(api)
+    for number in (2, 3):
+        await ledger_of(api).note(CordonMark(f"n{number}", f"team-{number}/flux", NOW, done=NOW), now=NOW)
+    assert not await carried_out(api, action)
+    assert "default/flux: 2 nodes were cordoned" in (await pool_of(api).read()).latched
+    assert len(await counted(api)) == 2
+
+
+async def test_an_open_cordon_is_not_entered_anew_by_a_ledger_that_cannot_be_read() -> None:
+    """Its job goes on: a conflict would have it look again for ever."""
+    api = with_node()
+    action = one_of_many(api)
+    api.put(LEDGER, data={"cordons": "x"})
+    assert not await pool_of(api).enter(job(), [action], await pool_of(api).read())
+    assert not await carried_out(api, action)
 
 
 async def test_two_that_note_at_the_same_time_lose_nothing() -> None:

@@ -42,7 +42,9 @@ def pool_of(api: MemoryApi) -> PoolReader:
 
 
 async def run(api: MemoryApi, *actions: Action, pool: PoolReader | None = None) -> None:
-    await execute(api, job(), actions, throttle=Throttle(4), pool=pool or pool_of(api))  # type: ignore[arg-type]
+    pool = pool or pool_of(api)
+    assert not await pool.enter(job(), actions, await pool.read())
+    await execute(api, job(), actions, throttle=Throttle(4), pool=pool)  # type: ignore[arg-type]
 
 
 def there() -> MemoryApi:

@@ -8,13 +8,15 @@ up its share stops only itself.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from oarlock_api.history import CordonedNode
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.vouching import unvouched
 from oarlock_operator.faults.classify import Fault
-from oarlock_operator.model.observation import Observation
+from oarlock_operator.model.observation import Job, Observation
 from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Pool
 
 TOO_LATE = timedelta(hours=1)
@@ -76,15 +78,27 @@ def published(pool: Pool, node: str) -> str:
 
 def brake(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> CordonRefusal | None:
     """Why the node of `fault` may not be cordoned now, None if it may."""
-    limits = pool.brakes
+    node, entered = fault.pod.node, left_over(o, pool, fault.pod.node)
+    others = [mark for mark in _remembered(o.job, draft.status.cordoned_nodes, pool) if mark != entered]
+    return _of_everything(pool) or _of_the_node(o, pool, fault) or _of_the_others(o.job, node, pool, others, now=o.now)
+
+
+def brake_late(job: Job, mark: CordonMark, pool: Pool, *, now: datetime) -> CordonRefusal | None:
+    """Why a cordon that was decided, and could not be entered then, may not be entered now; None if it may.
+
+    Others have decided since, and have not counted it: now it counts them.
+    """
+    others = [known for known in _remembered(job, job.status.cordoned_nodes, pool) if known.key != mark.key]
+    return _of_everything(pool) or _of_the_others(job, mark.node, pool, others, now=now)
+
+
+def _of_everything(pool: Pool) -> CordonRefusal | None:
     if pool.unreadable:
         return CordonRefusal(pool.unreadable)
     if pool.latched:
-        reset = f"kubectl delete configmap {limits.breaker} -n {limits.namespace}"
+        reset = f"kubectl delete configmap {pool.brakes.breaker} -n {pool.brakes.namespace}"
         return CordonRefusal(f"the breaker is latched ({pool.latched}); to reset it: {reset}")
-    return (
-        _of_the_node(o, pool, fault) or _of_the_window(o, draft, pool, fault) or _of_what_is_left(o, draft, pool, fault)
-    )
+    return None
 
 
 def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> CordonRefusal | None:
@@ -101,15 +115,23 @@ def _of_the_node(o: Observation, pool: Pool, fault: Fault) -> CordonRefusal | No
     return None
 
 
-def _of_the_window(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> CordonRefusal | None:
-    limits, namespace, job = pool.brakes, o.job.namespace, f"{o.job.namespace}/{o.job.name}"
-    entered = left_over(o, pool, fault.pod.node)
-    recent = [m for m in _remembered(o, draft, pool) if m != entered and o.now < counts_until(m, limits)]
+def _of_the_others(
+    job: Job, node: str, pool: Pool, others: Sequence[CordonMark], *, now: datetime
+) -> CordonRefusal | None:
+    """The window, and what would be left. `others`: every cordon but the one that is asked for."""
+    recent = [mark for mark in others if now < counts_until(mark, pool.brakes)]
+    # What is decided and not seen yet stands on no node.
+    wished = {mark.node for mark in others if mark.done is None and now - mark.time < TOO_LATE}
+    return _of_the_window(job, pool, recent) or _of_what_is_left(job, node, pool, wished)
+
+
+def _of_the_window(job: Job, pool: Pool, recent: Sequence[CordonMark]) -> CordonRefusal | None:
+    limits, namespace, name = pool.brakes, job.namespace, f"{job.namespace}/{job.name}"
     allowed = max(limits.max_nodes, int(pool.size * limits.max_percent / 100))
     if len(recent) >= allowed:
         message = f"{len(recent)} nodes were cordoned within {limits.window_seconds} s, {allowed} are allowed"
         return CordonRefusal(message, latches=True)
-    if any(mark.job == job for mark in recent):
+    if any(mark.job == name for mark in recent):
         return CordonRefusal(f"this job had a node cordoned within {limits.window_seconds} s")
     share = max(limits.namespace_max_nodes, int(pool.size * limits.namespace_max_percent / 100))
     of_the_namespace = sum(mark.namespace == namespace for mark in recent)
@@ -119,13 +141,11 @@ def _of_the_window(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> Co
     return None
 
 
-def _of_what_is_left(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> CordonRefusal | None:
-    # What is decided and not seen yet stands on no node.
-    wished = {mark.node for mark in _remembered(o, draft, pool) if mark.done is None and o.now - mark.time < TOO_LATE}
-    node = fault.pod.node
+def _of_what_is_left(job: Job, node: str, pool: Pool, wished: set[str]) -> CordonRefusal | None:
+    gang = job.spec.nodes if job.spec else 0
     left = pool.schedulable - len((wished | {node}) - pool.unschedulable)
-    if left < o.spec.nodes and not pool.brakes.allow_below_gang:
-        return CordonRefusal(f"{left} nodes would be left for a gang of {o.spec.nodes}")
+    if left < gang and not pool.brakes.allow_below_gang:
+        return CordonRefusal(f"{left} nodes would be left for a gang of {gang}")
     taken = {mark.node for mark in pool.ours} | wished
     if 2 * len(taken | {node}) > pool.size:
         # A first fault says nothing of a wave of them: of a single node, every one would be more than half.
@@ -134,10 +154,10 @@ def _of_what_is_left(o: Observation, draft: Draft, pool: Pool, fault: Fault) -> 
     return None
 
 
-def _remembered(o: Observation, draft: Draft, pool: Pool) -> list[CordonMark]:
+def _remembered(job: Job, decided: Sequence[CordonedNode], pool: Pool) -> list[CordonMark]:
     """Every cordon once: of the ledger, of the nodes, and what this job, and this very pass, has decided."""
-    job = f"{o.job.namespace}/{o.job.name}"
-    own = [CordonMark(e.name, job, e.time, e.done_time) for e in draft.status.cordoned_nodes if e.time]
+    name = f"{job.namespace}/{job.name}"
+    own = [CordonMark(e.name, name, e.time, e.done_time) for e in decided if e.time]
     found: dict[tuple[str, str, datetime], CordonMark] = {}
     for mark in (*own, *pool.ours, *pool.ledger.entries):
         before = found.get(mark.key)

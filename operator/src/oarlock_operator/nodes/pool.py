@@ -17,6 +17,7 @@ import structlog
 from oarlock_api.contract.node_marks import CORDONED, ENDED
 from oarlock_api.contract.wire import text
 from oarlock_operator import metrics
+from oarlock_operator.decide import brakes
 from oarlock_operator.kube.api_error import ApiError, Conflict, NotFound
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.kube.events import EventPoster
@@ -58,22 +59,34 @@ class PoolReader:
         try:
             return await self._read()
         except ApiError as error:
-            why = f"the nodes, or what was cordoned, could not be read: {_lasting(error)}"
+            if not _lasts(error):
+                raise
+            why = f"the nodes, or what was cordoned, could not be read: {error}"
             return Pool(size=0, schedulable=0, unreadable=why, brakes=self.brakes)
 
     async def enter(self, job: Job, actions: Sequence[Action], pool: Pool) -> str:
         """Enter what is decided by `pool` in the ledger, before anything is written; why that may not be, in words.
 
-        Raises Conflict where the ledger has changed since: the brakes are to be asked again. Raises ApiError where what
-        hinders it may pass.
+        What hinders it now, and may pass by itself, as a webhook that is down, holds nobody up: `cordon` enters it later,
+        by the brakes of then. Raises Conflict where the ledger has changed since: the brakes are to be asked again.
         """
+        if pool.unreadable:
+            # Nothing new was decided by it; what is repeated was entered before.
+            return ""
         known = {mark.key for mark in pool.ledger.entries}
-        marks = [mark for a in actions if isinstance(a, CordonNode) and (mark := _entry(job, a)).key not in known]
+        # What an earlier pass decided, and stands in no ledger, was not decided by this one: `cordon` asks the brakes.
+        repeated = {(entry.name, entry.time) for entry in job.status.cordoned_nodes}
+        new = [a for a in actions if isinstance(a, CordonNode) and (a.node, a.time) not in repeated]
+        marks = [mark for mark in (_entry(job, a) for a in new) if mark.key not in known]
         try:
             if marks:
                 await self._ledger.enter(marks, pool.ledger, now=self.clock())
+        except Conflict:
+            raise
         except ApiError as error:
-            return f"it could not be entered among the cordons: {_lasting(error)}"
+            if _lasts(error):
+                return f"it could not be entered among the cordons: {error}"
+            log.warning("not entered yet", nodes=[mark.node for mark in marks], error=str(error))
         return ""
 
     async def _read(self) -> Pool:
@@ -141,8 +154,10 @@ class PoolReader:
         if why := await self._latched():
             # Whoever has latched it since meant this one, too.
             raise ApiError(0, "Latched", f"the breaker is latched: {why}")
-        # It was entered when it was decided, unless by an older release, or somebody has deleted the ledger since.
-        if (await self._ledger.note(entry, now=self.clock())).done is not None:
+        entered = next((one for one in (await self._ledger.read()).entries if one.key == entry.key), None)
+        if entered is None:
+            await self._enter_late(job, entry)
+        elif entered.done is not None:
             return False
         mark = write_mark(entry.job, action)
         changed = {"resourceVersion": metadata["resourceVersion"], "annotations": {CORDONED: mark, ENDED: None}}
@@ -156,6 +171,15 @@ class PoolReader:
             # It counts longer than it needs to, as one that may still be done.
             log.warning("not noted as done", node=action.node, error=str(error))
         return True
+
+    async def _enter_late(self, job: Job, entry: CordonMark) -> None:
+        """Enter what could not be entered when it was decided, or stood in a ledger that was deleted. Raises ApiError."""
+        pool = await self.read()
+        if refusal := brakes.brake_late(job, entry, pool, now=self.clock()):
+            if refusal.latches:
+                await self.latch(f"{entry.job}: {refusal.message}")
+            raise ApiError(0, "Refused", refusal.message)
+        await self._ledger.enter([entry], pool.ledger, now=self.clock())
 
     def tell_failure(self, job: Job, action: CordonNode, error: ApiError) -> None:
         """What the API server has against a cordon, for whoever looks at the job."""
@@ -213,8 +237,6 @@ def _entry(job: Job, action: CordonNode) -> CordonMark:
     return CordonMark(action.node, f"{job.namespace}/{job.name}", action.time, uid=job.uid)
 
 
-def _lasting(error: ApiError) -> ApiError:
-    """The error, where somebody has to mend something first. Raises it where it may pass by itself."""
-    if isinstance(error, LedgerError) or (400 <= error.status < 500 and error.status not in _MAY_PASS):
-        return error
-    raise error
+def _lasts(error: ApiError) -> bool:
+    """Whether somebody has to mend something first; else it may pass by itself."""
+    return isinstance(error, LedgerError) or (400 <= error.status < 500 and error.status not in _MAY_PASS)
