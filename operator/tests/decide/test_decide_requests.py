@@ -181,3 +181,24 @@ def test_what_a_real_eviction_took_outweighs_a_drill_of_its_attempt() -> None:
     assert (known.seconds_needed, known.step, known.by, known.attempt) == (9.0, 13, "Eviction", 1)
     world.settle()
     assert world.job.status.eviction_readiness == known
+
+
+def test_a_drill_of_a_later_attempt_is_written_down_though_pods_that_were_evicted_are_remembered() -> None:
+    world = training()
+    for rank in (0, 1):
+        world.end(rank, 86)
+        pod = world.pods[f"flux-1-{rank}"]
+        assert pod.ending is not None
+        assert pod.ending.report is not None
+        left = replace(pod.ending.report, leaving_seconds=7.0, checkpoint_step=13)
+        world.pods[pod.name] = replace(pod, ending=Ending(86, report=left))
+    gone = {name: replace(pod, gone=True) for name, pod in world.pods.items()}
+    world.one_pass()
+    world.now += timedelta(seconds=400)
+    world.running()
+    assert world.job.status.attempt == 2
+    world.pods |= gone
+    hear(world, drill=Drill(step=24, seconds=1.0))
+    known = world.job.status.eviction_readiness
+    assert known is not None
+    assert (known.seconds_needed, known.by, known.attempt) == (1.0, "Drill", 2)

@@ -125,7 +125,7 @@ def _note_measured(o: Observation, draft: Draft) -> None:
         attempt, seconds, step = max(left, key=lambda one: one[:2])
         if attempt > since or not of_eviction or (known and round(seconds, 1) > known.seconds_needed):
             _write(o, draft, by=MeasuredBy.EVICTION, attempt=attempt, seconds=seconds, step=step)
-        return
+            return
     drill = o.progress.drill if o.progress else None
     if (
         drill
