@@ -27,6 +27,7 @@ class World(Objects):
 
     systems: GangSystems = field(default_factory=GangSystems)
     progress: PodStatus | None = None
+    request_seconds: float = 0.0
     refusal: str = ""
     hindrance: str = ""
     rival: str = ""
@@ -61,6 +62,7 @@ class World(Objects):
                 group for group in self.groups.values() if group.api in system_of(self.job.status.resolved).apis
             ),
             progress=self.progress,
+            request_seconds=self.request_seconds,
             refusal=self.refusal,
             hindrance=self.hindrance,
             rival=self.rival,

@@ -125,7 +125,7 @@ def test_an_agent_of_an_earlier_release_is_not_waited_for() -> None:
     ask(world, "save 1")
     hear(world)
     assert state(world)[0] == RequestState.ASKED
-    world.now += requests.UNHEARD + timedelta(seconds=1)
+    world.request_seconds = requests.UNHEARD_SECONDS + 1
     assert hear(world) == [Reason.REQUEST_NOT_SERVED]
     assert "earlier release" in (state(world)[1] or "")
 
@@ -133,10 +133,19 @@ def test_an_agent_of_an_earlier_release_is_not_waited_for() -> None:
 def test_an_agent_that_is_busy_with_an_earlier_request_is_waited_for() -> None:
     world = training()
     ask(world, "save 2")
-    world.now += requests.UNHEARD + timedelta(seconds=1)
+    world.request_seconds = requests.UNHEARD_SECONDS + 1
     assert hear(world, Answered(id="1", state=RequestState.DONE, step=12, seconds=3.0)) == []
     assert state(world) == (RequestState.ASKED, None)
     assert hear(world, Answered(id="2", state=RequestState.DONE, step=21, seconds=3.0)) == [Reason.SAVED_ON_REQUEST]
+
+
+def test_an_agent_that_was_asked_only_now_is_not_refused_for_the_time_in_which_nobody_asked_it() -> None:
+    """The operator died after it had written the request down."""
+    world = training()
+    ask(world, "save 1")
+    world.now += timedelta(minutes=5)
+    assert hear(world) == []
+    assert state(world) == (RequestState.ASKED, None)
 
 
 def test_what_is_never_answered_fails_in_the_end() -> None:

@@ -59,6 +59,31 @@ async def requested(server: Server, reader: ProgressReader, memory: JobMemory, j
     return sorted(heard)
 
 
+async def test_silence_about_a_request_counts_from_the_first_answer_to_a_question_that_carried_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 20.0)
+    now, memory = [1000.0], JobMemory()
+    configuration = Configuration()
+    configuration.host = f"http://127.0.0.1:{server.port}"
+    cluster = Cluster(configuration)
+    reading = ProgressReader(cluster, Route.DIRECT, clock=lambda: now[0])
+    single = replace(POD, rank=0)
+    known = []
+    for job, seconds in (
+        (running_job(server), 100.0),
+        (asked(server, "Asked"), 20.0),
+        (asked(server, "Asked"), 20.0),
+        (asked(server, "Done"), 0.0),
+    ):
+        await reading.read(job, [single], memory)
+        known.append(progress.request_seconds(job, memory))
+        now[0] += seconds
+    await reading.close()
+    await cluster.close()
+    assert known == [0.0, 0.0, 20.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("open_request", "expected"),
     [(("Asked", 1), ["", "drill.mine"]), (("Done", 1), ["", ""]), (("Asked", 2), ["", ""])],

@@ -17,8 +17,12 @@ from oarlock_operator.model.reasons import Reason
 
 LOOK_AGAIN_SECONDS = 1.0
 """Between looks at a gang that was asked."""
-UNHEARD = timedelta(seconds=30)
-"""After so long, a rank 0 that answers and never names a request takes none. One that names another is busy with that."""
+UNHEARD_SECONDS = 30.0
+"""After so long, a rank 0 that answers and never names a request takes none. One that names another is busy with that.
+
+Counted from this process's first answer to a question that carried the request: before that, nobody had heard of it.
+"""
+GRACE_TOO_SHORT = "a save took "
 LONGEST = timedelta(minutes=30)
 """For a request: a checkpoint of 143 GB takes minutes, and pictures that are being made are waited for."""
 
@@ -87,7 +91,7 @@ def _follow(o: Observation, draft: Draft, known: RequestStatus) -> None:
         _end(
             o, draft, known, RequestState.FAILED, message=f"attempt {known.attempt} was told to go: its pods save then"
         )
-    elif waited > UNHEARD and o.progress and answered is None:
+    elif o.request_seconds > UNHEARD_SECONDS and o.progress and answered is None:
         _end(
             o, draft, known, RequestState.REFUSED, message="the trainer's image is of an earlier release: it takes none"
         )

@@ -31,6 +31,10 @@ class Heard:
     """When its loss was last not finite."""
     refuses: bool = False
     """Whether it answered, and knows another key than we."""
+    request: str = ""
+    """What the question carried that it answered last."""
+    request_since: float = math.inf
+    """When it first answered one that carried this."""
 
 
 @dataclass(slots=True)

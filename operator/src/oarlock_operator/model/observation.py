@@ -220,6 +220,8 @@ class Observation:
     lingering: tuple[str, ...] = ()
     """Pods of jobs that are gone, which may still write into the output, or hold this job's names."""
     progress: PodStatus | None = None
+    request_seconds: float = 0.0
+    """For how long rank 0 has answered questions that carry the job's open request, by this process's own asking."""
     silent: dict[str, float] = field(default_factory=dict)
     """Seconds for which pods, by uid, have not answered on /status, by this process's own asking."""
     refusing: frozenset[str] = frozenset()

@@ -42,7 +42,7 @@ from oarlock_operator.observe.job_facts import read_job
 from oarlock_operator.observe.memory import Memory
 from oarlock_operator.observe.output_conflicts import lingering, rival
 from oarlock_operator.observe.outputs import Outputs
-from oarlock_operator.observe.progress import ProgressReader, unmonitored
+from oarlock_operator.observe.progress import ProgressReader, request_seconds, unmonitored
 from oarlock_operator.pods.pod_facts import RawPod, read_pod
 from oarlock_operator.pods.pod_warnings import with_pod_warnings
 from oarlock_operator.pods.strays import find_strays
@@ -105,6 +105,7 @@ async def observe(
         rival=around.rival if around else "",
         lingering=tuple(sorted({*(around.lingering if around else ()), *namesakes})),
         progress=news,
+        request_seconds=request_seconds(job, known),
         silent=silent,
         refusing=frozenset(uid for uid, heard in known.heard.items() if heard.refuses),
         warnings={uid: heard.warning for uid, heard in known.heard.items() if heard.warning},

@@ -72,6 +72,15 @@ def _request(job: Job, pod: Pod) -> str:
     return f"{asked.verb}.{asked.id}" if asked and open_ and pod.rank == 0 else ""
 
 
+def request_seconds(job: Job, memory: JobMemory) -> float:
+    """For how long rank 0 has answered questions that carry the job's open request."""
+    asked = job.status.request
+    carried = f"{asked.verb}.{asked.id}" if asked else ""
+    return max(
+        (h.asked - h.request_since for h in memory.heard.values() if carried and h.request == carried), default=0.0
+    )
+
+
 _STATUS = "/status"
 _MOST_BYTES = MAX_BYTES + 256
 """With the line that signs it."""
@@ -175,6 +184,7 @@ class ProgressReader:
             return
         held, blind = (status.health.state == state for state in (HealthState.HOLD, HealthState.UNMONITORED))
         not_finite = now if Degradation.NON_FINITE_LOSS in status.degraded else heard[pod.uid].not_finite
+        request, before = _request(job, pod), heard[pod.uid]
         heard[pod.uid] = Heard(
             asked=now,
             warning=status.health.reason if held else "",
@@ -183,6 +193,8 @@ class ProgressReader:
             unmonitored_since=min(now, heard[pod.uid].unmonitored_since) if blind else math.inf,
             slowed=status.slowed,
             not_finite=not_finite,
+            request=request,
+            request_since=before.request_since if before.request == request else now,
         )
         if pod.rank == 0:
             memory.answers[pod.uid] = _steady(status) if now - not_finite < NOT_FINITE_SECONDS else status
