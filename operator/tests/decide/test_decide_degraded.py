@@ -10,6 +10,7 @@ from worlds import World, condition
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.status import Degradation, PlanStatus, pod_of_gang
+from oarlock_api.requests import EvictionReadiness, MeasuredBy
 from oarlock_operator.model.reasons import Reason
 
 FULL = "no room for the checkpoint of step 20: give the output more room"
@@ -172,6 +173,38 @@ def test_a_slow_network_and_gpus_that_nobody_watches_are_told_side_by_side_and_e
     world.unmonitored = {}
     assert tell(world, SlowNetwork="NCCL takes TCP") == []
     assert next(c.message for c in world.job.status.conditions if c.type == "Degraded") == "NCCL takes TCP"
+
+
+def test_whatever_holds_for_long_is_told_side_by_side_and_each_by_one_event() -> None:
+    world = training()
+    world.job = replace(world.job, problem="spec.pod.env.0: A refers to $(MASTER_ADDR)")
+    grace = world.job.spec.pod.termination_grace_period_seconds if world.job.spec else 0
+    late = EvictionReadiness(
+        seconds_needed=grace + 1, grace_seconds=grace, measure_time=world.now, attempt=1, by=MeasuredBy.DRILL.value
+    )
+    world.job = replace(world.job, status=world.job.status.model_copy(update={"eviction_readiness": late}))
+    assert tell(world) == [Reason.GRACE_TOO_SHORT]
+    world.unmonitored = {pod.uid: "no NVML" for pod in world.pods.values() if pod.rank == 1}
+    assert tell(world) == [Reason.GPU_UNMONITORED]
+    assert condition(world, "Degraded") == ("True", Reason.GRACE_TOO_SHORT)
+    assert tell(world, SlowRank="rank 1 is slow") == [Reason.SLOW_RANK]
+    for news in (None, {}):
+        assert not (world.one_pass().events if news is None else tell(world, SlowRank="rank 1 is slow"))
+        words = next(c.message for c in world.job.status.conditions if c.type == "Degraded").split("; ")
+        assert words == [
+            "rank 1 is slow",
+            words[1],
+            "it goes on, and a new job would be refused: spec.pod.env.0: A refers to $(MASTER_ADDR)",
+            "nobody watches these pods' GPUs, and they train on: flux-1-1 (no NVML)",
+        ]
+        assert words[1].startswith("a save took ")
+    assert tell(world, SlowRank="rank 1 is slow", SlowNetwork="NCCL takes TCP") == [Reason.SLOW_NETWORK]
+    world.unmonitored = None
+    assert tell(world, SlowRank="rank 1 is slow", SlowNetwork="NCCL takes TCP") == [], (
+        "the next leader has not asked yet"
+    )
+    assert tell(world) == []
+    assert condition(world, "Degraded") == ("True", Reason.GRACE_TOO_SHORT)
 
 
 def test_gpus_that_nobody_watches_hide_nothing_else() -> None:

@@ -15,7 +15,7 @@ from oarlock_api.history import RecoveryStage
 from oarlock_api.status import Condition, ConditionType
 from oarlock_operator.decide import cordon, queue
 from oarlock_operator.decide.draft import Draft
-from oarlock_operator.decide.requests import grace_too_short
+from oarlock_operator.decide.requests import GRACE_TOO_SHORT, grace_too_short
 from oarlock_operator.decide.teardown import not_stopping
 from oarlock_operator.model.observation import Observation, Pod
 from oarlock_operator.model.reasons import UNMONITORED, Reason
@@ -34,6 +34,14 @@ _TOLD = {
     Degradation.SLOW_NETWORK: Reason.SLOW_NETWORK,
 }
 _LASTING = {Reason.SLOW_RANK, Reason.SLOW_NETWORK}
+_GOES_ON = "it goes on, and a new job would be refused: "
+_BEGINNINGS = {
+    Reason.GRACE_TOO_SHORT: GRACE_TOO_SHORT,
+    Reason.INVALID_SPEC: _GOES_ON,
+    Reason.GPU_UNMONITORED: UNMONITORED,
+}
+"""How the words of what may stand beside what rank 0 tells begin: by these it is found in the condition again."""
+_MOST_CHARS, _PART_CHARS = 2048, 400
 
 
 def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason | None, str]:
@@ -63,25 +71,28 @@ def degraded(o: Observation, draft: Draft, pods: Sequence[Pod]) -> tuple[Reason 
         (Reason.NODE_NOT_READY, _all("not ready, though the pods answer: ", doubtful)),
         (Reason.GPU_WARNING, warned),
         (Reason.NODE_MARKED, f"{marked}. The gang moves once as many free nodes would take it" if marked else ""),
-        # Last: these hold for long, or the whole attempt, and would hide all that comes up meanwhile, and each other.
-        *(one for one in told if one[0] == Reason.SLOW_RANK),
-        *(
-            (one, f"{said}; {unmonitored}" if unmonitored and said else said)
-            for one, said in told
-            if one == Reason.SLOW_NETWORK
-        ),
-        (Reason.GRACE_TOO_SHORT, grace_too_short(draft)),
-        (Reason.GPU_UNMONITORED, unmonitored),
-        (Reason.INVALID_SPEC, f"it goes on, and a new job would be refused: {o.job.problem}" if o.job.problem else ""),
     )
-    reason, message = next(((reason, message[:2048]) for reason, message in found if message), (None, ""))
+    # These hold for long, or the whole attempt: they would hide all that comes up meanwhile, and each other.
+    lasting = (
+        *(one for one in told if one[0] in _LASTING),
+        (Reason.GRACE_TOO_SHORT, grace_too_short(draft)),
+        (Reason.INVALID_SPEC, f"{_GOES_ON}{o.job.problem}" if o.job.problem else ""),
+        (Reason.GPU_UNMONITORED, unmonitored),
+    )
+    shown = [one for one in found if one[1]][:1] or [one for one in lasting if one[1]]
+    most = _MOST_CHARS if len(shown) == 1 else _PART_CHARS
+    shown = [(reason, message[:most]) for reason, message in shown]
     before = _before(draft)
-    told_once = {*_TOLD.values(), Reason.GRACE_TOO_SHORT, Reason.GPU_UNMONITORED}
-    if reason and reason in told_once and (before is None or before.reason != reason):
-        draft.tell(reason, message, warning=True)
-    elif reason == Reason.SLOW_NETWORK and unmonitored and before and UNMONITORED not in before.message:
-        draft.tell(Reason.GPU_UNMONITORED, unmonitored, warning=True)
-    return reason, message
+    for reason, message in shown:
+        with_event = reason in {*_TOLD.values(), Reason.GRACE_TOO_SHORT, Reason.GPU_UNMONITORED}
+        if with_event and not _is_said(before, reason, message):
+            draft.tell(reason, message, warning=True)
+    return (shown[0][0] if shown else None), "; ".join(message for _, message in shown)
+
+
+def _is_said(before: Condition | None, reason: Reason, message: str) -> bool:
+    """Whether the condition says so already, first or beside another."""
+    return before is not None and (before.reason == reason or _BEGINNINGS.get(reason, message) in before.message)
 
 
 def _unmonitored(o: Observation, draft: Draft, pods: Sequence[Pod]) -> str:
@@ -111,7 +122,9 @@ def _told(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[tuple[Reaso
     if o.progress is None:
         before = _before(draft)
         trains = draft.status.recovery.stage is None
-        known = before.message.partition(f"; {UNMONITORED}")[0] if before and trains else ""
+        known = before.message if before and trains else ""
+        for beginning in _BEGINNINGS.values():
+            known = known.partition(f"; {beginning}")[0]
         return [(reason, known) for reason in _TOLD.values() if before and before.reason == reason]
     names = {
         pod.rank: f"pod {pod.name} on {pod.node}" + (f" ({why})" if (why := o.slowed.get(pod.uid)) else "")

@@ -158,7 +158,7 @@ def grace_too_short(draft: Draft) -> str:
     if known is None or known.seconds_needed <= known.grace_seconds:
         return ""
     return (
-        f"a save took {known.seconds_needed:.1f} s at the last {known.by.lower()}, and an evicted pod has "
+        f"{GRACE_TOO_SHORT}{known.seconds_needed:.1f} s at the last {known.by.lower()}, and an evicted pod has "
         f"{known.grace_seconds} s: what came after the last checkpoint would be lost. Raise "
         f"spec.pod.terminationGracePeriodSeconds above {known.seconds_needed:.0f}"
     )
