@@ -29,7 +29,9 @@ class HistoryOutput(Group):
     """How much is kept of what a job's pods printed, and of the stacks of hangs. The story itself is short."""
 
     log_size: Quantity = Field(
-        default="16Mi", description="Most that is kept of a pod's log, compressed; 0 = no logs are kept."
+        default="16Mi",
+        description="Most that is kept of a pod's log, compressed; 0 = no logs are kept. All pods of an attempt together "
+        "keep 1Gi at most: with many nodes, each has an equal share of that, of 1Mi at least.",
     )
     keep_attempts: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
         default=20, description="Attempts whose logs and stacks are kept."

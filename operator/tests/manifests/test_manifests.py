@@ -22,6 +22,7 @@ HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
+MI = 1024**2
 FULL: dict[str, Any] = {
     "pod": {
         "env": [{"name": "NCCL_DEBUG", "value": "INFO"}],
@@ -67,6 +68,19 @@ def test_all_ranks_pods_are_alike_but_for_name_hostname_rank_label_and_environme
 def test_a_manifest_is_the_same_whenever_it_is_made() -> None:
     assert json.dumps(made(**FULL)) == json.dumps(made(**FULL))
     assert job_file(job(), spec(), 3).to_json() == job_file(job(), spec(), 3).to_json()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "size", "bound"),
+    [(4, "16Mi", 16 * MI), (4, "0", 0), (128, "16Mi", 8 * MI), (4, "1Gi", 256 * MI), (4000, "16Mi", MI)],
+)
+def test_all_logs_of_an_attempt_together_are_bounded_whatever_the_number_of_its_pods(
+    nodes: int, size: str, bound: int
+) -> None:
+    asked = spec(nodes=nodes)
+    history = asked.output.history.model_copy(update={"log_size": size})
+    asked = asked.model_copy(update={"output": asked.output.model_copy(update={"history": history})})
+    assert job_file(job(), asked, 1).history.log_bytes == bound
 
 
 def test_a_pod_is_found_by_its_labels_and_goes_with_its_job() -> None:

@@ -18,6 +18,11 @@ from oarlock_api.secret_refs import SecretKeyRef
 from oarlock_api.spec import TrainingJobSpec
 from oarlock_operator.model.observation import Job
 
+ATTEMPT_LOG_BYTES = 1024**3
+"""Of all logs of an attempt, compressed, however many pods it has."""
+LEAST_LOG_BYTES = 1024**2
+"""Of one pod's: less says too little of a fault."""
+
 _Section = TypeVar("_Section")
 
 _S3_KEYS: dict[str, dict[str, Any]] = {S3_KEY_ID: {}, S3_SECRET_KEY: {}, S3_TOKEN: {"optional": True}}
@@ -55,10 +60,14 @@ def job_file(job: Job, spec: TrainingJobSpec, attempt: int) -> JobFile:
         preflight=_section(sections.Preflight, spec.preflight),
         recovery=_section(sections.Recovery, spec.recovery),
         webhooks=tuple(_section(sections.Webhook, webhook) for webhook in spec.webhooks),
-        history=HistoryBounds(
-            log_bytes=whole_bytes(spec.output.history.log_size), keep_attempts=spec.output.history.keep_attempts
-        ),
+        history=HistoryBounds(log_bytes=_log_bytes(spec), keep_attempts=spec.output.history.keep_attempts),
     )
+
+
+def _log_bytes(spec: TrainingJobSpec) -> int:
+    """A pod's share of what all pods of an attempt may keep: they write where the checkpoints lie."""
+    share = max(LEAST_LOG_BYTES, ATTEMPT_LOG_BYTES // spec.nodes)
+    return min(whole_bytes(spec.output.history.log_size), share)
 
 
 def secret_references(spec: TrainingJobSpec) -> dict[str, dict[str, Any]]:
