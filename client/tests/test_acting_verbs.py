@@ -145,9 +145,12 @@ def test_a_request_that_is_refused_is_told_in_the_operators_words(api: FakeApi) 
         Client().job("flux").drill(sleep=refused)
 
 
-def test_metrics_are_all_steps_of_an_output_and_else_the_last(api: FakeApi, tmp_path: Path) -> None:
+def test_metrics_are_all_steps_of_an_output_and_else_the_curve_of_the_status(api: FakeApi, tmp_path: Path) -> None:
     api.add_job("flux", status={"attempt": 1, "progress": {"step": 3, "loss": 0.5}})
     job = Client().job("flux")
-    assert job.metrics() == [{"attempt": 1, "step": 3, "loss": 0.5, "seconds_per_step": None}]
+    assert job.metrics() == [{"step": 3, "loss": 0.5, "secondsPerStep": None}]
+    curve = [{"step": 1, "loss": 0.75, "secondsPerStep": 4.0}, {"step": 3, "loss": 0.5, "secondsPerStep": 4.0}]
+    api.add_job("flux", status={"attempt": 1, "progress": {"step": 3, "loss": 0.5}, "curve": curve})
+    assert job.metrics() == curve
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1}) + "\n" + json.dumps({"step": 2}) + '\n{"st')
     assert job.metrics(tmp_path) == [{"step": 1}, {"step": 2}]

@@ -66,6 +66,13 @@ def test_lines_of_json_are_as_those_of_pods(output: Path, oarlock: Oarlock) -> N
     }  # fmt: skip
 
 
+def test_lines_of_json_have_no_control_characters_and_mean_them(output: Path, oarlock: Oarlock) -> None:
+    keep(output, "0.log.gz", (1, "\x9b1m red"), attempt=3)
+    out = oarlock("logs", "--path", str(output), "-o", "jsonl").out
+    assert "\x9b" not in out
+    assert json.loads(out)["text"] == "\x9b1m red"
+
+
 def test_since_counts_back_from_now(output: Path) -> None:
     now = datetime(2026, 1, 1, 0, 0, 6, tzinfo=UTC)
     lines = read(output, Wanted(since=timedelta(seconds=2)), now=now)

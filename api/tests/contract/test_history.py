@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oarlock_api.contract import history
+from oarlock_api.contract import gzip_members, history
 from oarlock_api.contract.gzip_members import member, read_members, read_pieces
 from oarlock_api.contract.history import StoryLine, StoryType
 from oarlock_api.contract.wire import WireError
@@ -114,3 +114,9 @@ def test_what_is_torn_is_said_where_it_is_and_no_large_log_is_read_at_once(tmp_p
     next(pieces)
     (tmp_path / "log").write_bytes(b"")
     assert list(pieces) == [None]
+
+
+def test_a_member_that_would_fill_memory_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gzip_members, "MAX_MEMBER", 1000)
+    (tmp_path / "log").write_bytes(member(bytes(1001)) + member(b"one\n"))
+    assert list(read_pieces(tmp_path / "log")) == [None, b"one\n"]

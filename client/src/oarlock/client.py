@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from oarlock.cluster import Cluster, connect, jobs_path
+from oarlock.cluster import Cluster, connect, jobs_path, segment
 from oarlock.errors import ForbiddenError, RefusedError
 from oarlock.job import Job
 from oarlock.rows import JobRow, NodeRow, job_row, node_rows
@@ -39,7 +38,7 @@ class Client:
         return self.cluster.namespace
 
     def job(self, name: str, *, namespace: str | None = None) -> Job:
-        """A job by its name, whether or not it is there."""
+        """A job by its name, whether or not it is there. Raises NotFoundError for what can be no name."""
         return Job(self.cluster, name, namespace)
 
     def ls(self, *, all_namespaces: bool = False, selector: str | None = None) -> list[JobRow]:
@@ -51,7 +50,7 @@ class Client:
     def check_namespace(self) -> None:
         """Raise NotFoundError where the namespace is not there; a caller who may not ask is told nothing."""
         with suppress(ForbiddenError):
-            self.cluster.get(f"/api/v1/namespaces/{quote(self.namespace)}")
+            self.cluster.get(f"/api/v1/namespaces/{segment(self.namespace)}")
 
     def submit(self, job: TrainingJob | Mapping[str, Any], *, wait: float | bool = False, dry_run: bool = False) -> Job:
         """Apply a job: make it, or change the one of its name. `wait`: until it has succeeded, for so many seconds at most.
@@ -87,4 +86,4 @@ class Client:
         """Give a node back: pods may go there again, and jobs that avoid it need not any more."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {GIVEN_BACK: now}}}
-        self.cluster.merge(f"/api/v1/nodes/{quote(node)}", patch)
+        self.cluster.merge(f"/api/v1/nodes/{segment(node)}", patch)

@@ -167,10 +167,17 @@ def connect(*, kubeconfig: str | None = None, context: str | None = None, namesp
     return Cluster(ApiClient(configuration), namespace=namespace or own, where=where)
 
 
-def jobs_path(namespace: str | None, name: str = "") -> str:
-    """The path of a namespace's TrainingJobs, or of all; or of one."""
-    inside = f"/namespaces/{quote(namespace)}" if namespace else ""
-    return f"/apis/{API_VERSION}{inside}/{PLURAL}" + (f"/{quote(name)}" if name else "")
+def jobs_path(namespace: str | None, name: str | None = None) -> str:
+    """The path of a namespace's TrainingJobs, or of all; or of one. Raises NotFoundError for what can be no name."""
+    inside = f"/namespaces/{segment(namespace)}" if namespace is not None else ""
+    return f"/apis/{API_VERSION}{inside}/{PLURAL}" + (f"/{segment(name)}" if name is not None else "")
+
+
+def segment(name: str) -> str:
+    """A name as a part of a path: an empty one would mean all objects, one with a slash another. Raises NotFoundError."""
+    if name in {"", ".", ".."} or "/" in name or "%" in name:
+        raise NotFoundError(f"{name!r} is no name that an object can have")
+    return quote(name)
 
 
 class Lines:

@@ -6,15 +6,14 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from oarlock.cluster import Cluster, jobs_path
+from oarlock.cluster import Cluster, jobs_path, segment
 from oarlock.errors import JobFailedError, JobNotRunningError, NotFoundError, NotNowError, WaitTimeoutError
-from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job_row
+from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job_row, objects, part
+from oarlock_api.contract.history import METRICS
 from oarlock_api.contract.requests import REQUEST_ANNOTATION
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class Job:
     """A job by its name, whether or not it is there. Every call asks the cluster anew."""
 
     def __init__(self, cluster: Cluster, name: str, namespace: str | None = None) -> None:
-        """Made by Client.job."""
+        """Made by Client.job. Raises NotFoundError where no object can have that name."""
         self.name = name
         self.namespace = namespace or cluster.namespace
         self._cluster = cluster
@@ -60,7 +59,7 @@ class Job:
 
     def events(self) -> list[EventRow]:
         """Events of the job and its pods, the oldest first; the API server keeps them for an hour."""
-        return event_rows(self._cluster.items(f"/api/v1/namespaces/{quote(self.namespace)}/events"), job=self.name)
+        return event_rows(self._cluster.items(f"/api/v1/namespaces/{segment(self.namespace)}/events"), job=self.name)
 
     def faults(self) -> list[FaultRow]:
         """What spoke against which GPU and which node, the oldest first."""
@@ -85,15 +84,18 @@ class Job:
         return report_of_job(self._cluster, self.name, namespace=self.namespace, path=path, file=file)
 
     def metrics(self, path: str | Path | None = None) -> list[dict[str, Any]]:
-        """Rows of figures, as for pandas.DataFrame: all steps, where `path` is the job's output directory; else the last.
+        """Rows of figures, as for pandas.DataFrame: step, loss, secondsPerStep of the whole run in at most 64 points.
+
+        Where `path` is the job's output directory: all lines of metrics.jsonl, also of steps that were done twice.
 
         Raises NotFoundError where there is no metrics.jsonl below `path`.
         """
         if path is None:
-            row = asdict(self.row)
-            names = ("attempt", "step", "loss", "seconds_per_step")
-            return [{name: row[name] for name in names}] if row["step"] is not None else []
-        file = Path(path) / "metrics.jsonl"
+            status = part(self.manifest, "status")
+            points = objects(status, "curve") or [part(status, "progress")]
+            names = ("step", "loss", "secondsPerStep")
+            return [{name: point.get(name) for name in names} for point in points if point.get("step") is not None]
+        file = Path(path) / METRICS
         try:
             lines = file.read_text(errors="replace").splitlines()
         except OSError as error:

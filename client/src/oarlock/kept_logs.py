@@ -38,7 +38,7 @@ def read(output: str | os.PathLike[str], wanted: Wanted, *, now: datetime | None
             f"{folder} is no output of a job: it has no {PRIVATE}/. Give <output>/<directory>, such as /mnt/nfs/flux-full"
         )
     try:
-        kept = find_logs(folder)
+        kept = [logs for logs in find_logs(folder) if logs.files]
     except OSError as error:
         raise NotFoundError(f"the logs of {folder} cannot be read: {error}") from error
     logs = _chosen(kept, wanted, folder)
@@ -55,7 +55,7 @@ def read(output: str | os.PathLike[str], wanted: Wanted, *, now: datetime | None
 def _chosen(kept: Sequence[AttemptLogs], wanted: Wanted, folder: Path) -> AttemptLogs:
     """The attempt that is wanted; of several jobs' of one number that which was written last."""
     where = folder / HISTORY / LOGS
-    if not any(logs.files for logs in kept):
+    if not kept:
         raise NotNowError(
             f"{where} has no logs: nothing has started there, output.history.logSize is 0, or the release is older"
         )

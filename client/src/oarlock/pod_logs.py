@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 
-from oarlock.cluster import Cluster
+from oarlock.cluster import Cluster, segment
 from oarlock.logs import LogLine, Wanted
 from oarlock_api.contract.names import Label
 from oarlock_api.pod_patch import TRAINER_CONTAINER
@@ -35,13 +34,13 @@ class Pod:
     @property
     def log_path(self) -> str:
         """Where the API server has its log."""
-        return f"/api/v1/namespaces/{quote(self.namespace)}/pods/{quote(self.name)}/log"
+        return f"/api/v1/namespaces/{segment(self.namespace)}/pods/{segment(self.name)}/log"
 
 
 def pods_of(cluster: Cluster, *, namespace: str, job: str, uid: str) -> list[Pod]:
     """The job's pods, by attempt and rank; none of another job that had its name before. Raises OarlockError."""
     selector = f"{Label.JOB}={job},{Label.JOB_UID}={uid}"
-    found = cluster.items(f"/api/v1/namespaces/{quote(namespace)}/pods", labelSelector=selector)
+    found = cluster.items(f"/api/v1/namespaces/{segment(namespace)}/pods", labelSelector=selector)
     pods = [_pod(raw, namespace=namespace, job_uid=uid) for raw in found]
     return sorted(pods, key=lambda pod: (pod.attempt, pod.rank))
 

@@ -11,7 +11,7 @@ import typer
 
 from oarlock.cli.output import UsageError, fields, note
 from oarlock.cli.verb import OptionalName, verb
-from oarlock.terminal import shown
+from oarlock.terminal import escaped_json, shown
 
 if TYPE_CHECKING:
     from oarlock.client import Client
@@ -76,7 +76,7 @@ def print_logs(lines: Iterable["LogLine"], *, jsonl: bool = False) -> None:
     colour = sys.stdout.isatty()
     for line in lines:
         if jsonl:
-            sys.stdout.write(json.dumps(fields(line), ensure_ascii=False) + "\n")
+            sys.stdout.write(escaped_json(json.dumps(fields(line), ensure_ascii=False)) + "\n")
         elif line.kind == "note":
             note(f"-- {line.text}")
             continue
