@@ -109,8 +109,8 @@ def test_wrong_keys_end_the_job_with_the_name_of_what_to_correct(jobs: Jobs, ser
         "create", "secret", "generic", "wrong",
         "--from-literal=AWS_ACCESS_KEY_ID=nobody", "--from-literal=AWS_SECRET_ACCESS_KEY=nothing",
     )  # fmt: skip
-    jobs.apply("denied", nodes=1, gpusPerNode=1, training=training(service, keys_in="wrong"))
-    status = jobs.wait_for_end("denied")
+    jobs.apply("wrong-keys", nodes=1, gpusPerNode=1, training=training(service, keys_in="wrong"))
+    status = jobs.wait_for_end("wrong-keys")
     assert (status["phase"], status["reason"], status["attempt"]) == ("Failed", "ConfigurationError", 1), status
     assert "wrong" in status["message"], status["message"]
     assert "nothing" not in str(status), "no secret is repeated"

@@ -13,7 +13,7 @@ from tests.e2e.jobs import Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
-NAME, SUSPECT = "gpus", "suspect"
+NAME, SUSPECT = "broken", "suspect"
 """Of two names, because within an hour the operator cordons one node for a job, by its name."""
 NEVER = 1_000_000
 

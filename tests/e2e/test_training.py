@@ -59,8 +59,8 @@ def test_unusable_data_fails_with_its_reason_and_is_not_retried(jobs: Jobs) -> N
 
 
 def test_an_output_without_room_fails_preflight_with_the_numbers(jobs: Jobs) -> None:
-    jobs.apply("full", output={"minFree": "300Ti"}, recovery={"maxInfrastructureRestarts": 0})
-    status = jobs.wait_for_end("full")
+    jobs.apply("no-room", output={"minFree": "300Ti"}, recovery={"maxInfrastructureRestarts": 0})
+    status = jobs.wait_for_end("no-room")
     assert status["phase"] == "Failed"
     assert "TiB missing" in status["message"], status["message"]
     assert "spec.output.minFree" in status["message"]
