@@ -56,4 +56,7 @@ class _Handed(logging.Handler):
         self._sink = sink
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._sink(self.format(record))
+        try:
+            self._sink(self.format(record))
+        except Exception:  # as every handler: no log call raises
+            self.handleError(record)

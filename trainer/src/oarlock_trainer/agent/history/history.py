@@ -6,7 +6,8 @@
     history.ended(report, status)
     history.close(within=1.0)                   last: writes what it can in that time
 
-Nothing here waits for the storage, but `close`, and nothing raises: training never ends because of its history.
+Nothing here waits for the storage, but `close`, and nothing raises: training never ends because of its history. What goes
+wrong here switches the history off.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 from oarlock_api.contract import history as layout
 from oarlock_api.contract.environment import Variable
@@ -44,8 +45,27 @@ log = logging.getLogger(__name__)
 _NOT_ONES_OWN = (FailureClass.PEER_LOST, FailureClass.REQUESTED)
 """What rank 0 tells for all."""
 
-
 _NODES_IN_A_LINE = 100
+_Arguments = ParamSpec("_Arguments")
+
+
+def _harmless(
+    method: Callable[Concatenate[History, _Arguments], None],
+) -> Callable[Concatenate[History, _Arguments], None]:
+    """An exception in the method is told once, and is the end of the history alone."""
+
+    @functools.wraps(method)
+    def guarded(self: History, /, *args: _Arguments.args, **keywords: _Arguments.kwargs) -> None:
+        if self._over:
+            return
+        try:
+            method(self, *args, **keywords)
+        except Exception:
+            told, self._over = self._over, True  # at first: the next line comes back to `_take`
+            if not told:
+                log.exception("the history ends here, training goes on")
+
+    return guarded
 
 
 class History:
@@ -61,6 +81,8 @@ class History:
         timestamp: Callable[[], str] = clock.timestamp,
     ) -> None:
         job, pod = assignment.job, assignment.pod
+        self._over = False
+        """Whether something went wrong here."""
         self._secrets = secret_values(environment)
         self._timestamp = timestamp
         self._teller = Teller(job=job.job_uid, attempt=pod.attempt, rank=pod.rank, node=pod.node)
@@ -99,6 +121,7 @@ class History:
                 )
             )
 
+    @_harmless
     def observe(self, status: PodStatus, report: Report | None) -> None:
         """Tell what is new: of the attempt, where this is rank 0's pod, and of a verdict."""
         changes = self._life.changes(status, at=self._timestamp()) if self._leads else []
@@ -108,6 +131,7 @@ class History:
                 changes.append(self._teller.fault(report))
         self._tell(*changes)
 
+    @_harmless
     def gathered(self, nodes: Mapping[int, str]) -> None:
         """Tell which rank is on which node, once all are there: in several lines where there are many."""
         if self._gathered or not self._leads or len(nodes) < self._nodes:
@@ -118,10 +142,12 @@ class History:
             told = {str(rank): nodes[rank] for rank in ranks[start : start + _NODES_IN_A_LINE]}
             self._tell(self._teller.line(StoryType.GANG_COMPLETE, self._timestamp(), nodes=told))
 
+    @_harmless
     def kept_stacks(self, name: str) -> None:
         """Tell where the ranks' stacks lie, by their name below the history's folder."""
         self._tell(self._teller.line(StoryType.STACKS, self._timestamp(), files=[name]))
 
+    @_harmless
     def ended(self, report: Report | None, status: PodStatus) -> None:
         """Tell how the pod ends."""
         self.observe(status, report)
@@ -130,8 +156,7 @@ class History:
 
     def close(self, within: float) -> None:
         """Write what is there."""
-        for stream in LogStream:
-            self._writer.print(self._lines[stream].end(time=self._timestamp()))
+        self._end_lines()
         self._writer.close(within)
 
     def _is_to_be_told(self, report: Report) -> bool:
@@ -139,6 +164,12 @@ class History:
             return False
         return self._leads or report.failure_class not in _NOT_ONES_OWN
 
+    @_harmless
+    def _end_lines(self) -> None:
+        for stream in LogStream:
+            self._writer.print(self._lines[stream].end(time=self._timestamp()))
+
+    @_harmless
     def _take(self, stream: LogStream, piece: bytes) -> None:
         self._writer.print(self._lines[stream].take(piece, time=self._timestamp()))
 
