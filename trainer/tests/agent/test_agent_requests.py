@@ -1,20 +1,22 @@
-"""A gang that is asked to save: once for each id, never twice within a minute, and it says what came of it."""
+"""A gang that is asked to save: once for each id, a minute apart, and it says what came of it."""
 
 from __future__ import annotations
 
 import time
+import urllib.request
 from typing import Any
 
 import pytest
 
 from oarlock_api.contract import gang_key
-from oarlock_api.contract.requests import Drill, Request, RequestState, Verb
-from oarlock_api.contract.status import Degradation
+from oarlock_api.contract.requests import Answered, Drill, Request, RequestState, Verb
+from oarlock_api.contract.status import Degradation, parse_status
 from oarlock_trainer.agent import requests
 from oarlock_trainer.agent.requests import Requests
 from oarlock_trainer.agent.status import access
 from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.status_board import StatusBoard
+from oarlock_trainer.agent.status.status_server import StatusServer
 from oarlock_trainer.runtime.assignment import Pod
 from oarlock_trainer.runtime.channel import DRILL_SIGNAL, SAVE_SIGNAL, Event, Message
 
@@ -29,6 +31,7 @@ class Ranks:
         self.board = StatusBoard(pod, job_uid="u", first_rank=0, clock=lambda: "2026-01-01T00:00:00Z")
         self.signals: list[int] = []
         self.requests = Requests(self.board, self.signals.append)
+        self.told: Answered | None = None
 
     def tell(self, event: Event, at: float = 0.0, **fields: Any) -> None:
         message = Message(event, 0, fields)
@@ -39,7 +42,7 @@ class Ranks:
         """The signals since, after the operator has asked twice."""
         self.signals.clear()
         for _ in range(2):
-            self.requests.ask(request)
+            self.told = self.requests.ask(request)
             self.requests.advance(at)
         return self.signals
 
@@ -69,7 +72,7 @@ def test_a_request_is_begun_once_and_answered_by_the_first_checkpoint_of_a_later
 def test_ranks_that_have_made_no_step_are_asked_once_they_have() -> None:
     ranks = Ranks()
     assert ranks.asked(SAVE, at=0.0) == []
-    assert ranks.answer[:2] == ("one", RequestState.ASKED), "heard at once, however long it waits"
+    assert ranks.told == Answered(id="one", state=RequestState.ASKED), "heard at once, however long it waits"
     ranks.tell(Event.STEP, step=1, total=100)
     assert ranks.asked(SAVE, at=1.0) == [SAVE_SIGNAL]
 
@@ -78,9 +81,65 @@ def test_the_next_request_is_begun_a_minute_after_the_one_before(ranks: Ranks) -
     ranks.asked(SAVE, at=0.0)
     ranks.tell(Event.CHECKPOINT, at=1.0, step=11, path="/p", savedAt="t")
     assert ranks.asked(DRILL, at=2.0) == []
-    assert ranks.answer == ("two", RequestState.ASKED, None, None), "heard at once, however long it waits"
-    assert ranks.asked(DRILL, at=requests.APART_SECONDS - 0.1) == []
-    assert ranks.asked(DRILL, at=requests.APART_SECONDS) == [DRILL_SIGNAL]
+    assert ranks.told == Answered(id="two", state=RequestState.ASKED), "heard at once, however long it waits"
+    assert ranks.answer == ("one", RequestState.DONE, 11, 1.0), "whoever asked for that one still hears of it"
+    assert ranks.asked(DRILL, at=requests.APART_SECONDS + 0.9) == []
+    assert ranks.asked(DRILL, at=requests.APART_SECONDS + 1.0) == [DRILL_SIGNAL]
+
+
+def test_drills_that_are_asked_for_again_and_again_leave_ten_times_their_seconds_to_training(ranks: Ranks) -> None:
+    ranks.asked(DRILL, at=0.0)
+    ranks.tell(Event.CHECKPOINT, at=70.0, step=11, path="/p", savedAt="t")
+    again = Request(Verb.DRILL, "three")
+    assert ranks.asked(again, at=769.9) == []
+    assert ranks.asked(again, at=770.0) == [DRILL_SIGNAL]
+
+
+def test_a_save_does_not_wait_as_long_as_a_drill_after_a_drill(ranks: Ranks) -> None:
+    ranks.asked(DRILL, at=0.0)
+    ranks.tell(Event.CHECKPOINT, at=70.0, step=11, path="/p", savedAt="t")
+    assert ranks.asked(SAVE, at=129.9) == []
+    assert ranks.asked(SAVE, at=130.0) == [SAVE_SIGNAL]
+
+
+def test_a_request_that_is_begun_while_it_is_asked_again_is_served_once(ranks: Ranks) -> None:
+    turns = [1000.0]
+
+    class Compared(str):
+        """An id; while the server's thread looks at it, the agent's loop turns."""
+
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            for at in turns[:1]:
+                turns.clear()
+                ranks.requests.advance(at)
+            return str(self) == other
+
+        def __ne__(self, other: object) -> bool:
+            return not self == other
+
+        __hash__ = str.__hash__
+
+    ranks.asked(SAVE, at=0.0)
+    ranks.tell(Event.CHECKPOINT, at=1.0, step=11, path="/p", savedAt="t")
+    ranks.asked(DRILL, at=2.0)
+    ranks.requests.ask(Request(Verb.DRILL, Compared("two")))
+    ranks.requests.advance(1000.0)
+    ranks.tell(Event.CHECKPOINT, at=1001.0, step=12, path="/p", savedAt="t")
+    ranks.requests.advance(9000.0)
+    assert ranks.signals == [DRILL_SIGNAL]
+
+
+def test_the_very_answer_to_a_request_names_it(ranks: Ranks) -> None:
+    port = StatusServer(
+        port=0, job="flux", status=lambda: ranks.board.status, alive=lambda: True, ask=ranks.requests.ask
+    ).port
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status?request=save.one", timeout=10) as answer:
+        told = parse_status(answer.read().decode())
+    assert told.request == Answered(id="one", state=RequestState.ASKED)
+    ranks.requests.advance(0.0)
+    assert ranks.signals == [SAVE_SIGNAL]
 
 
 def test_a_drill_that_was_asked_for_is_timed_from_the_request_and_another_by_the_ranks(ranks: Ranks) -> None:

@@ -58,5 +58,5 @@ class _Handed(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._sink(self.format(record))
-        except Exception:  # as every handler: no log call raises
+        except Exception:  # noqa: BLE001 - as every handler: no log call raises
             self.handleError(record)

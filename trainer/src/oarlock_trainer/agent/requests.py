@@ -1,13 +1,15 @@
-"""What a person asks of a gang that trains: a checkpoint, or a drill. One after the other, and never two within a minute.
+"""What a person asks of a gang that trains: a checkpoint, or a drill. One after the other, and a minute between two.
 
 The operator asks with its question for rank 0's /status, again and again until it hears the end: an id that is known is
 nothing new. In a gang without a key whoever reaches the port may ask. So no more is given than a job may do by itself: the
-shortest interval between checkpoints that is ever chosen is a minute, too.
+shortest interval between checkpoints that is ever chosen is a minute, too. A drill is worse than a checkpoint, as ranks stand
+still: all of them together take less than a tenth of the job's time.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.requests import Answered, Drill, RequestState, Verb
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from oarlock_trainer.runtime.channel import Message
 
 APART_SECONDS = 60.0
-"""Between the beginnings of two."""
+"""From the end of one to the beginning of the next."""
+_TRAINED_BETWEEN_DRILLS = 10
+"""Times a drill's seconds, from its end to the beginning of the next drill."""
 _SIGNALS = {Verb.SAVE: SAVE_SIGNAL, Verb.DRILL: DRILL_SIGNAL}
 
 
@@ -32,29 +36,37 @@ class Requests:
 
     def __init__(self, board: StatusBoard, signal: Callable[[int], None]) -> None:
         self._board, self._signal = board, signal
+        self._heard: deque[Request] = deque(maxlen=1)
+        """From the server's threads to the agent's loop."""
         self._asked: Request | None = None
         """The newest that was not begun."""
         self._begun: Request | None = None
-        self._begun_at = -math.inf
+        self._begun_at = 0.0
+        self._not_before = self._no_drill_before = -math.inf
         self._open_after: int | None = None
         """The step that was done when the open one was begun; None: none is open."""
 
-    def ask(self, request: Request) -> None:
-        """Note a request. Any thread may call it."""
-        if self._begun is None or request.id != self._begun.id:
-            self._asked = request
+    def ask(self, request: Request) -> Answered:
+        """Note a request, and say how far it is. Any thread may call it: whether it is new the loop alone decides."""
+        self._heard.append(request)
+        known = self._board.status.request
+        return known if known and known.id == request.id else Answered(id=request.id, state=RequestState.ASKED)
 
     def advance(self, now: float) -> None:
-        """Say that it is heard; begin with it once the ranks train and a minute has passed since the one before."""
-        request, status = self._asked, self._board.status
-        if request is None or self._open_after is not None:
+        """Begin with what was asked, once the ranks train and enough time has passed since the one before."""
+        if self._heard:
+            self._asked = self._heard.pop()
+        if self._asked and self._begun and self._asked.id == self._begun.id:
+            self._asked = None
+        request, done = self._asked, self._board.status.figures.step
+        if request is None or self._open_after is not None or done is None or now < self._earliest(request.verb):
             return
-        if status.request is None or status.request.id != request.id:
-            self._board.answer(Answered(id=request.id, state=RequestState.ASKED))
-        if status.figures.step is None or now - self._begun_at < APART_SECONDS:
-            return
-        self._begun, self._begun_at, self._open_after, self._asked = request, now, status.figures.step, None
+        self._begun, self._begun_at, self._open_after, self._asked = request, now, done, None
+        self._board.answer(Answered(id=request.id, state=RequestState.ASKED))
         self._signal(_SIGNALS[request.verb])
+
+    def _earliest(self, verb: Verb) -> float:
+        return max(self._not_before, self._no_drill_before) if verb is Verb.DRILL else self._not_before
 
     def hear(self, message: Message, now: float) -> None:
         """Take in what a rank tells of checkpoints: one of a later step than when it was begun is what was asked for."""
@@ -68,17 +80,26 @@ class Requests:
             self._board.drilled(Drill(step=step, seconds=asked.seconds if asked and own and asked.seconds else seconds))
         elif message.event == Event.CHECKPOINT and step is not None:
             if self._open_after is not None and step > self._open_after:
-                self._end(RequestState.DONE, step=step, seconds=now - self._begun_at)
+                self._end(RequestState.DONE, now, step=step, seconds=now - self._begun_at)
         elif (
             fields.get("reason") == Degradation.CHECKPOINT_STORAGE_FULL
             and self._open_after is not None
             and (words := text(fields.get("message"), 512))
         ):
-            self._end(RequestState.FAILED, message=words)
+            self._end(RequestState.FAILED, now, message=words)
 
     def _end(
-        self, state: RequestState, *, step: int | None = None, seconds: float | None = None, message: str = ""
+        self,
+        state: RequestState,
+        now: float,
+        *,
+        step: int | None = None,
+        seconds: float | None = None,
+        message: str = "",
     ) -> None:
         self._open_after = None
+        self._not_before = now + APART_SECONDS
+        if self._begun and self._begun.verb is Verb.DRILL:
+            self._no_drill_before = now + _TRAINED_BETWEEN_DRILLS * (now - self._begun_at)
         if self._begun:
             self._board.answer(Answered(id=self._begun.id, state=state, step=step, seconds=seconds, message=message))

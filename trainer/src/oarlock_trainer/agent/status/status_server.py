@@ -12,6 +12,7 @@ import io
 import socket
 import threading
 import time
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from oarlock_trainer.agent.trainer_webhooks.payloads import MAX_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oarlock_api.contract.requests import Request
+    from oarlock_api.contract.requests import Answered, Request
     from oarlock_api.contract.status import PodStatus
 
 _CLIENT_SECONDS = 5.0
@@ -43,8 +44,8 @@ class StatusServer:
     """The server's thread, which answers until the process ends. `alive`: the supervisor still turns its loop.
 
     `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status,
-    and `ask` takes what they ask for with it. Raises OSError where the port is taken.
-    Port 0 takes any free one; `port` says which.
+    and `ask` takes what they ask for with it, and says how far that is: the same answer tells it.
+    Raises OSError where the port is taken. Port 0 takes any free one; `port` says which.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class StatusServer:
         alive: Callable[[], bool],
         inbox: Inbox | None = None,
         access: StatusAccess | None = None,
-        ask: Callable[[Request], None] = lambda _: None,
+        ask: Callable[[Request], Answered | None] = lambda _: None,
     ) -> None:
         own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "ask": staticmethod(ask)}
         own["inbox"] = inbox
@@ -146,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
     alive: Callable[[], bool]
     inbox: Inbox | None
     access: StatusAccess
-    ask: Callable[[Request], None]
+    ask: Callable[[Request], Answered | None]
 
     command = ""
     """Until a request's first line was understood."""
@@ -162,13 +163,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/status":
-            said = self.access.answer(self.path, self.client_address[0], self.status().to_json())
+            status = self.status()
+            if (request := self.access.request(self.path, self.client_address[0])) and (known := self.ask(request)):
+                status = replace(status, request=known)
+            said = self.access.answer(self.path, self.client_address[0], status.to_json())
             if said is None:
                 self._answer(403, "text/plain", REFUSED.encode())
             else:
                 self._answer(200, "application/json", said.encode())
-                if request := self.access.request(self.path, self.client_address[0]):
-                    self.ask(request)
         elif path == "/metrics":
             reports = self.inbox.counts if self.inbox else {}
             self._answer(200, metrics.CONTENT_TYPE, metrics.exposition(self.job, self.status(), reports=reports))
