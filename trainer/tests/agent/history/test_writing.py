@@ -47,6 +47,35 @@ def test_a_secret_is_struck_out_however_output_is_cut_and_nothing_else_is_lost(p
     assert plain == (expected if expected.endswith(b"\n") or not expected else expected + b"\n")
 
 
+LONGER = ["foobar", "foobar:tail"]
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_a_secret_that_begins_as_another_one_does_leaves_no_tail(cut: int) -> None:
+    written = b"a foobar:tail\nfoobar:tai\nfoobar\n"
+    lines = CleanLines(LogStream.OUT, LONGER)
+    kept = b"".join(lines.take(written[at : at + cut], time=AT) for at in range(0, len(written), cut))
+    assert kept.replace(HEAD, b"") == b"a ***\n***:tai\n***\n"
+
+
+def test_secrets_that_overlap_leave_nothing_of_either() -> None:
+    lines = CleanLines(LogStream.OUT, ["abcdef", "defghij"])
+    assert lines.take(b"1 abcdefghij 2\n", time=AT) == HEAD + b"1 *** 2\n"
+
+
+def test_what_may_well_be_the_beginning_of_a_secret_is_struck_out_at_the_end() -> None:
+    lines = CleanLines(LogStream.OUT, ["hunter2345"])
+    assert lines.take(b"the key is hunter2", time=AT) == b""
+    assert lines.end(time=AT) == HEAD + b"the key is ***\n"
+
+
+def test_what_comes_after_the_end_is_dropped_as_it_may_be_a_secrets_rest() -> None:
+    lines = CleanLines(LogStream.OUT, ["hunter2"])
+    lines.take(b"hun", time=AT)
+    assert lines.end(time=AT) == HEAD + b"hun\n"
+    assert lines.take(b"ter2\n", time=AT) == b""
+
+
 def test_output_without_a_newline_is_kept_in_long_lines() -> None:
     lines = CleanLines(LogStream.ERR, [])
     kept = b"".join(lines.take(b"#" * 1000, time=AT) for _ in range(100)) + lines.end(time=AT)

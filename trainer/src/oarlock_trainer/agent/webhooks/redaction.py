@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _STRUCK = "***"
 _SAYS_SO = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE)
 """How names of variables tell of secrets that the job itself brings in its environment, from whatever source."""
-_SHORTEST = 6
+SHORTEST = 6
 """Characters. A shorter value is no secret, and striking it out would maim every sentence."""
 
 
@@ -35,7 +35,7 @@ def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Values of the secrets that the operator maps and of variables whose names say so; longest first: no rest is left."""
     names = [name for name in environment if name.startswith(PREFIX) or _SAYS_SO.search(name)]
     found = {environment[name].strip() for name in names}
-    return tuple(sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True))
+    return tuple(sorted((value for value in found if len(value) >= SHORTEST), key=len, reverse=True))
 
 
 def without_secrets(value: Any, secrets: Sequence[str]) -> Any:
