@@ -161,6 +161,8 @@ class Life:
 
 def _seconds(since: str, until: str) -> float | None:
     try:
-        return round((datetime.fromisoformat(until) - datetime.fromisoformat(since)).total_seconds(), 3)
+        # Python 3.10, which the bundle may run on, does not know the Z.
+        start, end = (datetime.fromisoformat(moment.replace("Z", "+00:00")) for moment in (since, until))  # noqa: FURB162
+        return round((end - start).total_seconds(), 3)
     except ValueError:
         return None
