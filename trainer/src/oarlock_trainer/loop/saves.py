@@ -58,10 +58,11 @@ class Saves:
     def due(self, step: int, stop: StopRequest) -> tuple[bool, bool]:
         """Whether this rank wants a checkpoint after `step` steps, and whether as at an eviction. To be asked each step."""
         leads, every = self._session.ranks.rank_info.is_leader, self._session.job.file.recovery.drill_every_steps
-        drill = stop.take_drilling() or (leads and every is not None and step % every == 0)
+        drilling, saving = stop.take_drilling(), stop.take_saving()  # one checkpoint serves both
+        drill = drilling or (leads and every is not None and step % every == 0)
         now = time.monotonic()
         self._noticed, self._asked = self._asked, now
-        return drill or stop.take_saving() or (leads and self._session.interval.is_due(step, now)), drill
+        return drill or saving or (leads and self._session.interval.is_due(step, now)), drill
 
     def begin(self, step: int, *, drill: bool = False) -> None:
         """Save the state after `step` steps, once the save before it has ended. Collective.
