@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,13 +15,17 @@ JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/{}/trainingjobs"
 
 
 class FakeApi:
-    """What it holds may be changed while it runs. `refusals`: path -> (status, message) for whoever asks for it."""
+    """What it holds may be changed while it runs. `refusals`: path -> (status, message) for whoever asks for it.
+
+    `before` sees each request first: (method, path, body) -> (status, message) that is answered instead, or None.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self.objects["/api/v1/namespaces/default"] = {"metadata": {"name": "default"}}
         self.logs: dict[str, bytes] = {}
         self.refusals: dict[str, tuple[int, str]] = {}
+        self.before: Callable[[str, str, Any], tuple[int, str] | None] = lambda *_: None
         self.asked: list[tuple[str, str, Any]] = []
         self.address = ""
 
@@ -81,8 +85,8 @@ class FakeApi:
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:  # noqa: PLR0911 - a table of answers
         where = urlsplit(path)
         self.asked.append((method, path, body))
-        if where.path in self.refusals:
-            status, message = self.refusals[where.path]
+        if refusal := self.before(method, path, body) or self.refusals.get(where.path):
+            status, message = refusal
             return status, {"kind": "Status", "message": message}
         if where.path in self.logs:
             return 200, self.logs[where.path]
@@ -97,6 +101,9 @@ class FakeApi:
         if method == "PATCH":
             merge(self.objects[where.path], body)
         if method == "DELETE":
+            found = self.objects[where.path]["metadata"]
+            if any(found.get(name) != value for name, value in ((body or {}).get("preconditions") or {}).items()):
+                return 409, {"message": "the object has changed"}
             return 200, self.objects.pop(where.path)
         return 200, self.objects[where.path]
 

@@ -31,7 +31,7 @@ def spec(api: FakeApi, name: str = "flux") -> dict[str, Any]:
     ],
 )
 def test_wait_ends_with_a_code_for_each_end(api: FakeApi, oarlock: Oarlock, status: dict[str, Any], code: int) -> None:
-    api.add_job("flux", status=status)
+    api.add_job("flux", status=status)["spec"]["suspend"] = status["phase"] == "Suspended"
     assert oarlock("wait", "flux", "--timeout", "0").code == code
 
 

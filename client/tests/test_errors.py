@@ -96,12 +96,3 @@ def test_a_namespace_that_is_not_there_is_4_and_an_empty_one_is_not(oarlock: Oar
     ended = oarlock("ls")
     assert (ended.code, ended.out) == (0, "")
     assert "no TrainingJobs" in ended.err
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "../flux", "flux%2Flog"])
-def test_what_can_be_no_name_is_4_and_nothing_is_asked(api: FakeApi, oarlock: Oarlock, name: str) -> None:
-    """DELETE of an empty name, as of a shell's unset variable, would be of all jobs of the namespace."""
-    api.add_job("flux")
-    ended = oarlock("delete", "--", name)
-    assert (ended.code, api.asked) == (4, [])
-    assert "no name" in one_line(ended.err)

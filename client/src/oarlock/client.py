@@ -7,9 +7,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from oarlock.cluster import Cluster, connect, jobs_path, segment
+from oarlock.cluster import Cluster, connect, jobs_path
 from oarlock.errors import ForbiddenError, RefusedError
 from oarlock.job import Job
+from oarlock.names import checked_name
 from oarlock.rows import JobRow, NodeRow, job_row, node_rows
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.contract.node_marks import GIVEN_BACK
@@ -38,7 +39,7 @@ class Client:
         return self.cluster.namespace
 
     def job(self, name: str, *, namespace: str | None = None) -> Job:
-        """A job by its name, whether or not it is there. Raises NotFoundError for what can be no name."""
+        """A job by its name, whether or not it is there. Raises RefusedError for what can be no name."""
         return Job(self.cluster, name, namespace)
 
     def ls(self, *, all_namespaces: bool = False, selector: str | None = None) -> list[JobRow]:
@@ -50,7 +51,7 @@ class Client:
     def check_namespace(self) -> None:
         """Raise NotFoundError where the namespace is not there; a caller who may not ask is told nothing."""
         with suppress(ForbiddenError):
-            self.cluster.get(f"/api/v1/namespaces/{segment(self.namespace)}")
+            self.cluster.get(f"/api/v1/namespaces/{checked_name(self.namespace, 'namespace')}")
 
     def submit(self, job: TrainingJob | Mapping[str, Any], *, wait: float | bool = False, dry_run: bool = False) -> Job:
         """Apply a job: make it, or change the one of its name. `wait`: until it has succeeded, for so many seconds at most.
@@ -83,7 +84,10 @@ class Client:
         return node_rows(self.cluster.items("/api/v1/nodes"))
 
     def uncordon(self, node: str) -> None:
-        """Give a node back: pods may go there again, and jobs that avoid it need not any more."""
+        """Give a node back: pods may go there again, and jobs that avoid it need not any more.
+
+        Raises RefusedError where that is no node's name.
+        """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {GIVEN_BACK: now}}}
-        self.cluster.merge(f"/api/v1/nodes/{segment(node)}", patch)
+        self.cluster.merge(f"/api/v1/nodes/{checked_name(node, 'node')}", patch)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import yaml
 
 from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError, RefusedError
+from oarlock.names import checked_name, is_name
 from oarlock_api.contract.names import API_VERSION, PLURAL
 
 Json = dict[str, Any]
@@ -27,6 +29,7 @@ CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
 MAX_LINE = 1024 * 1024
 """Bytes. A longer line comes in pieces of about that: a progress bar may never end its own."""
 MERGE = "application/merge-patch+json"
+_OBJECT = re.compile(r"/apis/[^/?]+/[^/?]+/namespaces/([^/?]+)/[a-z]+/([^/?]+)")
 
 
 class Cluster:
@@ -63,9 +66,16 @@ class Cluster:
         changed: Json = self._json("PATCH", path, {}, patch, MERGE)
         return changed
 
-    def delete(self, path: str) -> None:
-        """DELETE. Raises OarlockError."""
-        self._json("DELETE", path, {})
+    def delete(self, path: str, preconditions: Mapping[str, str]) -> None:
+        """DELETE of one object in a namespace, as long as its metadata has these values; its dependents go after it.
+
+        Raises OarlockError; RefusedError for any other path, before anything is sent: a collection would be deleted whole.
+        """
+        parts = _OBJECT.fullmatch(path)
+        if not parts or not all(is_name(part) for part in parts.groups()):
+            raise RefusedError(f"{path} is no path of one object: nothing was deleted")
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        self._json("DELETE", path, {}, {**body, "preconditions": dict(preconditions)})
 
     def items(self, path: str, **query: str | None) -> list[Json]:
         """All objects of a list, page by page. Raises OarlockError."""
@@ -168,16 +178,9 @@ def connect(*, kubeconfig: str | None = None, context: str | None = None, namesp
 
 
 def jobs_path(namespace: str | None, name: str | None = None) -> str:
-    """The path of a namespace's TrainingJobs, or of all; or of one. Raises NotFoundError for what can be no name."""
-    inside = f"/namespaces/{segment(namespace)}" if namespace is not None else ""
-    return f"/apis/{API_VERSION}{inside}/{PLURAL}" + (f"/{segment(name)}" if name is not None else "")
-
-
-def segment(name: str) -> str:
-    """A name as a part of a path: an empty one would mean all objects, one with a slash another. Raises NotFoundError."""
-    if name in {"", ".", ".."} or "/" in name or "%" in name:
-        raise NotFoundError(f"{name!r} is no name that an object can have")
-    return quote(name)
+    """The path of a namespace's TrainingJobs, or of all; or of one. Raises RefusedError for what can be no name."""
+    inside = f"/namespaces/{checked_name(namespace, 'namespace')}" if namespace is not None else ""
+    return f"/apis/{API_VERSION}{inside}/{PLURAL}" + (f"/{checked_name(name, 'job')}" if name is not None else "")
 
 
 class Lines:

@@ -6,12 +6,26 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oarlock.cluster import Cluster, jobs_path, segment
-from oarlock.errors import JobFailedError, JobNotRunningError, NotFoundError, NotNowError, WaitTimeoutError
+from oarlock.cluster import Cluster, jobs_path
+from oarlock.errors import (
+    ForbiddenError,
+    JobFailedError,
+    JobNotRunningError,
+    NoClusterError,
+    NotFoundError,
+    NotNowError,
+    OarlockError,
+    RefusedError,
+    WaitTimeoutError,
+)
+from oarlock.names import checked_name
+from oarlock.patience import is_hiccup, patient
 from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job_row, objects, part
 from oarlock_api.contract.history import METRICS
 from oarlock_api.contract.requests import REQUEST_ANNOTATION
@@ -23,6 +37,15 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """Between two looks at a job that is waited for."""
+MOST_CONFLICTS = 10
+"""Tries to delete a job that changes between each look and its deletion."""
+GOES_ON = "it goes on by itself"
+MAY_COME = "it may still come"
+STAYS_RESIZED = (
+    "it saves and stays suspended, of its old size: resize it again, or `oarlock resume {name}` has it go on"
+)
+STAYS_STOPPED = "it saves and stays suspended: stop it again, or `oarlock resume {name}` has it go on"
+"""What becomes of a job when nobody waits for it any more, by a timeout or by Ctrl-C."""
 Sleep = Callable[[float], None]
 
 
@@ -30,7 +53,7 @@ class Job:
     """A job by its name, whether or not it is there. Every call asks the cluster anew."""
 
     def __init__(self, cluster: Cluster, name: str, namespace: str | None = None) -> None:
-        """Made by Client.job. Raises NotFoundError where no object can have that name."""
+        """Made by Client.job. Raises RefusedError where no object can have that name."""
         self.name = name
         self.namespace = namespace or cluster.namespace
         self._cluster = cluster
@@ -59,7 +82,9 @@ class Job:
 
     def events(self) -> list[EventRow]:
         """Events of the job and its pods, the oldest first; the API server keeps them for an hour."""
-        return event_rows(self._cluster.items(f"/api/v1/namespaces/{segment(self.namespace)}/events"), job=self.name)
+        return event_rows(
+            self._cluster.items(f"/api/v1/namespaces/{checked_name(self.namespace, 'namespace')}/events"), job=self.name
+        )
 
     def faults(self) -> list[FaultRow]:
         """What spoke against which GPU and which node, the oldest first."""
@@ -140,23 +165,25 @@ class Job:
             if on_change and row != last:
                 on_change(row)
             last = row
-            return row.phase in {"Succeeded", "Failed", "Suspended"}
+            return row.phase in {"Succeeded", "Failed"} or _is_suspended(row)
 
-        row = self._until(over, timeout=timeout, what="its end", sleep=sleep)
+        row = job_row(self._until(over, timeout=timeout, what="its end", after=GOES_ON, sleep=sleep))
         if row.phase == "Failed":
             raise JobFailedError(
-                f"{self.name} has failed: {row.message or row.reason}; `oarlock events {self.name}` says more"
+                f"{self.name} has failed: {row.message or row.reason}; `oarlock why {self.name}` says more"
             )
         if row.phase == "Suspended":
             raise JobNotRunningError(f"{self.name} is suspended: `oarlock resume {self.name}` has it go on")
         return row
 
     def suspend(self) -> None:
-        """Have the pods save and leave; the job goes on from there when it is resumed."""
+        """Have the pods save and leave; a resumed job goes on from there. Raises NotNowError where it has ended."""
+        self._unfinished()
         self._change({"suspend": True})
 
     def resume(self) -> None:
-        """Have a suspended job go on."""
+        """Have a suspended job go on. Raises NotNowError where it has ended."""
+        self._unfinished()
         self._change({"suspend": False})
 
     def resize(
@@ -164,38 +191,53 @@ class Job:
     ) -> None:
         """Save, leave, and go on with another number of nodes, or of GPUs on each.
 
-        A job that was suspended stays so. Raises NotNowError where it has ended, WaitTimeoutError.
+        A job that was suspended stays so; one whose new size is refused goes on with its old one. Raises RefusedError then,
+        NotNowError where it has ended, also while it saved, and WaitTimeoutError.
         """
-        row = self.row
-        if row.finished:
-            raise NotNowError(
-                f"{self.name} has ended: delete it and submit it anew, and it goes on from its newest checkpoint"
-            )
+        before = self._unfinished()
+        was_suspended = job_row(before).suspended
         size: dict[str, Any] = {"nodes": nodes, **({} if gpus_per_node is None else {"gpusPerNode": gpus_per_node})}
-        if row.suspended:
+        if not was_suspended:
+            self._change({"suspend": True})
+        left = self._left(before, timeout=timeout, after=STAYS_RESIZED, sleep=sleep)
+        if job_row(left).finished:
+            raise self._has_ended()
+        if was_suspended:
             self._change(size)
             return
-        self.suspend()
-        self._until(lambda row: row.phase == "Suspended", timeout=timeout, what="its pods' leaving", sleep=sleep)
-        self._change({**size, "suspend": False})
+        try:
+            patient(lambda: self._change({**size, "suspend": False}), sleep=sleep)
+        except (RefusedError, ForbiddenError, NoClusterError) as error:
+            how = STAYS_RESIZED.format(name=self.name)
+            if not is_hiccup(error):
+                with suppress(OarlockError):
+                    patient(lambda: self._change({"suspend": False}), sleep=sleep)
+                    how = "it goes on with its old size"
+            error.args = (f"{error}; {how}",)
+            raise
 
     def stop(self, *, timeout: float | None = None, sleep: Sleep = time.sleep) -> int | None:
-        """Save, end, and delete the job; its output stays. Returns the newest checkpoint's step. Raises WaitTimeoutError."""
-        if not self.row.finished:
-            self.suspend()
-            self._until(
-                lambda row: row.phase == "Suspended" or row.finished is not None,
-                timeout=timeout,
-                what="its pods' leaving",
-                sleep=sleep,
-            )
-        step = self.row.checkpoint_step
-        self.delete()
-        return step
+        """Save, end, and delete the job; its output stays. Returns the newest checkpoint's step.
+
+        Raises WaitTimeoutError, and NotNowError where somebody resumes it meanwhile: then it is not deleted.
+        """
+        job = self.manifest
+        if not job_row(job).finished:
+            self._change({"suspend": True})
+        for again in reversed(range(MOST_CONFLICTS)):
+            job = self._left(job, timeout=timeout, after=STAYS_STOPPED, sleep=sleep)
+            try:
+                self._delete(job, "uid", "resourceVersion")
+                break
+            except RefusedError as error:
+                # A conflict: it has changed since that look, by its operator or by somebody who wants it to go on.
+                if error.status != HTTPStatus.CONFLICT or not again:
+                    raise
+        return job_row(job).checkpoint_step
 
     def delete(self) -> None:
-        """Delete the job and its pods; its output stays."""
-        self._cluster.delete(f"{self._path}?propagationPolicy=Background")
+        """Delete the job and its pods; its output stays. Raises NotFoundError."""
+        self._delete(self.manifest, "uid")
 
     def save(self, *, timeout: float | None = 600, sleep: Sleep = time.sleep) -> dict[str, Any]:
         """Have a job that trains write a checkpoint now, while it goes on.
@@ -218,7 +260,7 @@ class Job:
             answer = (manifest.get("status") or {}).get("request") or {}
             return answer.get("id") == name and answer.get("state") != "Asked"
 
-        self._look(answered, timeout=timeout, what=f"the answer to {verb}", sleep=sleep)
+        self._look(answered, timeout=timeout, what=f"the answer to {verb}", after=MAY_COME, sleep=sleep)
         if answer.get("state") != "Done":
             raise NotNowError(f"{self.name} did not {verb}: {answer.get('message') or answer.get('state')}")
         return answer
@@ -226,34 +268,81 @@ class Job:
     def _change(self, spec: dict[str, Any]) -> None:
         self._cluster.merge(self._path, {"spec": spec})
 
-    def _until(self, over: Callable[[JobRow], bool], *, timeout: float | None, what: str, sleep: Sleep) -> JobRow:
-        return job_row(self._look(lambda job: over(job_row(job)), timeout=timeout, what=what, sleep=sleep))
+    def _delete(self, job: dict[str, Any], *same: str) -> None:
+        """Delete this very object: as long as these fields of its metadata are what they are."""
+        metadata = job.get("metadata") or {}
+        self._cluster.delete(self._path, {name: metadata[name] for name in same if metadata.get(name)})
+
+    def _unfinished(self) -> dict[str, Any]:
+        """The object. Raises NotNowError where the job has ended."""
+        job = self.manifest
+        if job_row(job).finished:
+            raise self._has_ended()
+        return job
+
+    def _has_ended(self) -> NotNowError:
+        return NotNowError(
+            f"{self.name} has ended: delete it and submit it anew, and it goes on from its newest checkpoint"
+        )
+
+    def _left(self, job: dict[str, Any], *, timeout: float | None, after: str, sleep: Sleep) -> dict[str, Any]:
+        """The object, once nothing of a suspended job runs any more, or it has ended before it could be suspended."""
+
+        def over(row: JobRow) -> bool:
+            if not row.suspended and not row.finished:
+                raise NotNowError(f"somebody has resumed {self.name} while its pods' leaving was waited for")
+            return _is_suspended(row) or row.finished is not None
+
+        return self._until(over, timeout=timeout, what="its pods' leaving", after=after, sleep=sleep, of=job)
+
+    def _until(self, over: Callable[[JobRow], bool], **waiting: Any) -> dict[str, Any]:
+        return self._look(lambda job: over(job_row(job)), **waiting)
 
     def _look(
-        self, over: Callable[[dict[str, Any]], bool], *, timeout: float | None, what: str, sleep: Sleep
+        self,
+        over: Callable[[dict[str, Any]], bool],
+        *,
+        timeout: float | None,
+        what: str,
+        after: str,
+        sleep: Sleep,
+        of: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The object as soon as a condition on it holds."""
+        """The object as soon as a condition on it holds. `after` says what it does when the time is over; `of`: if seen."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        seen = ""
+        seen, phase = _uid(of) if of else "", job_row(of or {}).phase
         while True:
             try:
-                manifest = self.manifest
+                manifest = patient(lambda: self.manifest, sleep=sleep, deadline=deadline) if seen else self.manifest
             except NotFoundError as error:
                 if not seen:
                     raise
                 raise JobNotRunningError(f"{self.name} was deleted while {what} was waited for") from error
-            uid = str((manifest.get("metadata") or {}).get("uid"))
-            if seen and uid != seen:
+            except OarlockError as error:
+                if not seen or not is_hiccup(error) or deadline is None or time.monotonic() < deadline:
+                    raise
+                raise self._timeout(phase, timeout, what, after) from error
+            if seen and _uid(manifest) != seen:
                 raise JobNotRunningError(f"{self.name} was deleted, and another job has its name now")
-            seen = uid
+            seen, phase = _uid(manifest), job_row(manifest).phase
             if over(manifest):
                 return manifest
             if deadline is not None and time.monotonic() >= deadline:
-                phase = job_row(manifest).phase
-                raise WaitTimeoutError(
-                    f"{self.name} is {phase} after {timeout:g} s: {what} did not come; it goes on by itself"
-                )
+                raise self._timeout(phase, timeout, what, after)
             sleep(LOOK_SECONDS)
+
+    def _timeout(self, phase: str, timeout: float | None, what: str, after: str) -> WaitTimeoutError:
+        then = after.format(name=self.name)
+        return WaitTimeoutError(f"{self.name} is {phase} after {timeout:g} s: {what} did not come; {then}")
+
+
+def _uid(job: dict[str, Any]) -> str:
+    return str((job.get("metadata") or {}).get("uid"))
+
+
+def _is_suspended(row: JobRow) -> bool:
+    """Whether it is and shall be so: after a resume the phase is the old one for a moment."""
+    return row.phase == "Suspended" and row.suspended
 
 
 def _objects(lines: list[str]) -> Iterator[dict[str, Any]]:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from oarlock.cluster import Cluster, segment
+from oarlock.cluster import Cluster
 from oarlock.logs import LogLine, Wanted
+from oarlock.names import checked_name
 from oarlock_api.contract.names import Label
 from oarlock_api.pod_patch import TRAINER_CONTAINER
 
@@ -34,13 +35,15 @@ class Pod:
     @property
     def log_path(self) -> str:
         """Where the API server has its log."""
-        return f"/api/v1/namespaces/{segment(self.namespace)}/pods/{segment(self.name)}/log"
+        return (
+            f"/api/v1/namespaces/{checked_name(self.namespace, 'namespace')}/pods/{checked_name(self.name, 'pod')}/log"
+        )
 
 
 def pods_of(cluster: Cluster, *, namespace: str, job: str, uid: str) -> list[Pod]:
     """The job's pods, by attempt and rank; none of another job that had its name before. Raises OarlockError."""
     selector = f"{Label.JOB}={job},{Label.JOB_UID}={uid}"
-    found = cluster.items(f"/api/v1/namespaces/{segment(namespace)}/pods", labelSelector=selector)
+    found = cluster.items(f"/api/v1/namespaces/{checked_name(namespace, 'namespace')}/pods", labelSelector=selector)
     pods = [_pod(raw, namespace=namespace, job_uid=uid) for raw in found]
     return sorted(pods, key=lambda pod: (pod.attempt, pod.rank))
 

@@ -1,6 +1,8 @@
 """The verbs that change something: submit, suspend, resume, resize, save, drill, stop, delete, uncordon; and wait."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +13,7 @@ from oarlock.cli.logs import print_logs
 from oarlock.cli.output import UsageError, duration, note, say, write
 from oarlock.cli.verb import Name, Output, Timeout, verb
 from oarlock.errors import NotFoundError, RefusedError
+from oarlock.job import GOES_ON, STAYS_RESIZED, STAYS_STOPPED
 from oarlock.rows import JobRow
 from oarlock_api.manifest import load_all
 
@@ -80,7 +83,8 @@ def resize(
     timeout: Timeout = None,
 ) -> None:
     """Have a job save, leave, and go on with another number of nodes."""
-    client.job(name).resize(count, gpus_per_node=gpus_per_node, timeout=timeout)
+    with _interruptible(name, STAYS_RESIZED):
+        client.job(name).resize(count, gpus_per_node=gpus_per_node, timeout=timeout)
     say(f"{name} goes on with {count} nodes")
 
 
@@ -99,7 +103,8 @@ def drill(client: "Client", *, name: Name, timeout: Timeout = 600) -> None:
 @verb()
 def stop(client: "Client", *, name: Name, timeout: Timeout = None) -> None:
     """Have a job save, then end and delete it; its output stays."""
-    step = client.job(name).stop(timeout=timeout)
+    with _interruptible(name, STAYS_STOPPED):
+        step = client.job(name).stop(timeout=timeout)
     say(
         f"{name} is stopped"
         + (f"; its newest checkpoint is of step {step}" if step is not None else ", without a checkpoint")
@@ -122,6 +127,16 @@ def uncordon(
     say(f"{node} takes pods again")
 
 
+@contextmanager
+def _interruptible(name: str, after: str) -> Iterator[None]:
+    """On Ctrl-C tell what becomes of the job."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"{name}: {after.format(name=name)}")
+        raise
+
+
 def _wait(client: "Client", name: str, namespace: str | None, timeout: float | None) -> None:
     def progress(row: JobRow) -> None:
         words = [row.phase]
@@ -133,7 +148,8 @@ def _wait(client: "Client", name: str, namespace: str | None, timeout: float | N
             words.append(f"{duration(row.eta_seconds)} to go")
         note(f"{name}: {', '.join(words)}")
 
-    row = client.job(name, namespace=namespace).wait(timeout, on_change=progress)
+    with _interruptible(name, GOES_ON):
+        row = client.job(name, namespace=namespace).wait(timeout, on_change=progress)
     say(f"{name} has succeeded" + (f" after {row.step} steps" if row.step is not None else ""))
 
 
