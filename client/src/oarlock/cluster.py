@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import yaml
-
 from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError, RefusedError
 from oarlock.names import checked_name, is_name
 from oarlock_api.contract.names import API_VERSION, PLURAL
 
 Json = dict[str, Any]
+IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+"""Fields of a kubeconfig's user that kubectl obeys and the official client for Python does not know."""
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """What a pod knows of its account."""
+MOST_BYTES = 256 << 20
+"""Of one answer. A page of a list is 500 objects, of which etcd takes 1.5 MiB each at most; they have a few KiB."""
 CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
 MAX_LINE = 1024 * 1024
 """Bytes. A longer line comes in pieces of about that: a progress bar may never end its own."""
@@ -48,7 +50,7 @@ class Cluster:
     def text(self, path: str) -> str:
         """GET of a path with its query, as it is. Raises OarlockError."""
         with self._answer("GET", path, {}) as response:
-            return str(response.data.decode(errors="replace"))
+            return self._body(response).decode(errors="replace")
 
     def create(self, path: str, body: Json, **query: str | None) -> Json:
         """POST. Raises OarlockError."""
@@ -96,7 +98,31 @@ class Cluster:
 
     def _json(self, method: str, path: str, query: dict[str, str | None], body: Any = None, kind: str = "") -> Any:
         with self._answer(method, path, query, body, kind) as response:
-            return json.loads(response.data or b"null")
+            said = self._body(response)
+        try:
+            found = json.loads(said or b"{}")
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise NoClusterError(
+                f"{self.where} answered {path} with no JSON object, but {_begin(said)!r}: does a proxy stand before it?"
+            )
+        return found
+
+    def _body(self, response: Any) -> bytes:
+        """The whole body of an answer. Raises NoClusterError where it breaks off, RefusedError where it has no end."""
+        import urllib3  # noqa: PLC0415 - as below
+
+        try:
+            data: bytes = response.read(MOST_BYTES + 1)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise NoClusterError(f"the answer of {self.where} broke off: {_why(error)}") from error
+        if len(data) > MOST_BYTES:
+            response.close()
+            raise RefusedError(
+                f"the answer of {self.where} is longer than {MOST_BYTES >> 20} MiB: ask for less at once"
+            )
+        return data
 
     @contextmanager
     def _answer(
@@ -114,7 +140,10 @@ class Cluster:
         given = {name: value for name, value in query.items() if value}
         url = f"{self._api.configuration.host}{path}" + (f"?{urlencode(given)}" if given else "")
         headers = {"Accept": "application/json", "User-Agent": "oarlock"}
-        self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        try:
+            self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        except Exception as error:  # who refreshes credentials raises whatever its libraries raise
+            raise NoClusterError(f"the credentials for {self.where} cannot be refreshed: {_why(error)}") from error
         if body is not None:
             headers["Content-Type"] = kind or "application/json"
         try:
@@ -125,7 +154,7 @@ class Cluster:
                 headers=headers,
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=None if stream else READ_SECONDS),
                 retries=urllib3.Retry(connect=1, read=0, redirect=0, status=0),
-                preload_content=not stream,
+                preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise NoClusterError(
@@ -133,7 +162,7 @@ class Cluster:
             ) from error
         try:
             if response.status >= 400:
-                raise _refusal(response.status, response.data, path=path, where=self.where)
+                raise _refusal(response.status, self._body(response), path=path, where=self.where)
             yield response
         finally:
             if stream:
@@ -147,12 +176,8 @@ def connect(*, kubeconfig: str | None = None, context: str | None = None, namesp
     Raises NoClusterError where there is none of them, or it is none.
     """
     from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415 - 0.15 s, which --help and completion save
-    from kubernetes.config import (  # noqa: PLC0415
-        list_kube_config_contexts,
-        load_incluster_config,
-        load_kube_config,
-    )
-    from kubernetes.config.config_exception import ConfigException  # noqa: PLC0415
+    from kubernetes.config import load_incluster_config  # noqa: PLC0415
+    from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415
 
     files = kubeconfig or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     there = [file for file in files.split(os.pathsep) if file and Path(file).exists()]
@@ -166,12 +191,21 @@ def connect(*, kubeconfig: str | None = None, context: str | None = None, namesp
         raise NoClusterError(f"there is no kubeconfig at {files}: name one with --kubeconfig or in $KUBECONFIG")
     file = os.pathsep.join(there)
     try:
-        contexts, current = list_kube_config_contexts(config_file=file)
-        if context:
-            current = next((one for one in contexts if one["name"] == context), {"name": context})
-        load_kube_config(config_file=file, context=context, client_configuration=configuration)
-    except (ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+        files_of = KubeConfigMerger(file)
+        loader = KubeConfigLoader(files_of.config, active_context=context, config_persister=files_of.save_changes)
+        current = loader.current_context
+        user = (current.get("context") or {}).get("user")
+        found = files_of.config["users"].get_with_name(user, safe=True)
+        acts_as = sorted(name for name in IMPERSONATION if found and (found.value.get("user") or {}).get(name))
+        if not acts_as:
+            loader.load_and_set(configuration)
+    except Exception as error:  # plugins and identity providers raise whatever their libraries raise
         raise NoClusterError(f"the kubeconfig {files} cannot be used: {_why(error)}") from error
+    if acts_as:
+        raise NoClusterError(
+            f"the user {user} of the kubeconfig {files} acts as another ({', '.join(acts_as)}), which is not supported, "
+            "and to act as itself may be more than is meant: name another --context"
+        )
     own = (current.get("context") or {}).get("namespace") or "default"
     where = f"the cluster of the context {current.get('name')} ({configuration.host})"
     return Cluster(ApiClient(configuration), namespace=namespace or own, where=where)
@@ -217,7 +251,7 @@ def _refusal(status: int, body: bytes, *, path: str, where: str) -> OarlockError
     """What an answer of 400 and above means."""
     try:
         said = str(json.loads(body).get("message") or "")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         said = body.decode(errors="replace").strip()[:300]
     said = " ".join(said.split())
     if status == 401:
@@ -227,8 +261,14 @@ def _refusal(status: int, body: bytes, *, path: str, where: str) -> OarlockError
     if status == 404:
         if said in ("", "404 page not found") or "could not find the requested resource" in said:
             return NotFoundError(f"{where} does not have {path.partition('?')[0]}: is Oarlock installed there?")
+        if "/namespaces/" not in path:
+            return NotFoundError(said + (": see `oarlock nodes`" if path.startswith("/api/v1/nodes") else ""))
         return NotFoundError(f"{said}: see `oarlock ls -A`")
     return RefusedError(said or f"{where} answered {status}", status)
+
+
+def _begin(said: bytes) -> str:
+    return " ".join(said[:60].decode(errors="replace").split())
 
 
 def _why(error: BaseException) -> str:

@@ -1,0 +1,91 @@
+"""Kubeconfigs as people have them, and answers that are none of an API server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ended import Oarlock
+from fake_api import JOBS, FakeApi
+
+from oarlock import Client, NoClusterError, RefusedError, cluster
+from oarlock.cluster import connect
+
+
+def change(tmp_path: Path, **parts: Any) -> None:
+    """Change fields of the kubeconfig; None takes one out."""
+    path = tmp_path / "config"
+    config = {**json.loads(path.read_text()), **parts}
+    path.write_text(json.dumps({name: value for name, value in config.items() if value is not None}))
+
+
+@pytest.mark.parametrize("current", [None, "", "gone"])
+def test_a_context_that_is_named_needs_no_current_one(
+    api: FakeApi, oarlock: Oarlock, tmp_path: Path, current: str | None
+) -> None:
+    api.add_job("lora", "team")
+    change(tmp_path, **{"current-context": current})
+    assert oarlock("ls", "--context", "other", "-o", "name").out == "lora\n"
+    assert oarlock("ls").code == 6
+
+
+@pytest.mark.parametrize("field", ["as", "as-uid", "as-groups", "as-user-extra"])
+def test_who_would_act_as_another_does_not_act_as_itself(
+    api: FakeApi, oarlock: Oarlock, tmp_path: Path, field: str
+) -> None:
+    change(tmp_path, users=[{"name": "me", "user": {"token": "t0ken", field: ["viewer"]}}])
+    ended = oarlock("ls")
+    assert (ended.code, api.asked) == (6, [])
+    assert f"acts as another ({field})" in ended.err
+
+
+@pytest.mark.usefixtures("api")
+def test_an_identity_provider_that_fails_is_one_line_and_6(oarlock: Oarlock, tmp_path: Path) -> None:
+    provider = {"idp-issuer-url": "http://127.0.0.1:1", "id-token": "e30.eyJleHAiOjF9.e30", "client-id": "x"}
+    change(tmp_path, users=[{"name": "me", "user": {"auth-provider": {"name": "oidc", "config": provider}}}])
+    ended = oarlock("ls")
+    assert ended.code == 6
+    assert "cannot be used" in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_credentials_that_cannot_be_refreshed_later_are_a_hiccup() -> None:
+    class Api:
+        class configuration:  # noqa: N801 - as the client calls it
+            host = "http://127.0.0.1:1"
+
+        def update_params_for_auth(self, *_: object) -> None:
+            raise ValueError("the token is too old")
+
+    with pytest.raises(NoClusterError, match="cannot be refreshed: the token"):
+        cluster.Cluster(Api(), namespace="default", where="the cluster").get("/version")
+
+
+@pytest.mark.parametrize("body", ["<html>Log in</html>", "[1]", '"x"', "[" * 100_000])
+def test_a_page_of_a_proxy_is_one_line_and_6(api: FakeApi, oarlock: Oarlock, body: str) -> None:
+    api.logs[f"{JOBS.format('default')}/flux"] = body.encode()
+    ended = oarlock("get", "flux")
+    assert ended.code == 6
+    assert "does a proxy stand before it?" in ended.err
+    assert len(ended.err) < 400
+
+
+def test_an_answer_is_read_with_a_bound(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "MOST_BYTES", 1000)
+    path = f"{JOBS.format('default')}/flux"
+    api.logs[path] = b"x" * 1001
+    with pytest.raises(RefusedError, match="is longer than"):
+        connect().text(path)
+    api.logs[path] = b"y" * 1000
+    assert connect().text(path) == "y" * 1000
+
+
+def test_a_node_that_is_not_there_is_looked_for_among_nodes(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux")
+    ended = oarlock("uncordon", "gpu-9")
+    assert ended.code == 4
+    assert "see `oarlock nodes`" in ended.err
+    with pytest.raises(Exception, match="oarlock ls -A"):
+        _ = Client().job("lora").row
