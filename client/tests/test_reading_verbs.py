@@ -85,7 +85,13 @@ def test_get_prints_the_whole_object_where_json_is_asked_for(api: FakeApi, oarlo
 def test_events_are_of_the_job_and_its_pods_alone(api: FakeApi, oarlock: Oarlock) -> None:
     api.add_job("flux")
     for number, (kind, name) in enumerate(
-        [("Pod", "flux-1-0"), ("TrainingJob", "flux"), ("Pod", "flux-big-1-0"), ("TrainingJob", "flux-1")]
+        [
+            ("Pod", "flux-1-0"),
+            ("TrainingJob", "flux"),
+            ("Pod", "flux-big-1-0"),
+            ("TrainingJob", "flux-1"),
+            ("Pod", "flux-1-1-0"),
+        ]
     ):
         api.objects[f"/api/v1/namespaces/default/events/{number}"] = {
             "metadata": {},

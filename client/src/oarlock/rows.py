@@ -7,6 +7,7 @@ release never breaks a list. The schema of the rows is docs/cli-v1.schema.json.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -224,7 +225,8 @@ def node_rows(nodes: Iterable[Json]) -> list[NodeRow]:
 
 
 def _is_pod_of(pod: str, job: str) -> bool:
-    return pod.startswith(f"{job}-") and pod.removeprefix(f"{job}-").replace("-", "").isdecimal()
+    """Whether it is `<job>-<attempt>-<rank>`: a job `flux-1` has pods that begin with `flux-1-`, too."""
+    return re.fullmatch(rf"{re.escape(job)}-[0-9]+-[0-9]+", pod) is not None
 
 
 def part(raw: Json, name: str) -> Json:
