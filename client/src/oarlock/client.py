@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from oarlock_api.trainingjob import TrainingJob
 
 
+OF_THE_SERVER = frozenset(
+    {
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+"""Fields of metadata that `get -o yaml` shows and nobody may give: a uid would have to be that of a job that is there."""
+
+
 class Client:
     """A cluster as the caller sees it: by the kubeconfig that kubectl would take, or by this pod's own account."""
 
@@ -66,8 +81,8 @@ class Client:
             raise RefusedError(
                 f"this is {found}, and no {API_VERSION} {KIND}: submit jobs here, the rest with kubectl apply"
             )
-        metadata = {name: value for name, value in (manifest.get("metadata") or {}).items() if value}
-        metadata.pop("managedFields", None)
+        given = manifest.get("metadata") or {}
+        metadata = {name: value for name, value in given.items() if value and name not in OF_THE_SERVER}
         name = str(metadata.get("name") or "")
         if not name:
             raise RefusedError("the job has no metadata.name: give it one")

@@ -11,7 +11,7 @@ import yaml
 
 from oarlock.cli.logs import print_logs
 from oarlock.cli.output import UsageError, duration, note, say, write
-from oarlock.cli.verb import Name, Output, Timeout, verb
+from oarlock.cli.verb import Name, Timeout, verb
 from oarlock.errors import NotFoundError, RefusedError
 from oarlock.job import GOES_ON, STAYS_RESIZED, STAYS_STOPPED
 from oarlock.rows import JobRow
@@ -34,16 +34,20 @@ def submit(
         bool, typer.Option("--dry-run", help="Have the API server check it, print it, make nothing.")
     ] = False,
     timeout: Timeout = None,
-    output: Output = "yaml",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FORMAT", help="Of --dry-run: yaml or json.")
+    ] = "yaml",
 ) -> None:
     """Make a job, or change the one of its name."""
+    if output not in {"yaml", "json"}:
+        raise UsageError(f"-o {output} is no format of submit: yaml or json")
     jobs = _manifests(file)
     if (wait or follow) and len(jobs) > 1:
         raise UsageError(f"--wait and --follow are for one job, and {file} has {len(jobs)}")
     for manifest in jobs:
         job = client.submit(manifest, dry_run=dry_run)
         if dry_run:
-            write(manifest, output if output == "json" else "yaml")
+            write(manifest, output)
             continue
         say(f"{job.namespace}/{job.name} is submitted")
         sys.stdout.flush()

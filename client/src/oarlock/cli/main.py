@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -38,6 +39,9 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name in Chinese is no reason to fail where the locale is C
     try:
         code = run(arguments)
         sys.stdout.flush()

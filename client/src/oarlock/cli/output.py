@@ -69,7 +69,7 @@ def write(document: Mapping[str, Any], output: str) -> None:
     if output == "yaml":
         import yaml  # noqa: PLC0415
 
-        text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=_takes_unicode())
         if CONTROLS.search(text):
             text = yaml.safe_dump(dict(document), sort_keys=False)
         sys.stdout.write(text)
@@ -80,9 +80,10 @@ def write(document: Mapping[str, Any], output: str) -> None:
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns with two spaces between them; what is not known is a dash."""
     lines = [list(titles), *([_cell(value) for value in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
+    widths = [max(_width(line[column]) for line in lines) for column in range(len(titles))]
     for line in lines:
-        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        cells = (cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True))
+        say("  ".join(cells).rstrip())
 
 
 def age(time: str | None, now: datetime | None = None) -> str | None:
@@ -115,13 +116,26 @@ def say(line: str) -> None:
 
 def say_json(document: Mapping[str, Any], *, indent: int | None = None) -> None:
     """A JSON object, on one line where there is no `indent`."""
-    sys.stdout.write(escaped_json(json.dumps(document, indent=indent, ensure_ascii=False)) + "\n")
+    sys.stdout.write(escaped_json(json.dumps(document, indent=indent, ensure_ascii=not _takes_unicode())) + "\n")
 
 
 def note(line: str) -> None:
     """A line for people, beside the answer."""
     sys.stdout.flush()
     sys.stderr.write(escaped(line) + "\n")
+
+
+def _takes_unicode() -> bool:
+    return "utf" in (sys.stdout.encoding or "").lower()
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal that a text takes: two for a letter of Chinese."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415 - few tables need it
+
+    return cell_len(text)
 
 
 def _cell(value: object) -> str:

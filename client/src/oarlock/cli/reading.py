@@ -9,6 +9,7 @@ import typer
 
 from oarlock.cli.output import Column, age, checked, duration, say, show, table, write
 from oarlock.cli.verb import Name, Output, verb
+from oarlock.patience import patient
 from oarlock.rows import JobRow, job_row, objects, part
 from oarlock.terminal import escaped
 
@@ -95,7 +96,9 @@ def ls(
     output: Output = "table",
 ) -> None:
     """List jobs."""
-    columns = [NAMESPACE, *JOBS] if all_namespaces and output != "name" else list(JOBS)
+    columns = [NAMESPACE, *JOBS] if all_namespaces else list(JOBS)
+    if all_namespaces and output == "name":
+        columns = [("NAME", lambda row: f"{row.namespace}/{row.name}")]
     rows = client.ls(all_namespaces=all_namespaces, selector=selector)
     where = "any namespace" if all_namespaces else f"the namespace {client.namespace}"
     show("JobList", rows, columns, output=output, wide=WIDE_JOBS, empty=f"no TrainingJobs in {where}")
@@ -105,7 +108,7 @@ def ls(
     while watch:
         sys.stdout.flush()
         time.sleep(WATCH_SECONDS)
-        rows = client.ls(all_namespaces=all_namespaces, selector=selector)
+        rows = patient(lambda: client.ls(all_namespaces=all_namespaces, selector=selector), sleep=time.sleep)
         now = {(row.namespace, row.name): row for row in rows}
         gone = [replace(row, phase="Deleted", deleting=False) for key, row in known.items() if key not in now]
         changed = [row for key, row in now.items() if known.get(key) != row] + gone
@@ -148,15 +151,16 @@ def top(
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415 - a plain string would be read as markup
 
+    rows = running()
     with Live(screen=True, auto_refresh=False) as live:
         while True:
-            rows = running()
             gpus = sum(row.gpus or 0 for row in rows)
             drawn = Table(*[title for title, _ in TOP], title=f"{len(rows)} jobs, {gpus} GPUs", box=None)
             for row in rows:
                 drawn.add_row(*[Text(_text(read(row))) for _, read in TOP])
             live.update(drawn, refresh=True)
             time.sleep(WATCH_SECONDS)
+            rows = patient(running, sleep=time.sleep)
 
 
 @verb()

@@ -2,14 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oarlock.cli.output import UsageError, say
-from oarlock.cli.verb import OptionalName, PipeClosedError, app
-from oarlock.cli.why import CONTEXT, KUBECONFIG, NAMESPACE, PATH
+from oarlock.cli.verb import OptionalName, verb
+from oarlock.cli.why import PATH
 from oarlock.errors import NotNowError
+
+if TYPE_CHECKING:
+    from oarlock.client import Client
 
 FILE = Annotated[
     str | None,
@@ -21,39 +24,25 @@ FILE = Annotated[
 ]
 
 
-@app.command()
-def report(
-    name: OptionalName = None,
-    *,
-    path: PATH = None,
-    file: FILE = None,
-    namespace: NAMESPACE = None,
-    context: CONTEXT = None,
-    kubeconfig: KUBECONFIG = None,
-) -> None:
+@verb(without_cluster=lambda given: given["name"] is None)
+def report(client: "Client | None", *, name: OptionalName = None, path: PATH = None, file: FILE = None) -> None:
     """Write a job as one HTML file: curve, timeline of attempts and ranks, pictures, faults with their evidence, settings.
 
     With --path alone, of a job whose pods, object and operator are gone. Prints the file's name.
     """
-    from oarlock.reporting import report_of_job, report_of_output  # noqa: PLC0415 - --help needs none of it
+    from oarlock.reporting import report_of_output  # noqa: PLC0415 - --help needs none of it
 
-    if not name and not path:
+    if name is None and not path:
         raise UsageError("name a job, or its output directory with --path")
     target = Path(file or f"{name or Path(str(path)).resolve().name or 'report'}.html")
     place = None if file == "-" else target
-    if name:
-        from oarlock.cluster import connect  # noqa: PLC0415
-
-        cluster = connect(context=context, kubeconfig=kubeconfig, namespace=namespace)
-        page = report_of_job(cluster, name, path=path, file=place)
+    if client is not None and name is not None:
+        page = client.job(name).report(path, file=place)
     else:
         page = report_of_output(str(path), file=place)
     if place is None:
-        try:
-            sys.stdout.write(page)
-            sys.stdout.flush()
-        except BrokenPipeError as error:  # which typer would end with 1
-            raise PipeClosedError from error
+        sys.stdout.write(page)
+        sys.stdout.flush()
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

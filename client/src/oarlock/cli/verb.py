@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
+
+from oarlock.cli.output import note
 
 
 class PipeClosedError(Exception):
@@ -57,6 +60,18 @@ _ACCESS: dict[str, Any] = {
 }
 
 
+class _Notes(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        note(f"-- {record.getMessage()}")
+
+
+def _note_warnings() -> None:
+    """Have what the SDK warns of, such as an API server that is asked again, stand beside the answer."""
+    logger = logging.getLogger("oarlock")
+    if not logger.handlers:
+        logger.addHandler(_Notes())
+
+
 def verb(
     name: str | None = None, *, without_cluster: Callable[[Mapping[str, Any]], bool] = lambda _: False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -75,6 +90,7 @@ def verb(
         def run(**given: Any) -> None:
             from oarlock.client import Client  # noqa: PLC0415 - --help and --version ask no cluster
 
+            _note_warnings()
             access = {each: given.pop(each) for each in _ACCESS}
             client = None if without_cluster(given) else Client(**access)
             try:

@@ -1,11 +1,14 @@
 """`oarlock why`: what keeps a job from training, or made it begin anew."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oarlock.cli.output import UsageError, say, write
-from oarlock.cli.verb import OptionalName, app
+from oarlock.cli.verb import OptionalName, verb
+
+if TYPE_CHECKING:
+    from oarlock.client import Client
 
 FORMATS = ("text", "json", "yaml")
 PATH = Annotated[
@@ -15,38 +18,21 @@ PATH = Annotated[
     ),
 ]
 FORMAT = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text, json or yaml.")]
-NAMESPACE = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace (default: the context's).")
-]
-CONTEXT = Annotated[str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")]
-KUBECONFIG = Annotated[
-    str | None, typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig (default: as kubectl finds it).")
-]
 
 
-@app.command()
-def why(
-    name: OptionalName = None,
-    *,
-    path: PATH = None,
-    output: FORMAT = "text",
-    namespace: NAMESPACE = None,
-    context: CONTEXT = None,
-    kubeconfig: KUBECONFIG = None,
-) -> None:
+@verb(without_cluster=lambda given: given["name"] is None)
+def why(client: "Client | None", *, name: OptionalName = None, path: PATH = None, output: FORMAT = "text") -> None:
     """Tell why a job does not train, or trained anew: each step with its evidence, how it stands now, and what to do.
 
     With --path alone, of a job whose pods, object and operator are gone.
     """
     from oarlock.explain.prose import prose  # noqa: PLC0415 - --help needs none of it
-    from oarlock.why import story_of_job, story_of_output  # noqa: PLC0415
+    from oarlock.why import story_of_output  # noqa: PLC0415
 
     if output not in FORMATS:
         raise UsageError(f"-o {output} is no format: one of {', '.join(FORMATS)}")
-    if name:
-        from oarlock.cluster import connect  # noqa: PLC0415
-
-        story = story_of_job(connect(context=context, kubeconfig=kubeconfig, namespace=namespace), name, path=path)
+    if client is not None and name is not None:
+        story = client.job(name).why(path)
     elif path:
         story = story_of_output(path)
     else:
