@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -228,6 +229,39 @@ def test_a_part_that_a_full_disk_cut_off_is_taken_back(tmp_path: Path, monkeypat
     with pytest.raises(OSError, match="No space left"):
         log.append(b"two\n", time=AT)
     assert (tmp_path / "0.log.gz").stat().st_size == size
+
+
+def test_storage_that_says_only_at_the_end_that_it_is_full_keeps_nothing_of_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    log = LogFile(tmp_path, 0, most=1 << 20)
+    log.append(b"one\n", time=AT)
+    size = (tmp_path / "0.log.gz").stat().st_size
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="quota"):
+        log.append(b"two\n", time=AT)
+    assert (tmp_path / "0.log.gz").stat().st_size == size
+
+
+def test_lines_of_the_story_that_a_full_disk_refused_stand_there_once_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, refused = os.write, [True]
+
+    def write(descriptor: int, content: bytes) -> int:
+        return whole(descriptor, content[:1] if b"second" in content and refused.pop() else content)
+
+    lines = [StoryLine(time=AT, type="Stage", attempt=1, message=word).to_json() for word in ("first", "second")]
+    monkeypatch.setattr(os, "write", write)
+    story = StoryFile(tmp_path / STORY)
+    with pytest.raises(OSError, match="No space left"):
+        story.append(lines)
+    refused.append(False)
+    story.append(lines)  # as the writer does
+    assert [line.message for line in parse_story((tmp_path / STORY).read_text())] == ["first", "second"]
 
 
 def test_logs_and_stacks_of_the_oldest_attempts_go_and_the_own_and_what_is_nobodys_stay(tmp_path: Path) -> None:

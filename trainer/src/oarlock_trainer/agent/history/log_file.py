@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
+_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+"""What storage answers that does not know fsync."""
+
 
 class LogFile:
     """The log of one pod of one attempt, of at most `most` bytes. Every call may wait for the storage, and raise OSError."""
@@ -59,12 +62,22 @@ def append(path: Path, content: bytes) -> None:
         before = os.fstat(descriptor).st_size
         try:
             _write_whole(descriptor, content)
+            _sync(descriptor)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, before)
             raise
     finally:
         os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    """Some storage, such as NFS, says only now that it is full."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
 
 
 def _write_whole(descriptor: int, content: bytes) -> None:

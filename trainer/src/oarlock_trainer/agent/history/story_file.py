@@ -20,7 +20,7 @@ class StoryFile:
         self._path, self._most = path, most
 
     def append(self, lines: Sequence[str]) -> None:
-        """Append lines, each in one write."""
+        """Append lines in one write: all of them, or none."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         size = self._path.stat().st_size if self._path.exists() else 0
         if size > self._most and self._path.name == STORY:
@@ -28,8 +28,7 @@ class StoryFile:
             size = 0
         if size and _is_torn(self._path):
             append(self._path, b"\n")
-        for line in lines:
-            append(self._path, line.encode() + b"\n")
+        append(self._path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def _is_torn(path: Path) -> bool:
