@@ -12,7 +12,6 @@ from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.status import CheckResult, PreflightCheck
 from oarlock_trainer.agent.gpus.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hangs.hang_guard import HangGuard
-from oarlock_trainer.agent.history.history import History
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
@@ -32,6 +31,7 @@ from oarlock_trainer.runtime.channel import SAVE_SIGNAL
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from oarlock_trainer.agent.history.history import History
     from oarlock_trainer.agent.ranks.ranks import Ranks
     from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox
     from oarlock_trainer.runtime.assignment import Assignment
@@ -64,7 +64,6 @@ class Parts:
     ranks: Ranks
     outcome: Outcome
     webhooks: Webhooks
-    history: History
     gpus: GpuGuard
     preflight: Preflight
     requests: Requests
@@ -77,7 +76,13 @@ class Parts:
 
 
 def start(
-    assignment: Assignment, options: Options, given: Mapping[str, str], *, now: float, alive: Callable[[], bool]
+    assignment: Assignment,
+    options: Options,
+    given: Mapping[str, str],
+    history: History,
+    *,
+    now: float,
+    alive: Callable[[], bool],
 ) -> Parts:
     """Start everything but the ranks. `given` is the container's environment.
 
@@ -88,7 +93,6 @@ def start(
     board = StatusBoard(
         assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
     )
-    history = History(assignment, given, output=Path(assignment.job.output_directory))
     ranks = _ranks(assignment, options, environment | rank_environment.credentials(assignment, given), history)
     requests = Requests(board, ranks.signal)
     port, link = _listen(assignment, board, alive, ranks.inbox, requests)
@@ -128,7 +132,6 @@ def start(
         ranks=ranks,
         outcome=outcome,
         webhooks=webhooks,
-        history=history,
         gpus=gpus,
         preflight=preflight,
         requests=requests,

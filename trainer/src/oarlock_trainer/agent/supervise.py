@@ -29,6 +29,7 @@ from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent import logs, parts, termination
 from oarlock_trainer.agent.cpu_throttling import CpuThrottling
 from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
+from oarlock_trainer.agent.history.history import History
 from oarlock_trainer.agent.link.protocol import PeerLost
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
@@ -68,8 +69,11 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
     """Run the pod and return its exit code. To be called once, from the process's main thread."""
     pod = read_pod(environment)
     logs.set_up(pod)
+    history = None
     try:
-        return _Supervisor(read_assignment(environment, in_pod=True), options, environment).run()
+        assignment = read_assignment(environment, in_pod=True)
+        history = History(assignment, environment, output=Path(assignment.job.output_directory))
+        return _Supervisor(assignment, options, environment, history).run()
     except AssignmentError as error:
         verdict = Verdict(code=ExitCode.CONFIGURATION, summary=str(error))
     except PortTakenError as error:
@@ -78,21 +82,27 @@ def run(options: Options, environment: Mapping[str, str]) -> int:
         log.exception("the agent failed")  # the kernel ends the ranks with it
         verdict = Verdict(code=1, summary=f"the agent itself failed: {type(error).__name__}: {error}")
     log.error("%s", verdict.summary, extra={"code": verdict.code})
-    termination.write(termination.report_of(verdict, pod, None), options.termination_log)
+    report = termination.report_of(verdict, pod, None)
+    termination.write(report, options.termination_log)
+    if history:
+        history.failed(report)
+        history.close(_HISTORY_SECONDS)
     return verdict.code
 
 
 class _Supervisor:
     """The loop's state: what runs, what is awaited until when."""
 
-    def __init__(self, assignment: Assignment, options: Options, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, assignment: Assignment, options: Options, environment: Mapping[str, str], history: History
+    ) -> None:
         self._grace_seconds = options.grace_seconds
         self._output = Path(assignment.job.output_directory)
         self._deadline = math.inf
         self._host_ready = self._ranks_started = self._over = False
         self._stop_requests = 0
         self._beat_at = time.monotonic()
-        started = parts.start(assignment, options, environment, now=self._beat_at, alive=self._is_alive)
+        started = parts.start(assignment, options, environment, history, now=self._beat_at, alive=self._is_alive)
         self._sources = started.sources
         self._wakeup = started.wakeup
         self._board = started.board
@@ -101,7 +111,7 @@ class _Supervisor:
         self._ranks = started.ranks
         self._outcome = started.outcome
         self._webhooks = started.webhooks
-        self._history = started.history
+        self._history = history
         self._gpus = started.gpus
         self._preflight = started.preflight
         self._requests = started.requests

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,6 +49,18 @@ def test_a_good_attempt_leaves_its_story_and_its_log_without_the_job_s_secrets(a
     assert any(line.stream == LogStream.AGENT and json.loads(line.text)["message"] == "ranks started" for line in kept)
     assert "fake-se" not in "".join(line.text for line in kept)
     assert "fake-secret" in agent.log_path.read_text(), "what the pod itself prints stays as it is"
+
+
+def test_a_pod_that_ends_before_its_ranks_could_run_says_why(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    with socket.create_server(("", 0)) as taken:
+        agent.job["ports"]["status"] = taken.getsockname()[1]
+        agent.start("prints_and_saves")
+        assert agent.wait() == 87
+    told = story(agent)
+    assert "set spec.pod.ports.status" in told[StoryType.FAULT].message
+    assert told[StoryType.ENDED].data == {"code": 87}
+    assert any("set spec.pod.ports.status" in line.text for line in log(agent))
 
 
 def test_an_attempt_of_one_node_says_where_it_is(agent: Agent) -> None:

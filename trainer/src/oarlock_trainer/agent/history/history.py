@@ -1,9 +1,9 @@
 """A pod's part of the history: every agent keeps its log, rank 0's the story, the others what befell themselves.
 
-    history = History(assignment, environment)
+    history = History(assignment, environment, output=output)
     history.streams[LogStream.ERR](piece)       what ranks print, from any one thread a stream
     history.observe(status, report)             every turn of the agent's loop
-    history.ended(report, status)
+    history.ended(report, status)               or, of an agent that fails without its loop, history.failed(report)
     history.close(within=1.0)                   last: writes what it can in that time
 
 Nothing here waits for the storage, but `close`, and nothing raises: training never ends because of its history. What goes
@@ -153,6 +153,14 @@ class History:
         self.observe(status, report)
         if self._leads:
             self._tell(self._life.end(report, status, at=self._timestamp()))
+
+    @_harmless
+    def failed(self, report: Report) -> None:
+        """Tell that the agent itself ends the pod, without its loop."""
+        self._tell(self._teller.fault(report))
+        if self._leads:
+            why = {"reason": report.failure_class, "message": report.summary}
+            self._tell(self._teller.line(StoryType.ENDED, self._timestamp(), **why, code=report.code))
 
     def close(self, within: float) -> None:
         """Write what is there."""
