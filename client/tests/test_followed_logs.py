@@ -190,7 +190,7 @@ def test_a_reader_outlives_an_api_server_that_refuses_for_a_while(
 def test_an_api_server_that_stays_away_is_an_error_in_the_end(
     api: FakeApi, job: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed_logs, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(followed_logs, "PATIENCE_SECONDS", 0.05)
     del job["status"]["phase"]
 
     def each(_: LogLine) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from oarlock.cluster import Cluster, Lines
 from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError, RefusedError
 from oarlock.logs import NOTE, LogLine, Wanted, instant
+from oarlock.patience import PATIENCE_SECONDS, is_hiccup
 from oarlock.pod_logs import Json, Pod, log_line, log_query, pods_of
 from oarlock.rows import job_row
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 """Between two looks for new pods, and between two tries."""
-RETRY_SECONDS = 300.0
-"""For so long an API server may be away, once the job was seen."""
 REST_SECONDS = 60.0
 """For so long pods of an ended job may say nothing before they are left."""
 TRIES = 5
@@ -83,13 +82,13 @@ class Follower:
 
     def _away(self, error: NoClusterError | RefusedError) -> Iterator[LogLine]:
         """What still comes while the API server does not answer as it should. Raises the error when it lasts."""
-        passing = not isinstance(error, RefusedError) or error.status == 429 or error.status >= 500
         now = time.monotonic()
-        if not self._uid or not passing or (self._away_since is not None and now - self._away_since > RETRY_SECONDS):
+        lasts = self._away_since is not None and now - self._away_since > PATIENCE_SECONDS
+        if not self._uid or not is_hiccup(error) or lasts:
             raise error
         if self._away_since is None:
             self._away_since = now
-            yield LogLine(kind=NOTE, text=f"{error}; trying again for {RETRY_SECONDS:.0f} seconds")
+            yield LogLine(kind=NOTE, text=f"{error}; trying again for {PATIENCE_SECONDS:.0f} seconds")
         yield from self._arrived(LOOK_SECONDS)
 
     def _seen(self, uid: str) -> Iterator[LogLine]:
