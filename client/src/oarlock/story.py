@@ -124,7 +124,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One step of the curve. `time` is reckoned from what the steps since a known one took; empty where none is known."""
+    """One step of the curve. `time` is when it was done, or is reckoned from a step that says so; empty where none does."""
 
     step: int
     loss: float | None = None

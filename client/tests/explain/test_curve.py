@@ -24,3 +24,14 @@ def test_steps_of_which_no_time_is_known_have_none() -> None:
     rows = [{"attempt": 1, "step": 500, "loss": 0.5, "secondsPerStep": 1.0}]
     (point,) = explain(facts(None, output=output(metrics=rows))).curve
     assert point.time == ""
+
+
+def test_a_line_that_says_when_it_was_written_is_believed_and_those_without_follow_it() -> None:
+    rows = [
+        {"attempt": 1, "step": 1, "loss": 0.5, "secondsPerStep": 1.0},
+        {"attempt": 1, "step": 2, "loss": 0.4, "secondsPerStep": 1.0, "time": "2026-11-23T10:05:00.000Z"},
+        {"attempt": 1, "step": 3, "loss": 0.3, "secondsPerStep": 2.0, "time": "yesterday"},
+    ]
+    began = line("Stage", time="10:00:20", rank=0, data={"name": "FirstStep", "seconds": 20.0})
+    points = explain(facts(None, output=output(began, metrics=rows))).curve
+    assert [point.time[11:19] for point in points] == ["10:00:20", "10:05:00", "10:05:02"]

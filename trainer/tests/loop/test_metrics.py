@@ -13,7 +13,7 @@ from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.status import StepPart
 from oarlock_trainer.loop.metrics import Metrics
 from oarlock_trainer.loop.step_clock import Split
-from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime import channel, clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,15 @@ def test_a_line_holds_what_a_step_s_seconds_were_spent_on(tmp_path: Path) -> Non
     assert set(line["seconds"]) == set(StepPart)
     assert sum(line["seconds"].values()) == line["secondsPerStep"] == 2.0
     assert (line["skippedUpdates"], line["memoryPeakBytes"]) == (1, 2**30)
+
+
+def test_a_line_says_when_it_was_written(tmp_path: Path) -> None:
+    before = clock.timestamp()
+    metrics = Metrics(tmp_path, 1)
+    tell(metrics, 1)
+    metrics.close()
+    line = json.loads((tmp_path / "metrics.jsonl").read_text())
+    assert before <= line["time"] <= clock.timestamp()
 
 
 def test_trackers_get_every_figure_that_is_known_by_one_name_each(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def _known(lines: Lines, attempts: Sequence[Attempt]) -> Known:
 
 
 def _times(rows: Iterable[Object], known: Known) -> list[str]:
-    """When each row was written: metrics.jsonl has no times, so from a step whose time is known on, by what each one took."""
+    """When each row was written. Where it does not say: from a step whose time is known on, by what each one took."""
     found = []
     attempt, clock = None, None
     for row in rows:
@@ -58,7 +58,9 @@ def _times(rows: Iterable[Object], known: Known) -> list[str]:
         pictures = row.get("validation")
         if seconds is None and isinstance(pictures, dict):
             seconds = number(pictures.get("seconds"))
-        if clock is not None:
+        if told := parsed(text(row.get("time"), 40)):
+            clock = told
+        elif clock is not None:
             clock = _later(clock, seconds or 0.0)
         elif (step := integer(row.get("step"))) is not None and seconds is not None:
             clock = known.get(integer(attempt) or 0, {}).get(step)
@@ -80,7 +82,7 @@ def _point(step: int, row: Object, time: str) -> Point:
         loss=number(row.get("loss")),
         seconds_per_step=number(row.get("secondsPerStep")),
         attempt=integer(row.get("attempt")),
-        time=text(row.get("time"), 40) or time,
+        time=time,
     )
 
 

@@ -1,7 +1,7 @@
 """What every step reports: one JSON line to stdout and to `<output>/metrics.jsonl`, the event for the agent, the trackers.
 
-Lines carry the attempt: after a fault the steps since the last checkpoint stand there twice, and the later attempt
-counts. A line that a crash cut off is ended, so that the next one can be read. Figures are those of contract.figures.
+Lines carry the time and the attempt: after a fault the steps since the last checkpoint stand there twice, and the later
+attempt counts. A line that a crash cut off is ended, so that the next one can be read. Figures are those of contract.figures.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oarlock_api.contract.history import METRICS
 from oarlock_api.contract.wire import finite
-from oarlock_trainer.runtime import channel
+from oarlock_trainer.runtime import channel, clock
 from oarlock_trainer.runtime.errors import FULL, StorageError, storage
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ class Metrics:
                 if self._file.read(1) != b"\n":
                     self._file.write(b"\n")
 
-    def started(self, step: int, clock: StartClock) -> None:
+    def started(self, step: int, spent: StartClock) -> None:
         """Report what the time before the first step went to; `step` steps are done already."""
-        sys.stderr.write(f"{clock.words()}\n")
-        seconds = {str(part): rounded(value) for part, value in clock.seconds.items()}
-        self._write({"attempt": self._attempt, "step": step, "startSeconds": seconds})
+        sys.stderr.write(f"{spent.words()}\n")
+        seconds = {str(part): rounded(value) for part, value in spent.seconds.items()}
+        self._write({"step": step, "startSeconds": seconds})
 
     def step(self, figures: Figures, *, parts: Mapping[StepPart, float], by_noise: Mapping[str, float]) -> None:
         """Report one step.
@@ -69,7 +69,7 @@ class Metrics:
         spent = {str(part): rounded(seconds) for part, seconds in parts.items()}
         channel.send(channel.Event.STEP, **line, **{f"{part}Seconds": seconds for part, seconds in spent.items()})
         losses = {name: rounded(loss) for name, loss in by_noise.items()}
-        self._write({"attempt": self._attempt, **line, "lossByNoise": losses, "seconds": spent})
+        self._write({**line, "lossByNoise": losses, "seconds": spent})
         named = {name: value for name, value in line.items() if name not in _AXIS}
         named |= {f"seconds/{part}": seconds for part, seconds in spent.items()}
         named |= {f"lossByNoise/{name}": loss for name, loss in losses.items()}
@@ -80,14 +80,14 @@ class Metrics:
         known = {name: rounded(loss) for name, loss in losses.items()}
         words = ", ".join(f"{name} {loss}" for name, loss in known.items())
         channel.send(channel.Event.NOTE, message=f"loss on unseen data after step {step}: {words}")
-        self._write({"attempt": self._attempt, "step": step, "evaluationLoss": known})
+        self._write({"step": step, "evaluationLoss": known})
         self._track(step, {f"evaluationLoss/{name}": loss for name, loss in known.items()})
 
     def validation(self, step: int, outcome: ValidationOutcome) -> None:
         """Report what the pictures of a step cost."""
         seconds = rounded(outcome.seconds)
         counts = {"pictures": len(outcome.made), "failed": len(outcome.failed), "leftOut": outcome.left_out}
-        self._write({"attempt": self._attempt, "step": step, "validation": {**counts, "seconds": seconds}})
+        self._write({"step": step, "validation": {**counts, "seconds": seconds}})
         self._track(step, {"validationSeconds": seconds})
 
     def close(self) -> None:
@@ -99,7 +99,8 @@ class Metrics:
             self.trackers.report(step, {name: value for name, value in figures.items() if value is not None})
 
     def _write(self, line: dict[str, Any]) -> None:
-        text = json.dumps(line, separators=(",", ":")) + "\n"
+        about = {"time": clock.timestamp(), "attempt": self._attempt}
+        text = json.dumps({**about, **line}, separators=(",", ":")) + "\n"
         sys.stdout.write(text)
         sys.stdout.flush()
         full = False
