@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
+from oarlock_api.contract.pictures import is_picture, thumbnail_of
 from oarlock_trainer.validation.image_requests import ImageRequest
 from oarlock_trainer.validation.index import MadeImage, Pictures
 
@@ -69,3 +70,12 @@ def test_an_index_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
     assert pictures.missing(2, [wanted("boat")]) == [0]
     make(pictures, 2, wanted("boat"))
     assert pictures.missing(2, [wanted("boat")]) == []
+
+
+def test_each_picture_has_a_small_one_beside_it_for_galleries(tmp_path: Path) -> None:
+    large = Image.new("RGB", (640, 1280), "red")
+    file = Pictures(tmp_path, job_uid="job").write(2, wanted("boat"), large)
+    with Image.open(tmp_path / "validation" / thumbnail_of(file)) as small:
+        assert (small.format, small.size) == ("JPEG", (160, 320))
+    assert large.size == (640, 1280)
+    assert is_picture(thumbnail_of(file))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """A link may lead out of the output, and whoever opens a FIFO waits for its writer."""
@@ -13,13 +16,20 @@ _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 def read_regular(path: Path, *, most: int, from_end: bool = False) -> bytes:
     """At most so many of its bytes, the first or the last ones. Raises OSError, also for links, FIFOs and devices."""
+    with open_regular(path) as (file, size):
+        if from_end:
+            file.seek(max(0, size - most))
+        return file.read(most)
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+    """The file, for reading, and its size in bytes. Raises OSError as read_regular does."""
     with open(path, "rb", opener=_open) as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "no regular file", str(path))
-        if from_end:
-            file.seek(max(0, about.st_size - most))
-        return file.read(most)
+        yield file, about.st_size
 
 
 def _open(path: str, flags: int) -> int:

@@ -19,6 +19,7 @@ from oarlock_trainer.agent.ranks.local_command import LocalCommand
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
 from oarlock_trainer.agent.requests import Requests
 from oarlock_trainer.agent.status.access import StatusAccess
+from oarlock_trainer.agent.status.from_within import FromWithin
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
 from oarlock_trainer.agent.webhooks.redaction import secret_values
@@ -165,6 +166,7 @@ def _listen(
             inbox=inbox,
             access=StatusAccess(assignment.key, pod.pod_uid),
             ask=requests.ask,
+            within=FromWithin(Path(job.output_directory), board.recent, attempt=pod.attempt),
         )
         field, port = "link", job.ports.link
         link = GangLink(

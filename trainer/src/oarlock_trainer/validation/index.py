@@ -1,6 +1,7 @@
 """What a validation leaves below the output: pictures, one grid of them for each step, and an index of all.
 
     validation/step-200/boat-1024x1024.png
+    validation/step-200/thumbs/boat-1024x1024.jpg    the same for a gallery; written first, so that no picture lacks it
     validation/step-200/grid.png
     validation/index.json
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image, ImageDraw
 
+from oarlock_api.contract.pictures import FOLDER, GRID, INDEX, THUMBNAIL_EDGE, folder_of, thumbnail_of
 from oarlock_trainer.runtime.atomic_write import write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
     from oarlock_trainer.validation.image_requests import ImageRequest
 
-FOLDER = "validation"
-_INDEX = "index.json"
 _LINE = 14
 """Pixels under each picture of the grid, for its prompt's name."""
 _CELL, _LONGEST_EDGE = 256, 4096
@@ -65,11 +65,13 @@ class Pictures:
         return [entry for entry in self._entries() if entry.get("step") == step]
 
     def write(self, step: int, wanted: ImageRequest, picture: Image.Image) -> str:
-        """Write a picture; returns its file, relative to the folder of pictures. Raises OSError."""
-        path = self._folder / _file(step, wanted)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, _png(picture))
-        return _file(step, wanted)
+        """Write a picture and its thumbnail; returns its file, relative to the folder of pictures. Raises OSError."""
+        file = _file(step, wanted)
+        small = self._folder / thumbnail_of(file)
+        small.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(small, _thumbnail(picture))
+        write_bytes(self._folder / file, _png(picture))
+        return file
 
     def add(self, step: int, made: Iterable[MadeImage]) -> None:
         """Put pictures into the index, and make the step's grid of all that it has. One process only. Raises OSError."""
@@ -77,12 +79,12 @@ class Pictures:
         files = {entry["file"] for entry in new}
         entries = [entry for entry in self._entries() if entry.get("file") not in files] + new
         entries.sort(key=lambda entry: (entry.get("step", 0), entry.get("file", "")))
-        write_json(self._folder / _INDEX, {"pictures": entries})
-        write_bytes(self._folder / _folder_of(step) / "grid.png", _png(self._grid(self.of_step(step))))
+        write_json(self._folder / INDEX, {"pictures": entries})
+        write_bytes(self._folder / folder_of(step) / GRID, _png(self._grid(self.of_step(step))))
 
     def _entries(self) -> list[dict[str, Any]]:
         try:
-            found = json.loads((self._folder / _INDEX).read_text(encoding="utf-8"))["pictures"]
+            found = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))["pictures"]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return []
         return [entry for entry in found if isinstance(entry, dict)]
@@ -110,16 +112,19 @@ class Pictures:
         return grid
 
 
-def _folder_of(step: int) -> str:
-    return f"step-{step}"
-
-
 def _file(step: int, wanted: ImageRequest) -> str:
-    return f"{_folder_of(step)}/{wanted.file}"
+    return f"{folder_of(step)}/{wanted.file}"
 
 
 def _without_seconds(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key != "seconds"}
+
+
+def _thumbnail(picture: Image.Image) -> bytes:
+    small, content = picture.copy(), io.BytesIO()
+    small.thumbnail((THUMBNAIL_EDGE, THUMBNAIL_EDGE))
+    small.save(content, "JPEG", quality=85)
+    return content.getvalue()
 
 
 def _png(picture: Image.Image) -> bytes:

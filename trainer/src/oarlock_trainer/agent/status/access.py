@@ -46,3 +46,12 @@ def is_here(host: str) -> bool:
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (mapped or address).is_loopback
+
+
+def is_from_here(host: str, asked: str) -> bool:
+    """Whether a request comes from the pod itself and means it: `asked` is its Host header.
+
+    A page in a browser, whose own name leads to 127.0.0.1 where somebody runs `kubectl port-forward`, names another host.
+    """
+    name = asked.rpartition(":")[0] if asked.rpartition(":")[2].isdecimal() else asked
+    return is_here(host) and name in {"", "localhost", "127.0.0.1", "[::1]"}

@@ -19,6 +19,7 @@ from oarlock_api.contract.status import (
     parse_plan,
 )
 from oarlock_api.contract.wire import integer, number, text
+from oarlock_trainer.agent.status.recent_figures import RecentFigures
 from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class StatusBoard:
     def __init__(self, pod: Pod, *, job_uid: str, first_rank: int, clock: Callable[[], str]) -> None:
         self._clock = clock
         self._first_rank = first_rank
+        self.recent = RecentFigures()
+        """For curves; the status has the newest alone."""
         now = clock()
         self._status = PodStatus(
             job_uid=job_uid,
@@ -95,10 +98,13 @@ class StatusBoard:
             self._set(phase=PodPhase(name))
         elif event == Event.STEP:
             # A loss that is absent or not finite is unknown now, whatever it was before.
+            figures, now = parse_line(fields), self._clock()
+            if figures.step is not None:
+                self.recent.add(figures, time=now)
             self._set(
-                figures=parse_line(fields),
+                figures=figures,
                 step_seconds=_step_seconds(fields),
-                first_step_at=self._status.first_step_at or self._clock(),
+                first_step_at=self._status.first_step_at or now,
             )
             if "loss" in fields:
                 finite = self._status.figures.loss is not None

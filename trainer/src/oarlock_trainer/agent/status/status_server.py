@@ -1,5 +1,7 @@
 """HTTP on port 9400: /status for the operator, /metrics for Prometheus, /healthz for the kubelet, /webhook for a trainer.
 
+Whoever asks from within the pod, as people do by a port-forward, gets figures and pictures, too (from_within.py).
+
 Small on purpose, so that nothing outside can hold the agent up: a client has five seconds for everything, and gives way to
 a new one where too many are connected (connection_limit.py). Nothing is taken from outside either: only /webhook has a body
 that is read, for a trainer of the job's own, from this very network namespace, and of 64 KiB at most.
@@ -18,9 +20,11 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.gang_key import REFUSED
+from oarlock_api.contract.reads import WITHIN_ONLY
 from oarlock_trainer.agent.status import metrics
-from oarlock_trainer.agent.status.access import StatusAccess, is_here
+from oarlock_trainer.agent.status.access import StatusAccess, is_from_here, is_here
 from oarlock_trainer.agent.status.connection_limit import ConnectionLimit
+from oarlock_trainer.agent.status.from_within import FromWithin
 from oarlock_trainer.agent.trainer_webhooks.inbox import Inbox, Reception
 from oarlock_trainer.agent.trainer_webhooks.payloads import MAX_BYTES
 
@@ -32,6 +36,8 @@ if TYPE_CHECKING:
 
 _CLIENT_SECONDS = 5.0
 """From its connection to the end of its answer."""
+_READER_SECONDS = 60.0
+"""The same for a picture, which may go over a long line."""
 _CLIENTS_AT_ONCE = 16
 _MOST_BYTES = 2 * MAX_BYTES
 """A request's line, its headers and its body."""
@@ -44,7 +50,8 @@ class StatusServer:
     """The server's thread, which answers until the process ends. `alive`: the supervisor still turns its loop.
 
     `inbox` is where a trainer's webhooks go, None where there is no such trainer; `access` says who may read /status,
-    and `ask` takes what they ask for with it, and says how far that is: the same answer tells it.
+    and `ask` takes what they ask for with it, and says how far that is: the same answer tells it. `within` has what is told
+    to the pod itself alone.
     Raises OSError where the port is taken. Port 0 takes any free one; `port` says which.
     """
 
@@ -58,9 +65,11 @@ class StatusServer:
         inbox: Inbox | None = None,
         access: StatusAccess | None = None,
         ask: Callable[[Request], Answered | None] = lambda _: None,
+        within: FromWithin | None = None,
     ) -> None:
         own = {"job": job, "status": staticmethod(status), "alive": staticmethod(alive), "ask": staticmethod(ask)}
         own["inbox"] = inbox
+        own["within"] = within
         own["access"] = access or StatusAccess()
         handler = type("Handler", (_Handler,), own)
         self._server = _Server(port, handler)
@@ -125,6 +134,10 @@ class _Client(io.RawIOBase):
         self._connection.sendall(data)  # its time limit is for the whole
         return len(data)
 
+    def extend(self, seconds: float) -> None:
+        """Give the client so long from now on."""
+        self._until = time.monotonic() + seconds
+
     def drain(self) -> None:
         """Take what still comes: a connection that is closed over unread bytes loses the answer with them."""
         self._connection.shutdown(socket.SHUT_WR)
@@ -148,6 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
     inbox: Inbox | None
     access: StatusAccess
     ask: Callable[[Request], Answered | None]
+    within: FromWithin | None
 
     command = ""
     """Until a request's first line was understood."""
@@ -177,6 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/healthz":
             alive = self.alive()
             self._answer(200 if alive else 503, "text/plain", b"ok\n" if alive else b"the supervisor hangs\n")
+        elif self.within and FromWithin.has(path):
+            self._tell_the_pod(self.within)
         else:
             self._answer(404, "text/plain", b"/status, /metrics and /healthz are here\n")
 
@@ -197,6 +213,17 @@ class _Handler(BaseHTTPRequestHandler):
             reception = self.inbox.put(body, self.headers.get("Content-Type", ""))
             self._answer(_ANSWERS.get(reception, 200), "text/plain", f"{reception}\n".encode())
 
+    def _tell_the_pod(self, within: FromWithin) -> None:
+        if not is_from_here(self.client_address[0], self.headers.get("Host", "")):
+            self._answer(403, "text/plain", WITHIN_ONLY.encode())
+            return
+        self._client.extend(_READER_SECONDS)
+        with within.answer(self.path) as found:
+            self._head(found.code, found.content_type, found.length)
+            if self.command != "HEAD":
+                for piece in found.pieces:
+                    self.wfile.write(piece)
+
     def finish(self) -> None:
         """A request that can be answered was read whole, unless it has a body or is no request."""
         with contextlib.suppress(OSError):
@@ -204,11 +231,14 @@ class _Handler(BaseHTTPRequestHandler):
             if self.command not in ("GET", "HEAD"):
                 self._client.drain()
 
-    def _answer(self, code: int, content_type: str, body: bytes) -> None:
+    def _head(self, code: int, content_type: str, length: int) -> None:
         self.send_response(code)
         self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(length))
         self.end_headers()
+
+    def _answer(self, code: int, content_type: str, body: bytes) -> None:
+        self._head(code, content_type, len(body))
         if self.command != "HEAD":
             self.wfile.write(body)
 
