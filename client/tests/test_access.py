@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ended import Oarlock
 from fake_api import JOBS, FakeApi
+from urllib3 import PoolManager
 
 from oarlock import Client, NoClusterError, RefusedError, cluster
 from oarlock.cluster import connect
@@ -52,15 +53,15 @@ def test_an_identity_provider_that_fails_is_one_line_and_6(oarlock: Oarlock, tmp
 
 
 def test_credentials_that_cannot_be_refreshed_later_are_a_hiccup() -> None:
-    class Api:
-        class configuration:  # noqa: N801 - as the client calls it
-            host = "http://127.0.0.1:1"
+    class TooOld:
+        host = "http://127.0.0.1:1"
+        pool = PoolManager()
 
-        def update_params_for_auth(self, *_: object) -> None:
+        def authorize(self, _: dict[str, str]) -> None:
             raise ValueError("the token is too old")
 
     with pytest.raises(NoClusterError, match="cannot be refreshed: the token"):
-        cluster.Cluster(Api(), namespace="default", where="the cluster").get("/version")
+        cluster.Cluster(TooOld(), namespace="default", where="the cluster").get("/version")
 
 
 @pytest.mark.parametrize("body", ["<html>Log in</html>", "[1]", '"x"', "[" * 100_000])

@@ -1,8 +1,7 @@
 """Requests to a cluster, made as the caller: by a kubeconfig as kubectl finds it, or by a pod's own account.
 
-The official client reads kubeconfigs, refreshes credentials and keeps the connections; bodies stay JSON, because a status
-of another release must be readable, and because its thousand models take long to import (docs/decisions/0048). A Cluster
-may be used by several threads.
+Kubeconfigs that are plain are read here, the others by the official client (docs/decisions/0045); bodies stay JSON, because a
+status of another release must be readable (docs/decisions/0048). A Cluster may be used by several threads.
 """
 
 from __future__ import annotations
@@ -13,18 +12,17 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError, RefusedError
+from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError, RefusedError, last_words
 from oarlock.names import checked_name, is_name
 from oarlock_api.contract.names import API_VERSION, PLURAL
 
+if TYPE_CHECKING:
+    from oarlock.access import Access
+
 Json = dict[str, Any]
-IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
-"""Fields of a kubeconfig's user that kubectl obeys and the official client for Python does not know."""
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""What a pod knows of its account."""
 MOST_BYTES = 256 << 20
 """Of one answer. A page of a list is 500 objects, of which etcd takes 1.5 MiB each at most; they have a few KiB."""
 CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
@@ -37,9 +35,9 @@ _OBJECT = re.compile(r"/apis/[^/?]+/[^/?]+/namespaces/([^/?]+)/[a-z]+/([^/?]+)")
 class Cluster:
     """A cluster, and the namespace that is meant where none is named."""
 
-    def __init__(self, api: Any, *, namespace: str, where: str) -> None:
-        """`api` is a kubernetes.client.ApiClient, `where` what errors call this cluster. See `connect`."""
-        self._api = api
+    def __init__(self, access: Access, *, namespace: str, where: str) -> None:
+        """`where` is what errors call this cluster. See `connect`."""
+        self._access = access
         self.namespace = namespace
         self.where = where
 
@@ -116,7 +114,7 @@ class Cluster:
         try:
             data: bytes = response.read(MOST_BYTES + 1)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoClusterError(f"the answer of {self.where} broke off: {_why(error)}") from error
+            raise NoClusterError(f"the answer of {self.where} broke off: {last_words(error)}") from error
         if len(data) > MOST_BYTES:
             response.close()
             raise RefusedError(
@@ -138,16 +136,18 @@ class Cluster:
         import urllib3  # noqa: PLC0415 - as below: only who asks a cluster pays
 
         given = {name: value for name, value in query.items() if value}
-        url = f"{self._api.configuration.host}{path}" + (f"?{urlencode(given)}" if given else "")
+        url = f"{self._access.host}{path}" + (f"?{urlencode(given)}" if given else "")
         headers = {"Accept": "application/json", "User-Agent": "oarlock"}
         try:
-            self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+            self._access.authorize(headers)
         except Exception as error:  # who refreshes credentials raises whatever its libraries raise
-            raise NoClusterError(f"the credentials for {self.where} cannot be refreshed: {_why(error)}") from error
+            raise NoClusterError(
+                f"the credentials for {self.where} cannot be refreshed: {last_words(error)}"
+            ) from error
         if body is not None:
             headers["Content-Type"] = kind or "application/json"
         try:
-            response = self._api.rest_client.pool_manager.request(
+            response = self._access.pool.request(
                 method,
                 url,
                 body=None if body is None else json.dumps(body).encode(),
@@ -158,7 +158,7 @@ class Cluster:
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise NoClusterError(
-                f"{self.where} does not answer: {_why(error)}; is it up, and is this its kubeconfig?"
+                f"{self.where} does not answer: {last_words(error)}; is it up, and is this its kubeconfig?"
             ) from error
         try:
             if response.status >= 400:
@@ -175,40 +175,24 @@ def connect(*, kubeconfig: str | None = None, context: str | None = None, namesp
 
     Raises NoClusterError where there is none of them, or it is none.
     """
-    from kubernetes.client import ApiClient, Configuration  # noqa: PLC0415 - 0.15 s, which --help and completion save
-    from kubernetes.config import load_incluster_config  # noqa: PLC0415
-    from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger  # noqa: PLC0415
+    from oarlock.access import ACCOUNT, plain_context  # noqa: PLC0415 - 0.1 s, which --help and completion save
 
     files = kubeconfig or os.environ.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
     there = [file for file in files.split(os.pathsep) if file and Path(file).exists()]
-    configuration = Configuration()
-    configuration.keep_alive = True  # else a connection that a node or a proxy forgot is waited on for ever
     if not there and not kubeconfig and not context and (ACCOUNT / "token").exists():
-        load_incluster_config(client_configuration=configuration)
-        own = (ACCOUNT / "namespace").read_text().strip() if (ACCOUNT / "namespace").exists() else "default"
-        return Cluster(ApiClient(configuration), namespace=namespace or own, where="this pod's cluster")
+        from oarlock.official import of_this_pod  # noqa: PLC0415
+
+        found = of_this_pod()
+        return Cluster(found.access, namespace=namespace or found.namespace, where="this pod's cluster")
     if not there:
         raise NoClusterError(f"there is no kubeconfig at {files}: name one with --kubeconfig or in $KUBECONFIG")
-    file = os.pathsep.join(there)
-    try:
-        files_of = KubeConfigMerger(file)
-        loader = KubeConfigLoader(files_of.config, active_context=context, config_persister=files_of.save_changes)
-        current = loader.current_context
-        user = (current.get("context") or {}).get("user")
-        found = files_of.config["users"].get_with_name(user, safe=True)
-        acts_as = sorted(name for name in IMPERSONATION if found and (found.value.get("user") or {}).get(name))
-        if not acts_as:
-            loader.load_and_set(configuration)
-    except Exception as error:  # plugins and identity providers raise whatever their libraries raise
-        raise NoClusterError(f"the kubeconfig {files} cannot be used: {_why(error)}") from error
-    if acts_as:
-        raise NoClusterError(
-            f"the user {user} of the kubeconfig {files} acts as another ({', '.join(acts_as)}), which is not supported, "
-            "and to act as itself may be more than is meant: name another --context"
-        )
-    own = (current.get("context") or {}).get("namespace") or "default"
-    where = f"the cluster of the context {current.get('name')} ({configuration.host})"
-    return Cluster(ApiClient(configuration), namespace=namespace or own, where=where)
+    chosen = plain_context(Path(there[0]), context) if len(there) == 1 else None
+    if chosen is None:
+        from oarlock.official import context_of  # noqa: PLC0415 - 0.3 s, which most kubeconfigs save
+
+        chosen = context_of(there, context)
+    where = f"the cluster of the context {chosen.name} ({chosen.access.host})"
+    return Cluster(chosen.access, namespace=namespace or chosen.namespace, where=where)
 
 
 def jobs_path(namespace: str | None, name: str | None = None) -> str:
@@ -238,7 +222,7 @@ class Lines:
                     yield bytes(rest)
                     rest.clear()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoClusterError(f"the answer broke off: {_why(error)}") from error
+            raise NoClusterError(f"the answer broke off: {last_words(error)}") from error
         if rest:
             yield bytes(rest)
 
@@ -269,9 +253,3 @@ def _refusal(status: int, body: bytes, *, path: str, where: str) -> OarlockError
 
 def _begin(said: bytes) -> str:
     return " ".join(said[:60].decode(errors="replace").split())
-
-
-def _why(error: BaseException) -> str:
-    """The last words of an error and its reason, on one line."""
-    reason = getattr(error, "reason", None)
-    return " ".join(str(reason or error).split())[:300] or type(error).__name__

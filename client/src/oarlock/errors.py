@@ -68,3 +68,9 @@ class WaitTimeoutError(OarlockError):
     """The time was over first."""
 
     code = ExitCode.TIMEOUT
+
+
+def last_words(error: BaseException) -> str:
+    """What an error of another library says, on one line; of several reasons the last one."""
+    reason = getattr(error, "reason", None)
+    return " ".join(str(reason or error).split())[:300] or type(error).__name__
