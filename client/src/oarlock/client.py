@@ -11,7 +11,7 @@ from oarlock.cluster import Cluster, connect, jobs_path
 from oarlock.errors import ForbiddenError, RefusedError
 from oarlock.job import Job
 from oarlock.names import checked_name
-from oarlock.rows import JobRow, NodeRow, job_row, node_rows
+from oarlock.rows import JobRow, NodeRow, job_row, node_rows, part
 from oarlock_api.contract.names import API_VERSION, KIND
 from oarlock_api.contract.node_marks import GIVEN_BACK
 
@@ -62,6 +62,10 @@ class Client:
         path = jobs_path(None if all_namespaces else self.namespace)
         rows = [job_row(job) for job in self.cluster.items(path, labelSelector=selector)]
         return sorted(rows, key=lambda row: (row.namespace, row.name))
+
+    def namespaces(self) -> list[str]:
+        """Names of the cluster's namespaces. Raises ForbiddenError where the caller may not list them."""
+        return [str(part(one, "metadata").get("name")) for one in self.cluster.items("/api/v1/namespaces")]
 
     def check_namespace(self) -> None:
         """Raise NotFoundError where the namespace is not there; a caller who may not ask is told nothing."""

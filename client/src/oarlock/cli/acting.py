@@ -11,7 +11,7 @@ import yaml
 
 from oarlock.cli.logs import print_logs
 from oarlock.cli.output import UsageError, duration, note, say, write
-from oarlock.cli.verb import Name, Timeout, verb
+from oarlock.cli.verb import Name, Timeout, complete_node, verb
 from oarlock.errors import NotFoundError, RefusedError
 from oarlock.job import GOES_ON, STAYS_RESIZED, STAYS_STOPPED
 from oarlock.rows import JobRow
@@ -124,7 +124,9 @@ def delete(client: "Client", *, name: Name) -> None:
 
 @verb()
 def uncordon(
-    client: "Client", *, node: Annotated[str, typer.Argument(metavar="NODE", help="The node's name.")]
+    client: "Client",
+    *,
+    node: Annotated[str, typer.Argument(metavar="NODE", help="The node's name.", autocompletion=complete_node)],
 ) -> None:
     """Give a node back to pods, and to the jobs that avoid it."""
     client.uncordon(node)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from oarlock.cli.output import note
+
+if TYPE_CHECKING:
+    from oarlock.client import Client
 
 
 class PipeClosedError(Exception):
@@ -28,15 +31,28 @@ app = typer.Typer(
 
 def complete_job(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of jobs, for the shell; none where no cluster answers at once."""
+    return _names(ctx, incomplete, lambda client: [row.name for row in client.ls()])
+
+
+def complete_node(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of nodes that have GPUs or are cordoned."""
+    return _names(ctx, incomplete, lambda client: [row.name for row in client.nodes()])
+
+
+def complete_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Names of namespaces, for who may list them."""
+    return _names(ctx, incomplete, lambda client: client.namespaces())
+
+
+def _names(ctx: typer.Context, incomplete: str, ask: Callable[[Client], list[str]]) -> list[str]:
     from oarlock.client import Client  # noqa: PLC0415
     from oarlock.errors import OarlockError  # noqa: PLC0415
 
     given = {name: ctx.params.get(name) for name in ("context", "kubeconfig", "namespace")}
     try:
-        rows = Client(**given).ls()
+        return [name for name in ask(Client(**given)) if name.startswith(incomplete)]
     except OarlockError:
         return []
-    return [row.name for row in rows if row.name.startswith(incomplete)]
 
 
 Name = Annotated[str, typer.Argument(metavar="JOB", help="The job's name.", autocompletion=complete_job)]
@@ -51,7 +67,14 @@ Output = Annotated[
 ]
 _ACCESS: dict[str, Any] = {
     "namespace": Annotated[
-        str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Namespace (default: the context's).")
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace (default: the context's).",
+            autocompletion=complete_namespace,
+        ),
     ],
     "context": Annotated[str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig.")],
     "kubeconfig": Annotated[
