@@ -8,6 +8,7 @@ from jobs import job, spec
 
 from oarlock_api.contract.history import OperatorNotes
 from oarlock_api.contract.job_file import JobFile, parse_job_file
+from oarlock_api.contract.kept_spec import settings
 from oarlock_operator.manifests.config import job_file
 from oarlock_operator.manifests.pod import pod
 
@@ -16,7 +17,18 @@ def made(rank: int = 0, attempt: int = 1, **changes: Any) -> dict[str, Any]:
     the_job, the_spec = job(), spec(**changes)
     told = job_file(the_job, the_spec, attempt).to_json()
     image, history = "trainer:1", OperatorNotes(image="trainer:1").to_json()
-    return pod(the_job, the_spec, attempt=attempt, rank=rank, image=image, told=told, cluster_id="lab", history=history)
+    kept = settings(the_spec.to_manifest())
+    return pod(
+        the_job,
+        the_spec,
+        attempt=attempt,
+        rank=rank,
+        image=image,
+        told=told,
+        cluster_id="lab",
+        history=history,
+        settings=kept,
+    )
 
 
 def told(manifest: dict[str, Any]) -> JobFile:

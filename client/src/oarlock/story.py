@@ -152,6 +152,14 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One field of the job's spec, such as training.optimizer.learningRate. What looks secret is struck out."""
+
+    path: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
     """What could not be had, and why: the story may lack what it would have told."""
 
@@ -179,6 +187,7 @@ class Story:
     avoided: tuple[str, ...] = ()
     chain: tuple[Moment, ...] = ()
     curve: tuple[Point, ...] = ()
+    settings: tuple[Setting, ...] = ()
     unknown: tuple[Unknown, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

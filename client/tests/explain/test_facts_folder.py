@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from situations import HUNG, UID, line, report
 from oarlock.explain import explain
 from oarlock.facts.folder import NoOutputError, from_folder
 from oarlock_api.contract.history import MAX_STORY, read_story
+from oarlock_api.contract.kept_spec import KeptSpec
 
 NOW = datetime(2026, 11, 23, 11, tzinfo=UTC)
 
@@ -50,6 +52,20 @@ def test_pods_object_and_operator_are_not_needed(folder: Path) -> None:
     assert (story.now.phase, story.now.cause) == ("Gone", "Gone")
     assert "step 400" in story.now.message, "the newest checkpoint that was committed"
     assert [one.what for one in story.chain] == ["Attempt", "Training", "Hang", "Attempt"]
+
+
+def test_the_settings_that_the_output_keeps_are_told_where_they_are_of_the_job_of_its_fence(folder: Path) -> None:
+    path = folder / ".oarlock/history/spec.json"
+    kept = KeptSpec(job=UID, namespace="team", name="flux-full", attempt=2, time="t", spec={"nodes": 2})
+    path.write_text(kept.to_json())
+    story = explain(from_folder(folder, now=NOW))
+    assert (story.namespace, story.name) == ("team", "flux-full")
+    assert story.to_json()["settings"] == [{"path": "nodes", "value": "2"}]
+    path.write_text(replace(kept, job="another").to_json())
+    story = explain(from_folder(folder, now=NOW))
+    assert (story.namespace, story.name, story.settings) == ("", "flux", ())
+    path.write_text('{"spec": 7')
+    assert "the settings" in [one.what for one in from_folder(folder, now=NOW).missing]
 
 
 def test_what_is_torn_or_not_there_is_said(folder: Path) -> None:

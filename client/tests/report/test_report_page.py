@@ -12,7 +12,7 @@ from situations import HUNG, UID, facts, job, last_fault, line, output
 from oarlock.facts import Facts
 from oarlock.report import Gallery, report
 from oarlock.report.pictures import Picture
-from oarlock.report.settings import STRUCK_OUT
+from oarlock_api.contract.struck_out import STRUCK_OUT
 
 EVIL = (
     "\"'><script>alert(1)</script><img src=x onerror=alert(1)><a href=javascript:alert(1)>"
@@ -109,6 +109,15 @@ def test_a_job_of_which_nothing_is_known_has_a_page_too() -> None:
     page = Page(report(facts(None)))
     assert "nothing is known of this job" in page.text
     assert "No step is known." in page.text
+
+
+def test_settings_of_a_job_that_is_gone_are_those_that_its_output_keeps() -> None:
+    spec = {"nodes": 4, "gpusPerNode": 8, "training": {"steps": 100}}
+    kept = {"job": UID, "attempt": 3, "time": "2026-11-23T10:03:00Z", "spec": spec}
+    page = Page(report(facts(None, output=output(spec=kept))))
+    assert "training.steps" in page.texts["code"]
+    assert "As attempt 3 began with them at 2026-11-23 10:03:00." in page.text
+    assert "32 (4 \u00d7 8)" in page.text
 
 
 def test_settings_are_told_and_what_looks_secret_is_struck_out() -> None:

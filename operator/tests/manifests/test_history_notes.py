@@ -12,6 +12,7 @@ from made_pods import environment
 from worlds import World
 
 from oarlock_api.contract.history import MAX_NOTES, OperatorNotes, parse_notes
+from oarlock_api.contract.kept_spec import parse_settings
 from oarlock_api.contract.names import pod_name
 from oarlock_api.history import Attempt, AvoidedNode, CordonedNode, LastFault
 from oarlock_api.status import TrainingJobStatus
@@ -102,3 +103,13 @@ def test_rank_0_of_the_next_attempt_hears_of_the_one_that_failed_and_the_other_p
     assert decision.reason == world.job.status.attempts[0].end_reason
     assert decision.data["fault"]["action"].startswith("started again")
     assert "OARLOCK_HISTORY" not in other
+
+
+def test_rank_0_alone_is_told_what_it_is_to_keep_of_the_spec_without_what_looks_secret() -> None:
+    world = Keeping(job=job(spec=spec(pod={"env": [{"name": "MY_TOKEN", "value": "abc$(HOME)"}]})))
+    world.settle()
+    first, other = (environment(world.manifests[pod_name("flux", 1, rank)]) for rank in (0, 1))
+    told = parse_settings(first["OARLOCK_SPEC"])
+    assert told["nodes"] == world.job.spec.nodes
+    assert told["pod"]["env"] == [{"name": "MY_TOKEN", "value": "(struck out)"}]
+    assert "OARLOCK_SPEC" not in other

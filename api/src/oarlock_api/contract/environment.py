@@ -39,6 +39,8 @@ class Variable(StrEnum):
     """Which cluster the job is in. Not in job.json: an image of an earlier release refuses a field that it does not know."""
     HISTORY = "OARLOCK_HISTORY"
     """What the operator tells rank 0's agent of earlier attempts (history.OperatorNotes). Not in job.json, either."""
+    SPEC = "OARLOCK_SPEC"
+    """The job's settings without what looks secret, which rank 0's agent keeps in the output (kept_spec.settings)."""
 
 
 SIMULATE_GPUS = "OARLOCK_SIMULATE_GPUS"

@@ -3,6 +3,7 @@
     <output>/metrics.jsonl                                      figures of every step, written by rank 0
     <output>/.oarlock/history/story.jsonl                       what happened, one JSON object a line
     <output>/.oarlock/history/story.1.jsonl                     older lines, where the story grew too long
+    <output>/.oarlock/history/spec.json                         the job's settings (kept_spec)
     <output>/.oarlock/history/logs/<attempt>-<job>/<rank>.log.gz    what a pod printed; <rank>.1.log.gz is older
     <output>/.oarlock/history/faults/<attempt>-<job>-<rank>.jsonl   what befell another pod than rank 0's, as its agent saw it
     <output>/.oarlock/history/stacks/<attempt>-<job>-<rank>-<time>.txt

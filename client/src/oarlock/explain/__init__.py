@@ -14,6 +14,7 @@ from oarlock.explain.curve import curve
 from oarlock.explain.gone import now_of_the_output
 from oarlock.explain.own import own
 from oarlock.explain.pods import read_pod
+from oarlock.explain.settings import settings
 from oarlock.facts.model import Facts
 from oarlock.story import VERSION, Attempt, Cordon, Now, Story, Trouble, Unknown
 from oarlock_api.contract.wire import integer, text
@@ -54,6 +55,7 @@ def explain(facts: Facts) -> Story:
         avoided=tuple(text(one.get("name"), 253) for one in status.get("avoidedNodes") or []),
         chain=chain(facts, lines, found, cordons=cordons, now=now, trouble=trouble),
         curve=curve(facts, lines, found),
+        settings=settings(facts),
         unknown=tuple(Unknown(what=one.what, why=one.why) for one in facts.missing),
     )
 

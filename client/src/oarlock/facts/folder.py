@@ -13,6 +13,7 @@ from pathlib import Path
 
 from oarlock.facts.model import Facts, Missing, Object, Output
 from oarlock_api.contract.history import MAX_LINE, METRICS, read_story
+from oarlock_api.contract.kept_spec import read_spec
 from oarlock_api.contract.layout import CHECKPOINTS, OWNER, PRIVATE, REPORTS, parse_checkpoint_name, parse_owner
 from oarlock_api.contract.regular_file import read_regular
 from oarlock_api.contract.report import MAX_BYTES
@@ -35,8 +36,13 @@ def from_folder(folder: Path, *, now: datetime) -> Facts:
     output, missing = read_output(folder)
     absent = "not asked: only the output was read"
     gone = tuple(Missing(what=what, why=absent) for what in ("the job's object", "pods and Events"))
+    who = output.spec or {"namespace": "", "name": folder.resolve().name}
     return Facts(
-        namespace="", name=folder.resolve().name, time=_time(now.timestamp()), output=output, missing=gone + missing
+        namespace=who["namespace"],
+        name=who["name"],
+        time=_time(now.timestamp()),
+        output=output,
+        missing=gone + missing,
     )
 
 
@@ -60,10 +66,18 @@ def read_output(folder: Path) -> tuple[Output, tuple[Missing, ...]]:
         missing.append(Missing(what="the history", why=str(error)))
     if not history:
         missing.append(Missing(what="the history", why="there is none: an older release, or history is off"))
+    spec: Object | None = None
+    try:
+        spec = asdict(kept) if (kept := read_spec(folder)) else None
+    except (OSError, WireError) as error:
+        missing.append(Missing(what="the settings", why=str(error)))
+    if spec and owner and spec["job"] != owner["jobUid"]:
+        spec = None  # of a job that had this output before
     output = Output(
         folder=str(folder),
         owner=owner,
         history=history,
+        spec=spec,
         reports=tuple(_reports(folder / REPORTS, missing)),
         checkpoints=tuple(_checkpoints(folder / CHECKPOINTS)),
         metrics=tuple(_metrics(folder / METRICS)),

@@ -26,14 +26,15 @@ class Output:
     """What lies below a job's output directory.
 
     `folder` is where it was read. `owner` is the fence. `history` are the lines of the story, `reports` the fault reports of
-    all pods by attempt and rank, `metrics` lines of metrics.jsonl, bounded and evenly spread. `checkpoints` have step,
-    attempt, savedAt and committed.
+    all pods by attempt and rank, `spec` the settings as oarlock_api.contract.kept_spec has them, `metrics` lines of
+    metrics.jsonl, bounded and evenly spread. `checkpoints` have step, attempt, savedAt and committed.
     """
 
     folder: str
     owner: Object | None = None
     history: tuple[Object, ...] = ()
     reports: tuple[Object, ...] = ()
+    spec: Object | None = None
     checkpoints: tuple[Object, ...] = ()
     metrics: tuple[Object, ...] = ()
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 
 from oarlock.explain import explain
 from oarlock.explain.causes import named
+from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
 from oarlock.report import tables
 from oarlock.report.curves import curves
@@ -59,7 +60,7 @@ def report(facts: Facts, pictures: Gallery | None = None) -> str:
             tables.cordons(story.cordons),
             tables.attempts(story),
             tables.chain(story.chain),
-            settings((facts.job or {}).get("spec") if facts.job else None),
+            settings(story, facts),
             tables.unknown(story.unknown),
         ),
         element("footer", f"As known at {when(story.time)} UTC. All times are UTC.", class_="dim"),
@@ -122,7 +123,7 @@ def _last(values: Sequence[float | None]) -> float | None:
 
 def _gpus(facts: Facts) -> str:
     """Nodes x GPUs on each, as the job asks for them, or as its last attempt was begun with."""
-    told = (facts.job or {}).get("spec") or {}
+    told = spec_of(facts)
     if not told and facts.output:
         started = (line for line in reversed(facts.output.history) if text(line.get("type")) == "AttemptStarted")
         told = next((data for line in started if (data := line.get("data") or {}).get("nodes")), {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from oarlock_api.contract.kept_spec import settings
 from oarlock_api.contract.names import service_name
 from oarlock_api.history import RecoveryStage
 from oarlock_operator import schedulers
@@ -71,6 +72,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
     avoided = draft.status.avoided_nodes
     told = job_file(o.job, o.spec, number).to_json()
     history = notes(draft.status, uid=o.job.uid, image=image).to_json()
+    kept = settings(o.spec.to_manifest())
     request = GangRequest(job=o.job, spec=o.spec, attempt=number, systems=o.systems)
     grouping = schedulers.grouping(request, draft.status.resolved)
     if grouping.group:
@@ -90,6 +92,7 @@ def _make(o: Observation, draft: Draft, missing: list[int]) -> None:
                     agent_image=o.defaults.trainer_image,
                     cluster_id=o.defaults.cluster_id,
                     history=history,
+                    settings=kept,
                     key_secret=key["metadata"]["name"] if key else "",
                     avoided=avoided,
                     grouping=grouping,

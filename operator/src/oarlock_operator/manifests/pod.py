@@ -43,15 +43,16 @@ def pod(
     agent_image: str = "",
     cluster_id: str = "",
     history: str = "",
+    settings: str = "",
     key_secret: str = "",
     avoided: Sequence[AvoidedNode] = (),
     grouping: Grouping | None = None,
 ) -> dict[str, Any]:
     """The pod of `rank` in `attempt`, off the avoided nodes. `agent_image`: whose agent runs in a job of spec.custom.
 
-    `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `history` what
-    rank 0 is told of earlier attempts, `key_secret` the Secret with
-    the gang's key, `grouping` how a gang system knows the pod: not needed where only its shape counts.
+    `told` is the attempt's job.json, `cluster_id` what the output's fence names the cluster by, `history` and `settings` what
+    rank 0 is told to keep: of earlier attempts, and of the spec. `key_secret` is the Secret with the gang's key, `grouping`
+    how a gang system knows the pod: not needed where only its shape counts.
     """
     scheduling = spec.scheduling
     grouping = grouping or Grouping(scheduler_name=scheduling.scheduler_name, near=scheduling.topology)
@@ -76,7 +77,7 @@ def pod(
                 rank=rank,
                 image=image,
                 agent_image=agent_image,
-                variables=_told(rank=rank, cluster_id=cluster_id, history=history),
+                variables=_told(rank=rank, cluster_id=cluster_id, history=history, settings=settings),
                 key_secret=key_secret,
                 avoided=avoided,
                 grouping=grouping,
@@ -185,9 +186,9 @@ def _container(
     )
 
 
-def _told(*, rank: int, cluster_id: str, history: str) -> dict[str, str]:
+def _told(*, rank: int, cluster_id: str, history: str, settings: str) -> dict[str, str]:
     """What an image of an earlier release would refuse in job.json, and passes over as a variable."""
-    of_rank_0 = {Variable.HISTORY.value: history} if rank == 0 else {}
+    of_rank_0 = {Variable.HISTORY.value: history, Variable.SPEC.value: settings} if rank == 0 else {}
     return {name: value for name, value in ({Variable.CLUSTER.value: cluster_id} | of_rank_0).items() if value}
 
 

@@ -20,6 +20,7 @@ _MAIN = "from oarlock_trainer.bundle.start import main\n\nmain()\n"
 _RUNTIME = (
     "__init__",
     "assignment",
+    "atomic_write",
     "cgroup",
     "channel",
     "children",

@@ -13,6 +13,7 @@ from agent_process import eventually
 
 from oarlock_api.contract import history
 from oarlock_api.contract.history import OperatorNotes, StoryLine, StoryType
+from oarlock_api.contract.kept_spec import SPEC, read_spec, settings
 from oarlock_api.contract.log_lines import LogStream, read_log
 
 if TYPE_CHECKING:
@@ -49,6 +50,19 @@ def test_a_good_attempt_leaves_its_story_and_its_log_without_the_job_s_secrets(a
     assert any(line.stream == LogStream.AGENT and json.loads(line.text)["message"] == "ranks started" for line in kept)
     assert "fake-se" not in "".join(line.text for line in kept)
     assert "fake-secret" in agent.log_path.read_text(), "what the pod itself prints stays as it is"
+
+
+def test_the_settings_are_kept_without_the_job_s_secrets_and_replaced_by_the_next_attempt(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    (agent.output / SPEC).parent.mkdir(parents=True)
+    (agent.output / SPEC).write_text("of an earlier attempt")
+    agent.environment |= {"THE_TOKEN": "fake-se", "OARLOCK_SPEC": settings({"custom": {"args": ["x", "fake-secret"]}})}
+    agent.start("prints_and_saves")
+    assert agent.wait() == 0
+    kept = read_spec(agent.output)
+    assert kept
+    assert (kept.job, kept.namespace, kept.name, kept.attempt) == ("uid-of-job", "default", "flux", 3)
+    assert kept.spec == {"custom": {"args": ["x", "***cret"]}}
 
 
 def test_a_pod_that_ends_before_its_ranks_could_run_says_why(agent: Agent) -> None:

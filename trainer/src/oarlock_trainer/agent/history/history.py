@@ -21,6 +21,7 @@ from oarlock_api.contract import history as layout
 from oarlock_api.contract.environment import Variable
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.contract.history import StoryLine, StoryType, parse_notes, parse_story
+from oarlock_api.contract.kept_spec import SPEC, KeptSpec, parse_settings
 from oarlock_api.contract.log_lines import LogStream
 from oarlock_trainer.agent import logs
 from oarlock_trainer.agent.history.clean_lines import CleanLines
@@ -31,6 +32,7 @@ from oarlock_trainer.agent.history.story_file import StoryFile
 from oarlock_trainer.agent.history.writer import FLUSH_SECONDS, HistoryWriter
 from oarlock_trainer.agent.webhooks.redaction import secret_values, without_secrets
 from oarlock_trainer.runtime import clock
+from oarlock_trainer.runtime.atomic_write import write_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -89,6 +91,7 @@ class History:
         self._life = Life(self._teller)
         self._leads = pod.rank == 0
         self._notes = parse_notes(environment.get(Variable.HISTORY, ""))
+        self._spec = self._kept_spec(assignment, environment.get(Variable.SPEC, "")) if self._leads else None
         self._keep = job.history.keep_attempts
         self._report: Report | None = None
         self._nodes, self._gathered = job.nodes, False
@@ -190,14 +193,22 @@ class History:
         return replace(line, message=message, data=data)
 
     def _begin(self) -> None:
-        """In the writer's thread: make room, and tell what the operator decided about earlier attempts."""
+        """In the writer's thread: make room, keep the settings, and tell what the operator decided about earlier attempts."""
         if not self._leads:
             return
         prune(self._folder, keep=self._keep, own=self._attempt_folder)
+        if self._spec:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_bytes(self._folder.parents[1] / SPEC, self._spec.to_json().encode())
         known = self._known_decisions() if self._notes.decisions else set()
         decisions = [line for line in self._notes.decisions if self._key(line) not in known]
         if decisions:
             self._story.append([self._clean(line).to_json() for line in decisions])
+
+    def _kept_spec(self, assignment: Assignment, told: str) -> KeptSpec | None:
+        spec, job = without_secrets(parse_settings(told), self._secrets), assignment.job
+        who = {"job": job.job_uid, "namespace": job.namespace, "name": job.job, "attempt": job.attempt}
+        return KeptSpec(**who, time=self._timestamp(), spec=spec) if spec else None  # type: ignore[arg-type]
 
     def _known_decisions(self) -> set[tuple[str, int]]:
         known = set()

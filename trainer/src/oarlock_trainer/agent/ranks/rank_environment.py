@@ -36,9 +36,8 @@ _MOST_THREADS = 8
 
 def without_secrets(inherited: Mapping[str, str]) -> dict[str, str]:
     """The container's environment as far as it is anybody's but the agent's own."""
-    return {
-        name: value for name, value in inherited.items() if not is_secret_variable(name) and name != Variable.HISTORY
-    }
+    told = (Variable.HISTORY, Variable.SPEC)
+    return {name: value for name, value in inherited.items() if not is_secret_variable(name) and name not in told}
 
 
 def of_gang(assignment: Assignment) -> dict[str, str]:
