@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pages import Page, hung
 
@@ -70,9 +72,9 @@ def test_a_curve_is_one_line_for_each_attempt() -> None:
     ]
     drawn = Page(curves(points))
     (line,) = [one["d"] for one in drawn.all("path")]
-    assert line == "M64.0 14.0L64.0 14.0L506.0 102.0M948.0 190.0L948.0 190.0"
+    assert line == "M0.0 14.0L0.0 14.0L500.0 102.0M1000.0 190.0L1000.0 190.0"
     assert "attempt 2 from step 10" in drawn.texts["title"]
-    assert [one["class"] for one in drawn.all("div")] == ["by-step", "wide"], "no time is known"
+    assert [one["class"] for one in drawn.all("div")] == ["by-step", "drawing", "wide"], "no time is known"
 
 
 def test_a_step_that_took_very_long_does_not_flatten_the_others() -> None:
@@ -93,7 +95,7 @@ def test_a_curve_of_thousands_of_steps_stays_small() -> None:
         )
         for step in range(1, 513)
     ]
-    assert len(curves(points)) < 160_000
+    assert len(curves(points)) < 170_000
 
 
 def test_the_timeline_says_who_began_when_and_what_befell_whom() -> None:
@@ -135,6 +137,9 @@ def test_a_thousand_ranks_in_twenty_attempts_are_a_bounded_page() -> None:
     assert len(page.all("rect")) + len(page.all("circle")) + len(page.all("path")) < 600
     assert page.text.count("GPUFault") >= 20, "a row of 125 ranks shows its root cause"
     assert len(drawn) < 300_000
+    alone = timeline(told, only=5, zoom=lambda attempt: f"?attempt={attempt or ''}")
+    assert len(alone) < 100_000
+    assert "a row is up to 16 ranks" in Page(alone).text
     assert len(tables.faults(told)) < 600_000
     assert "and 993 more pods of this attempt" in tables.faults(told)
     assert len(tables.attempts(told) or "") + len(tables.cordons(cordons) or "") < 100_000
@@ -146,3 +151,20 @@ def test_an_attempt_that_made_no_step_is_not_drawn_as_training() -> None:
     )
     classes = [one.get("class") for one in Page(timeline(story(attempts=(failed,)))).all("rect")]
     assert classes.count("train") == 1, "in the legend alone"
+
+
+def test_each_attempt_is_a_link_to_itself_alone_where_its_start_has_the_full_width() -> None:
+    told = explain(hung())
+    links = [one["href"] for one in Page(timeline(told, zoom=lambda number: f"?attempt={number}")).all("a")]
+    assert [one for one in links if str(one).startswith("?")] == ["?attempt=1", "?attempt=2"]
+    alone = Page(timeline(told, only=2, zoom=lambda number: f"?attempt={number}" if number else "?"))
+    assert [one["href"] for one in alone.all("a")][:2] == ["?", "?attempt=1"], "back, and to its neighbour"
+    assert "Its start: 30.0 s" in alone.text
+    assert [one["width"] for one in alone.all("svg") if one.get("class") == "clip"] == ["100%"]
+
+
+def test_an_attempt_that_goes_on_ends_at_a_line_that_says_now() -> None:
+    one = Attempt(number=1, start_time="2026-11-23T10:00:00Z", first_step_time="2026-11-23T10:01:00Z", last_step=5)
+    assert Page(timeline(story(attempts=(one,)))).texts["title"][-1] == "now: 2026-11-23 12:00:00"
+    ended = replace(one, end_time="2026-11-23T11:00:00Z", end_reason="Hang")
+    assert "now" not in [each.get("class") for each in Page(timeline(story(attempts=(ended,)))).all("line")]

@@ -1,19 +1,25 @@
-"""Loss and seconds per step, over steps and over wall time. A table of some of the points stands behind them."""
+"""Loss and seconds per step, over steps or over wall time. A table of some of the points stands behind them.
+
+Lines are drawn in a space of their own that is stretched to the width there is; text and marks are not stretched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from enum import StrEnum
 
 from oarlock.explain.curve import thinned
 from oarlock.report.markup import Html, element, joined
-from oarlock.report.scale import Scale, marks, time_marks, words_of
+from oarlock.report.parts import at, row, table
+from oarlock.report.scale import Scale, marks, share, time_marks, words_of
 from oarlock.report.words import figure, instant, when, whole
 from oarlock.story import Point
 
-WIDTH, HEIGHT = 960, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 948, 14, 190
+HEIGHT = 220
+_TOP, _BOTTOM = 14, 190
+_WIDE = 1000
+"""Units of the stretched space; its heights are pixels."""
 MOST_TOLD = 128
 """Points that say their figures under the pointer."""
 MOST_ROWS = 32
@@ -22,6 +28,17 @@ _SMOOTHED_FROM = 64
 _FAR = 3.0
 """Times the 98th percentile: values beyond it, such as a first step that compiles, would flatten all others."""
 Read = Callable[[Point], float | None]
+
+
+class Axis(StrEnum):
+    """What a curve runs over; its value stands in the page's address."""
+
+    STEPS = "steps"
+    TIME = "time"
+
+
+Turn = Callable[[Axis], str]
+"""The address at which the curves run over that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +55,8 @@ _FIGURES = (
 )
 
 
-def curves(points: Sequence[Point]) -> Html:
-    """The section; what is not known is said in it."""
+def curves(points: Sequence[Point], *, axis: Axis = Axis.STEPS, turn: Turn | None = None) -> Html:
+    """The section; what is not known is said in it. Without `turn` it holds both axes, and a switch between them."""
     heading = element("h2", "Curve", id="curve")
     drawn = [one for one in _FIGURES if any(one.read(point) is not None for point in points)]
     if not drawn:
@@ -48,6 +65,9 @@ def curves(points: Sequence[Point]) -> Html:
     by_step = element("div", *(_chart(one, points, over_time=False) for one in drawn), class_="by-step")
     if len(timed) < 2:
         return element("section", heading, by_step, _table(points), aria_labelledby="curve")
+    if turn:
+        shown = by_step if axis is Axis.STEPS else joined(*(_chart(one, timed, over_time=True) for one in drawn))
+        return element("section", heading, _turns(axis, turn), shown, _table(points), aria_labelledby="curve")
     by_time = element("div", *(_chart(one, timed, over_time=True) for one in drawn), class_="by-time")
     choice = joined(
         element("input", type="radio", name="axis", id="over-steps", checked=True),
@@ -56,6 +76,12 @@ def curves(points: Sequence[Point]) -> Html:
         element("label", "over time (UTC)", for_="over-time"),
     )
     return element("section", heading, choice, by_step, by_time, _table(points), aria_labelledby="curve")
+
+
+def _turns(axis: Axis, turn: Turn) -> Html:
+    names = ((Axis.STEPS, "over steps"), (Axis.TIME, "over time (UTC)"))
+    links = (element("a", words, href=turn(one), aria_current="true" if one is axis else None) for one, words in names)
+    return element("p", *links, class_="way")
 
 
 def _chart(what: _Figure, points: Sequence[Point], *, over_time: bool) -> Html:
@@ -68,7 +94,7 @@ def _chart(what: _Figure, points: Sequence[Point], *, over_time: bool) -> Html:
     values = [value for _, value, _ in known]
     low, high = _range(values)
     beyond = sum(value > high for value in values)
-    x = Scale(known[0][0], known[-1][0], _LEFT, _RIGHT)
+    x = Scale(known[0][0], known[-1][0], 0, 100)
     y = Scale(low, high, _BOTTOM, _TOP)
     smooth = _smoothed([min(value, high) for value in values]) if len(values) >= _SMOOTHED_FROM else None
     over = "time" if over_time else "steps"
@@ -77,15 +103,22 @@ def _chart(what: _Figure, points: Sequence[Point], *, over_time: bool) -> Html:
         f"to {figure(values[-1], what.unit)} at step {whole(known[-1][2].step)}; "
         f"least {figure(min(values), what.unit)}, most {figure(max(values), what.unit)}"
     )
+    lines = element(
+        "svg",
+        element("path", d=_path(known, values, x, y), class_=f"line {what.style}{' faint' if smooth else ''}"),
+        element("path", d=_path(known, smooth, x, y), class_=f"line {what.style}") if smooth else None,
+        viewBox=f"0 0 {_WIDE} {HEIGHT}",
+        preserveAspectRatio="none",
+        height=HEIGHT,
+    )
     drawing = element(
         "svg",
         *_axes(x, y, over_time=over_time),
         *_attempts(known, x),
-        element("path", d=_path(known, values, x, y), class_=f"line {what.style}{' faint' if smooth else ''}"),
-        element("path", d=_path(known, smooth, x, y), class_=f"line {what.style}") if smooth else None,
-        *(_beyond(x(at), what) for at, value, _ in known if value > high),
-        *_told(known, what, x),
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
+        lines,
+        *(_beyond(x(place), what) for place, value, _ in known if value > high),
+        *_told(known, what, x, y),
+        height=HEIGHT,
         role="img",
         aria_label=said,
     )
@@ -95,11 +128,11 @@ def _chart(what: _Figure, points: Sequence[Point], *, over_time: bool) -> Html:
     caption = element(
         "figcaption", f"{what.name}{unit}", element("span", "; ".join(notes), class_="dim") if notes else None
     )
-    return element("figure", caption, drawing, class_="chart")
+    return element("figure", caption, element("div", drawing, class_="drawing"), class_="chart")
 
 
-def _beyond(at: float, what: _Figure) -> Html:
-    return element("path", d=f"M{at:.1f} {_TOP - 8}l4 7h-8z", class_=f"beyond {what.style}")
+def _beyond(place: float, what: _Figure) -> Html:
+    return element("svg", element("path", d="M0 0l4 7h-8z", class_=f"beyond {what.style}"), x=share(place), y=_TOP - 8)
 
 
 def _x(point: Point, *, over_time: bool) -> float:
@@ -131,10 +164,10 @@ def _path(known: Sequence[tuple[float, float, Point]], values: Sequence[float], 
     """A line through all points of an attempt; none from one attempt to the next."""
     parts = []
     attempt: int | None = -1
-    for (at, _, point), value in zip(known, values, strict=True):
+    for (along, _, point), value in zip(known, values, strict=True):
         begins = point.attempt != attempt
         attempt = point.attempt
-        place = f"{x(at):.1f} {y(value):.1f}"
+        place = f"{x(along) * _WIDE / 100:.1f} {y(value):.1f}"
         parts.append(f"M{place}L{place}" if begins else f"L{place}")
     return "".join(parts)
 
@@ -142,50 +175,55 @@ def _path(known: Sequence[tuple[float, float, Point]], values: Sequence[float], 
 def _axes(x: Scale, y: Scale, *, over_time: bool) -> Iterator[Html]:
     rows = marks(y.low, y.high, 5)
     for value, words in zip(rows, words_of(rows), strict=True):
-        at = y(value)
-        yield element("line", x1=_LEFT, x2=_RIGHT, y1=at, y2=at, class_="grid")
-        yield element("text", words, x=_LEFT - 8, y=at + 4, class_="tick end")
+        height = y(value)
+        yield element("line", x1="0", x2="100%", y1=height, y2=height, class_="grid")
+        yield element("text", words, x=-8, y=height + 4, class_="tick end")
     if over_time:
         columns = time_marks(x.low, x.high, 8)
     else:
         columns = [(value, f"{value:,.0f}") for value in marks(x.low, x.high, 8) if value == round(value)]
-    for value, words in columns:
-        yield element("text", words, x=x(value), y=_BOTTOM + 18, class_="tick mid")
+    for place, (value, words) in enumerate(columns):
+        style = "tick mid spare" if place % 2 else "tick mid"
+        yield element("text", words, x=share(x(value)), y=_BOTTOM + 18, class_=style)
 
 
 def _attempts(known: Sequence[tuple[float, float, Point]], x: Scale) -> Iterator[Html]:
-    """A line where another attempt begins."""
-    for (_, _, before), (at, _, point) in pairwise(known):
-        if point.attempt and before.attempt and point.attempt != before.attempt:
+    """A line where another attempt begins: one for each, also where steps that were done again lie between each other."""
+    newest = known[0][2].attempt or 0
+    for place, _, point in known:
+        if (point.attempt or 0) > newest > 0:
             told = element("title", f"attempt {point.attempt} from step {whole(point.step)}")
-            yield element("line", told, x1=x(at), x2=x(at), y1=_TOP, y2=_BOTTOM, class_="attempt")
+            there = share(x(place))
+            yield element("line", told, x1=there, x2=there, y1=_TOP, y2=_BOTTOM, class_="attempt")
+        newest = max(newest, point.attempt or 0)
 
 
-def _told(known: Sequence[tuple[float, float, Point]], what: _Figure, x: Scale) -> Iterator[Html]:
-    """Columns without colour that say the figures of a point under the pointer."""
+def _told(known: Sequence[tuple[float, float, Point]], what: _Figure, x: Scale, y: Scale) -> Iterator[Html]:
+    """Columns without colour that say the figures of the point under the pointer, and show where it is."""
     some = thinned(known, MOST_TOLD)
-    wide = (_RIGHT - _LEFT) / len(some)
-    for at, value, point in some:
+    wide = 100 / len(some)
+    for place, value, point in some:
         time = f", {when(point.time)}" if point.time else ""
         told = element("title", f"step {whole(point.step)}{time}: {figure(value, what.unit)}")
-        yield element("rect", told, x=x(at) - wide / 2, y=_TOP, width=wide, height=_BOTTOM - _TOP, class_="hit")
+        there = x(place)
+        column = element("rect", x=share(there - wide / 2), y=_TOP, width=share(wide), height=_BOTTOM - _TOP)
+        dot = element("circle", cx=share(there), cy=y(value), r=4, class_=f"dot {what.style}")
+        yield element("g", told, column, dot, class_="hit")
 
 
 def _table(points: Sequence[Point]) -> Html:
-    rows = [
-        element(
-            "tr",
-            element("td", whole(point.step), class_="number"),
-            element("td", when(point.time)),
-            element("td", whole(point.attempt), class_="number"),
-            element("td", figure(point.loss), class_="number"),
-            element("td", figure(point.seconds_per_step), class_="number"),
+    names = ("Step", "Time (UTC)", "Attempt", "Loss", "Seconds per step")
+    rows = (
+        row(
+            names,
+            [
+                whole(point.step),
+                at(point.time),
+                whole(point.attempt),
+                figure(point.loss),
+                figure(point.seconds_per_step),
+            ],
         )
         for point in thinned(points, MOST_ROWS)
-    ]
-    names = ("Step", "Time (UTC)", "Attempt", "Loss", "Seconds per step")
-    head = element("thead", element("tr", *(element("th", name, scope="col") for name in names)))
-    table = element("table", head, element("tbody", *rows))
-    return element(
-        "details", element("summary", "The curve as a table"), element("div", table, class_="wide", tabindex="0")
     )
+    return element("details", element("summary", "The curve as a table"), table(names, rows))

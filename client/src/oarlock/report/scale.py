@@ -28,6 +28,11 @@ class Scale:
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
 
+def share(place: float) -> str:
+    """A part of the width."""
+    return f"{place:.2f}".rstrip("0").rstrip(".") + "%"
+
+
 def marks(low: float, high: float, most: int = 6) -> list[float]:
     """Round values within an axis: 1, 2 or 5 times a power of ten apart."""
     if not high > low or math.isinf(high - low):

@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from oarlock.report.markup import Child, Html, cut, element, with_code
-from oarlock.report.words import DASH, duration, some, when, whole
+from oarlock.report.parts import at, row, section, table
+from oarlock.report.words import DASH, duration, some, whole
 from oarlock.story import Attempt, Cordon, Moment, Story, Trouble, Unknown
 
 MOST_ATTEMPTS = 50
-MOST_VICTIMS = 6
-"""Of an attempt, beside its root cause."""
+MOST_VICTIMS, MOST_VICTIMS_OF_ONE = 6, 100
+"""Of an attempt, beside its root cause; and of one that is shown alone."""
 MOST_EVIDENCE = 8
 MOST_CORDONS = 100
 FIRST_MOMENTS, LAST_MOMENTS = 20, 180
 _LONGEST = 1500
+_ATTEMPT = (
+    "Attempt", "Began (UTC)", "First step", "Ended", "Why it ended", "From step", "Done again", "Nodes", "Decision"
+)  # fmt: skip
+_FAULT = ("Attempt", "Time (UTC)", "Cause", "Where", "What was seen")
+_CORDON = ("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why")
+_MOMENT = ("Time (UTC)", "What", "In words")
 
 
 def attempts(story: Story) -> Html | None:
     """The table of attempts."""
     if not story.attempts:
         return None
-    names = (
-        "Attempt",
-        "Began (UTC)",
-        "First step",
-        "Ended",
-        "Why it ended",
-        "From step",
-        "Done again",
-        "Nodes",
-        "Decision",
-    )
-    return _section(
-        "Attempts", _table(names, (_attempt(one) for one in story.attempts[-MOST_ATTEMPTS:])), _earlier(story)
-    )
+    rows = (row(_ATTEMPT, _attempt(one), id=f"attempt-{one.number}") for one in story.attempts[-MOST_ATTEMPTS:])
+    return section("Attempts", table(_ATTEMPT, rows), _earlier(story))
 
 
 def _attempt(one: Attempt) -> list[Child]:
     stages = ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05)
-    first = element("span", when(one.first_step_time), title=stages or None)
+    first = element("span", at(one.first_step_time), title=stages or None)
     ended = one.end_reason or DASH
     nodes = some(one.node_names or [place.node for place in one.places])
     return [
-        str(one.number), when(one.start_time), first, when(one.end_time), cut(ended, 200), whole(one.resumed_from_step),
+        str(one.number), at(one.start_time), first, at(one.end_time), cut(ended, 200), whole(one.resumed_from_step),
         whole(one.lost_steps), cut(nodes, 600), cut(one.decision, 600) or DASH,
     ]  # fmt: skip
 
@@ -53,22 +48,26 @@ def _earlier(story: Story) -> Html | None:
     return element("p", f"{left_out:,} earlier attempts are left out.", class_="dim") if left_out > 0 else None
 
 
-def faults(story: Story) -> Html:
-    """Each attempt's root cause with what it rests on and what to do about it, then who went down with it."""
-    rows: list[list[Child]] = []
-    for one in reversed(story.attempts[-MOST_ATTEMPTS:]):
-        if not one.faults:
+def faults(story: Story, *, only: int | None = None) -> Html:
+    """Each attempt's root cause with what it rests on and what to do about it, then who went down with it.
+
+    `only`: of that attempt, with more of those who went down.
+    """
+    rows: list[Html] = []
+    most = MOST_VICTIMS if only is None else MOST_VICTIMS_OF_ONE
+    for one in reversed(story.attempts[-MOST_ATTEMPTS:] if only is None else story.attempts):
+        if not one.faults or only not in (None, one.number):
             continue
-        rows.append(_root(one, one.faults[0]))
+        rows.append(row(_FAULT, _root(one, one.faults[0]), id=f"fault-{one.number}"))
         victims = one.faults[1:]
-        rows.extend(_victim(one, fault) for fault in victims[:MOST_VICTIMS])
-        if len(victims) > MOST_VICTIMS:
-            rows.append([str(one.number), "", "", "", f"and {len(victims) - MOST_VICTIMS:,} more pods of this attempt"])
+        rows.extend(row(_FAULT, _victim(one, fault)) for fault in victims[:most])
+        if len(victims) > most:
+            rows.append(
+                row(_FAULT, [str(one.number), "", "", "", f"and {len(victims) - most:,} more pods of this attempt"])
+            )
     if not rows:
-        return _section("Faults", element("p", "None is known.", class_="dim"))
-    return _section(
-        "Faults", _table(("Attempt", "Time (UTC)", "Cause", "Where", "What was seen, and what to do"), rows)
-    )
+        return section("Faults", element("p", "None is known.", class_="dim"))
+    return section("Faults", table(_FAULT, rows))
 
 
 def _root(attempt: Attempt, fault: Trouble) -> list[Child]:
@@ -84,11 +83,11 @@ def _root(attempt: Attempt, fault: Trouble) -> list[Child]:
         element("p", element("span", "Done: ", class_="dim"), cut(fault.action, 300)) if fault.action else None,
         element("p", element("span", "Next: ", class_="dim"), with_code(cut(fault.next, 600))) if fault.next else None,
     )
-    return [str(attempt.number), when(fault.time), element("strong", cut(fault.cause, 100)), _where(fault), told]
+    return [str(attempt.number), at(fault.time), element("strong", cut(fault.cause, 100)), _where(fault), told]
 
 
 def _victim(attempt: Attempt, fault: Trouble) -> list[Child]:
-    return [str(attempt.number), when(fault.time), cut(fault.cause, 100), _where(fault), cut(fault.message, 300)]
+    return [str(attempt.number), at(fault.time), cut(fault.cause, 100), _where(fault), cut(fault.message, 300)]
 
 
 def _where(fault: Trouble) -> str:
@@ -102,17 +101,14 @@ def cordons(found: Sequence[Cordon]) -> Html | None:
     """Nodes that were taken out of service for this job; None where there are none."""
     if not found:
         return None
-    rows = (
-        [
-            one.node,
-            when(one.done_time) if one.done_time else "not yet",
-            whole(one.attempt),
-            one.gpu_uuid or DASH,
-            cut(one.reason, 600),
-        ]
-        for one in found[-MOST_CORDONS:]
-    )
-    return _section("Cordoned nodes", _table(("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why"), rows))
+    ids: set[int | None] = set()
+    rows = []
+    for one in found[-MOST_CORDONS:]:
+        done = at(one.done_time) if one.done_time else "not yet"
+        cells: list[Child] = [one.node, done, whole(one.attempt), one.gpu_uuid or DASH, cut(one.reason, 600)]
+        rows.append(row(_CORDON, cells, id=None if one.attempt in ids else f"cordon-{one.attempt}"))
+        ids.add(one.attempt)
+    return section("Cordoned nodes", table(_CORDON, rows))
 
 
 def chain(found: Sequence[Moment]) -> Html | None:
@@ -123,8 +119,8 @@ def chain(found: Sequence[Moment]) -> Html | None:
     if len(found) > FIRST_MOMENTS + LAST_MOMENTS:
         shown = [*found[:FIRST_MOMENTS], None, *found[-LAST_MOMENTS:]]
     left_out = f"{len(found) - FIRST_MOMENTS - LAST_MOMENTS:,} lines are left out"
-    rows = ([when(one.time), cut(one.what, 100), cut(one.text, 600)] if one else ["", "", left_out] for one in shown)
-    return _section("What happened", _table(("Time (UTC)", "What", ""), rows))
+    cells = ([at(one.time), cut(one.what, 100), cut(one.text, 600)] if one else ["", "", left_out] for one in shown)
+    return section("What happened", table(_MOMENT, (row(_MOMENT, each) for each in cells)))
 
 
 def unknown(found: Sequence[Unknown]) -> Html | None:
@@ -132,15 +128,4 @@ def unknown(found: Sequence[Unknown]) -> Html | None:
     if not found:
         return None
     rows = [element("li", f"{cut(one.what, 200)}: {cut(one.why, 300)}") for one in found[:MOST_CORDONS]]
-    return _section("Not known", element("ul", *rows))
-
-
-def _table(names: Iterable[str], rows: Iterable[Sequence[Child]]) -> Html:
-    head = element("thead", element("tr", *(element("th", name, scope="col") for name in names)))
-    body = element("tbody", *(element("tr", *(element("td", cell) for cell in row)) for row in rows))
-    return element("div", element("table", head, body), class_="wide", tabindex="0")
-
-
-def _section(title: str, *children: Child) -> Html:
-    name = title.lower().replace(" ", "-")
-    return element("section", element("h2", title, id=name), *children, aria_labelledby=name)
+    return section("Not known", element("ul", *rows))

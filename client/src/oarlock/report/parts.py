@@ -1,0 +1,32 @@
+"""What sections are made of: their heading, tables, rows that can be linked to, and times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from oarlock.report.markup import Child, Html, element
+from oarlock.report.words import DASH, when
+
+
+def section(title: str, *children: Child) -> Html:
+    """A section with a heading that links can name."""
+    name = title.lower().replace(" ", "-")
+    return element("section", element("h2", title, id=name), *children, aria_labelledby=name)
+
+
+def table(names: Sequence[str], rows: Iterable[Html]) -> Html:
+    """A table of `row`s. On a phone each of its rows is a card, and its cells say their column's name."""
+    head = element("thead", element("tr", *(element("th", name, scope="col") for name in names)))
+    return element("div", element("table", head, element("tbody", *rows)), class_="wide", tabindex="0")
+
+
+def row(names: Sequence[str], cells: Sequence[Child], id: str | None = None) -> Html:  # noqa: A002 - as the attribute is called
+    """A row of a table with these columns."""
+    told = zip(names, cells, strict=True)
+    return element("tr", *(element("td", cell, data_name=name) for name, cell in told), id=id)
+
+
+def at(time: str) -> Child:
+    """A time in UTC, to the second; a dash where it is not known."""
+    told = when(time)
+    return told if told == DASH else element("time", told, datetime=time)
