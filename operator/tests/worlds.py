@@ -38,7 +38,6 @@ class World(Objects):
     warnings: dict[str, str] = field(default_factory=dict)
     held: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unmonitored: dict[str, str] | None = field(default_factory=dict)
-    slowed: dict[str, str] = field(default_factory=dict)
     may_cordon: bool = False
     defaults: Defaults = field(default_factory=lambda: Defaults(trainer_image="trainer:test", cluster_id="lab"))
     pool: Pool | None = None
@@ -74,7 +73,6 @@ class World(Objects):
             warnings=self.warnings,
             held=self.held,
             unmonitored=self.unmonitored,
-            slowed=self.slowed,
             ended_seconds=self.ended_seconds,
         )
 

@@ -57,14 +57,6 @@ def test_a_pod_that_rank_0_knows_by_its_number_is_told_by_its_name_and_node() ->
     assert words == f"rank 9, in pod flux-1-1 on {node}, is slow; pod 99 of the gang is not"
 
 
-def test_a_slow_rank_s_own_agent_says_what_holds_it_back() -> None:
-    world = training()
-    world.slowed = {pod.uid: f"as {pod.name} says" for pod in world.pods.values()}
-    tell(world, SlowRank=f"rank 9, in {pod_of_gang(1)}, is slow")
-    words = next(c.message for c in world.job.status.conditions if c.type == "Degraded")
-    assert words.endswith(f"pod flux-1-1 on {world.pods['flux-1-1'].node} (as flux-1-1 says), is slow")
-
-
 def test_pods_that_know_another_key_are_told_by_name_with_the_remedy_and_go_on_training() -> None:
     world = training()
     world.refusing = frozenset(pod.uid for pod in world.pods.values() if pod.rank == 1)

@@ -261,13 +261,3 @@ async def test_a_gpu_that_warns_is_remembered_until_it_warns_no_more(
     server.handler = server.tell(GOOD.to_json())
     await reader.read(running_job(server), [POD], memory)
     assert [(each.warning, each.held) for each in memory.heard.values()] == [("", ())]
-
-
-@pytest.mark.usefixtures("patient")
-async def test_what_slows_a_pod_is_remembered_until_nothing_does(
-    reader: ProgressReader, memory: JobMemory, server: Server
-) -> None:
-    for said in ("its CPU limit holds it back", ""):
-        server.handler = server.tell(replace(GOOD, slowed=said).to_json())
-        await reader.read(running_job(server), [POD], memory)
-        assert [each.slowed for each in memory.heard.values()] == [said]

@@ -9,7 +9,9 @@ from monitored import DEADLINE_SECONDS, Monitored
 
 from oarlock_api.contract.health import GpuVerdict
 from oarlock_local import nvml
+from oarlock_trainer.health import messages
 from oarlock_trainer.health.messages import News
+from oarlock_trainer.health.pace import GpuPace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +45,17 @@ def test_it_tells_which_gpus_it_watches_and_which_probes_there_are(monitored: Mo
     assert probes["recoveryAction"]
     assert probes["xid"]
     assert not probes["sram"]  # for root alone
+
+
+def test_it_says_how_fast_gpus_run_once_it_is_asked_and_only_then(monitored: Monitored) -> None:
+    monitored.gpus.set("gpus=2", "1:clock=1155", "1:reasons=32")
+    monitored.watching()
+    assert monitored.until(lambda line: line.news in (News.PACE, News.BEAT)).news is News.BEAT
+    monitored.process.send_signal(messages.ASK_PACE)  # type: ignore[union-attr]
+    assert monitored.until(lambda line: line.news is News.PACE).pace == (
+        GpuPace(index=0, clock=1980, highest_clock=1980),
+        GpuPace(index=1, clock=1155, highest_clock=1980, slowed_by=("sw_thermal_slowdown",)),
+    )
 
 
 def test_a_driver_that_knows_less_is_watched_with_what_it_has(monitored: Monitored) -> None:

@@ -30,6 +30,7 @@ def test_a_slow_rank_of_a_gang_is_told_by_its_number_and_its_pod(gang_of: Callab
     (told,) = [event for event in run.of(Event.DEGRADED) if event["reason"] == "SlowRank"]
     assert told["rank"] == 0, "the leader tells"
     assert told["message"].startswith("rank 1, in pod 0 of the gang, takes ")
+    assert (told["slowRank"], told["pod"]) == (1, 0)
     lags = [event["slowestRankLag"] for event in run.of(Event.STEP) if "slowestRankLag" in event]
     assert (lags[0], lags[-1] >= SLOW - 1) == (None, True), "unknown before it can be judged"
 

@@ -66,7 +66,8 @@ class StoryType(StrEnum):
     DEGRADED = "Degraded"
     """It trains, and something is wrong. reason: Degradation, message empty where it is over."""
     SLOW_RANK = "SlowRank"
-    """As Degraded, of a rank that is slower than the others: the message names it, its pod and its lag."""
+    """As Degraded, of a rank that is slower than the others: the message names it, its pod, its lag, and why. Rank and node
+    of the line are those of its pod."""
     DRILL = "Drill"
     """A save as at an eviction. data: seconds (from the notice to the committed checkpoint), step."""
     FAULT = "Fault"

@@ -135,7 +135,7 @@ class PodStatus:
     this phase may now go without progress before the agent itself ends the pod with 83, None while it judges nothing:
     whoever finds the agent silent for longer than that by far need not wait for it. `degraded` has a sentence for each
     Degradation that holds. `request` is the last that was asked of rank 0, `drill` the newest of this attempt.
-    `slowed` says what holds this pod's processes back, as its agent sees it; empty where nothing does.
+    `slow_pod` is the pod of the rank that SlowRank tells of, by its own rank.
     """
 
     job_uid: str
@@ -159,7 +159,7 @@ class PodStatus:
     health: Health = field(default_factory=Health)
     request: Answered | None = None
     drill: Drill | None = None
-    slowed: str = ""
+    slow_pod: int | None = None
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -206,7 +206,7 @@ class PodStatus:
             "heartbeatAt": self.heartbeat_at,
             **({"request": self.request.to_fields()} if self.request else {}),
             **({"drill": self.drill.to_fields()} if self.drill else {}),
-            **({"slowed": self.slowed[:128]} if self.slowed else {}),
+            **({} if self.slow_pod is None else {"slowPod": self.slow_pod}),
         }
         return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
@@ -239,7 +239,7 @@ def parse_status(body: str) -> PodStatus:
         health=parse_health(raw.get("health")),
         request=parse_answered(raw.get("request")),
         drill=parse_drill(raw.get("drill")),
-        slowed=text(raw.get("slowed"), 128),
+        slow_pod=integer(raw.get("slowPod")),
     )
 
 

@@ -548,8 +548,8 @@ class Cause(StrEnum):
         Part.DEGRADED,
         "one rank computes 10 % slower than the others for long, and the whole gang with it",
         (
-            "Look at NODE: the clocks and throttling of its GPUs, the pod's CPU limit, what else runs there. The gang goes "
-            "on as it is; `kubectl cordon NODE` moves it."
+            "The sentence says why, as far as NODE shows it: GPU clocks, CPU share, storage. The gang goes on as it is; "
+            "`kubectl cordon NODE` moves it."
         ),
     )
     NODE_NOT_READY = (

@@ -57,6 +57,7 @@ OF_A_GPU = {
     "swthermal": Meaning(_NUMBER, "ns of the driver's slowdown for heat so far"),
     "powercap": Meaning(_NUMBER, "ns of the driver's slowdown at the power limit so far"),
     "reasons": Meaning(_NUMBER, "why its clocks are low right now: NVML's bits, decimal"),
+    "clock": Meaning(r"\d+", "MHz of the GPU's SMs (1980, which is the highest)"),
     "margin": Meaning(r"-?\d+", "degrees left until the temperature limit (40)"),
     "pciegen": Meaning(_NUMBER, "the PCIe generation that its link runs at (5)"),
     "pciewidth": Meaning(_NUMBER, "the PCIe lanes that its link runs with (16)"),

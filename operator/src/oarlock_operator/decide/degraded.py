@@ -118,7 +118,7 @@ def _stuck(draft: Draft, stuck: Sequence[Pod]) -> tuple[Reason, str]:
 
 
 def _told(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[tuple[Reason, str]]:
-    """What rank 0 tells, the worst first. It knows pods by their ranks alone: here they have names, nodes and a say."""
+    """What rank 0 tells, the worst first. It knows pods by their ranks alone: here they have names and nodes."""
     if o.progress is None:
         before = _before(draft)
         trains = draft.status.recovery.stage is None
@@ -126,11 +126,7 @@ def _told(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[tuple[Reaso
         for beginning in _BEGINNINGS.values():
             known = known.partition(f"; {beginning}")[0]
         return [(reason, known) for reason in _TOLD.values() if before and before.reason == reason]
-    names = {
-        pod.rank: f"pod {pod.name} on {pod.node}" + (f" ({why})" if (why := o.slowed.get(pod.uid)) else "")
-        for pod in pods
-        if pod.node
-    }
+    names = {pod.rank: f"pod {pod.name} on {pod.node}" for pod in pods if pod.node}
     return [(reason, with_names(o.progress.degraded.get(kind, ""), names)) for kind, reason in _TOLD.items()]
 
 

@@ -25,8 +25,6 @@ class Heard:
     unmonitored: str = ""
     """Why nobody watches its GPUs."""
     unmonitored_since: float = math.inf
-    slowed: str = ""
-    """What holds its processes back."""
     not_finite: float = -math.inf
     """When its loss was last not finite."""
     refuses: bool = False

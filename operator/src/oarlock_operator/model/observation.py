@@ -232,8 +232,6 @@ class Observation:
     """The probes that told so."""
     unmonitored: dict[str, str] | None = field(default_factory=dict)
     """Why nobody watches the GPUs of pods, by uid; None where it is not known yet whether what the job says still holds."""
-    slowed: dict[str, str] = field(default_factory=dict)
-    """What holds the processes of pods back, by uid, as their agents said when they were last asked."""
     nodes: dict[str, Node] = field(default_factory=dict)
     """Nodes of the job's pods that are in trouble, and avoided ones; empty where nodes may not be read."""
     answering: frozenset[str] = frozenset()

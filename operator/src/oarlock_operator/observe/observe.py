@@ -111,7 +111,6 @@ async def observe(
         warnings={uid: heard.warning for uid, heard in known.heard.items() if heard.warning},
         held={uid: heard.held for uid, heard in known.heard.items() if heard.held},
         unmonitored=unmonitored(job, known),
-        slowed={uid: heard.slowed for uid, heard in known.heard.items() if heard.slowed},
         nodes=nodes,
         answering=await sources.progress.answering(job, doubtful, known),
         waited=waited,

@@ -191,7 +191,6 @@ class ProgressReader:
             held=status.health.held if held else (),
             unmonitored=status.health.reason or "it does not say why" if blind else "",
             unmonitored_since=min(now, heard[pod.uid].unmonitored_since) if blind else math.inf,
-            slowed=status.slowed,
             not_finite=not_finite,
             request=request,
             request_since=before.request_since if before.request == request else now,

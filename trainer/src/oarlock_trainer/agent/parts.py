@@ -18,6 +18,7 @@ from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.ranks.local_command import LocalCommand
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
 from oarlock_trainer.agent.requests import Requests
+from oarlock_trainer.agent.slow.inquiry import SlowRankInquiry
 from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.from_within import FromWithin
 from oarlock_trainer.agent.status.status_board import StatusBoard
@@ -68,6 +69,7 @@ class Parts:
     gpus: GpuGuard
     preflight: Preflight
     requests: Requests
+    slowness: SlowRankInquiry
 
     @property
     def sources(self) -> list[int]:
@@ -136,6 +138,14 @@ def start(
         gpus=gpus,
         preflight=preflight,
         requests=requests,
+        slowness=SlowRankInquiry(
+            pod=assignment.pod.rank,
+            first_rank=assignment.first_rank,
+            has_gpus=not assignment.on_cpu,
+            board=board,
+            link=link,
+            gpus=gpus,
+        ),
     )
 
 

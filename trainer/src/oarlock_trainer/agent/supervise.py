@@ -27,10 +27,9 @@ from oarlock_api.contract.exit_codes import ExitCode
 from oarlock_api.contract.status import CheckResult, PodPhase, PreflightCheck
 from oarlock_api.contract.wire import integer
 from oarlock_trainer.agent import logs, parts, termination
-from oarlock_trainer.agent.cpu_throttling import CpuThrottling
 from oarlock_trainer.agent.hangs.hang_guard import ANSWER_SECONDS, KEEP_SECONDS, WAKING_SECONDS
 from oarlock_trainer.agent.history.history import History
-from oarlock_trainer.agent.link.protocol import PeerLost
+from oarlock_trainer.agent.link.protocol import Answer, Ask, PeerLost, Topic
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
 from oarlock_trainer.agent.verdict import Verdict, is_failure
@@ -115,7 +114,7 @@ class _Supervisor:
         self._gpus = started.gpus
         self._preflight = started.preflight
         self._requests = started.requests
-        self._throttling = CpuThrottling()
+        self._slowness = started.slowness
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -153,7 +152,8 @@ class _Supervisor:
         select.select(self._sources, [], [], seconds)
         self._beat_at = time.monotonic()
         self._guard.advance(self._beat_at)
-        self._board.beat(hang_after_seconds=self._guard.allowed, slowed=self._throttling.words(self._beat_at))
+        self._board.beat(hang_after_seconds=self._guard.allowed)
+        self._slowness.advance(self._beat_at)
 
     def _heed_signals(self) -> None:
         for number in wakeup.taken(self._wakeup):
@@ -192,7 +192,7 @@ class _Supervisor:
             elif message.event == Event.CHECK:
                 if found := self._preflight.rank_finding(message):
                     self._show(found)
-            elif not self._guard.hung:
+            elif not self._guard.hung and not self._slowness.hear(message, self._beat_at):
                 self._board.apply(message)
                 self._requests.hear(message, time.monotonic())
 
@@ -212,6 +212,10 @@ class _Supervisor:
 
     def _heed_peers(self) -> None:
         for news in self._link.news():
+            if isinstance(news, Ask) and news.topic == Topic.SLOWNESS:
+                self._slowness.asked(news, self._beat_at)
+            elif isinstance(news, Answer) and news.topic == Topic.SLOWNESS:
+                self._slowness.answered(news)
             # Ranks that were asked to leave save together, or are bounded by their grace time.
             if isinstance(news, PeerLost) and self._outcome.verdict is None and not self._stop_requests:
                 self._outcome.conclude(Verdict(code=ExitCode.PEER_LOST, summary=f"lost a peer: {news.why}"))

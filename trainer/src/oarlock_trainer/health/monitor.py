@@ -67,6 +67,8 @@ class Monitor:
         self._coverage: dict[str, bool] = {}
         self._readings: dict[int, Readings] = {}
         self._look_at = 0.0
+        self._pace_asked = False
+        signal.signal(messages.ASK_PACE, self._note_question)
         self._tell(News.INVENTORY, gpus=[device.gpu.to_fields() for device in self._devices])
 
     def round(self) -> bool:
@@ -88,10 +90,17 @@ class Monitor:
             self._tell(News.BLIND, why=why)
         else:
             self._tell(News.BEAT)
+        if self._pace_asked:
+            self._pace_asked = False
+            found = (look.pace(device.gpu.index, device.handle) for device in self._devices)
+            self._tell(News.PACE, pace=[one.to_fields() for one in found])
         while (left := began + ROUND_SECONDS - time.monotonic()) > 0:
             if told := self._events.wait(left):
                 self._heed(told)
         return same
+
+    def _note_question(self, _number: int, _frame: object) -> None:
+        self._pace_asked = True
 
     def _heed_queued(self) -> None:
         """Events come before readings: a contained error (XID 94) must not be taken for the count that it leaves behind."""
@@ -215,6 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the agent decides
+    signal.signal(messages.ASK_PACE, signal.SIG_IGN)  # until there is somebody to ask
     die_with(options.parent)
     while watch_over(options.told, options.expected):
         time.sleep(_AGAIN_SECONDS)

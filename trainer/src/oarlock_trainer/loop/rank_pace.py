@@ -41,18 +41,18 @@ class RankPace:
     def take(self, seconds: Sequence[float], split: Split) -> Split:
         """Take the exchange's sums, and the step that has ended, whose time is told with the next one; returns the step."""
         if self._watch and self._watch.take(seconds):
-            words = _words(self._watch.slow, self._rank_info.local_world_size) if self._watch.slow else ""
-            channel.send(channel.Event.DEGRADED, reason=Degradation.SLOW_RANK, message=words)
+            self._tell(self._watch.slow)
         stalled = (split.share(StepPart.DATA) or 0.0) > STALLED
         self._own = 0.0 if stalled else split.parts[StepPart.FORWARD]
         return split
 
-
-def _words(slow: SlowRank, ranks_per_node: int) -> str:
-    pod = pod_of_gang(slow.rank // max(1, ranks_per_node))
-    return (
-        f"rank {slow.rank}, in {pod}, takes {slow.lag:.0%} longer for its "
-        f"forward passes than the median of the others, over {slow.steps} steps in which it did not wait for data: all wait "
-        "for it. Look at the clocks and the throttling of its GPU (nvidia-smi -q -d CLOCK,PERFORMANCE), at the pod's CPU "
-        "limit, and at what else runs on its node"
-    )
+    def _tell(self, slow: SlowRank | None) -> None:
+        if slow is None:
+            channel.send(channel.Event.DEGRADED, reason=Degradation.SLOW_RANK, message="")
+            return
+        pod = slow.rank // max(1, self._rank_info.local_world_size)
+        words = (
+            f"rank {slow.rank}, in {pod_of_gang(pod)}, takes {slow.lag:.0%} longer for its forward passes than the median of "
+            f"the others, over {slow.steps} steps in which it did not wait for data: all wait for it"
+        )
+        channel.send(channel.Event.DEGRADED, reason=Degradation.SLOW_RANK, message=words, slowRank=slow.rank, pod=pod)

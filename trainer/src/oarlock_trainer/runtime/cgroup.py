@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_ROOT = Path("/sys/fs/cgroup")
+ROOT = Path("/sys/fs/cgroup")
+"""This container's own."""
 
 
-def cpu_limit(root: Path = _ROOT) -> float | None:
+def cpu_limit(root: Path = ROOT) -> float | None:
     """CPUs that the container may use at once, or None where it has no limit or the kernel does not say."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
@@ -26,7 +27,7 @@ def cores_of_the_ranks() -> int:
     return int(min(there, cpu_limit() or there))
 
 
-def out_of_memory_kills(root: Path = _ROOT) -> int | None:
+def out_of_memory_kills(root: Path = ROOT) -> int | None:
     """Count the processes of this container that the kernel killed for memory; None where it does not say."""
     try:
         lines = (root / "memory.events").read_text().splitlines()
@@ -35,11 +36,20 @@ def out_of_memory_kills(root: Path = _ROOT) -> int | None:
         return None
 
 
-def cpu_periods(root: Path = _ROOT) -> tuple[int, int] | None:
+def cpu_periods(root: Path = ROOT) -> tuple[int, int] | None:
     """Count the periods of the CPU limit, and those in which it was used up; None where there is none, or nothing is said."""
     try:
         lines = (root / "cpu.stat").read_text().splitlines()
         counts = dict(line.split(" ", 1) for line in lines)
         return int(counts["nr_periods"]), int(counts["nr_throttled"])
     except (OSError, ValueError, KeyError):
+        return None
+
+
+def storage_stall(path: Path) -> float | None:
+    """Seconds in which some process waited for storage, by a file of the kernel's pressure stall information (PSI)."""
+    try:
+        some = path.read_text().splitlines()[0].split()
+        return int(dict(each.split("=", 1) for each in some[1:])["total"]) / 1e6
+    except (OSError, ValueError, KeyError, IndexError):
         return None

@@ -60,7 +60,8 @@ class Event(StrEnum):
     PLAN = "plan"
     """effectiveBatch, zeroStage, memoryBytes, as in contract.status.PlanStatus."""
     DEGRADED = "degraded"
-    """reason: a value of contract.status.Degradation; message: a sentence that says what to do; empty: it is over."""
+    """reason: a value of contract.status.Degradation; message: a sentence that says what to do; empty: it is over. Of a slow
+    rank also slowRank and pod, its number and its pod's rank: its node's agent says what to do."""
     MODEL = "model"
     """path: absolute, of the exported model."""
     FAILURE = "failure"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from oarlock_api.contract.history import StoryLine, StoryType
 from oarlock_api.contract.requests import Drill
-from oarlock_api.contract.status import Degradation, PodPhase, PodStatus
+from oarlock_api.contract.status import Degradation, PodPhase, PodStatus, pod_of_gang
 from oarlock_trainer.agent.history.life import Life, Teller
 
 AT = "2026-01-01T00:00:00Z"
@@ -15,6 +15,7 @@ TRAINING = PodStatus(job_uid="u", pod_uid="p", attempt=1, rank=0, phase=PodPhase
 
 def told(*statuses: PodStatus) -> list[StoryLine]:
     life = Life(Teller(job="u", attempt=1, rank=0, node="node-1"))
+    life.nodes = {0: "node-1", 1: "node-7"}
     return [line for status in (TRAINING, *statuses) for line in life.changes(status, at=AT)]
 
 
@@ -34,4 +35,13 @@ def test_a_slow_rank_has_a_type_of_its_own_and_all_else_that_is_wrong_is_degrade
         (StoryType.DEGRADED, "CheckpointStorageFull", "no room"),
         (StoryType.SLOW_RANK, "SlowRank", ""),
         (StoryType.DEGRADED, "CheckpointStorageFull", ""),
+    ]
+
+
+def test_a_slow_rank_is_told_of_the_node_that_it_is_on_and_so_is_its_end() -> None:
+    slow = replace(TRAINING, degraded={Degradation.SLOW_RANK: f"rank 3, in {pod_of_gang(1)}, is slow"}, slow_pod=1)
+    lines = told(slow, TRAINING)
+    assert [(line.rank, line.node, line.message) for line in lines] == [
+        (1, "node-7", "rank 3, in pod 1 on node-7, is slow"),
+        (1, "node-7", ""),
     ]

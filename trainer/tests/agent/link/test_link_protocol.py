@@ -17,6 +17,8 @@ from oarlock_trainer.agent.link.protocol import (
     MAX_WHY,
     PEACEFUL,
     AllLeft,
+    Answer,
+    Ask,
     Beat,
     Challenge,
     Frame,
@@ -54,6 +56,8 @@ FRAMES = st.one_of(
     st.builds(Refused, WORDS),
     st.builds(Leave, st.none() | CODES, WORDS),
     st.builds(PeerLost, st.none() | RANKS, st.none() | CODES, WORDS),
+    st.builds(Ask, st.text("abc", max_size=64), st.text("abc-9", max_size=64)),
+    st.builds(Answer, st.text("abc", max_size=64), st.text("abc-9", max_size=64), WORDS),
     st.builds(AllLeft, st.lists(st.builds(Left, RANKS, CODES), max_size=64).map(tuple)),
 )
 JSON = st.recursive(
@@ -62,8 +66,15 @@ JSON = st.recursive(
     max_leaves=8,
 )
 STRANGE = st.fixed_dictionaries(
-    {"kind": st.sampled_from(["hello", "welcome", "refused", "beat", "leave", "lost", "left", "other"]) | JSON},
-    optional=dict.fromkeys(("rank", "code", "why", "peers", "jobUid", "attempt", "agent", "version"), JSON),
+    {
+        "kind": st.sampled_from(
+            ["hello", "welcome", "refused", "beat", "leave", "lost", "left", "ask", "answer", "other"]
+        )
+        | JSON
+    },
+    optional=dict.fromkeys(
+        ("rank", "code", "why", "peers", "jobUid", "attempt", "agent", "version", "topic", "name", "words"), JSON
+    ),
 )
 
 
@@ -86,7 +97,11 @@ def test_every_frame_is_one_line_within_bounds_that_reads_as_it_was(frame: Frame
     assert len(line) <= MAX_LINE
     assert line.index(b"\n") == len(line) - 1
     read = decode(line[:-1])
-    if isinstance(frame, Leave | PeerLost | Refused):
+    if isinstance(frame, Answer):
+        assert isinstance(read, Answer)
+        assert (read.topic, read.name) == (frame.topic, frame.name)
+        assert plain(frame.words).startswith(read.words)
+    elif isinstance(frame, Leave | PeerLost | Refused):
         assert isinstance(read, type(frame))
         assert plain(frame.why).startswith(read.why)
         assert encode(read) == line

@@ -4,7 +4,7 @@
 
 #include "words.h"
 
-enum { UNCORRECTED = 1, DEVICE_MEMORY = 2, LINKS = 18, LAST_LINK_COUNTER = 3, TYPICAL_MARGIN = 40 };
+enum { UNCORRECTED = 1, DEVICE_MEMORY = 2, LINKS = 18, LAST_LINK_COUNTER = 3, TYPICAL_MARGIN = 40, HIGHEST_CLOCK = 1980 };
 
 /* NVML's temperature limits are margins: what is left until the clocks are cut is 0 or less when it is too late. */
 enum { SLOWDOWN_MARGIN = -2, SHUTDOWN_MARGIN = -8, CELSIUS_AT_NO_MARGIN = 87, MEMORY_IS_HOTTER = 10 };
@@ -120,6 +120,16 @@ API int nvmlDeviceGetMarginTemperature(long handle, struct margin *left) {
 }
 API int nvmlDeviceGetCurrentClocksEventReasons(long handle, unsigned long long *reasons) {
     *reasons = number_of(gpu_of(handle), "reasons", 0);
+    return answer(handle);
+}
+API int nvmlDeviceGetClockInfo(long handle, int of, unsigned *megahertz) {
+    (void)of;
+    *megahertz = number_of(gpu_of(handle), "clock", HIGHEST_CLOCK);
+    return answer(handle);
+}
+API int nvmlDeviceGetMaxClockInfo(long handle, int of, unsigned *megahertz) {
+    (void)of;
+    *megahertz = HIGHEST_CLOCK;
     return answer(handle);
 }
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from oarlock_trainer.agent.outcome import Outcome
     from oarlock_trainer.agent.status.status_board import StatusBoard
     from oarlock_trainer.agent.webhooks.webhooks import Webhooks
+    from oarlock_trainer.health.pace import GpuPace
     from oarlock_trainer.health.symptom import Symptom
     from oarlock_trainer.runtime.assignment import Assignment
 
@@ -68,6 +69,15 @@ class GpuGuard:
     def descriptor(self) -> int:
         """Readable when the monitor has told something."""
         return self._health.descriptor
+
+    @property
+    def pace(self) -> tuple[GpuPace, ...]:
+        """How fast the GPUs run, as the monitor has said since ask_pace."""
+        return self._health.pace
+
+    def ask_pace(self) -> None:
+        """Ask the monitor how fast the GPUs run."""
+        self._health.ask_pace()
 
     def seconds_left(self, now: float) -> float:
         """How long the end is to wait for what a driver may still say; 0 where it need not, or nobody sees the GPUs."""

@@ -8,6 +8,7 @@ may use it (see children.py).
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oarlock_trainer.health.messages import Line
+    from oarlock_trainer.health.pace import GpuPace
     from oarlock_trainer.health.symptom import Symptom
     from oarlock_trainer.runtime.assignment import Assignment
 
@@ -38,6 +40,8 @@ class GpuHealth:
 
     def __init__(self, assignment: Assignment, environment: Mapping[str, str], *, now: float) -> None:
         self.health = Health()
+        self.pace: tuple[GpuPace, ...] = ()
+        """What the monitor has said since ask_pace; empty until it has, or where nothing can be known."""
         self.descriptor, self._tells = os.pipe()
         self._told = PipeLines(self.descriptor, longest=messages.MAX_LINE)
         self._expected = assignment.job.gpus_per_node
@@ -64,6 +68,13 @@ class GpuHealth:
         """What is new since the last call: each symptom once, whichever monitor saw it."""
         new, self._new = self._new, []
         return new
+
+    def ask_pace(self) -> None:
+        """Have the monitor say within a second or two how fast the GPUs run, where there is one."""
+        self.pace = ()
+        if self._pid is not None and self._beats_since is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, messages.ASK_PACE)
 
     def tend(self, ended: Mapping[int, int], now: float) -> None:
         """Listen to the monitor, and see that there is one. `ended`: pid -> code of processes that ended."""
@@ -99,6 +110,8 @@ class GpuHealth:
             self.health = replace(self.health, gpus=line.gpus)
         elif line.news is News.COVERAGE:
             self.health = replace(self.health, probes=dict(line.probes))
+        elif line.news is News.PACE:
+            self.pace = line.pace
         elif line.news is News.BEAT:
             self._take_beat(now)
         elif line.news is News.BLIND:

@@ -139,7 +139,7 @@ class History:
         """Tell which rank is on which node, once all are there: in several lines where there are many."""
         if self._gathered or not self._leads or len(nodes) < self._nodes:
             return
-        self._gathered = True
+        self._gathered, self._life.nodes = True, nodes
         ranks = sorted(nodes)
         for start in range(0, len(ranks), _NODES_IN_A_LINE):
             told = {str(rank): nodes[rank] for rank in ranks[start : start + _NODES_IN_A_LINE]}

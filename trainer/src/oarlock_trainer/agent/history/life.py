@@ -6,15 +6,17 @@ Only changes are told, and a stage once: saving comes back every few minutes, an
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.exit_codes import ExitCode, FailureClass
 from oarlock_api.contract.history import StoryLine, StoryType
-from oarlock_api.contract.status import CheckResult, Degradation
+from oarlock_api.contract.status import CheckResult, Degradation, with_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from oarlock_api.contract.report import Report
     from oarlock_api.contract.status import PodStatus
 
@@ -59,6 +61,8 @@ class Life:
         self._before: PodStatus | None = None
         self._entered_at = ""
         self._stages: set[str] = set()
+        self.nodes: Mapping[int, str] = {}
+        """Rank of a pod -> its node, once that is known."""
 
     def changes(self, status: PodStatus, *, at: str) -> list[StoryLine]:
         """Lines about what is new since the last status. `at` is RFC 3339."""
@@ -149,14 +153,18 @@ class Life:
         old, new = before.degraded, status.degraded
         changed = [reason for reason in {**old, **new} if bool(old.get(reason)) != bool(new.get(reason))]
         return [
-            self._teller.line(
-                StoryType.SLOW_RANK if reason == Degradation.SLOW_RANK else StoryType.DEGRADED,
-                at,
-                reason=str(reason),
-                message=new.get(reason, ""),
-            )
+            self._slow_rank(before, status, at)
+            if reason == Degradation.SLOW_RANK
+            else self._teller.line(StoryType.DEGRADED, at, reason=str(reason), message=new.get(reason, ""))
             for reason in changed
         ]
+
+    def _slow_rank(self, before: PodStatus, status: PodStatus, at: str) -> StoryLine:
+        names = {rank: f"pod {rank} on {node}" for rank, node in self.nodes.items() if node}
+        message = with_names(status.degraded.get(Degradation.SLOW_RANK, ""), names)
+        pod = before.slow_pod if status.slow_pod is None else status.slow_pod
+        line = self._teller.line(StoryType.SLOW_RANK, at, reason=str(Degradation.SLOW_RANK), message=message)
+        return line if pod is None else replace(line, rank=pod, node=self.nodes.get(pod, ""))
 
 
 def _seconds(since: str, until: str) -> float | None:

@@ -3,6 +3,7 @@
     link = GangLink(job_uid=..., attempt=3, rank=2, nodes=4, leader="flux-0.flux.default.svc", port=9401)
     select.select([link.descriptor, ...], ...)
     for news in link.news():       PeerLost: this pod is a victim (exit code 82); Left: that one is done, or was asked to go
+    link.ask(Ask(Topic.STACKS, "one"))     rank 0's; each Answer that comes is news, as the Ask is to the others
     link.leave(83, "rank 2 hangs at step 90")
 
 It guarantees: the first loss is told once, and no other; what strangers send never becomes news; nobody is judged before
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from oarlock_trainer.agent.link.leader import Leader
 from oarlock_trainer.agent.link.loop import Loop
 from oarlock_trainer.agent.link.member import Member
-from oarlock_trainer.agent.link.protocol import FLUSH_SECONDS, Gang, News, PeerLost
+from oarlock_trainer.agent.link.protocol import FLUSH_SECONDS, Answer, Ask, Gang, News, PeerLost
 
 if TYPE_CHECKING:
     from oarlock_trainer.agent.link.loop import Role
@@ -94,6 +95,16 @@ class GangLink:
     def reason_told(self) -> bool:
         """Whether a peer was lost that has said why it leaves: then somebody else knows of it, too."""
         return self._loop is not None and self._loop.cause is not None and self._loop.cause.code is not None
+
+    def ask(self, question: Ask, only: int | None = None) -> None:
+        """Have rank 0's agent ask a member, or all. Elsewhere nothing is asked."""
+        if self._loop and isinstance(role := self._role, Leader):
+            self._loop.do(lambda: role.ask(question, only))
+
+    def answer(self, answer: Answer) -> None:
+        """Have a member's agent answer rank 0's. It is lost where the link is cut at that moment."""
+        if self._loop and isinstance(role := self._role, Member):
+            self._loop.do(lambda: role.answer(answer))
 
     def leave(self, code: int, why: str) -> None:
         """Tell the others with which exit code this agent ends and why, then close.

@@ -17,7 +17,7 @@ import math
 import resource
 import socket
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from selectors import EVENT_READ
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ from oarlock_trainer.agent.link.connection import Connection
 from oarlock_trainer.agent.link.protocol import (
     FLUSH_SECONDS,
     PEACEFUL,
+    Answer,
+    Ask,
     Beat,
     Challenge,
     Hello,
@@ -90,6 +92,8 @@ class Leader:
         self._told_at = -math.inf
         self._cause: PeerLost | None = None
         self._leaving_until = math.inf
+        self._asked: dict[str, tuple[str, set[int]]] = {}
+        """Topic -> the last question's name, and who has not answered it."""
         _make_room(gang.nodes + _SPARE + _OTHER_DESCRIPTORS)
         self._listener = _listen(port, backlog=gang.nodes + _BACKLOG)
         self.port: int = self._listener.getsockname()[1]
@@ -113,6 +117,13 @@ class Leader:
         if self._members and self._cause is None:
             self._judge(next(iter(self._members.values())))
         return pace
+
+    def ask(self, question: Ask, only: int | None) -> None:
+        """Ask a member, or all. Who is cut off hears nothing; one that asks again takes the place of the question before."""
+        chosen = {end: rank for end, rank in self._rank_of.items() if only in (None, rank)}
+        self._asked[question.topic] = question.name, set(chosen.values())
+        for connection in chosen:
+            connection.send(encode(question))
 
     def leave(self, code: int, why: str) -> None:
         """Tell all members, and be over when they have read it, or soon."""
@@ -216,6 +227,8 @@ class Leader:
             frame = connection.read(line)
             if isinstance(frame, Beat):
                 connection.send(_BEAT)
+            elif isinstance(frame, Answer):
+                self._take_answer(member, frame)
             elif isinstance(frame, Leave) and self._leaving_until == math.inf:
                 self._take_leave(member, connection, frame)
                 return
@@ -223,6 +236,13 @@ class Leader:
             self._cut(member, connection, connection.ended)
             if self._cause is None and self._leaving_until == math.inf:
                 self._log.warning(f"the gang link of rank {member.rank} was cut: {member.trouble}", now=self._loop.now)
+
+    def _take_answer(self, member: _Member, answer: Answer) -> None:
+        """Each is asked once and heard once: nobody fills this agent's memory."""
+        name, silent = self._asked.get(answer.topic, ("", set()))
+        if answer.name == name and member.rank in silent:
+            silent.discard(member.rank)
+            self._loop.tell(replace(answer, rank=member.rank))
 
     def _take_leave(self, member: _Member, connection: Connection, leave: Leave) -> None:
         self._cut(member, connection, "it left")

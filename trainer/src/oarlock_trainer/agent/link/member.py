@@ -18,6 +18,8 @@ from oarlock_trainer.agent.link.dialer import Dialer
 from oarlock_trainer.agent.link.protocol import (
     FLUSH_SECONDS,
     AllLeft,
+    Answer,
+    Ask,
     Beat,
     Challenge,
     Frame,
@@ -86,6 +88,11 @@ class Member:
             self._connection.send(encode(Leave(code, why)))
             self._connection.finish()
 
+    def answer(self, answer: Answer) -> None:
+        """Tell rank 0, if it can hear."""
+        if self._connection and self._welcome:
+            self._connection.send(encode(answer))
+
     def close(self) -> None:
         """Close the connection at once."""
         if self._connection:
@@ -139,6 +146,8 @@ class Member:
             self._lose(frame)
             if frame.rank == 0:
                 self.close()  # it waits for that, to know that its leave was read
+        elif isinstance(frame, Ask):
+            self._loop.tell(frame)
         elif isinstance(frame, AllLeft):
             for left in frame.peers:
                 self._loop.tell(left)

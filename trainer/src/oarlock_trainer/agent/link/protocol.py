@@ -1,7 +1,8 @@
 """What the agents of one gang say to each other: one JSON object a line, at most 1024 bytes. Pure.
 
-    member -> rank 0   hello (first of all), beat, leave
-    rank 0 -> member   challenge (where the gang has a key), welcome or refused, beat (the answer to each beat), lost, left
+    member -> rank 0   hello (first of all), beat, answer, leave
+    rank 0 -> member   challenge (where the gang has a key), welcome or refused, beat (the answer to each beat), ask, lost,
+                       left
 
 Where the gang has a key, all that follows the hello is sealed (proof.py). Nothing here can blame a node: no GPU, no
 verdict, only who left and what it said. A reader ignores frames and fields that it does not know, bounds every value, and
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.wire import WireError, encodable, integer, parse_object, text
@@ -29,6 +31,16 @@ PEACEFUL = frozenset({0, 86})
 """Done, and left on request: nobody loses a peer by these. Numbers, as ExitCode's module needs a newer Python."""
 _MOST_AT_ONCE = 64
 _MAX_PROOF = 64
+_MAX_NAME = 64
+
+
+class Topic(StrEnum):
+    """What rank 0's agent may ask the others. One that knows nothing of a topic says nothing."""
+
+    SLOWNESS = "slowness"
+    """Why the rank that the question names is slow."""
+    STACKS = "stacks"
+    """To take the stacks of its ranks; the question names the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +81,25 @@ class Left:
     code: int
 
 
-News = PeerLost | Left
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Rank 0's agent wants to know something. `name` tells this question from others of the topic."""
+
+    topic: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the agent of `rank` says to a question, for people. Which rank that is the reader knows by the connection."""
+
+    topic: str
+    name: str
+    words: str
+    rank: int = 0
+
+
+News = PeerLost | Left | Ask | Answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +159,7 @@ class AllLeft:
     peers: tuple[Left, ...]
 
 
-Frame = Hello | Challenge | Welcome | Refused | Beat | Leave | PeerLost | AllLeft
+Frame = Hello | Challenge | Welcome | Refused | Beat | Leave | PeerLost | AllLeft | Ask | Answer
 
 
 def plain(words: str) -> str:
@@ -141,8 +171,9 @@ def plain(words: str) -> str:
 def encode(frame: Frame) -> bytes:
     """One line; a reason that would make it too long loses its tail."""
     values = _values(frame)
-    while len(line := _line(values)) > MAX_LINE and values.get("why"):
-        values["why"] = values["why"][: len(values["why"]) * 7 // 8].rstrip()
+    long = "words" if isinstance(frame, Answer) else "why"
+    while len(line := _line(values)) > MAX_LINE and values.get(long):
+        values[long] = values[long][: len(values[long]) * 7 // 8].rstrip()
     return line
 
 
@@ -201,10 +232,7 @@ class Lines:
 def _values(frame: Frame) -> dict[str, Any]:
     match frame:
         case Hello():
-            values = {"kind": "hello", "version": frame.version, "jobUid": frame.job_uid, "attempt": frame.attempt}
-            values |= {"rank": frame.rank, "agent": frame.agent} | ({"node": frame.node} if frame.node else {})
-            if frame.proof:
-                values |= {"nonce": frame.nonce, "proof": frame.proof}
+            values = _hello_values(frame)
         case Challenge(nonce):
             values = {"kind": "challenge", "nonce": nonce}
         case PeerLost(rank, code, why):
@@ -213,13 +241,21 @@ def _values(frame: Frame) -> dict[str, Any]:
             values = {"kind": "leave", "code": code, "why": plain(why)}
         case AllLeft(peers):
             values = {"kind": "left", "peers": [[peer.rank, peer.code] for peer in peers]}
+        case Ask(topic, name):
+            values = {"kind": "ask", "topic": topic, "name": name}
+        case Answer(topic, name, words):
+            values = {"kind": "answer", "topic": topic, "name": name, "words": plain(words)}
         case Refused(why):
             values = {"kind": "refused", "why": plain(why)}
-        case Welcome():
-            values = {"kind": "welcome"}
-        case Beat():
-            values = {"kind": "beat"}
+        case Welcome() | Beat():
+            values = {"kind": type(frame).__name__.lower()}
     return values
+
+
+def _hello_values(hello: Hello) -> dict[str, Any]:
+    values = {"kind": "hello", "version": hello.version, "jobUid": hello.job_uid, "attempt": hello.attempt}
+    values |= {"rank": hello.rank, "agent": hello.agent} | ({"node": hello.node} if hello.node else {})
+    return values | ({"nonce": hello.nonce, "proof": hello.proof} if hello.proof else {})
 
 
 def _line(values: dict[str, Any]) -> bytes:
@@ -256,6 +292,10 @@ def _code(raw: object) -> int | None:
     return code if code is not None and 0 <= code < 256 else None
 
 
+def _question(raw: dict[str, Any]) -> tuple[str, str]:
+    return text(raw.get("topic"), _MAX_NAME), text(raw.get("name"), _MAX_NAME)
+
+
 def _why(raw: dict[str, Any]) -> str:
     return plain(text(raw.get("why"), MAX_LINE))
 
@@ -269,4 +309,6 @@ _READERS: dict[str, Callable[[dict[str, Any]], Frame | None]] = {
     "leave": lambda raw: Leave(_code(raw.get("code")), _why(raw)),
     "lost": lambda raw: PeerLost(_rank(raw.get("rank")), _code(raw.get("code")), _why(raw)),
     "left": _all_left,
+    "ask": lambda raw: Ask(*_question(raw)),
+    "answer": lambda raw: Answer(*_question(raw), plain(text(raw.get("words"), MAX_LINE))),
 }

@@ -55,9 +55,9 @@ class StatusBoard:
         """The newest status. Any thread may read it."""
         return self._status
 
-    def beat(self, *, hang_after_seconds: float | None = None, slowed: str = "") -> None:
-        """Note that the supervisor is alive, how long it would watch the present phase without progress, what slows it."""
-        self._set(heartbeat_at=self._clock(), hang_after_seconds=hang_after_seconds, slowed=slowed)
+    def beat(self, *, hang_after_seconds: float | None = None) -> None:
+        """Note that the supervisor is alive, and how long it would watch the present phase without progress."""
+        self._set(heartbeat_at=self._clock(), hang_after_seconds=hang_after_seconds)
 
     def enter(self, phase: PodPhase, message: str = "") -> None:
         """Go to a phase; a message stays until the next one."""
@@ -84,6 +84,11 @@ class StatusBoard:
     def drilled(self, drill: Drill) -> None:
         """Show how long the newest drill took."""
         self._set(drill=drill)
+
+    def slow_rank(self, words: str, pod: int | None) -> None:
+        """Show that a rank is slow, why, and of which pod; empty and None: none is."""
+        self._degrade(Degradation.SLOW_RANK, words)
+        self._set(slow_pod=pod)
 
     def apply(self, message: Message) -> None:
         """Take in what a rank tells. Unknown events and strange values are left out."""
