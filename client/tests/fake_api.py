@@ -1,9 +1,13 @@
-"""An API server as small as the client needs it: objects in a dict, merge patches, logs, refusals. Every request is kept."""
+"""An API server as small as the client needs it: objects in a dict, merge patches, logs, watches, refusals.
+
+Every request is kept.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +31,52 @@ class FakeApi:
         self.refusals: dict[str, tuple[int, str]] = {}
         self.before: Callable[[str, str, Any], tuple[int, str] | None] = lambda *_: None
         self.asked: list[tuple[str, str, Any]] = []
+        self.tokens: dict[str, set[str] | None] = {"t0ken": None}
+        """Token -> the namespaces that it may read; None: all."""
+        self.token = threading.local()
         self.address = ""
+        self.changes: list[tuple[str, str, dict[str, Any]]] = []
+        self._changed = threading.Condition()
+        self.watches = 0
+
+    def change(self, path: str, body: dict[str, Any] | None) -> None:
+        """Put an object there, or take it away, and have watches tell it."""
+        with self._changed:
+            there = path in self.objects
+            kind = "DELETED" if body is None else "MODIFIED" if there else "ADDED"
+            told = json.loads(json.dumps(body if body is not None else self.objects.pop(path)))
+            told["metadata"]["resourceVersion"] = str(len(self.changes) + 1)
+            if body is not None:
+                self.objects[path] = body
+            self.changes.append((path, kind, told))
+            self._changed.notify_all()
+
+    def end_watches(self) -> None:
+        with self._changed:
+            self.changes.append(("", "", {}))
+            self._changed.notify_all()
+
+    def watch(self, path: str, query: dict[str, list[str]]) -> Iterator[bytes]:
+        """Lines of a watch of a list, until it is told to end, or its time is over."""
+        collection = path.rpartition("/")[2]
+        within = path if "/namespaces/" in path else path.rpartition("/")[0]
+        place = int(query["resourceVersion"][0])
+        deadline = time.monotonic() + int(query["timeoutSeconds"][0])
+        self.watches += 1
+        try:
+            while True:
+                with self._changed:
+                    left = deadline - time.monotonic()
+                    if not self._changed.wait_for(lambda place=place: len(self.changes) > place, max(left, 0)):
+                        return
+                    news, place = self.changes[place:], len(self.changes)
+                for at, kind, told in news:
+                    if not kind:
+                        return
+                    if at.split("/")[-2] == collection and at.startswith(within):
+                        yield json.dumps({"type": kind, "object": told}).encode() + b"\n"
+        finally:
+            self.watches -= 1
 
     def add_job(self, name: str, namespace: str = "default", **parts: Any) -> dict[str, Any]:
         metadata = {
@@ -107,6 +156,10 @@ class FakeApi:
             return 200, self.objects.pop(where.path)
         return 200, self.objects[where.path]
 
+    def may(self, token: str, path: str) -> bool:
+        namespaces = self.tokens[token]
+        return namespaces is None or any(f"/namespaces/{one}/" in path for one in namespaces) or "/selfsubject" in path
+
     def _list(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
         collection = path.rpartition("/")[2]
         if collection not in {"trainingjobs", "pods", "events", "nodes", "namespaces"}:
@@ -120,7 +173,7 @@ class FakeApi:
             and name.startswith(within)
             and labels.items() <= (each["metadata"].get("labels") or {}).items()
         ]
-        return 200, {"items": found, "metadata": {}}
+        return 200, {"items": found, "metadata": {"resourceVersion": str(len(self.changes))}}
 
 
 def merge(into: dict[str, Any], patch: dict[str, Any]) -> None:
@@ -143,15 +196,36 @@ def running() -> Iterator[FakeApi]:
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
-            known = self.headers.get("Authorization") == "Bearer t0ken"
-            status, answer = api.answer(self.command, self.path, body) if known else (401, {"message": "Unauthorized"})
+            token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+            if token not in api.tokens:
+                status, answer = 401, {"message": "Unauthorized"}
+            elif not api.may(token, self.path):
+                status, answer = 403, {"message": f"{token} may not read {self.path.partition('?')[0]}"}
+            else:
+                api.token.value = token
+                status, answer = api.answer(self.command, self.path, body)
+                query = parse_qs(urlsplit(self.path).query)
+                if status == 200 and "watch" in query:
+                    self._stream(api.watch(urlsplit(self.path).path, query))
+                    return
             raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()
             self.wfile.write(raw)
 
-        do_GET = do_PATCH = do_DELETE = _serve  # noqa: N815 - as http.server calls them
+        def _stream(self, lines: Iterator[bytes]) -> None:
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            try:
+                for line in lines:
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                self.wfile.write(b"0\r\n\r\n")
+            except OSError:
+                self.close_connection = True
+
+        do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - as http.server calls them
 
         def log_message(self, *_: Any) -> None: ...
 

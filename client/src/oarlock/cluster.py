@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError, RefusedError, last_words
+from oarlock.errors import (
+    ForbiddenError,
+    NoClusterError,
+    NotFoundError,
+    OarlockError,
+    RefusedError,
+    UnknownCallerError,
+    last_words,
+)
 from oarlock.names import checked_name, is_name
 from oarlock_api.contract.names import API_VERSION, PLURAL
 
@@ -89,9 +97,12 @@ class Cluster:
                 return found
 
     @contextmanager
-    def lines(self, path: str, **query: str | None) -> Iterator[Lines]:
-        """The lines of an answer as they come, cut at MAX_LINE; the last may be torn. Raises OarlockError."""
-        with self._answer("GET", path, query, stream=True) as response:
+    def lines(self, path: str, quiet: float | None = None, /, **query: str | None) -> Iterator[Lines]:
+        """The lines of an answer as they come, cut at MAX_LINE; the last may be torn. Raises OarlockError.
+
+        `quiet`: seconds without a byte after which the connection counts as lost; None where silence may last for ever.
+        """
+        with self._answer("GET", path, query, stream=True, quiet=quiet) as response:
             yield Lines(response)
 
     def _json(self, method: str, path: str, query: dict[str, str | None], body: Any = None, kind: str = "") -> Any:
@@ -132,6 +143,7 @@ class Cluster:
         kind: str = "",
         *,
         stream: bool = False,
+        quiet: float | None = None,
     ) -> Iterator[Any]:
         import urllib3  # noqa: PLC0415 - as below: only who asks a cluster pays
 
@@ -152,7 +164,7 @@ class Cluster:
                 url,
                 body=None if body is None else json.dumps(body).encode(),
                 headers=headers,
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=None if stream else READ_SECONDS),
+                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=quiet if stream else READ_SECONDS),
                 retries=urllib3.Retry(connect=1, read=0, redirect=0, status=0),
                 preload_content=False,
             )
@@ -239,7 +251,7 @@ def _refusal(status: int, body: bytes, *, path: str, where: str) -> OarlockError
         said = body.decode(errors="replace").strip()[:300]
     said = " ".join(said.split())
     if status == 401:
-        return ForbiddenError(f"{where} does not know who asks: log in again, or name another --context")
+        return UnknownCallerError(f"{where} does not know who asks: log in again, or name another --context")
     if status == 403:
         return ForbiddenError(f"{said or 'it is forbidden'}: ask for that right, or name another --namespace")
     if status == 404:

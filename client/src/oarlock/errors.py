@@ -3,6 +3,7 @@
 OarlockError
 |-- NoClusterError      no cluster answers
 |-- ForbiddenError      the caller may not
+|   `-- UnknownCallerError  nobody knows him
 |-- NotFoundError       it is not there
 |-- RefusedError        the API server took exception to what was sent
 |-- NotNowError         it is not possible at this moment, or with what is installed
@@ -30,6 +31,10 @@ class ForbiddenError(OarlockError):
     """The cluster does not know the caller, or does not allow it."""
 
     code = ExitCode.FORBIDDEN
+
+
+class UnknownCallerError(ForbiddenError):
+    """The cluster does not know the caller, or not any more."""
 
 
 class NotFoundError(OarlockError):

@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 from typer._click import exceptions as click
 
-from oarlock.cli import acting, logs, others, reading, report, why
+from oarlock.cli import acting, logs, others, reading, report, web, why
 from oarlock.cli.verb import PipeClosedError, app
 from oarlock.errors import OarlockError
 from oarlock.exit_codes import ExitCode
 from oarlock.terminal import escaped
 
-__all__ = ["acting", "app", "logs", "main", "others", "reading", "report", "why"]
+__all__ = ["acting", "app", "logs", "main", "others", "reading", "report", "web", "why"]
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback gets the flag's value

@@ -10,7 +10,7 @@ import re
 
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, those that turn the direction of what stands beside them, and what UTF-8 cannot write."""
-_VOID = {"meta", "input", "img", "br"}
+_VOID = {"meta", "link", "input", "img", "br"}
 
 
 class Html(str):

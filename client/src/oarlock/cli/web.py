@@ -1,0 +1,52 @@
+"""`oarlock web`: the page, on this machine."""
+
+import threading
+import webbrowser
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oarlock.cli.output import note, say
+from oarlock.cli.reading import All
+from oarlock.cli.verb import verb
+from oarlock.errors import NotNowError
+
+if TYPE_CHECKING:
+    from oarlock.client import Client
+
+
+@verb()
+def web(
+    client: "Client",
+    *,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port (default: 8270, or a free one)."),
+    ] = None,
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
+    all_namespaces: All = False,
+) -> None:
+    """Serve the page on 127.0.0.1 until Ctrl-C: jobs live, as the kubeconfig's user. Prints a link that has a key.
+
+    Needs `oarlock[web]`.
+    """
+    try:
+        from oarlock.web.access.link import LinkAccess  # noqa: PLC0415 - only this verb needs the extra
+        from oarlock.web.app import build  # noqa: PLC0415
+        from oarlock.web.serve import listening, serve  # noqa: PLC0415
+        from oarlock.web.settings import Settings  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise NotNowError(f"{error.name} is not installed here: pip install 'oarlock[web]'") from error
+    listener = listening("127.0.0.1", port)
+    taken = listener.getsockname()[1]
+    access = LinkAccess(client.cluster, port=taken)
+    link = f"http://127.0.0.1:{taken}{access.link}"
+    settings = Settings(namespace=None if all_namespaces else client.namespace)
+
+    def started(_: object) -> None:
+        say(link)
+        note(f"-- {client.cluster.where}; Ctrl-C ends it")
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+
+    serve(build(settings, access), listener, started=started)

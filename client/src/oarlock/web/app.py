@@ -1,0 +1,255 @@
+"""The application: which address is answered by what. Everything that a view needs is in its Ask (ask.py)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from oarlock.errors import ForbiddenError, NotFoundError, NotNowError, OarlockError, RefusedError, UnknownCallerError
+from oarlock.report.markup import element, with_code
+from oarlock.web import assets, guards, live
+from oarlock.web.access.caller import Access, Caller
+from oarlock.web.ask import Ask, Page, Post, Read, View
+from oarlock.web.drawn.document import THEMES
+from oarlock.web.drawn.frame import Frame, framed
+from oarlock.web.drawn.plain import notice
+from oarlock.web.settings import Settings
+from oarlock.web.shared import Drawings
+from oarlock.web.views import jobs
+from oarlock.web.watch.bell import Bell
+from oarlock.web.watch.hub import Hub
+
+PAGES: tuple[Page, ...] = (*jobs.PAGES,)
+READS: tuple[Read, ...] = ()
+POSTS: tuple[Post, ...] = ()
+TABS = (("Jobs", "/"),)
+MOST_STREAMS = 256
+DRAWING_THREADS = 16
+"""For streams, so that pages are still drawn where a cluster lets all of these wait."""
+THEME = "oarlock-theme"
+YEAR = 365 * 86400
+log = logging.getLogger("oarlock.web")
+Answer = Callable[[Request, Caller], Any]
+
+
+def build(settings: Settings, access: Access, *, hub: Hub | None = None) -> Starlette:
+    """The application; `hub` is one of its own by default."""
+    site = _Site(settings, access, hub or Hub())
+    routes = [
+        Route("/", site.start),
+        Route(guards.ALIVE, _alive),
+        Route("/static/{digest}/{name}", assets.send),
+        Route("/theme", site.post(_choose_theme), methods=["POST"]),
+        *access.routes(),
+        *(Route(page.path, site.page(page)) for page in PAGES),
+        *(Route(f"/live{page.path}", site.stream(page)) for page in PAGES),
+        *(Route(read.path, site.read(read)) for read in READS),
+        *(Route(post.path, site.post(post.act), methods=["POST"]) for post in POSTS),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        site.hub.close()
+
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[
+            Middleware(guards.Guard, hosts=settings.hosts),
+            Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4),
+        ],
+        exception_handlers={HTTPException: _no_page, OarlockError: site.failed, Exception: _broke},
+    )
+
+
+class _Site:
+    """What all requests share."""
+
+    def __init__(self, settings: Settings, access: Access, hub: Hub) -> None:
+        self.settings, self.access, self.hub = settings, access, hub
+        self.csrf = guards.Csrf()
+        self._drawings = Drawings()
+        self._states = live.States()
+        self._streams = 0
+        self._drawers = CapacityLimiter(DRAWING_THREADS)
+
+    async def start(self, request: Request) -> Response:
+        """To the jobs that are meant where nobody says which."""
+        if self.access.caller(request) is None:
+            return self.access.unknown(request)
+        namespace = self.settings.namespace
+        return RedirectResponse(f"/jobs/{quote(namespace)}" if namespace else "/jobs", 303)
+
+    def page(self, page: Page) -> Callable[[Request], Any]:
+        """GET of a view."""
+
+        async def answer(request: Request) -> Response:
+            caller = self.access.caller(request)
+            if caller is None:
+                return self.access.unknown(request)
+            ask = self._ask(request, caller)
+            view = await to_thread.run_sync(self._draw, request, ask, page)
+            return HTMLResponse(framed(self._frame(request, ask, page, view), view.title, view.body))
+
+        return answer
+
+    def stream(self, page: Page) -> Callable[[Request], Any]:
+        """The changes of a view, as they happen."""
+
+        async def answer(request: Request) -> Response:
+            caller = self.access.caller(request)
+            if caller is None:
+                return PlainTextResponse("log in again", 401)
+            if self._streams >= MOST_STREAMS:
+                return PlainTextResponse("too many pages are open: this one is not live", 503)
+            bell = Bell()
+
+            async def draw() -> tuple[View, tuple[str, ...]]:
+                ask = self._ask(request, caller, bell)
+                view = await to_thread.run_sync(self._draw, request, ask, page, limiter=self._drawers)
+                return view, tuple(ask.troubles)
+
+            since = request.headers.get("last-event-id") or request.query_params.get("since", "")
+            events = live.events(
+                draw, bell=bell, states=self._states, since=since, ended=lambda: self.access.caller(request) is None
+            )
+            return StreamingResponse(
+                self._counted(events), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+            )
+
+        return answer
+
+    def read(self, read: Read) -> Callable[[Request], Any]:
+        """GET of something else."""
+
+        async def answer(request: Request) -> Response:
+            caller = self.access.caller(request)
+            if caller is None:
+                return self.access.unknown(request)
+            return await to_thread.run_sync(read.answer, self._ask(request, caller))
+
+        return answer
+
+    def post(self, act: Callable[[Ask, Mapping[str, str]], Response]) -> Callable[[Request], Any]:
+        """POST of a form of ours."""
+
+        async def answer(request: Request) -> Response:
+            caller = self.access.caller(request)
+            if caller is None:
+                return self.access.unknown(request)
+            form = await guards.form_of(request)
+            if not self.csrf.fits(form.get(guards.Csrf.FIELD, ""), caller.session):
+                raise ForbiddenError(
+                    "This form is not from your session, and nothing was done: reload its page, and try again."
+                )
+            return await to_thread.run_sync(act, self._ask(request, caller), form)
+
+        return answer
+
+    async def failed(self, request: Request, error: Exception) -> Response:
+        """An error, as a page that says what to do."""
+        if isinstance(error, UnknownCallerError):
+            return self.access.unknown(request)
+        caller = self.access.caller(request)
+        title, status = _meaning(error)
+        if caller is None:
+            return notice(title, str(error), status)
+        body = element("div", element("h1", title), element("p", with_code(str(error))), class_="notice")
+        ask = self._ask(request, caller)
+        return HTMLResponse(framed(self._frame(request, ask), title, body), status)
+
+    def _ask(self, request: Request, caller: Caller, bell: Bell | None = None) -> Ask:
+        return Ask(
+            caller=caller,
+            hub=self.hub,
+            settings=self.settings,
+            address=request.url.path.removeprefix("/live"),
+            path=request.path_params,
+            query=request.query_params,
+            bell=bell,
+            csrf=lambda: self.csrf.token(caller.session),
+        )
+
+    def _draw(self, request: Request, ask: Ask, page: Page) -> View:
+        query = sorted((name, value) for name, value in request.query_params.items() if name != "since")
+        return self._drawings.draw(f"{ask.address}?{query}", ask, page.draw)
+
+    def _frame(self, request: Request, ask: Ask, page: Page | None = None, view: View | None = None) -> Frame:
+        query = f"?{request.url.query}" if request.url.query else ""
+        caller = ask.caller
+        return Frame(
+            where=caller.cluster.where,
+            who=caller.name,
+            tab=page.tab if page else "",
+            tabs=TABS,
+            theme=request.cookies.get(THEME, THEMES[0]),
+            csrf=self.csrf.token(caller.session),
+            address=f"{ask.address}{query}",
+            live=f"/live{ask.address}{query}" if view and view.regions else "",
+            state=self._states.keep(view)[0] if view and view.regions else "",
+            trouble=" ".join(ask.troubles),
+            can_leave=caller.can_leave,
+        )
+
+    async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            async for event in events:
+                yield event
+        finally:
+            self._streams -= 1
+
+
+def _choose_theme(_: Ask, form: Mapping[str, str]) -> Response:
+    back = form.get("back", "/")
+    response = RedirectResponse(back if guards.is_ours(back) else "/", 303)
+    theme = form.get("theme", "")
+    if theme not in THEMES:
+        raise RefusedError(f"{theme[:80]!r} is no theme: one of {', '.join(THEMES)}", 400)
+    response.set_cookie(THEME, theme, max_age=YEAR, httponly=True, samesite="strict")
+    return response
+
+
+def _meaning(error: Exception) -> tuple[str, int]:
+    if isinstance(error, NotFoundError):
+        return "It is not there", 404
+    if isinstance(error, ForbiddenError):
+        return "You may not", 403
+    if isinstance(error, RefusedError):
+        return "That was refused", error.status if 400 <= error.status < 500 else 502
+    if isinstance(error, NotNowError):
+        return "Not now", 409
+    return "The cluster does not answer", 502
+
+
+async def _alive(_: Request) -> Response:
+    return PlainTextResponse("ok")
+
+
+async def _no_page(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    if status == 405:
+        return notice("That cannot be done here", "This address is no form's: go back to the page.", status)
+    words = f"There is no page at {request.url.path[:200]}: begin at the list of jobs."
+    return notice("There is no such page", words, status, element("p", element("a", "All jobs", href="/")))
+
+
+async def _broke(request: Request, error: Exception) -> Response:
+    log.error("%s %s broke", request.method, request.url.path, exc_info=error)
+    words = (
+        "This is a fault of the page itself, and its server has printed more about it. Reload, or begin at the list."
+    )
+    return notice("Something broke", words, 500, element("p", element("a", "All jobs", href="/")))

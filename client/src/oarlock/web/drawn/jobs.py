@@ -1,0 +1,153 @@
+"""The list of jobs: what is going on, at a glance. A row is drawn once for each state of its job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import quote
+
+from oarlock.report.markup import Child, Html, cut, element, joined
+from oarlock.report.words import DASH, duration, figure, whole
+from oarlock.rows import JobRow
+from oarlock.web.ask import Region, View
+from oarlock.web.drawn.sparkline import sparkline
+from oarlock.web.drawn.words import phase_badge, time_ago
+from oarlock.web.watch.jobs import KnownJob
+
+MOST_ROWS = 1000
+"""Drawn; of more the first, and how many more there are."""
+MOST_FAULT = 80
+COLUMNS = (
+    ("Job", "job"),
+    ("Phase", "phase"),
+    ("Progress", "progress"),
+    ("Loss", "loss wide-only"),
+    ("s/step", "number wide-only"),
+    ("Nodes", "number wide-only"),
+    ("Restarts", "number wide-only"),
+    ("Last fault", "fault wide-only"),
+    ("Age", "number wide-only"),
+)
+ORDER = ("Running", "Recovering", "Starting", "Queued", "Pending", "Suspended", "Failed", "Succeeded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which jobs are meant."""
+
+    namespace: str | None = None
+    text: str = ""
+    phase: str = ""
+
+    def holds(self, row: JobRow) -> bool:
+        """Whether this job is one of them."""
+        if self.phase and _phase(row) != self.phase:
+            return False
+        said = (row.namespace, row.name, row.message or "", row.last_fault or "")
+        return not self.text or self.text.casefold() in "\n".join(said).casefold()
+
+
+def jobs(known: Sequence[KnownJob], chosen: Filter) -> View:
+    """The whole view."""
+    rows = [one for one in known if chosen.holds(one.row)]
+    drawn = {_id(one.row): _row(one.row, one.losses, everywhere=chosen.namespace is None) for one in rows[:MOST_ROWS]}
+    body = Region("jobs", drawn, "tbody")
+    counted = Region("counted", {"count": _count(known, rows, chosen)})
+    head = element("thead", element("tr", *(element("th", name, scope="col", class_=kind) for name, kind in COLUMNS)))
+    title = f"Jobs of {chosen.namespace}" if chosen.namespace else "Jobs"
+    return View(
+        title=title,
+        body=joined(
+            element("h1", title),
+            _form(chosen, known),
+            counted.html(),
+            element("table", head, body.html(), class_="jobs"),
+        ),
+        regions=(counted, body),
+    )
+
+
+def _phase(row: JobRow) -> str:
+    return "Deleting" if row.deleting else row.phase
+
+
+def _id(row: JobRow) -> str:
+    return f"job/{row.namespace}/{row.name}"
+
+
+@lru_cache(maxsize=4096)
+def _row(row: JobRow, losses: tuple[float, ...], *, everywhere: bool) -> Html:
+    address = f"/jobs/{quote(row.namespace)}/{quote(row.name)}"
+    name = element("a", row.name, href=address)
+    where = element("span", f"{row.namespace}/", class_="dim") if everywhere else None
+    loss = joined(sparkline(losses, "Loss"), element("span", figure(row.loss)))
+    cells: tuple[Child, ...] = (
+        joined(where, name),
+        phase_badge(_phase(row)),
+        _progress(row),
+        loss,
+        figure(row.seconds_per_step),
+        DASH if row.nodes is None else f"{row.ready_nodes or 0}/{row.nodes}",
+        whole(row.restarts or 0),
+        cut(row.last_fault, MOST_FAULT) if row.last_fault else DASH,
+        time_ago(row.created),
+    )
+    drawn = (element("td", cell, class_=kind) for cell, (_, kind) in zip(cells, COLUMNS, strict=True))
+    return element("tr", *drawn, id=_id(row))
+
+
+def _progress(row: JobRow) -> Html:
+    if row.step is None or not row.total_steps:
+        return element("span", cut(row.reason or row.message or DASH, MOST_FAULT), class_="dim")
+    done = min(row.step, row.total_steps)
+    bar = element("progress", f"{done / row.total_steps:.0%}", value=str(done), max=str(row.total_steps))
+    left = f" \u00b7 {duration(row.eta_seconds)} left" if row.eta_seconds is not None and row.phase == "Running" else ""
+    return joined(bar, element("span", f"{whole(row.step)} of {whole(row.total_steps)}{left}", class_="dim"))
+
+
+def _count(known: Sequence[KnownJob], rows: Sequence[KnownJob], chosen: Filter) -> Html:
+    if not known:
+        where = f"the namespace {chosen.namespace}" if chosen.namespace else "any namespace"
+        words = f"There are no TrainingJobs in {where}. `oarlock submit -f JOB.yaml` starts one."
+    elif len(rows) < len(known):
+        words = f"{len(rows):,} of {len(known):,} jobs"
+    else:
+        phases = Counter(_phase(one.row) for one in rows)
+        some = ", ".join(f"{phases[phase]:,} {phase}" for phase in sorted(phases, key=_place))
+        words = f"{len(rows):,} jobs: {some}" if len(rows) > 1 else f"1 job: {some}"
+    if len(rows) > MOST_ROWS:
+        words += f"; the first {MOST_ROWS:,} are shown: look for a text, or at one namespace"
+    return element("p", words, id="count", class_="dim", role="status")
+
+
+def _form(chosen: Filter, known: Sequence[KnownJob]) -> Html:
+    phases = sorted({*ORDER, *(_phase(one.row) for one in known)}, key=_place)
+    options = [element("option", "any phase", value="")] + [
+        element("option", phase, value=phase, selected=phase == chosen.phase) for phase in phases
+    ]
+    return element(
+        "form",
+        element("label", "Find ", element("input", type="search", name="text", value=chosen.text, maxlength=200)),
+        element("label", "Phase ", element("select", *options, name="phase")),
+        element("button", "Show"),
+        _elsewhere(chosen, known),
+        class_="filter",
+        role="search",
+    )
+
+
+def _elsewhere(chosen: Filter, known: Sequence[KnownJob]) -> Html | None:
+    """The way to another namespace."""
+    if chosen.namespace:
+        return element("a", "All namespaces", href="/jobs")
+    names = sorted({one.row.namespace for one in known})
+    if len(names) < 2:
+        return None
+    links = [element("li", element("a", name, href=f"/jobs/{quote(name)}")) for name in names[:MOST_ROWS]]
+    return element("details", element("summary", "Namespaces"), element("ul", *links))
+
+
+def _place(phase: str) -> tuple[int, str]:
+    return (ORDER.index(phase) if phase in ORDER else len(ORDER), phase)

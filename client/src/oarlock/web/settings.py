@@ -1,0 +1,20 @@
+"""What the one who starts the server chooses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the page is served."""
+
+    namespace: str | None = None
+    """Whose jobs `/` leads to; None: those of all namespaces."""
+    hosts: frozenset[str] = frozenset()
+    """Names besides those of the loopback that a request's Host header may have, without a port."""
+    actions: bool = False
+    """Whether jobs can be suspended, resumed, saved, stopped, and nodes given back."""
+    outputs: Path | None = None
+    """Where the outputs of jobs are mounted, read-only; None where they are not."""

@@ -1,0 +1,1 @@
+"""One file a view: what it asks for, and which drawing it becomes."""
