@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from fake_port_forward import forward
+
 JOBS = "/apis/oarlock.dev/v1alpha1/namespaces/{}/trainingjobs"
 
 
@@ -28,6 +30,8 @@ class FakeApi:
         self.objects: dict[str, dict[str, Any]] = {}
         self.objects["/api/v1/namespaces/default"] = {"metadata": {"name": "default"}}
         self.logs: dict[str, bytes] = {}
+        self.forwards: dict[str, int] = {}
+        """Path of a pod's portforward -> the port of this machine that it leads to."""
         self.refusals: dict[str, tuple[int, str]] = {}
         self.before: Callable[[str, str, Any], tuple[int, str] | None] = lambda *_: None
         self.asked: list[tuple[str, str, Any]] = []
@@ -196,11 +200,16 @@ def running() -> Iterator[FakeApi]:
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
+            where = urlsplit(self.path).path
             token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
             if token not in api.tokens:
                 status, answer = 401, {"message": "Unauthorized"}
             elif not api.may(token, self.path):
                 status, answer = 403, {"message": f"{token} may not read {self.path.partition('?')[0]}"}
+            elif self.headers.get("Upgrade") == "websocket" and (to := api.forwards.get(where)) and where not in api.refusals:
+                api.asked.append((self.command, self.path, None))
+                forward(self, to)
+                return
             else:
                 api.token.value = token
                 status, answer = api.answer(self.command, self.path, body)

@@ -24,7 +24,7 @@ from fake_api import FakeApi
 
 from oarlock.access import plain_context
 from oarlock.cluster import connect
-from oarlock.errors import NoClusterError
+from oarlock.errors import NoClusterError, OarlockError, RefusedError
 
 SLOW_TO_IMPORT = ("kubernetes", "requests", "rich", "google.auth", "oarlock.official", "oarlock_api.trainingjob")
 WHO = """
@@ -174,3 +174,36 @@ def test_a_server_that_the_authority_does_not_know_is_not_believed(certified: tu
     assert plain_context(path, None)
     with pytest.raises(NoClusterError, match="CERTIFICATE_VERIFY_FAILED"):
         connect(kubeconfig=str(path)).get("/")
+
+
+@pytest.mark.parametrize("reader", ["plain", "official"])
+@pytest.mark.parametrize(
+    ("authority", "more", "error", "words"),
+    [
+        pytest.param("ca.crt", {}, RefusedError, "answered 200", id="both prove who they are"),
+        pytest.param(
+            "ca.crt", {"tls-server-name": "other"}, NoClusterError, "CERTIFICATE_VERIFY_FAILED", id="another name"
+        ),
+        pytest.param("client.crt", {}, NoClusterError, "CERTIFICATE_VERIFY_FAILED", id="another CA"),
+    ],
+)
+def test_a_web_socket_is_as_careful_as_any_other_request(
+    *,
+    certified: tuple[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    reader: str,
+    authority: str,
+    more: dict[str, str],
+    error: type[OarlockError],
+    words: str,
+) -> None:
+    address, folder = certified
+    user = {"client-certificate": str(folder / "client.crt"), "client-key": str(folder / "client.key")}
+    path = config(
+        folder, user=user, cluster={"server": address, "certificate-authority": str(folder / authority), **more}
+    )
+    assert plain_context(path, None)
+    if reader == "official":
+        monkeypatch.setattr("oarlock.access.plain_context", lambda *_: None)
+    with pytest.raises(error, match=words):
+        connect(kubeconfig=str(path)).web_socket("/", protocol="none", seconds=30.0)

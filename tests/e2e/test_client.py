@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from oarlock.cluster import Cluster, connect
+from oarlock.errors import ForbiddenError
+from oarlock.leader import find_leader
 from tests.e2e.jobs import EXAMPLE, Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
@@ -106,6 +109,7 @@ def test_a_verb_after_the_other_does_to_a_real_job_what_it_says(
     assert "[1/0] " in told
     assert "[1/1] " in told
     assert "[1/0] " not in oarlock("logs", "verbs", "--rank", "1").stdout
+    _tells_figures_and_pictures_from_within(connect(kubeconfig=str(jobs.cluster.kubeconfig)))
     assert "2 s" in oarlock("wait", "verbs", "--timeout", "2", code=2).stderr
 
     oarlock("suspend", "verbs")
@@ -125,6 +129,17 @@ def test_a_verb_after_the_other_does_to_a_real_job_what_it_says(
     assert {line["attempt"] for line in lines if line["kind"] == "line"} == {1, 2, 3}
     assert {line["rank"] for line in lines if line["attempt"] == 1 and line["kind"] == "line"} == {0, 1}
     assert lines[-1]["text"] == "verbs was deleted"
+
+
+def _tells_figures_and_pictures_from_within(cluster: Cluster) -> None:
+    """To who may forward ports; who comes by the pod network, as the API server's own proxy does, is a stranger."""
+    leader = find_leader(cluster, namespace="default", job="verbs")
+    attempt, steps = leader.figures(since=1)
+    assert attempt == 1
+    assert [one.figures.step for one in steps] == list(range(2, 2 + len(steps)))
+    assert leader.pictures() == ""
+    with pytest.raises(ForbiddenError, match="from within"):
+        cluster.text("/api/v1/namespaces/default/pods/verbs-1-0:9400/proxy/figures")
 
 
 def _trains(status: dict[str, Any], attempt: int) -> bool:

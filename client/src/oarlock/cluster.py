@@ -28,6 +28,8 @@ from oarlock.names import checked_name, is_name
 from oarlock_api.contract.names import API_VERSION, PLURAL
 
 if TYPE_CHECKING:
+    from websocket import WebSocket
+
     from oarlock.access import Access
 
 Json = dict[str, Any]
@@ -105,6 +107,22 @@ class Cluster:
         with self._answer("GET", path, query, stream=True, quiet=quiet) as response:
             yield Lines(response)
 
+    def web_socket(self, path: str, *, protocol: str, seconds: float, **query: str | None) -> WebSocket:
+        """A WebSocket to a path, on which nothing takes longer than so many seconds. Raises OarlockError."""
+        import websocket  # noqa: PLC0415 - few need it
+
+        from oarlock.web_socket import connect as open_socket  # noqa: PLC0415
+
+        url, headers = self._address(path, query)
+        headers["Accept"] = "*/*"  # it answers in no format of the API, and who wants one gets 406
+        try:
+            return open_socket(self._access.pool, url, headers, protocol=protocol, seconds=seconds)
+        except websocket.WebSocketBadStatusException as error:
+            body = error.resp_body or b""
+            raise _refusal(error.status_code, body, path=path, where=self.where) from error
+        except (websocket.WebSocketException, OSError) as error:
+            raise NoClusterError(f"{self.where} opens no connection to {path}: {last_words(error)}") from error
+
     def _json(self, method: str, path: str, query: dict[str, str | None], body: Any = None, kind: str = "") -> Any:
         with self._answer(method, path, query, body, kind) as response:
             said = self._body(response)
@@ -133,6 +151,19 @@ class Cluster:
             )
         return data
 
+    def _address(self, path: str, query: Mapping[str, str | None]) -> tuple[str, dict[str, str]]:
+        """The URL of a request, and its headers with the caller's credentials."""
+        given = {name: value for name, value in query.items() if value}
+        url = f"{self._access.host}{path}" + (f"?{urlencode(given)}" if given else "")
+        headers = {"Accept": "application/json", "User-Agent": "oarlock"}
+        try:
+            self._access.authorize(headers)
+        except Exception as error:  # who refreshes credentials raises whatever its libraries raise
+            raise NoClusterError(
+                f"the credentials for {self.where} cannot be refreshed: {last_words(error)}"
+            ) from error
+        return url, headers
+
     @contextmanager
     def _answer(
         self,
@@ -147,15 +178,7 @@ class Cluster:
     ) -> Iterator[Any]:
         import urllib3  # noqa: PLC0415 - as below: only who asks a cluster pays
 
-        given = {name: value for name, value in query.items() if value}
-        url = f"{self._access.host}{path}" + (f"?{urlencode(given)}" if given else "")
-        headers = {"Accept": "application/json", "User-Agent": "oarlock"}
-        try:
-            self._access.authorize(headers)
-        except Exception as error:  # who refreshes credentials raises whatever its libraries raise
-            raise NoClusterError(
-                f"the credentials for {self.where} cannot be refreshed: {last_words(error)}"
-            ) from error
+        url, headers = self._address(path, query)
         if body is not None:
             headers["Content-Type"] = kind or "application/json"
         try:

@@ -1,0 +1,88 @@
+"""What rank 0's pod of a running job tells of its run: figures of the attempt, pictures. Asked from within it, as the caller.
+
+It takes the rights `list` of pods and `create` and `get` of pods/portforward (docs/decisions/0057). What it says comes from a
+pod whose program may be anything: it is bounded, and pictures are pictures by their first bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from oarlock.cluster import Cluster
+from oarlock.errors import NotFoundError, NotNowError
+from oarlock.names import checked_name
+from oarlock.port_forward import get
+from oarlock.rows import objects, part
+from oarlock_api.contract.environment import STATUS_PORT
+from oarlock_api.contract.names import Label
+from oarlock_api.contract.pictures import INDEX, MOST_INDEX, MOST_PICTURE, is_picture, kind
+from oarlock_api.contract.reads import FIGURES_PATH, MAX_BODY, PICTURES_PATH, StepFigures, parse_figures_body
+from oarlock_api.contract.wire import WireError, integer
+from oarlock_api.pod_patch import TRAINER_CONTAINER
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The pod of rank 0 in the newest attempt. Each method asks it anew, and raises OarlockError."""
+
+    cluster: Cluster
+    namespace: str
+    pod: str
+    port: int = STATUS_PORT
+
+    def figures(self, since: int = 0) -> tuple[int, list[StepFigures]]:
+        """The attempt, and its figures after a step: those of the last steps, and before them evenly spread ones."""
+        body = self._get(f"{FIGURES_PATH}?since={int(since)}", MAX_BODY)
+        try:
+            return parse_figures_body(body.decode(errors="replace"))
+        except WireError as error:
+            raise NotNowError(f"{self.pod} tells no figures: {error}") from error
+
+    def pictures(self) -> str:
+        """The index of pictures, as it lies in the output; empty where there is none yet."""
+        try:
+            return self._get(f"{PICTURES_PATH}{INDEX}", MOST_INDEX).decode(errors="replace")
+        except NotFoundError:
+            return ""
+
+    def picture(self, file: str) -> tuple[str, bytes]:
+        """The media type and the content of a picture, by its name in the index, or as contract.pictures names it."""
+        if not is_picture(file):
+            raise NotFoundError(f"{file[:80]!r} is no name of a picture")
+        content = self._get(f"{PICTURES_PATH}{file}", MOST_PICTURE)
+        media_type = kind(content)
+        if media_type is None:
+            raise NotFoundError(f"{file} is no picture")
+        return media_type, content
+
+    def _get(self, path: str, most: int) -> bytes:
+        return get(self.cluster, path, namespace=self.namespace, pod=self.pod, port=self.port, most=most)
+
+
+def find_leader(cluster: Cluster, *, namespace: str, job: str) -> Leader:
+    """Raises NotNowError where no such pod runs, and OarlockError."""
+    selector = f"{Label.JOB}={checked_name(job, 'job')},{Label.RANK}=0"
+    path = f"/api/v1/namespaces/{checked_name(namespace, 'namespace')}/pods"
+    running = [
+        pod for pod in cluster.items(path, labelSelector=selector) if part(pod, "status").get("phase") == "Running"
+    ]
+    if not running:
+        raise NotNowError(f"{job} has no pod of rank 0 that runs now: what it has made lies in its output")
+    newest = max(running, key=_attempt)
+    return Leader(cluster, namespace, str(newest["metadata"]["name"]), _port(newest))
+
+
+def _attempt(pod: dict[str, Any]) -> int:
+    said = str(part(part(pod, "metadata"), "labels").get(Label.ATTEMPT, ""))
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 10 else 0
+
+
+def _port(pod: dict[str, Any]) -> int:
+    for container in objects(part(pod, "spec"), "containers"):
+        if container.get("name") == TRAINER_CONTAINER:
+            for port in objects(container, "ports"):
+                number = integer(port.get("containerPort"))
+                if port.get("name") == "status" and number:
+                    return number
+    return STATUS_PORT
