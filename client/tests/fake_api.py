@@ -6,6 +6,7 @@ Every request is kept.
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -169,13 +170,16 @@ class FakeApi:
         if collection not in {"trainingjobs", "pods", "events", "nodes", "namespaces"}:
             return 404, {"message": f'trainingjobs.oarlock.dev "{collection}" not found'}
         within = path if "/namespaces/" in path else ""
-        labels = dict(one.split("=") for each in query.get("labelSelector", []) for one in each.split(","))
+        selectors = [one for each in query.get("labelSelector", []) for one in re.split(r",(?![^(]*\))", each)]
+        labels = dict(one.split("=") for one in selectors if "=" in one)
+        sets = dict(one.removesuffix(")").split(" in (") for one in selectors if " in (" in one)
         found = [
             each
             for name, each in self.objects.items()
             if name.split("/")[-2] == collection
             and name.startswith(within)
-            and labels.items() <= (each["metadata"].get("labels") or {}).items()
+            and labels.items() <= (own := each["metadata"].get("labels") or {}).items()
+            and all(own.get(name) in values.split(",") for name, values in sets.items())
         ]
         return 200, {"items": found, "metadata": {"resourceVersion": str(len(self.changes))}}
 
@@ -206,7 +210,11 @@ def running() -> Iterator[FakeApi]:
                 status, answer = 401, {"message": "Unauthorized"}
             elif not api.may(token, self.path):
                 status, answer = 403, {"message": f"{token} may not read {self.path.partition('?')[0]}"}
-            elif self.headers.get("Upgrade") == "websocket" and (to := api.forwards.get(where)) and where not in api.refusals:
+            elif (
+                self.headers.get("Upgrade") == "websocket"
+                and (to := api.forwards.get(where))
+                and where not in api.refusals
+            ):
                 api.asked.append((self.command, self.path, None))
                 forward(self, to)
                 return

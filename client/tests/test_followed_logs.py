@@ -282,3 +282,55 @@ def test_a_line_without_an_end_is_cut() -> None:
     lines = list(Lines(response))
     assert b"".join(lines) == whole.replace(b"\n", b"")
     assert [len(line) // MAX_LINE for line in lines] == [0, 1, 1, 0, 0, 0]
+
+
+def test_of_some_ranks_alone_the_pods_are_asked_for_and_their_last_lines_cut_to_what_is_wanted(
+    api: FakeApi, job: dict[str, Any]
+) -> None:
+    for rank in range(4):
+        api.add_pod("flux", 1, rank, f"2026-01-01T00:00:0{rank}Z rank {rank} says much\n", state="terminated")
+    job["status"]["completionTime"] = END
+    wanted = Wanted(ranks=frozenset({1, 3}), tail=50, longest=6)
+    lines = [
+        line.text for line in Follower(Client().job("flux"), connect_cluster(), wanted).lines() if line.kind == "line"
+    ]
+    assert sorted(lines) == ["rank 1\u2026 (10 more characters)", "rank 3\u2026 (10 more characters)"]
+    assert all("rank+in+%281%2C3%29" in path for _, path, _ in api.asked if path.partition("?")[0] == PODS)
+    assert all("tailLines=50" in path for _, path, _ in api.asked if "/log?" in path)
+
+
+def test_a_follower_that_is_ended_ends_and_leaves_no_reader(api: FakeApi, job: dict[str, Any]) -> None:
+    assert job["status"]["phase"] == "Running"
+    api.add_pod("flux", 1, 0, "2026-01-01T00:00:01Z x\n")
+    follower = Follower(Client().job("flux"), connect_cluster(), Wanted())
+    lines = follower.lines()
+    assert next(line.text for line in lines if line.kind == "line") == "x"
+    (reader,) = readers()
+    follower.end()
+    assert list(lines) == []
+    reader.join(10)
+    assert not reader.is_alive()
+
+
+def test_a_log_that_opens_while_its_reader_is_ended_is_closed(api: FakeApi, job: dict[str, Any]) -> None:
+    assert job["status"]["phase"] == "Running"
+    follower: list[Follower] = []
+
+    class Late:
+        """A cluster whose log begins to answer just when nobody wants it any more, and never ends."""
+
+        def __init__(self) -> None:
+            self.items = connect_cluster().items
+
+        @contextmanager
+        def lines(self, *_: object, **__: object) -> Iterator[Any]:
+            follower[0].end()
+            yield iter(lambda: b"2026-01-01T00:00:01Z x", b"")
+
+    api.add_pod("flux", 1, 0, None)
+    late: Any = Late()
+    follower.append(Follower(Client().job("flux"), late, Wanted()))
+    list(follower[0].lines())
+    for reader in readers():
+        reader.join(10)
+        assert not reader.is_alive()

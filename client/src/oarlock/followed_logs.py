@@ -39,9 +39,19 @@ REMEMBERED = 1000
 class Follower:
     """Follows all pods until the job has ended. One thread for each pod; `lines` runs in the caller's."""
 
-    def __init__(self, job: Job, cluster: Cluster, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        job: Job,
+        cluster: Cluster,
+        wanted: Wanted,
+        *,
+        look_seconds: float | None = None,
+        waiting_lines: int | None = None,
+    ) -> None:
+        """`look_seconds` and `waiting_lines`: as LOOK_SECONDS and WAITING_LINES, which they are by default."""
         self._job, self._cluster, self._wanted = job, cluster, wanted
-        self._arriving: queue.Queue[LogLine | Exception | None] = queue.Queue(WAITING_LINES)
+        self._look_seconds = LOOK_SECONDS if look_seconds is None else look_seconds
+        self._arriving: queue.Queue[LogLine | Exception | None] = queue.Queue(waiting_lines or WAITING_LINES)
         self._readers: dict[str, threading.Thread] = {}
         self._streams: set[Lines] = set()
         self._over = threading.Event()
@@ -53,7 +63,7 @@ class Follower:
     def lines(self) -> Iterator[LogLine]:
         """The lines as they come. Raises OarlockError: at once for a first look that fails."""
         try:
-            while True:
+            while not self._over.is_set():
                 try:
                     manifest = self._job.manifest
                     pods = self._pods(manifest["metadata"]["uid"])
@@ -73,12 +83,16 @@ class Follower:
                 if job_row(manifest).finished or self._is_past(manifest):
                     yield from self._rest()
                     return
-                yield from self._arrived(LOOK_SECONDS)
+                yield from self._arrived(self._look_seconds)
         finally:
-            self._over.set()
-            for stream in list(self._streams):
-                with suppress(Exception):  # it may just have ended by itself
-                    stream.end()
+            self.end()
+
+    def end(self) -> None:
+        """Have `lines` end, after what it waits for just now. Any thread may call it."""
+        self._over.set()
+        for stream in list(self._streams):
+            with suppress(Exception):  # it may just have ended by itself
+                stream.end()
 
     def _away(self, error: NoClusterError | RefusedError) -> Iterator[LogLine]:
         """What still comes while the API server does not answer as it should. Raises the error when it lasts."""
@@ -126,7 +140,7 @@ class Follower:
         self._waits = why
 
     def _is_wanted(self, pod: Pod) -> bool:
-        return self._wanted.rank in (None, pod.rank) and self._wanted.attempt in (None, pod.attempt)
+        return self._wanted.takes(pod.rank) and self._wanted.attempt in (None, pod.attempt)
 
     def _is_past(self, manifest: Json) -> bool:
         """Whether the one attempt that is wanted is over."""
@@ -192,7 +206,9 @@ class Follower:
         with self._cluster.lines(pod.log_path, follow="true", **query) as lines:
             self._streams.add(lines)
             try:
-                yield from (line for raw in lines if place.is_new(line := log_line(pod, raw)))
+                if self._over.is_set():
+                    return  # it was too late for `end` to end this one
+                yield from (self._wanted.cut(line) for raw in lines if place.is_new(line := log_line(pod, raw)))
             finally:
                 self._streams.discard(lines)
 
@@ -222,7 +238,7 @@ class Follower:
         self._put(LogLine(kind=NOTE, attempt=pod.attempt, rank=pod.rank, pod=pod.name, text=text))
 
     def _pods(self, uid: str) -> list[Pod]:
-        return pods_of(self._cluster, namespace=self._job.namespace, job=self._job.name, uid=uid)
+        return pods_of(self._cluster, namespace=self._job.namespace, job=self._job.name, uid=uid, wanted=self._wanted)
 
 
 class _Place:

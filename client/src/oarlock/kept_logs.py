@@ -44,9 +44,9 @@ def read(output: str | os.PathLike[str], wanted: Wanted, *, now: datetime | None
     logs = _chosen(kept, wanted, folder)
     since = (now or datetime.now(UTC)) - wanted.since if wanted.since is not None else None
     first = instant(since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")) if since else ("", "")
-    lines = _lines(kept, logs, wanted.rank)
+    lines = _lines(kept, logs, wanted)
     return (
-        line
+        wanted.cut(line)
         for line in lines
         if line.kind == NOTE or (instant(line.time) >= first and (pattern is None or pattern.search(line.text)))
     )
@@ -72,11 +72,11 @@ def _chosen(kept: Sequence[AttemptLogs], wanted: Wanted, folder: Path) -> Attemp
     return found[-1]
 
 
-def _lines(kept: Sequence[AttemptLogs], logs: AttemptLogs, rank: int | None) -> Iterator[LogLine]:
+def _lines(kept: Sequence[AttemptLogs], logs: AttemptLogs, wanted: Wanted) -> Iterator[LogLine]:
     if others := [one.job for one in kept if one.attempt == logs.attempt and one.job != logs.job]:
         text = f"of job {logs.job}, the newest; an attempt {logs.attempt} is kept of {', '.join(others)}, too"
         yield LogLine(kind=NOTE, attempt=logs.attempt, text=text)
-    files = {each: paths for each, paths in sorted(logs.files.items()) if rank in (None, each)}
+    files = {each: paths for each, paths in sorted(logs.files.items()) if wanted.takes(each)}
     streams = [_of_rank(logs.attempt, each, paths) for each, paths in files.items()]
     yield from heapq.merge(*streams, key=lambda line: instant(line.time))
 

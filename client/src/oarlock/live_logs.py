@@ -35,10 +35,10 @@ def read(job: Job, cluster: Cluster, wanted: Wanted, *, follow: bool) -> Iterato
 
 def _now(job: Job, cluster: Cluster, wanted: Wanted) -> Iterator[LogLine]:
     manifest = job.manifest
-    pods = pods_of(cluster, namespace=job.namespace, job=job.name, uid=manifest["metadata"]["uid"])
+    pods = pods_of(cluster, namespace=job.namespace, job=job.name, uid=manifest["metadata"]["uid"], wanted=wanted)
     newest = max([job_row(manifest).attempt or 0, *(pod.attempt for pod in pods)])
     attempt = wanted.attempt or (newest - 1 if wanted.previous else newest)
-    chosen = [pod for pod in pods if pod.attempt == attempt and wanted.rank in (None, pod.rank)]
+    chosen = [pod for pod in pods if pod.attempt == attempt and wanted.takes(pod.rank)]
     if not chosen:
         raise NotNowError(_nothing(manifest, attempt=attempt, newest=newest, rank=wanted.rank))
     for pod in chosen:
@@ -52,7 +52,7 @@ def _log(cluster: Cluster, pod: Pod, wanted: Wanted) -> Iterator[LogLine]:
     try:
         with cluster.lines(pod.log_path, **log_query(wanted)) as lines:
             for line in lines:
-                yield log_line(pod, line)
+                yield wanted.cut(log_line(pod, line))
     except (NotFoundError, RefusedError, NoClusterError) as error:
         yield LogLine(
             kind=NOTE, text=f"{pod.name} can not be read to its end: {error}", attempt=pod.attempt, rank=pod.rank

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 LINE, NOTE = "line", "note"
@@ -22,13 +22,30 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which lines. `rank` is a pod's number, as in its name; `grep` a regular expression."""
+    """Which lines. `rank` is a pod's number, as in its name, `ranks` are several; `grep` is a regular expression.
+
+    `tail`: of each pod only so many of its last lines at first. `longest`: characters of a line; what is more of it is cut.
+    """
 
     rank: int | None = None
+    ranks: frozenset[int] | None = None
     attempt: int | None = None
     previous: bool = False
     since: timedelta | None = None
     grep: str | None = None
+    tail: int | None = None
+    longest: int | None = None
+
+    def takes(self, rank: int) -> bool:
+        """Whether this pod's lines are meant."""
+        return self.rank in (None, rank) and (self.ranks is None or rank in self.ranks)
+
+    def cut(self, line: LogLine) -> LogLine:
+        """The line, no longer than it may be."""
+        if self.longest is None or len(line.text) <= self.longest:
+            return line
+        more = len(line.text) - self.longest
+        return replace(line, text=f"{line.text[: self.longest]}\u2026 ({more:,} more characters)")
 
 
 def instant(time: str) -> tuple[str, str]:

@@ -40,9 +40,14 @@ class Pod:
         )
 
 
-def pods_of(cluster: Cluster, *, namespace: str, job: str, uid: str) -> list[Pod]:
-    """The job's pods, by attempt and rank; none of another job that had its name before. Raises OarlockError."""
+def pods_of(cluster: Cluster, *, namespace: str, job: str, uid: str, wanted: Wanted) -> list[Pod]:
+    """The job's pods of the wanted ranks, by attempt and rank; none of another job that had its name before.
+
+    Raises OarlockError.
+    """
     selector = f"{Label.JOB}={job},{Label.JOB_UID}={uid}"
+    if wanted.ranks is not None:
+        selector += f",{Label.RANK} in ({','.join(map(str, sorted(wanted.ranks)))})"
     found = cluster.items(f"/api/v1/namespaces/{checked_name(namespace, 'namespace')}/pods", labelSelector=selector)
     pods = [_pod(raw, namespace=namespace, job_uid=uid) for raw in found]
     return sorted(pods, key=lambda pod: (pod.attempt, pod.rank))
@@ -53,6 +58,8 @@ def log_query(wanted: Wanted) -> dict[str, str]:
     query = {"timestamps": "true", "container": TRAINER_CONTAINER}
     if wanted.since is not None:
         query["sinceSeconds"] = str(max(1, int(wanted.since.total_seconds())))
+    if wanted.tail is not None:
+        query["tailLines"] = str(wanted.tail)
     return query
 
 
