@@ -52,6 +52,13 @@ class RecoveryAction(StrEnum):
     FAIL = "Fail"
 
 
+class SlowRank(StrEnum):
+    """What follows from a rank that is slower than the others, for long."""
+
+    REPORT = "Report"
+    MIGRATE = "Migrate"
+
+
 class Preflight(Group):
     """Checks in every pod before a GPU is busy."""
 
@@ -180,6 +187,11 @@ class Recovery(Group):
     force_delete: ForceDelete = Field(
         default=ForceDelete.WHEN_UNREACHABLE,
         description="WhenUnreachable = delete a pod by force where its node is unreachable or gone.",
+    )
+    slow_rank: SlowRank = Field(
+        default=SlowRank.REPORT,
+        description="Of a rank that is slower than the others for long: Report = say so, Migrate = also save and leave its "
+        "node, once as many free nodes surely take the gang, and once a day at most. No node is cordoned for it.",
     )
     rules: Annotated[tuple[RecoveryRule, ...], Field(max_length=32), ListMap("name")] = Field(
         default=(), description="The first that fits decides."

@@ -84,7 +84,7 @@ class Reconciler:
             if isinstance(outcome, Need) and not self.moving.locked():
                 # One at a time here, too, but nobody waits for it: whoever wants to move trains on and asks again.
                 async with self.moving:
-                    if await self.spares.enough(o.job, o.pods, self.memory.of(key)):
+                    if await self.spares.enough(o.job, o.pods, self.memory.of(key), leaving=outcome.leaving):
                         o = replace(o, spares=True)
                         outcome = decide(o)
             return await self._carry_out(key, o, raw, plan_of(outcome), started)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from jobs import job, spec
 from world_writes import Killed
 from worlds import World
 
+from oarlock_operator.decide.slow_rank import AGAIN
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import Node, Pool
 
@@ -84,6 +86,14 @@ def mark(world: World, *, spares: bool) -> None:
     }
 
 
+def slow(world: World, pod: int) -> None:
+    """Rank 0 calls a rank slow while another node is free."""
+    if 0 in living(world):
+        world.step(10)
+        world.progress = replace(world.progress, slow_pod=pod) if world.progress else None
+        world.spares = True
+
+
 def heal(world: World) -> None:
     world.nodes = {name: Node(name=name, boot_id="2") for name in world.nodes}
 
@@ -103,13 +113,15 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "a GPU errs": lambda world: break_gpu(world, 81, 31),
     "cordon": lambda world: mark(world, spares=False),
     "cordon, and a spare": lambda world: mark(world, spares=True),
+    "a slow rank": lambda world: slow(world, 1),
+    "rank 0 is slow": lambda world: slow(world, 0),
     "the clock steps back": lambda world: setattr(world, "now", world.now - timedelta(seconds=90)),
     "quota": lambda world: setattr(world, "hindrance", "exceeded quota"),
     "no quota": lambda world: setattr(world, "hindrance", ""),
 }
 CODES = ["0", "1", "80", "81", "82", "83", "84", "85", "86", "87", "88"]
 ACTS = st.lists(st.sampled_from([*HAPPENINGS, *CODES]), max_size=16)
-BUDGETS = {"maxApplicationRestarts": 2, "maxInfrastructureRestarts": 2}
+BUDGETS = {"maxApplicationRestarts": 2, "maxInfrastructureRestarts": 2, "slowRank": "Migrate"}
 
 
 def play(acts: list[str], kills: list[int]) -> World:
@@ -137,7 +149,10 @@ def test_whatever_happens_attempts_rise_gangs_never_overlap_and_ends_are_clean(
 ) -> None:
     # The checks stand in World, after every single write.
     world = play(acts, kills)
-    assert world.job.status.attempt <= len(acts) + 1, "every attempt has its cause"
+    status = world.job.status
+    assert status.attempt <= len(acts) + 1, "every attempt has its cause"
+    moves = [one.start_time for one in status.attempts if one.reason == "SlowRank" and one.start_time]
+    assert all(later - earlier >= AGAIN for earlier, later in pairwise(moves)), "for slow ranks it moves once a day"
 
 
 @settings(max_examples=200, deadline=None)
@@ -199,6 +214,11 @@ def succeeded(world: World) -> None:
         world.end(rank, 0)
 
 
+def slowed(world: World) -> None:
+    if world.job.status.attempt == 1:
+        slow(world, 1)
+
+
 def waited(world: World) -> None:
     world.kubelets()
     world.now += timedelta(seconds=61)
@@ -223,6 +243,7 @@ SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
     "broken gpu": ({}, (started, gpu_broken, waited, started, succeeded)),
     "gpu erring twice": ({}, (started, gpu_erred, waited, started, gpu_erred, waited, started, succeeded)),
     "node loss": ({}, (started, node_lost, waited, started, succeeded)),
+    "slow rank": ({"recovery": {"slowRank": "Migrate"}}, (started, slowed, waited, started, succeeded)),
     "suspend and resume": ({}, (started, suspended, waited, resumed, started, succeeded)),
     "suspended in a recovery": ({}, (started, crashed, suspended, waited, resumed, started, succeeded)),
     "deadline": ({"activeDeadlineSeconds": 60}, (started, waited, waited)),
@@ -281,6 +302,7 @@ def test_the_scenarios_end_as_their_names_say() -> None:
         "node loss": ("Succeeded", 2),
         "broken gpu": ("Succeeded", 2),
         "gpu erring twice": ("Succeeded", 3),
+        "slow rank": ("Succeeded", 2),
         "suspend and resume": ("Succeeded", 2),
         "suspended in a recovery": ("Succeeded", 3),
         "deadline": ("Failed", 1),

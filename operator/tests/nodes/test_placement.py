@@ -213,8 +213,9 @@ def living(*nodes: str) -> list[Pod]:
 CORDONED: Json = {"spec": {"unschedulable": True}}
 
 
-async def enough(cluster: Listing, *, pods: list[Pod] | None = None) -> bool:
-    return await SpareReader(cluster).enough(a_job(), pods or living("n1", "n2"), JobMemory())  # type: ignore[arg-type]
+async def enough(cluster: Listing, *, pods: list[Pod] | None = None, leaving: frozenset[str] = frozenset()) -> bool:
+    spares = SpareReader(cluster)  # type: ignore[arg-type]
+    return await spares.enough(a_job(), pods or living("n1", "n2"), JobMemory(), leaving=leaving)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +238,14 @@ async def test_spares_are_enough_for_all_nodes_that_would_not_take_the_gang_agai
     found: bool,  # noqa: FBT001
 ) -> None:
     assert await enough(Listing([*own, *others], {"busy": [other(nvidia_gpu="8")]})) == found
+
+
+async def test_a_node_that_is_to_be_left_is_no_way_back_though_it_would_take_the_gang() -> None:
+    cluster, leaving = Listing([node("n1"), node("n2")]), frozenset({"n2"})
+    assert await enough(cluster), "both would take it again"
+    assert not await enough(cluster, leaving=leaving)
+    cluster.nodes.append(node("n3"))
+    assert await enough(cluster, leaving=leaving)
 
 
 @pytest.mark.parametrize(("free", "found"), [(["n3"], True), (["n1"], False), ([], False)])

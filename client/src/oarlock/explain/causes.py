@@ -549,7 +549,7 @@ class Cause(StrEnum):
         "one rank computes 10 % slower than the others for long, and the whole gang with it",
         (
             "The sentence says why, as far as NODE shows it: GPU clocks, CPU share, storage. The gang goes on as it is; "
-            "`kubectl cordon NODE` moves it."
+            "`recovery.slowRank: Migrate` moves it, or `kubectl cordon NODE`."
         ),
     )
     NODE_NOT_READY = (

@@ -14,6 +14,7 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   follow     how far the queue, the start and the training are
   reschedule a gang that waits for nodes is made anew once one may be used again that its pods keep off
   migrate    a gang moves off nodes that somebody else wants emptied, once others surely wait for it
+  slow_rank  a gang moves off the node of a slow rank, where its job asks for that, once a day at most
 
 Besides, whatever the job is about: pods that cannot go because their node is lost are taken away (teardown.force), cordons
 that were decided are repeated until they stand (cordon.follow), what people ask is served (requests), groups of attempts that
@@ -41,6 +42,7 @@ from oarlock_operator.decide import (
     requests,
     reschedule,
     retention,
+    slow_rank,
     summary,
     suspend,
     teardown,
@@ -67,6 +69,7 @@ POLICIES: tuple[Policy, ...] = (
     follow.follow,
     reschedule.reschedule,
     migrate.migrate,
+    slow_rank.leave,
 )
 
 

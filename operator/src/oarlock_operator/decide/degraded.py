@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from oarlock_api.contract.environment import SIMULATE_GPUS
 from oarlock_api.contract.status import Degradation, with_names
 from oarlock_api.history import RecoveryStage
+from oarlock_api.recovery import SlowRank
 from oarlock_api.status import Condition, ConditionType
-from oarlock_operator.decide import cordon, queue
+from oarlock_operator.decide import cordon, queue, slow_rank
 from oarlock_operator.decide.draft import Draft
 from oarlock_operator.decide.requests import GRACE_TOO_SHORT, grace_too_short
 from oarlock_operator.decide.teardown import not_stopping
-from oarlock_operator.model.observation import Observation, Pod
+from oarlock_operator.model.observation import Observation, Pod, by_rank
 from oarlock_operator.model.reasons import UNMONITORED, Reason
 
 SILENT_SECONDS = 60.0
@@ -119,15 +120,19 @@ def _stuck(draft: Draft, stuck: Sequence[Pod]) -> tuple[Reason, str]:
 
 def _told(o: Observation, draft: Draft, pods: Sequence[Pod]) -> list[tuple[Reason, str]]:
     """What rank 0 tells, the worst first. It knows pods by their ranks alone: here they have names and nodes."""
-    if o.progress is None:
+    if o.progress is None or o.progress.attempt != draft.status.attempt:
         before = _before(draft)
         trains = draft.status.recovery.stage is None
         known = before.message if before and trains else ""
         for beginning in _BEGINNINGS.values():
             known = known.partition(f"; {beginning}")[0]
         return [(reason, known) for reason in _TOLD.values() if before and before.reason == reason]
-    names = {pod.rank: f"pod {pod.name} on {pod.node}" for pod in pods if pod.node}
-    return [(reason, with_names(o.progress.degraded.get(kind, ""), names)) for kind, reason in _TOLD.items()]
+    names = by_rank(pods)
+    told = {reason: with_names(o.progress.degraded.get(kind, ""), names) for kind, reason in _TOLD.items()}
+    if told[Reason.SLOW_RANK] and o.spec.recovery.slow_rank is SlowRank.MIGRATE:
+        then = slow_rank.stays(o, draft) or "the gang moves once as many free nodes would take it"
+        told[Reason.SLOW_RANK] += f". {then[:1].upper()}{then[1:]}"
+    return list(told.items())
 
 
 def _before(draft: Draft) -> Condition | None:

@@ -23,6 +23,8 @@ class Draft:
     again_seconds: float | None = None
     looks: set[Look] = field(default_factory=set)
     """What the decision hangs on and was not looked at."""
+    leaving: set[str] = field(default_factory=set)
+    """With a look at spares: nodes that are to be left, though they would take the gang again."""
 
     def set(self, **fields: Any) -> None:
         """Change fields of the status."""
@@ -80,7 +82,7 @@ class Draft:
             again_seconds=self.again_seconds,
             minor=_but_counts(self.status) == _but_counts(before),
         )
-        return Need(Look.SPARES, otherwise=plan) if Look.SPARES in self.looks else plan
+        return Need(Look.SPARES, leaving=frozenset(self.leaving), otherwise=plan) if Look.SPARES in self.looks else plan
 
 
 def _but_counts(status: TrainingJobStatus) -> TrainingJobStatus:

@@ -293,6 +293,11 @@ class Observation:
         return tuple(pod for pod in self.pods if pod.attempt != attempt)
 
 
+def by_rank(pods: Iterable[Pod]) -> dict[int, str]:
+    """What people call pods that ranks know by their number alone."""
+    return {pod.rank: f"pod {pod.name} on {pod.node}" for pod in pods if pod.node}
+
+
 def absent(spec: TrainingJobSpec, pods: Iterable[Pod], attempt: int) -> list[int]:
     """Ranks of an attempt that have no pod."""
     here = {pod.rank for pod in pods if pod.attempt == attempt and not pod.gone}

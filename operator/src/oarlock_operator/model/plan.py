@@ -159,6 +159,8 @@ class Need:
     """The other outcome of `decide`: a look that is to be taken first, and then decided once more."""
 
     look: Look
+    leaving: frozenset[str] = frozenset()
+    """Nodes that the gang would leave for spares, besides those that would not take it again."""
     otherwise: Plan | None = None
     """The plan that holds where the look is not taken, or finds nothing. None: there is none, without the look."""
 

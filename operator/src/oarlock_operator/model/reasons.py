@@ -131,7 +131,7 @@ class Reason(StrEnum):
     )
     SLOW_RANK = (
         "SlowRank",
-        "one rank's forward passes take 10 % longer than the others', over thirty steps or more: all wait for it",
+        "one rank's forward passes take 10 % longer than the others'; recovery.slowRank: Migrate has the gang leave its node",
     )
     SLOW_NETWORK = (
         "SlowNetwork",
@@ -174,7 +174,7 @@ class Reason(StrEnum):
 
 STARTS = frozenset({None, Reason.RESUMED, Reason.PLACEMENT_TIMEOUT, Reason.NODE_RETURNED})
 """Why attempts begin that recover from nothing."""
-VOLUNTARY = frozenset({Reason.EVICTED, Reason.NODE_MARKED, Reason.LEFT_ON_REQUEST})
+VOLUNTARY = frozenset({Reason.EVICTED, Reason.NODE_MARKED, Reason.LEFT_ON_REQUEST, Reason.SLOW_RANK})
 """Why attempts begin that nobody is to blame for: the pods of the one before saved, or were given the time to."""
 
 

@@ -66,8 +66,12 @@ class SpareReader:
     cluster: Cluster
     clock: Callable[[], float] = time.monotonic
 
-    async def enough(self, job: Job, pods: Sequence[Pod], memory: JobMemory) -> bool:
+    async def enough(
+        self, job: Job, pods: Sequence[Pod], memory: JobMemory, *, leaving: frozenset[str] = frozenset()
+    ) -> bool:
         """Whether other nodes surely take the pods of `job` that have no node, or one that would not take them again.
+
+        Nor are pods to stay on one of `leaving`, or to come to it.
 
         No while another job looks for nodes: which ones it will take cannot be told. A no holds for a while, a yes is asked
         for anew each time, since whoever moves in between takes what it found. A look that fails is a no.
@@ -75,14 +79,14 @@ class SpareReader:
         if self.clock() - memory.no_spares_at < REREAD_SECONDS:
             return False
         try:
-            if not await self._others_need_nodes(job) and await self._found(job, pods):
+            if not await self._others_need_nodes(job) and await self._found(job, pods, leaving):
                 return True
         except ApiError as error:
             log.warning("spare nodes could not be looked for", namespace=job.namespace, job=job.name, error=str(error))
         memory.no_spares_at = self.clock()
         return False
 
-    async def _found(self, job: Job, pods: Sequence[Pod]) -> bool:
+    async def _found(self, job: Job, pods: Sequence[Pod], leaving: frozenset[str]) -> bool:
         if job.spec is None:
             return False
         avoided = job.status.avoided_nodes
@@ -92,6 +96,7 @@ class SpareReader:
         async for page in self.cluster.pages_of(PlacementFacts, "/api/v1/nodes"):
             found = (node.as_json() for node in page.items)
             fit |= {node["metadata"]["name"]: node for node in found if may_run_on(manifest, node)}
+        fit = {name: node for name, node in fit.items() if name not in leaving}
         missing = job.spec.nodes - len(own & set(fit))
         candidates = [node for name, node in fit.items() if name not in own and has_room(manifest, node, ())]
         for node in random.sample(candidates, min(len(candidates), MOST_READ)):
