@@ -21,7 +21,7 @@ from oarlock_trainer.runtime import own_module
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OURS = {"oarlock_api", "oarlock_trainer", "pynvml"}
+OURS = {"oarlock", "oarlock_api", "oarlock_trainer", "pynvml"}
 IMPORT_ALL = """
 import importlib, json, sys
 from oarlock_trainer.bundle import older_python
@@ -47,7 +47,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def modules(bundle: Path) -> list[str]:
     with zipfile.ZipFile(bundle) as packed:
-        names = [name for name in packed.namelist() if name != "__main__.py"]
+        names = [name for name in packed.namelist() if name.endswith(".py") and name != "__main__.py"]
     return [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names]
 
 
@@ -67,6 +67,7 @@ def test_it_runs_as_the_agent_and_as_any_of_its_helpers(python: Callable[[], Pat
     for arguments, words in (
         (["--help"], "oarlock-trainer agent"),
         (["--module", "oarlock_trainer.health.monitor", "--help"], "oarlock_trainer.health.monitor"),
+        (["--module", "oarlock_trainer.agent.report.write", "--help"], "oarlock_trainer.agent.report.write"),
     ):
         command = [str(python()), "-I", "-S", str(bundle), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env={})
@@ -76,7 +77,7 @@ def test_it_runs_as_the_agent_and_as_any_of_its_helpers(python: Callable[[], Pat
 
 def test_its_source_says_nothing_that_python_3_10_does_not_understand(bundle: Path) -> None:
     with zipfile.ZipFile(bundle) as packed:
-        for name in packed.namelist():
+        for name in (name for name in packed.namelist() if name.endswith(".py")):
             tree = ast.parse(packed.read(name), name, feature_version=(3, 10))
             for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom):

@@ -21,6 +21,9 @@ DATA_MANIFEST = "reports/data.json"
 EVALUATION_REPORT = "reports/evaluation.json"
 """Losses and pictures of a job with task Evaluate."""
 
+REPORT_PAGE = "reports/index.html"
+"""The job on one page, for people."""
+
 _CHECKPOINT = re.compile(r"step-([0-9]{1,12})-a([0-9]{1,9})")
 
 

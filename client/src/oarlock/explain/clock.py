@@ -11,7 +11,8 @@ from oarlock_api.contract.wire import text
 def parsed(time: str) -> datetime | None:
     """A time, None where it is none or has no zone."""
     try:
-        found = datetime.fromisoformat(time)
+        # Python 3.10, which the trainer's bundle may run on, does not know the Z.
+        found = datetime.fromisoformat(f"{time[:-1]}+00:00" if time.endswith("Z") else time)
     except ValueError:
         return None
     return found if found.tzinfo else None

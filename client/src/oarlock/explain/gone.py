@@ -1,14 +1,17 @@
-"""How a job stood when its output was written last: all that is known of one whose object is gone."""
+"""How a job stood when its output was written last: all that is known of one whose object is gone, or is not asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from oarlock.explain import faults
 from oarlock.explain.attempts import Lines
 from oarlock.explain.causes import Cause, named
-from oarlock.facts.model import Facts
+from oarlock.explain.now import going
+from oarlock.facts.model import Facts, Output
 from oarlock.story import Attempt, Now
+from oarlock_api.contract.figures import parse_line
 from oarlock_api.contract.wire import integer, text
 
 PHASE = "Gone"
@@ -16,7 +19,24 @@ PHASE = "Gone"
 
 
 def now_of_the_output(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:
-    """The last that the output tells."""
+    """The last that the output tells; of a job that runs while its own agent asks, how far it is."""
+    if facts.phase == "Running" and attempts and facts.output:
+        return _running(facts.output, attempts)
+    return replace(_over(facts, lines, attempts), phase=facts.phase or PHASE)
+
+
+def _running(output: Output, attempts: Sequence[Attempt]) -> Now:
+    step, total = next(
+        ((known.step, known.total_steps) for known in map(parse_line, reversed(output.metrics)) if known.total_steps),
+        (None, None),
+    )
+    cause = Cause.TRAINING if attempts[-1].first_step_time else Cause.STARTING
+    message = going(attempts[-1], step, total)
+    next_ = faults.advice(cause, job="")
+    return Now(phase="Running", cause=cause, message=message, next=next_, step=step, total_steps=total)
+
+
+def _over(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:
     step = max(
         (
             saved

@@ -261,7 +261,8 @@ def now(s: Situation, trouble: Trouble | None, attempts: Sequence[Attempt]) -> N
         cause, message = told, trouble.message
     else:
         cause = _of_phase(phase, reason)
-        message = _going(phase, attempts, step, total) or text(s.status.get("message"), 2048) or cause.meaning
+        training = going(attempts[-1], step, total) if phase == "Running" and attempts else ""
+        message = training or text(s.status.get("message"), 2048) or cause.meaning
     node = trouble.node if trouble else ""
     advice = [faults.advice(cause, job=s.facts.name, node=node)]
     if trouble and trouble.cause == cause:
@@ -312,9 +313,8 @@ def _of_phase(phase: str, reason: Cause | None) -> Cause:
     return known.get(phase) or reason or Cause.PENDING
 
 
-def _going(phase: str, attempts: Sequence[Attempt], step: int | None, total: int | None) -> str:
-    if phase != "Running" or not attempts:
-        return ""
-    nodes = ", ".join(attempts[-1].node_names[:8])
+def going(attempt: Attempt, step: int | None, total: int | None) -> str:
+    """Of a gang that makes steps."""
+    nodes = ", ".join(attempt.node_names[:8])
     done = f"step {step:,}" + (f" of {total:,}" if total else "") if step is not None else "no step yet"
-    return f"attempt {attempts[-1].number} trains{f' on {nodes}' if nodes else ''}: {done}"
+    return f"attempt {attempt.number} trains{f' on {nodes}' if nodes else ''}: {done}"

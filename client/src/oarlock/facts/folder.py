@@ -31,10 +31,15 @@ class NoOutputError(ValueError):
     """The folder is no job's output. The message says what to give instead."""
 
 
-def from_folder(folder: Path, *, now: datetime) -> Facts:
-    """What a job's output directory tells. Raises NoOutputError where it is none, OSError where it cannot be read."""
+def from_folder(folder: Path, *, now: datetime, phase: str = "") -> Facts:
+    """What a job's output directory tells. `phase`: how the job stands, where whoever asks knows.
+
+    Raises NoOutputError where it is none, OSError where it cannot be read.
+    """
     output, missing = read_output(folder)
     absent = "not asked: only the output was read"
+    if phase:
+        absent = "the job itself wrote this, and asks no cluster: `oarlock report` with its name does"
     gone = tuple(Missing(what=what, why=absent) for what in ("the job's object", "pods and Events"))
     who = output.spec or {"namespace": "", "name": folder.resolve().name}
     return Facts(
@@ -42,6 +47,7 @@ def from_folder(folder: Path, *, now: datetime) -> Facts:
         name=who["name"],
         time=_time(now.timestamp()),
         output=output,
+        phase=phase,
         missing=gone + missing,
     )
 

@@ -46,6 +46,7 @@ class Facts:
     `job` is the TrainingJob; `events` are those of the job, its pods and its groups, the oldest first; `pods` are its pods of
     all attempts; `nodes` those that the job's pods were or should be on, and those that its status names; `groups` are the
     objects of gang systems that hold its pods (Workload, PodGroup); `claims` the PersistentVolumeClaims that it mounts.
+    `phase` is how the job stands, where its own agent gathered the facts: Running, Succeeded or Ended; else empty.
     """
 
     namespace: str
@@ -58,6 +59,7 @@ class Facts:
     groups: tuple[Object, ...] = ()
     claims: tuple[Object, ...] = ()
     output: Output | None = None
+    phase: str = ""
     missing: tuple[Missing, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

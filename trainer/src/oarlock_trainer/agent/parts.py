@@ -17,6 +17,7 @@ from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
 from oarlock_trainer.agent.ranks.local_command import LocalCommand
 from oarlock_trainer.agent.ranks.local_ranks import LocalRanks
+from oarlock_trainer.agent.report.report_page import ReportPage
 from oarlock_trainer.agent.requests import Requests
 from oarlock_trainer.agent.slow.inquiry import SlowRankInquiry
 from oarlock_trainer.agent.status.access import StatusAccess
@@ -70,6 +71,7 @@ class Parts:
     preflight: Preflight
     requests: Requests
     slowness: SlowRankInquiry
+    page: ReportPage
 
     @property
     def sources(self) -> list[int]:
@@ -146,6 +148,7 @@ def start(
             link=link,
             gpus=gpus,
         ),
+        page=ReportPage(assignment, given),
     )
 
 

@@ -32,6 +32,7 @@ from oarlock_trainer.agent.history.history import History
 from oarlock_trainer.agent.link.protocol import Answer, Ask, PeerLost, Topic
 from oarlock_trainer.agent.parts import Options, PortTakenError
 from oarlock_trainer.agent.ranks.ranks import StartError
+from oarlock_trainer.agent.report.report_page import ENDED, SUCCEEDED
 from oarlock_trainer.agent.verdict import Verdict, is_failure
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime import children, clock, wakeup
@@ -59,6 +60,10 @@ _WEBHOOKS_SECONDS = 1.0
 """What messages that still wait get at the end: the gang's restart waits for this pod."""
 _HISTORY_SECONDS = 1.0
 """What the last lines of the history get, on storage that works some milliseconds."""
+_PAGE_SECONDS = 20.0
+"""What the report gets of a job that is done, and waits for nothing else. It takes a second."""
+_PAGE_SECONDS_OF_A_FAILURE = 1.0
+"""The gang's restart waits for this pod, and the next attempt writes the report anew."""
 _LINGER_SECONDS = 2.0
 """What a victim, its ranks gone, waits to be told to go. A pod that is deleted leaves its node within a third of a second,
 one that ends by itself takes its kubelet 1.2 s (bench/recovery.py), and the next gang wants the node."""
@@ -115,6 +120,7 @@ class _Supervisor:
         self._preflight = started.preflight
         self._requests = started.requests
         self._slowness = started.slowness
+        self._page = started.page
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -137,6 +143,8 @@ class _Supervisor:
             self._webhooks.observe(self._board.status)
             self._history.gathered(self._link.nodes)
             self._history.observe(self._board.status, self._outcome.report)
+            self._page.heed(ended)
+            self._page.observe(self._board.status, self._beat_at)
         return self._leave()
 
     def _is_alive(self) -> bool:
@@ -302,17 +310,29 @@ class _Supervisor:
             keeping, name = self._guard.keep(self._output, at=clock.timestamp())
             self._history.kept_stacks(name)
         self._ranks.kill()
-        children.end_all(within=_SWEEP_SECONDS)
+        done = verdict is None or verdict.code == ExitCode.DONE
+        self._page.write(SUCCEEDED if done else ENDED, time.monotonic())
+        self._page.heed(children.end_all(within=_SWEEP_SECONDS, spare=self._page.pid))
         if copying:
             copying.join(_REPORT_COPY_SECONDS)
         if keeping:
             keeping.join(KEEP_SECONDS)
         self._ranks.close()
         self._history.close(_HISTORY_SECONDS)
+        self._await_page(_PAGE_SECONDS if done else _PAGE_SECONDS_OF_A_FAILURE)
         self._webhooks.close(_WEBHOOKS_SECONDS)
         if verdict and verdict.code == ExitCode.PEER_LOST:
             self._linger()
         return verdict.code if verdict else ExitCode.DONE
+
+    def _await_page(self, seconds: float) -> None:
+        """Let the report be written. Whoever tells the pod to go waits for none."""
+        deadline, asked = time.monotonic() + seconds, self._stop_requests
+        while self._page.pid and self._stop_requests == asked and (left := deadline - time.monotonic()) > 0:
+            select.select([self._wakeup], [], [], left)
+            self._stop_requests += len({signal.SIGTERM, signal.SIGINT} & set(wakeup.taken(self._wakeup)))
+            self._page.heed(children.reap())
+        self._page.kill()
 
     def _linger(self) -> None:
         if not self._link.reason_told:

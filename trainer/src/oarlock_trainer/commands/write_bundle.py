@@ -34,6 +34,15 @@ _RUNTIME = (
     "wakeup",
 )
 _OURS = {
+    "oarlock": (
+        "__init__.py",
+        "explain",
+        "facts/__init__.py",
+        "facts/folder.py",
+        "facts/model.py",
+        "report",
+        "story.py",
+    ),
     "oarlock_api": ("__init__.py", "contract", "naming.py"),
     "oarlock_trainer": (
         "__init__.py",
@@ -52,8 +61,9 @@ _OURS = {
     ),
 }
 """Package -> what of it the agent and its helpers import."""
-_LEFT_OUT = {"health/reference.py", "preflight/collective"}
-"""What makes pages of the documentation, and what the ranks alone use."""
+_LEFT_OUT = {"explain/page.py", "explain/prose.py", "health/reference.py", "preflight/collective"}
+"""What makes pages of the documentation, what terminals alone need, and what the ranks alone use."""
+_FILES = {".py", ".css", ".js"}
 _OTHERS = ("pynvml",)
 
 
@@ -77,8 +87,10 @@ def _contents() -> Iterator[tuple[Path, str]]:
         root = _origin(package).parent
         for part in parts:
             place = root / part
-            for path in sorted(place.rglob("*.py")) if place.is_dir() else (place,):
-                if not any(path.relative_to(root).is_relative_to(other) for other in _LEFT_OUT):
+            for path in sorted(place.rglob("*")) if place.is_dir() else (place,):
+                if path.suffix in _FILES and not any(
+                    path.relative_to(root).is_relative_to(other) for other in _LEFT_OUT
+                ):
                     yield path, f"{package}/{path.relative_to(root).as_posix()}"
     for module in _OTHERS:
         yield _origin(module), f"{module}.py"

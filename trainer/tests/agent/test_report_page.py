@@ -1,0 +1,164 @@
+"""<output>/reports/index.html, as a real agent has it written: when, with what, and at nobody's cost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from agent_process import eventually
+from pythons import PYTHONS
+
+from oarlock_api.contract.kept_spec import settings
+from oarlock_api.contract.layout import REPORT_PAGE
+from oarlock_api.contract.status import CheckpointStatus, PodStatus
+from oarlock_trainer.agent.report import report_page
+from oarlock_trainer.agent.report.report_page import ENDED, RUNNING, SUCCEEDED, ReportPage
+from oarlock_trainer.agent.report.write import write
+from oarlock_trainer.commands import write_bundle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from agent_process import Agent
+
+    from oarlock_trainer.runtime.assignment import Assignment
+
+
+@pytest.fixture
+def written(agent: Agent) -> Callable[[str], str]:
+    agent.output.mkdir(parents=True)
+    page = agent.output / REPORT_PAGE
+
+    def with_(words: str) -> str:
+        eventually(lambda: page.exists() and words in page.read_text(), f"{words}:\n{agent.log_path.read_text()}")
+        return page.read_text()
+
+    return with_
+
+
+def test_a_job_that_trains_has_its_page_and_at_the_end_it_says_how_it_ended(
+    agent: Agent, written: Callable[[str], str]
+) -> None:
+    agent.environment["OARLOCK_SPEC"] = settings({"training": {"steps": 300}})
+    agent.start("trains_until_told")
+    page = written("<title>default/flux: Running</title>")
+    assert "attempt 3 trains on node-1" in page
+    assert "training.steps" in page
+    agent.mark("finish")
+    assert agent.wait() == 0
+    page = (agent.output / REPORT_PAGE).read_text()
+    assert "<title>flux: Succeeded</title>" in page.replace("default/", "")
+    assert "attempt 3 ended well" in page
+    assert [path.name for path in (agent.output / "reports").iterdir()] == ["index.html"]
+
+
+def test_what_a_failed_attempt_has_left_makes_a_page_that_tells_why(agent: Agent) -> None:
+    """Its own agent gives the page a second, and nobody promises that on a machine as busy as this one."""
+    agent.output.mkdir(parents=True)
+    agent.start("prints_and_waits")
+    os.kill(agent.rank_pid(1), signal.SIGKILL)
+    assert agent.wait() == 137
+    write(agent.output, phase=ENDED)
+    page = (agent.output / REPORT_PAGE).read_text()
+    assert "Ended</span>" in page
+    assert "rank 1 was killed by SIGKILL" in page
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_a_program_of_somebody_else_s_in_an_image_of_its_own_has_a_page_too(
+    agent: Agent, python: Callable[[], Path], tmp_path: Path
+) -> None:
+    agent.output.mkdir(parents=True)
+    agent.start_bundled(write_bundle.write(tmp_path), ["sh", "-c", "exit 0"], python=python())
+    assert agent.wait() == 0
+    page = (agent.output / REPORT_PAGE).read_text()
+    assert "attempt 3 ended well" in page
+    assert "<style>" in page
+
+
+def test_a_page_that_cannot_be_written_is_one_line_in_the_log(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    (agent.output / "reports").write_text("no folder")
+    agent.start("leaves_its_environment")
+    assert agent.wait() == 0
+    (said,) = [line for line in agent.log() if line["message"].startswith("the report is not written")]
+    assert "reports" in said["message"]
+
+
+@dataclass
+class Processes:
+    """In the place of real ones."""
+
+    phases: list[str] = field(default_factory=list)
+    killed: list[int] = field(default_factory=list)
+
+    def spawn(self, command: list[str], **_: Any) -> int:
+        self.phases.append(command[command.index("--phase") + 1])
+        return len(self.phases)
+
+    def kill(self, pid: int) -> None:
+        self.killed.append(pid)
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    found = Processes()
+    monkeypatch.setattr(report_page, "children", found)
+    return found
+
+
+def page_of(rank: int = 0) -> ReportPage:
+    assignment = SimpleNamespace(pod=SimpleNamespace(rank=rank), job=SimpleNamespace(output_directory="/output"))
+    return ReportPage(cast("Assignment", assignment), {})
+
+
+def at(step: int) -> PodStatus:
+    """Of a pod that has saved this step."""
+    saved = CheckpointStatus(step=step, path=f"/output/{step}", saved_at="t") if step else None
+    return PodStatus(job_uid="j", pod_uid="p", attempt=1, rank=0, phase="Training", heartbeat_at="t", checkpoint=saved)
+
+
+def test_checkpoints_that_come_often_make_a_page_a_minute_and_one_process_writes_at_a_time(
+    processes: Processes,
+) -> None:
+    page = page_of()
+    for second in range(150):
+        page.observe(at(second), float(second))
+        page.heed({1: 0} if second == 10 else {})
+    assert processes.phases == [RUNNING] * 2, "when the first had ended, and a minute was over"
+    page.write(ENDED, 150.0)
+    assert (processes.phases[2:], processes.killed) == ([ENDED], [2]), "what it writes is out of date"
+
+
+def test_who_writes_too_long_is_killed_and_nobody_follows_while_he_cannot_die(processes: Processes) -> None:
+    page = page_of()
+    for second in range(300):
+        page.observe(at(second), float(second))
+    assert (processes.phases, processes.killed) == ([RUNNING], [1])
+    page.heed({1: -9})
+    page.observe(at(300), 300.0)
+    assert processes.phases == [RUNNING] * 2
+
+
+def test_a_pod_of_which_nothing_is_new_writes_nothing_and_another_pod_than_rank_0_s_never_does(
+    processes: Processes,
+) -> None:
+    page, other = page_of(), page_of(rank=1)
+    for second in range(3):
+        page.observe(at(7), float(second))
+        other.observe(at(second), float(second))
+    other.write(SUCCEEDED, 3.0)
+    assert processes.phases == []
+
+
+def test_what_a_writer_that_was_killed_left_goes_with_the_next_page(agent: Agent) -> None:
+    (agent.output / ".oarlock").mkdir(parents=True)
+    (agent.output / "reports").mkdir()
+    (agent.output / "reports/.tmp-index.html-0").write_text("torn")
+    write(agent.output, phase=RUNNING)
+    assert [path.name for path in (agent.output / "reports").iterdir()] == ["index.html"]
