@@ -12,7 +12,7 @@ from oarlock_local.binaries import HELM, HELM_3
 from oarlock_local.build import built
 from oarlock_local.crd import apply_crd
 from oarlock_local.errors import BuildError
-from oarlock_local.sources import PROMETHEUS_OPERATOR, SourceMissing
+from oarlock_local.sources import GATEWAY_API, PROMETHEUS_OPERATOR, SourceMissing
 from tests.chart.rendering import ROOT
 
 if TYPE_CHECKING:
@@ -52,11 +52,13 @@ def serving(control_plane: Cluster) -> Cluster:
 
 @pytest.fixture(scope="session")
 def monitored(serving: Cluster) -> Cluster:
-    """The control plane with the kinds of Prometheus' operator."""
+    """The control plane with the kinds of others that the chart makes: of Prometheus' operator, and of the Gateway API."""
     try:
-        folder = PROMETHEUS_OPERATOR.fetch() / "example/prometheus-operator-crd"
+        prometheus = PROMETHEUS_OPERATOR.fetch() / "example/prometheus-operator-crd"
+        gateway = GATEWAY_API.fetch() / "config/crd/standard"
     except SourceMissing as error:
         pytest.skip(str(error))
     for kind in ("podmonitors", "servicemonitors", "prometheusrules"):
-        apply_crd(serving, folder / f"monitoring.coreos.com_{kind}.yaml")
+        apply_crd(serving, prometheus / f"monitoring.coreos.com_{kind}.yaml")
+    apply_crd(serving, gateway / "gateway.networking.k8s.io_httproutes.yaml")
     return serving

@@ -54,6 +54,27 @@ EVERYTHING: dict[str, Any] = {
         "metricsFrom": [{"namespaceSelector": {}}],
         "apiServer": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
         "apiServerPorts": [6444],
+        "dashboardFrom": [{"podSelector": {"matchLabels": {"app": "gateway"}}}],
+    },
+    "dashboard": {
+        "enabled": True,
+        "hosts": ["page.example.com"],
+        "actions": True,
+        "outputs": [
+            {
+                "namespace": "team",
+                "claimName": "training-output",
+                "volume": {"persistentVolumeClaim": {"claimName": "of-team"}},
+            }
+        ],
+        "resources": {"limits": {"memory": "321Mi"}},
+        "ingress": {
+            "enabled": True,
+            "className": "public",
+            "tlsSecret": "certificate",
+            "annotations": {"example.com/e": "f"},
+        },
+        "httpRoute": {"enabled": True, "parentRefs": [{"name": "outer"}]},
     },
     "monitoring": {
         "operator": "ServiceMonitor",

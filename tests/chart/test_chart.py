@@ -53,6 +53,12 @@ def told_by_default(helm_program: Path) -> str:
         pytest.param({"crds": {"keep": False}}, "deletes the TrainingJob API, and with it", id="an API that goes"),
         pytest.param({"rbac": {"create": False}}, "bind roles to the ServiceAccount told-operator", id="no rights"),
         pytest.param({"monitoring": {"rules": {"enabled": True}}}, "OarlockOperatorDown fires", id="alerts alone"),
+        pytest.param({"dashboard": {"enabled": True}}, "port-forward -n default service/told-web 8080", id="a page"),
+        pytest.param(
+            {"dashboard": {"enabled": True, "hosts": ["a.example.com"], "ingress": {"enabled": True}}},
+            "https://a.example.com",
+            id="a page with a name",
+        ),
     ],
 )
 def test_helm_tells_what_follows_from_the_values(
@@ -170,7 +176,8 @@ def test_the_image_is_named_by_tag_or_digest(image: dict[str, str], expected: st
 
 def test_no_environment_variable_stands_twice(helm_program: Path) -> None:
     """Helm 4 applies on the server, where that is an error."""
-    container = one(render(helm_program, EVERYTHING), "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    deployment = one(render(helm_program, EVERYTHING), "Deployment", "oarlock-operator")
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
     names = [item["name"] for item in container["env"]]
     assert len(names) == len(set(names))
     assert {"name": "OARLOCK_OPERATOR_CORDON_WINDOW_SECONDS", "value": "604800"} in container["env"]
@@ -271,6 +278,12 @@ def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program
         pytest.param({"image": {"repository": "oarlock/operator:1"}}, "repository", id="a tag in the repository"),
         pytest.param({"monitoring": {"operator": "podMonitor"}}, "operator", id="a monitor that is none"),
         pytest.param({"admissionPolicy": {"enabled": True}}, "admissionPolicy", id="a policy without a rule"),
+        pytest.param({"dashboard": {"ingress": {"enabled": True}}}, "dashboard/hosts", id="an Ingress without a name"),
+        pytest.param(
+            {"dashboard": {"hosts": ["a.example.com"], "httpRoute": {"enabled": True}}},
+            "parentRefs",
+            id="a route without a Gateway",
+        ),
         *(
             pytest.param(
                 {"admissionPolicy": {"enabled": True, "imageRegistries": [prefix]}}, "imageRegistries", id=what

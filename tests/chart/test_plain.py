@@ -16,7 +16,7 @@ from oarlock_local import chart
 from oarlock_local.build import binaries
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.install import VALUES
-from oarlock_local.plain_manifest import REGISTRY, plain_manifest
+from oarlock_local.plain_manifest import REGISTRY, plain_manifests
 from tests.chart.rendering import CHART, ROOT, VERSION
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -77,13 +77,22 @@ def test_the_operator_s_file_alone_by_which_it_is_removed_and_rolled_back_leaves
 
 def test_an_api_server_takes_every_object(serving: Cluster) -> None:
     dry = ("--server-side", "--dry-run=server", "--validate=strict", "--force-conflicts")
-    told = serving.kubectl("apply", *dry, "-k", str(ROOT / "deploy/base"))
-    assert len(told.splitlines()) == 15
+    for folder, objects in (("base", 15), ("dashboard", 3)):
+        told = serving.kubectl("apply", *dry, "-k", str(ROOT / "deploy" / folder))
+        assert len(told.splitlines()) == objects
 
 
-def test_the_file_is_what_the_chart_renders(helm_program: Path) -> None:
-    written = (ROOT / "deploy/base/operator.yaml").read_text()
-    assert written == plain_manifest(ROOT, helm_program), "run .venv/bin/python -m oarlock_local.plain_manifest"
+def test_the_files_are_what_the_chart_renders(helm_program: Path) -> None:
+    rendered = plain_manifests(ROOT, helm_program)
+    written = {name: (ROOT / name).read_text() for name in rendered}
+    assert written == rendered, "run .venv/bin/python -m oarlock_local.plain_manifest"
+
+
+def test_the_file_of_the_page_holds_the_page_and_nothing_of_the_operator(kubectl: Path) -> None:
+    found = built(kubectl, ROOT / "deploy/dashboard")
+    assert {(item["kind"], item["metadata"]["name"]) for item in found} == {
+        (kind, "oarlock-web") for kind in ("ServiceAccount", "Service", "Deployment")
+    }
 
 
 def test_the_demo_gets_the_same_by_kubectl_as_by_helm(kubectl: Path, helm_program: Path) -> None:

@@ -11,6 +11,7 @@ import copy
 import json
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
@@ -29,14 +30,21 @@ WITHOUT_API = {**EVERYTHING, "crds": {"enabled": False}}
 BY_TAG = {**NAMED, "image": {**NAMED["image"], "tag": "my-tag"}}
 RELEASES = ("123", "my.release", "7." + "a" * 51, "a" * 53)
 """Names that helm takes, and that no Service may have as they are; and the longest."""
-NOT_ALONE = {"admissionPolicy.enabled=true"}
-"""What the schema refuses for lack of something that belongs to it."""
+NOT_ALONE = {
+    "admissionPolicy.enabled=true",
+    "dashboard.actions=true",
+    "dashboard.ingress.enabled=true",
+    "dashboard.httpRoute.enabled=true",
+}
+"""What the schema refuses for lack of something that belongs to it, or what is nothing without the page."""
 MEANT = {
     "{{ .Release.Name }}-extra": "oarlock-extra",
     "{{ .Release.Namespace }}": "oarlock",
     "https://docs.example.com/NAME.html": "https://docs.example.com/operator-down.html",
+    "volume": "volumes",
 }
-"""What is rendered of values that are templates, or have a name to be put in."""
+"""What is rendered of values that are templates, have a name to be put in, or are one of several."""
+PARTS = ("-operator", "-web")
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -191,9 +199,10 @@ def test_a_service_and_the_hosts_of_pods_may_have_the_name_that_comes_of_a_relea
     """Newer API servers take Services with digits first; the oldest one that the chart is for does not."""
     objects = render(helm_program, WITHOUT_API, release=release)
     kinds = {"Service", "Deployment", "ServiceAccount", "Lease"}
-    names = {item["kind"]: item["metadata"]["name"] for item in objects if item["kind"] in kinds}
-    assert names.keys() == kinds
-    assert len(set(names.values())) == 1
-    assert DNS_LABEL.fullmatch(names["Service"])
-    deployment = next(item for item in objects if item["kind"] == "Deployment")
-    assert deployment["metadata"]["labels"]["app.kubernetes.io/instance"] == release
+    found = [(item["kind"], item["metadata"]) for item in objects if item["kind"] in kinds]
+    names = {suffix: {each["name"] for _, each in found if each["name"].endswith(suffix)} for suffix in PARTS}
+    assert Counter(kind for kind, _ in found) == {"Service": 2, "Deployment": 2, "ServiceAccount": 2, "Lease": 1}
+    for name in names.values():
+        assert len(name) == 1
+        assert DNS_LABEL.fullmatch(*name)
+    assert {each["labels"]["app.kubernetes.io/instance"] for _, each in found} == {release}

@@ -54,3 +54,30 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- define "oarlock.scraped" -}}
 {{ .Release.Namespace }}/{{ include "oarlock.name" . }}-operator
 {{- end }}
+
+{{/* The page's pod. */}}
+{{- define "oarlock.webLabels" -}}
+{{ include "oarlock.webSelector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "oarlock.webSelector" -}}
+app.kubernetes.io/name: oarlock
+app.kubernetes.io/component: web
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{/* What every pod of the release asks: names, and the API server. */}}
+{{- define "oarlock.toApiServer" -}}
+# Names.
+- ports: [{port: 53, protocol: UDP}, {port: 53, protocol: TCP}]
+# The API server.
+- ports:
+  {{- range .Values.networkPolicy.apiServerPorts }}
+  - {port: {{ . }}}
+  {{- end }}
+  {{- with .Values.networkPolicy.apiServer }}
+  to: {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
