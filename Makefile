@@ -46,6 +46,10 @@ tools: setup ## Build Kubernetes, containerd, runc, and what the tests ask, from
 demo: setup ## Run the main job on a local three-node Kubernetes: train, crash, resume
 	@$(RUN)/python -m oarlock_local.demo
 
+.PHONY: demo-page
+demo-page: setup ## Keep such a cluster with a job that trains, open its page, and faults on buttons, until Ctrl-C
+	@$(RUN)/python -m oarlock_local.demo --stay
+
 .PHONY: test
 test: setup ## Run all tests
 	@tests/run

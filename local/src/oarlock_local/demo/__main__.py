@@ -1,4 +1,7 @@
-"""`make demo`. Exit status 0 only if all of it held; tidies up after itself, also on Ctrl-C."""
+"""`make demo`. Exit status 0 only if all of it held; tidies up after itself, also on Ctrl-C.
+
+With --stay it is `make demo-page`: it trains on until Ctrl-C, and what is to break is up to whoever watches.
+"""
 
 # ruff: noqa: T201 - a demo prints
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from oarlock_local.demo.job import Disappointed
+from oarlock_local.demo.kept import keep
 from oarlock_local.demo.story import tell
 from oarlock_local.errors import InUseError, LocalError
 
@@ -25,7 +29,7 @@ def main() -> int:
         print("demo: run it from a checkout of the repository: make demo", file=sys.stderr)
         return 2
     try:
-        tell(root)
+        (keep if sys.argv[1:] == ["--stay"] else tell)(root)
     except InUseError:
         print(
             "\ndemo: another demo runs on this machine: wait for its end, or end it by .venv/bin/oarlock-local down demo",

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from oarlock_local.demo.inputs import make_inputs
 from oarlock_local.demo.install import apply_operator
 from oarlock_local.demo.job import Disappointed, JobView
 from oarlock_local.demo.output import CLAIM, make_output
+from oarlock_local.demo.page import page
 from oarlock_local.demo.table import attempts_table
 from oarlock_local.launch import default_shares
 from oarlock_local.machine import require
@@ -33,6 +37,28 @@ def tell(root: Path) -> None:
     """Run the demo. Raises LocalError where the machine cannot, Disappointed where a promise did not hold."""
     print("A 3-node Kubernetes on this machine, a 2-node FLUX.1 job on simulated GPUs, one broken GPU.")
     began = time.monotonic()
+    with stage(root) as scene:
+        view = _train_and_break(scene.cluster, root)
+        _verdict(view)
+        model = _keep_model(scene.output, view, root)
+    print()
+    print(attempts_table(view.status))
+    print(f"\nThe model is in {model} (diffusers format); all of it took {time.monotonic() - began:.0f} s.")
+    print("To look around with the page, and to break more: make demo-page")
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The cluster with the operator on it, the folder behind the job's claim, and the page's link."""
+
+    cluster: Cluster
+    output: Path
+    page: str
+
+
+@contextmanager
+def stage(root: Path) -> Iterator[Scene]:
+    """All that a job needs here, for the length of the block. Raises LocalError where the machine cannot."""
     require(nodes=True)
     with ThreadPoolExecutor(1) as pool:
         inputs: Future[Path] = pool.submit(make_inputs)
@@ -48,12 +74,10 @@ def tell(root: Path) -> None:
             output = make_output(cluster, root, inputs.result())
             pictures = len(list((output / "data/photos").glob("*.png")))
             say("inputs", f"a small FLUX.1 and {pictures} photographs with captions, in the claim {CLAIM}")
-            view = _train_and_break(cluster, root)
-            _verdict(view)
-            model = _keep_model(output, view, root)
-    print()
-    print(attempts_table(view.status))
-    print(f"\nThe model is in {model} (diffusers format); all of it took {time.monotonic() - began:.0f} s.")
+            with page(cluster) as link:
+                if link:
+                    say("page", link)
+                yield Scene(cluster, output, link)
 
 
 def say(what: str, words: str) -> None:
