@@ -33,7 +33,7 @@ _HEAD = f"""\
 `oarlock`, also as `kubectl oarlock`: `pip install ./api ./client` in a checkout; it is on no index yet, [nor in
 krew's](decisions/0053-no-krew-manifest.md). It needs neither torch nor the operator's rights: every request is the caller's
 own, by the kubeconfig that kubectl would take, or in a pod by its account. [From Python](sdk.md) the same
-verbs are methods.
+verbs are methods; `oarlock web` shows jobs [in a browser](page.md).
 
 `oarlock --install-completion` sets up completion for bash, zsh and fish; for `kubectl oarlock` kubectl finds
 `kubectl_complete-oarlock` on PATH by itself. Options `-n`, `--context` and `--kubeconfig` belong to every verb that asks a
