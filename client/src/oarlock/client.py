@@ -102,11 +102,12 @@ class Client:
         """Nodes with GPUs, or cordoned, and by which job and why; those that need a look first. Lists nodes."""
         return node_rows(self.cluster.items("/api/v1/nodes"))
 
-    def uncordon(self, node: str) -> None:
+    def uncordon(self, node: str, *, metadata: Mapping[str, Any] | None = None) -> None:
         """Give a node back: pods may go there again, and jobs that avoid it need not any more.
 
-        Raises RefusedError where that is no node's name.
+        `metadata` becomes part of the change, as Job's does. Raises RefusedError where that is no node's name.
         """
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        patch = {"spec": {"unschedulable": None}, "metadata": {"annotations": {GIVEN_BACK: now}}}
+        given = dict(metadata or {})
+        annotations = {**given.get("annotations", {}), GIVEN_BACK: datetime.now(UTC).isoformat(timespec="seconds")}
+        patch = {"spec": {"unschedulable": None}, "metadata": {**given, "annotations": annotations}}
         self.cluster.merge(f"/api/v1/nodes/{checked_name(node, 'node')}", patch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from http import HTTPStatus
@@ -52,12 +52,18 @@ Sleep = Callable[[float], None]
 class Job:
     """A job by its name, whether or not it is there. Every call asks the cluster anew."""
 
-    def __init__(self, cluster: Cluster, name: str, namespace: str | None = None) -> None:
-        """Made by Client.job. Raises RefusedError where no object can have that name."""
+    def __init__(
+        self, cluster: Cluster, name: str, namespace: str | None = None, *, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Made by Client.job. Raises RefusedError where no object can have that name.
+
+        `metadata` becomes part of every change: annotations to leave there, or the uid without which it is another job.
+        """
         self.name = name
         self.namespace = namespace or cluster.namespace
         self._cluster = cluster
         self._path = jobs_path(self.namespace, name)
+        self._metadata = dict(metadata or {})
 
     def __repr__(self) -> str:
         return f"Job({self.namespace}/{self.name})"
@@ -252,7 +258,8 @@ class Job:
 
     def _ask(self, verb: str, *, timeout: float | None, sleep: Sleep) -> dict[str, Any]:
         name = uuid.uuid4().hex[:12]
-        self._cluster.merge(self._path, {"metadata": {"annotations": {REQUEST_ANNOTATION: f"{verb} {name}"}}})
+        annotations = {**self._metadata.get("annotations", {}), REQUEST_ANNOTATION: f"{verb} {name}"}
+        self._cluster.merge(self._path, {"metadata": {**self._metadata, "annotations": annotations}})
         answer: dict[str, Any] = {}
 
         def answered(manifest: dict[str, Any]) -> bool:
@@ -266,7 +273,7 @@ class Job:
         return answer
 
     def _change(self, spec: dict[str, Any]) -> None:
-        self._cluster.merge(self._path, {"spec": spec})
+        self._cluster.merge(self._path, {"spec": spec, **({"metadata": self._metadata} if self._metadata else {})})
 
     def _delete(self, job: dict[str, Any], *same: str) -> None:
         """Delete this very object: as long as these fields of its metadata are what they are."""

@@ -41,7 +41,7 @@ def web(
     taken = listener.getsockname()[1]
     access = LinkAccess(client.cluster, port=taken)
     link = f"http://127.0.0.1:{taken}{access.link}"
-    settings = Settings(namespace=None if all_namespaces else client.namespace)
+    settings = Settings(namespace=None if all_namespaces else client.namespace, actions=True)
 
     def started(_: object) -> None:
         say(link)

@@ -27,13 +27,13 @@ from oarlock.web.drawn.frame import Frame, framed
 from oarlock.web.drawn.plain import notice
 from oarlock.web.settings import Settings
 from oarlock.web.shared import Drawings
-from oarlock.web.views import jobs
+from oarlock.web.views import actions, jobs
 from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.hub import Hub
 
-PAGES: tuple[Page, ...] = (*jobs.PAGES,)
+PAGES: tuple[Page, ...] = (*jobs.PAGES, *actions.PAGES)
 READS: tuple[Read, ...] = ()
-POSTS: tuple[Post, ...] = ()
+POSTS: tuple[Post, ...] = (*actions.POSTS,)
 TABS = (("Jobs", "/"),)
 MOST_STREAMS = 256
 DRAWING_THREADS = 16

@@ -1,0 +1,154 @@
+"""Actions: the links that lead to them, and the page that asks first and says what will happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from oarlock.report.markup import Child, Html, element, joined
+from oarlock.report.words import when, whole
+from oarlock.rows import JobRow, NodeRow
+from oarlock.web.drawn.frame import field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """Something that can be done to a job. `word` is also its method in the SDK, in small letters."""
+
+    word: str
+    fits: Callable[[JobRow], bool]
+    means: Callable[[JobRow], str]
+    """What will happen."""
+    ends: bool = False
+    """Whether it cannot be taken back."""
+
+    @property
+    def path(self) -> str:
+        """The last part of its address."""
+        return self.word.lower()
+
+
+def _suspend(row: JobRow) -> str:
+    saves = "It saves a checkpoint at its next step, then its pods" if row.phase == "Running" else "Its pods"
+    return f"{saves} leave, and {_gpus(row)} are free for others. Resume has it go on from there, once there is room again."
+
+
+def _resume(row: JobRow) -> str:
+    step = row.checkpoint_step
+    begins = (
+        f"from its checkpoint of step {whole(step)}" if step is not None else "from the beginning: it has no checkpoint"
+    )
+    return f"It asks for {_gpus(row)} again, and goes on {begins}."
+
+
+def _save(row: JobRow) -> str:
+    step = row.checkpoint_step
+    newest = f"The newest one now is of step {whole(step)}." if step is not None else "It has none yet."
+    return f"It writes a checkpoint at its next step, and trains on. {newest}"
+
+
+def _stop(row: JobRow) -> str:
+    if row.finished:
+        return f"It has ended. The TrainingJob and its pods are deleted; {_OUTPUT}"
+    return (
+        f"It saves a checkpoint if it trains; its pods leave, and {_gpus(row)} are free for others. Then the TrainingJob is "
+        f"deleted; {_OUTPUT} Until it is deleted, this page's server waits: where that ends before, the job stays suspended."
+    )
+
+
+_OUTPUT = "its output stays, with all checkpoints: submitted anew with the same directory it goes on from there."
+ACTIONS = (
+    Action(
+        word="Suspend",
+        fits=lambda row: not row.finished and not row.suspended and not row.deleting,
+        means=_suspend,
+    ),
+    Action(word="Resume", fits=lambda row: not row.finished and row.suspended and not row.deleting, means=_resume),
+    Action(
+        word="Save", fits=lambda row: row.phase == "Running" and not row.suspended and not row.deleting, means=_save
+    ),
+    Action(word="Stop", fits=lambda row: not row.deleting, means=_stop, ends=True),
+)
+
+
+def job_address(row: JobRow) -> str:
+    """Where the job is."""
+    return f"/jobs/{quote(row.namespace)}/{quote(row.name)}"
+
+
+def links(row: JobRow) -> Html | None:
+    """A link to each action that fits the job as it is; none where nothing does."""
+    found = [action for action in ACTIONS if action.fits(row)]
+    if not found:
+        return None
+    drawn = [element("a", f"{one.word}\u2026", href=f"{job_address(row)}/{one.path}", class_="button") for one in found]
+    return element("nav", *drawn, class_="actions", aria_label=f"What can be done with {row.name}")
+
+
+def uncordon_link(row: NodeRow) -> Html | None:
+    """A link to give a cordoned node back."""
+    if not row.cordoned:
+        return None
+    return element("a", "Uncordon\u2026", href=f"/nodes/{quote(row.name)}/uncordon", class_="button")
+
+
+def ask_job(action: Action, row: JobRow, *, uid: str, csrf: str) -> Html:
+    """The page that asks about a job."""
+    facts: list[tuple[str, Child]] = [
+        ("Job", f"{row.namespace}/{row.name}"),
+        ("Phase", row.phase),
+        ("Step", f"{whole(row.step)} of {whole(row.total_steps)}"),
+        ("Newest checkpoint", f"step {whole(row.checkpoint_step)}" if row.checkpoint_step is not None else "none"),
+    ]
+    return _ask(
+        f"{action.word} {row.name}?",
+        action.means(row),
+        facts,
+        _form(action.word, csrf=csrf, uid=uid, back=job_address(row), ends=action.ends),
+    )
+
+
+def ask_uncordon(row: NodeRow, *, uid: str, csrf: str) -> Html:
+    """The page that asks about a node."""
+    facts: list[tuple[str, Child]] = [
+        ("Node", row.name),
+        ("GPUs", whole(row.gpus)),
+        (
+            "Cordoned",
+            joined(
+                "by Oarlock, " if row.by_oarlock else "by somebody else", when(row.time or "") if row.by_oarlock else ""
+            ),
+        ),
+        *([("Job", row.job)] if row.job else []),
+        *([("Because of", row.reason)] if row.reason else []),
+    ]
+    means = (
+        "Pods may be placed there again, also by jobs that avoid it. Where its GPU is still broken, the next job that comes "
+        "there loses an attempt by it: repair the node first."
+    )
+    form = _form("Uncordon", csrf=csrf, uid=uid, back="/nodes", ends=False)
+    return _ask(f"Uncordon {row.name}?", means, facts, form)
+
+
+def _ask(title: str, means: str, facts: list[tuple[str, Child]], form: Html) -> Html:
+    told = element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in facts))
+    return element("section", element("h1", title), element("p", means, class_="means"), told, form, class_="ask")
+
+
+def _form(word: str, *, csrf: str, uid: str, back: str, ends: bool) -> Html:
+    return element(
+        "form",
+        field(csrf),
+        element("input", type="hidden", name="uid", value=uid),
+        element("button", word, class_="danger" if ends else "primary"),
+        element("a", "Leave it as it is", href=back),
+        method="post",
+        class_="answer",
+    )
+
+
+def _gpus(row: JobRow) -> str:
+    if not row.gpus or not row.nodes:
+        return "its nodes"
+    return f"{row.gpus:,} GPUs on {row.nodes:,} node{'s' if row.nodes > 1 else ''}"
