@@ -42,6 +42,14 @@ setup: .venv/.synced ## Install the Python environment
 tools: setup ## Build Kubernetes, containerd, runc, and what the tests ask, from source into the cache (15 minutes once)
 	@$(RUN)/oarlock-local build
 
+.PHONY: browser
+browser: ## Install Chromium for the tests of pages where there is none (Debian's package, as root)
+	@for program in chromium chromium-browser google-chrome; do if command -v $$program >/dev/null; then exit 0; fi; done; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+	  echo "tests of pages need Chromium: install your distribution's package, such as chromium"; exit 1; fi; \
+	echo "installing Chromium for the tests of pages"; \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null
+
 .PHONY: demo
 demo: setup ## Run the main job on a local three-node Kubernetes: train, crash, resume
 	@$(RUN)/python -m oarlock_local.demo

@@ -164,7 +164,7 @@ def test_the_dev_container_has_the_go_that_the_modules_ask_for_and_what_make_ask
     }
     assert tuple(map(int, image.split("."))) >= max(asked)
     packages = text.replace("\\\n", " ").split()
-    assert {"git", "iproute2", "make", "python3", "python3-venv", "util-linux"} <= {*packages}
+    assert {"chromium", "git", "iproute2", "make", "python3", "python3-venv", "util-linux"} <= {*packages}
 
 
 def test_the_dev_container_can_make_nodes_and_read_a_checkout_of_another_user() -> None:

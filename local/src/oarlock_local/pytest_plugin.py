@@ -1,7 +1,7 @@
-"""Fixtures for tests against real clusters; pytest loads them wherever this package is installed.
+"""Fixtures for tests against real clusters and in a real browser; pytest loads them wherever this package is installed.
 
-Each lasts for the session and dies with the test process, however that ends. Where the machine cannot run one, its
-tests are skipped with the reason.
+A cluster lasts for the session and dies with the test process, however that ends. Where the machine cannot run one, its
+tests are skipped with the reason. A browser is missing only where nobody installed it: there its tests fail and say so.
 """
 
 # ruff: noqa: PLC0415 - pytest loads this in every run; only those that need a cluster shall pay for its imports
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from oarlock_local.cluster import Cluster
 
 
@@ -74,3 +76,16 @@ def local_cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
     shares = [*default_shares(), pytestconfig.rootpath]
     with running("nodes", nodes=3, gpus=2, shares=shares, state=tmp_path_factory.mktemp("clusters")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Chromium without a window, for the tests of one file; none of them may be async."""
+    from oarlock_local.chromium import running
+    from oarlock_local.errors import MachineError
+
+    try:
+        with running() as browser:
+            yield browser
+    except MachineError as error:
+        pytest.fail(str(error), pytrace=False)
