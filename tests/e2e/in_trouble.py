@@ -58,7 +58,7 @@ def told(jobs: Jobs, chosen: Sequence[Trouble], *, seconds: float) -> Iterator[T
 
 def gather(cluster: Cluster, one: Trouble) -> Facts:
     """What the API server says of the job now."""
-    return from_cluster(cluster.text, namespace=one.namespace, name=one.name, now=datetime.now(UTC))
+    return from_cluster(cluster.get, namespace=one.namespace, name=one.name, now=datetime.now(UTC))
 
 
 def judged(one: Trouble, facts: Facts, where: dict[int, str]) -> Told:

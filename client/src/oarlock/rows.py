@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from oarlock.clock import when
 from oarlock_api.contract.node_marks import CORDONED, ENDED, GIVEN_BACK
 
 Json = Mapping[str, Any]
@@ -125,15 +126,9 @@ def event_rows(events: Iterable[Json], *, job: str) -> list[EventRow]:
         if not (kind == "TrainingJob" and name == job) and not (kind == "Pod" and _is_pod_of(name, job)):
             continue
         series = part(event, "series")
-        time = (
-            _text(series, "lastObservedTime")
-            or _text(event, "lastTimestamp")
-            or _text(event, "eventTime")
-            or _text(part(event, "metadata"), "creationTimestamp")
-        )
         rows.append(
             EventRow(
-                time=time or "",
+                time=when(event),
                 type=_text(event, "type") or "",
                 reason=_text(event, "reason") or "",
                 about=f"{kind.lower()}/{name}",

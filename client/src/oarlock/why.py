@@ -34,7 +34,7 @@ def facts_of_job(cluster: Cluster, name: str, *, namespace: str = "", path: str 
     """
     output = _read(Path(path)) if path else None
     namespace = namespace or cluster.namespace
-    return from_cluster(cluster.text, namespace=namespace, name=name, now=datetime.now(UTC), output=output)
+    return from_cluster(cluster.get, namespace=namespace, name=name, now=datetime.now(UTC), output=output)
 
 
 def facts_of_output(path: str | Path) -> Facts:

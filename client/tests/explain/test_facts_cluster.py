@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -28,14 +27,14 @@ class Server:
         self.answers = answers
         self.asked: list[str] = []
 
-    def __call__(self, path: str) -> str:
+    def __call__(self, path: str) -> Mapping[str, Any]:
         self.asked.append(path := unquote(path))
         answer = next((found for known, found in self.answers.items() if path.startswith(known)), None)
         if isinstance(answer, OarlockError):
             raise answer
         if answer is None and "?" not in path:
             raise NotFoundError(path)
-        return answer if isinstance(answer, str) else json.dumps({"items": []} if answer is None else answer)
+        return {"items": []} if answer is None else answer
 
 
 def gather(answers: Mapping[str, Any]) -> tuple[Any, Server]:

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from oarlock.clock import parsed, when, written
 from oarlock.explain import faults, words
 from oarlock.explain.causes import OF_CLASS, Cause, Part, named
-from oarlock.explain.clock import parsed, written
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Evidence, Place, Stage, Trouble
@@ -276,7 +276,7 @@ def _told(facts: Facts) -> dict[int, Trouble]:
         if (event.get("involvedObject") or {}).get("kind") != "TrainingJob" or after is None:
             continue
         pod = _POD.search(said)
-        reason, time = text(event.get("reason"), 128), text(event.get("lastTimestamp"), 40)
+        reason, time = text(event.get("reason"), 128), when(event)
         told = said[: after.start()]
         cause = words.refined(named(reason) or Cause.APPLICATION_ERROR, told)
         node = pod["node"] if pod else ""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from oarlock.clock import parsed, when
 from oarlock.explain.attempts import Lines
-from oarlock.explain.clock import parsed, when
 from oarlock.facts.model import Facts
 from oarlock.story import Attempt, Cordon, Moment, Now, Trouble
 from oarlock_api.contract.wire import number, text

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from oarlock.clock import parsed, written
 from oarlock.explain.attempts import Lines
-from oarlock.explain.clock import parsed, written
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Point
 from oarlock_api.contract.wire import integer, number, text

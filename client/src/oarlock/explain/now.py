@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from oarlock.clock import when
 from oarlock.explain import faults, scheduler, words
 from oarlock.explain.causes import Cause, named
-from oarlock.explain.clock import when
 from oarlock.explain.pods import Pod
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Evidence, Now, Trouble
@@ -139,7 +139,7 @@ def _claims(s: Situation, cause: Cause) -> tuple[Evidence, ...]:
     if cause is not Cause.CLAIM_UNBOUND:
         return ()
     told = {
-        (text(event.get("reason"), 64), text(event.get("message"), 512)): text(event.get("lastTimestamp"), 40)
+        (text(event.get("reason"), 64), text(event.get("message"), 512)): when(event)
         for event in s.facts.events
         if (event.get("involvedObject") or {}).get("kind") == "PersistentVolumeClaim"
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oarlock.explain.clock import when
+from oarlock.clock import when
 from oarlock.facts.model import Facts, Object
 from oarlock_api.contract.names import KIND, Label
 from oarlock_api.contract.wire import text

@@ -2,21 +2,22 @@
 
 The job; its pods by their label; then, as far as they matter, Events of the job, of its claims and of a few pods, nodes,
 claims and the gang's group. However large the gang is, they are a dozen at most, or with eight named nodes twenty. How
-requests are made is the caller's: a function from a path of the API to a body.
+requests are made is the caller's: a function from a path of the API to what stands there.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from oarlock.clock import when, written
+from oarlock.cluster import jobs_path
 from oarlock.errors import ForbiddenError, NotFoundError, OarlockError
 from oarlock.facts.model import Facts, Missing, Object, Output
-from oarlock_api.contract.names import API_VERSION, PLURAL, Label, group_name
+from oarlock_api.contract.names import Label, group_name
 
 MOST_EVENTS = 500
 """Of one object; where there are more, some are left out, and that is said."""
@@ -34,8 +35,8 @@ _GROUPS = {
 """Gang system -> where its objects are, the newest version first. Kueue names its own after the gang, the others are ours."""
 
 
-Read = Callable[[str], str]
-"""GET of a path of the API with its query, as the caller; returns the body, as Cluster.text does. Raises OarlockError."""
+Read = Callable[[str], Object]
+"""GET of a path of the API with its query, as the caller, as Cluster.get does it. Raises OarlockError."""
 
 
 def from_cluster(
@@ -79,9 +80,9 @@ class _Reader:
             return Facts(
                 namespace=self._namespace,
                 name=self._name,
-                time=self._now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                time=written(self._now.astimezone(UTC)),
                 job=job,
-                events=tuple(sorted(events, key=_when)),
+                events=tuple(sorted(events, key=when)),
                 pods=tuple(sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))),
                 nodes=tuple(nodes_.result()),
                 groups=tuple(groups_.result()),
@@ -96,9 +97,7 @@ class _Reader:
 
     def _job(self) -> Object | None:
         try:
-            return trimmed(
-                self._object(f"/apis/{API_VERSION}/namespaces/{self._namespace}/{PLURAL}/{quote(self._name)}")
-            )
+            return trimmed(self._read(jobs_path(self._namespace, self._name)))
         except (NotFoundError, ForbiddenError) as error:
             self._lacks("the job's object", error)
             self._no_job = error
@@ -124,7 +123,7 @@ class _Reader:
         for path in paths:
             api, _, resource = path.rpartition("/")
             try:
-                return [trimmed(self._object(f"/apis/{api}/namespaces/{self._namespace}/{resource}/{quote(name)}"))]
+                return [trimmed(self._read(f"/apis/{api}/namespaces/{self._namespace}/{resource}/{quote(name)}"))]
             except OarlockError as error:
                 last = error
         self._lacks("the gang's group", last) if last else None
@@ -132,24 +131,20 @@ class _Reader:
 
     def _one(self, path: str, what: str) -> Object | None:
         try:
-            return trimmed(self._object(path))
+            return trimmed(self._read(path))
         except OarlockError as error:
             self._lacks(what, error)
             return None
 
     def _list(self, path: str, what: str) -> list[Object]:
         try:
-            found = self._object(path)
+            found = self._read(path)
         except OarlockError as error:
             self._lacks(what, error)
             return []
         if (found.get("metadata") or {}).get("continue"):
             self._missing.append(Missing(what=what, why="there are too many, and only a part was read"))
         return [trimmed(one) for one in found.get("items") or []]
-
-    def _object(self, path: str) -> Object:
-        found: Object = json.loads(self._read(path))
-        return found
 
     def _lacks(self, what: str, error: Exception) -> None:
         words: dict[type, str] = {NotFoundError: "it is not there", ForbiddenError: "you may not read it"}
@@ -167,10 +162,6 @@ def trimmed(found: Object) -> Object:
             key: value for key, value in status.items() if key not in ("images", "volumesAttached", "volumesInUse")
         }
     return {**found, "metadata": metadata, **({"status": status} if status is not None else {})}
-
-
-def _when(event: Object) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp") or "")
 
 
 def _label(pod: Object, label: Label) -> str:

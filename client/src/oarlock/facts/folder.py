@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 
+from oarlock.clock import written
 from oarlock.facts.model import Facts, Missing, Object, Output
 from oarlock_api.contract.history import MAX_LINE, METRICS, read_story
 from oarlock_api.contract.kept_spec import read_spec
@@ -45,7 +46,7 @@ def from_folder(folder: Path, *, now: datetime, phase: str = "") -> Facts:
     return Facts(
         namespace=who["namespace"],
         name=who["name"],
-        time=_time(now.timestamp()),
+        time=written(now.astimezone(UTC)),
         output=output,
         phase=phase,
         missing=gone + missing,
@@ -107,7 +108,7 @@ def _checkpoints(folder: Path) -> list[Object]:
         marker = path / MARKER
         try:
             committed = marker.is_file()
-            saved = _time((marker if committed else path).stat().st_mtime)
+            saved = written(datetime.fromtimestamp((marker if committed else path).stat().st_mtime, UTC))
         except FileNotFoundError:
             continue  # the job's retention has deleted it meanwhile
         found.append(
@@ -128,7 +129,3 @@ def _metrics(path: Path) -> Iterator[Object]:
             continue
         if "step" in row:
             yield row
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oarlock.explain.clock import parsed
+from oarlock.clock import parsed
 
 DASH = "\u2013"
 _THOUSANDS, _LARGE = 1e4, 1e12

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
-from oarlock.facts.model import Object
 from oarlock_api.contract.wire import text
 
 
@@ -23,7 +24,14 @@ def written(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def when(event: Object) -> str:
-    """When an Event happened last, empty where it does not say."""
-    times = (text(event.get(key), 40) for key in ("lastTimestamp", "eventTime", "firstTimestamp"))
+def when(event: Mapping[str, Any]) -> str:
+    """When an Event happened last, empty where it does not say. Of one that is repeated as a series only that tells."""
+    told = [
+        (event.get("series"), "lastObservedTime"),
+        (event, "lastTimestamp"),
+        (event, "eventTime"),
+        (event, "firstTimestamp"),
+        (event.get("metadata"), "creationTimestamp"),
+    ]
+    times = (text(part.get(key), 40) for part, key in told if isinstance(part, Mapping))
     return next((time for time in times if time), "")
