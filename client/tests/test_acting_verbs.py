@@ -66,6 +66,19 @@ def test_a_dry_run_prints_and_makes_nothing(api: FakeApi, oarlock: Oarlock) -> N
     assert len(api.objects) == 1
 
 
+def test_a_job_that_is_deleted_before_the_submitter_looks_again_is_3_as_of_wait(api: FakeApi, oarlock: Oarlock) -> None:
+    path = f"{JOBS.format('default')}/flux"
+    api.before = lambda method, asked, _: (404, "not found") if (method, asked) == ("GET", path) else None
+    ended = oarlock("submit", "-f", str(EXAMPLE), "--wait")
+    assert ended.code == 3
+    assert "was deleted" in ended.err
+
+
+def test_a_timeout_with_follow_is_refused_and_nothing_is_made(api: FakeApi, oarlock: Oarlock) -> None:
+    assert oarlock("submit", "-f", str(EXAMPLE), "--follow", "--timeout", "5").code == 64
+    assert api.asked == []
+
+
 def test_the_models_are_submitted_as_they_are(api: FakeApi) -> None:
     job = TrainingJob.model_validate(load(EXAMPLE.read_text()))
     Client().submit(job)

@@ -92,7 +92,10 @@ def test_a_pipe_that_is_closed_early_is_silent_and_141(api: FakeApi) -> None:
 
 @pytest.mark.usefixtures("api")
 def test_a_namespace_that_is_not_there_is_4_and_an_empty_one_is_not(oarlock: Oarlock) -> None:
-    assert oarlock("ls", "-n", "nowhere").code == 4
+    for verb in ("ls", "top"):
+        ended = oarlock(verb, "-n", "nowhere")
+        assert (ended.code, ended.out) == (4, "")
+        one_line(ended.err)
     ended = oarlock("ls")
     assert (ended.code, ended.out) == (0, "")
     assert "no TrainingJobs" in ended.err

@@ -58,19 +58,20 @@ class Client:
         return Job(self.cluster, name, namespace)
 
     def ls(self, *, all_namespaces: bool = False, selector: str | None = None) -> list[JobRow]:
-        """The jobs of the namespace, or of all, by name. `selector` is one of labels, as kubectl's -l has it."""
+        """The jobs of the namespace, or of all, by name. `selector` is one of labels, as kubectl's -l has it.
+
+        Raises NotFoundError where the namespace is not there; of a caller who may not ask for namespaces it has no jobs.
+        """
         path = jobs_path(None if all_namespaces else self.namespace)
         rows = [job_row(job) for job in self.cluster.items(path, labelSelector=selector)]
+        if not rows and not all_namespaces:
+            with suppress(ForbiddenError):
+                self.cluster.get(f"/api/v1/namespaces/{checked_name(self.namespace, 'namespace')}")
         return sorted(rows, key=lambda row: (row.namespace, row.name))
 
     def namespaces(self) -> list[str]:
         """Names of the cluster's namespaces. Raises ForbiddenError where the caller may not list them."""
         return [str(part(one, "metadata").get("name")) for one in self.cluster.items("/api/v1/namespaces")]
-
-    def check_namespace(self) -> None:
-        """Raise NotFoundError where the namespace is not there; a caller who may not ask is told nothing."""
-        with suppress(ForbiddenError):
-            self.cluster.get(f"/api/v1/namespaces/{checked_name(self.namespace, 'namespace')}")
 
     def submit(self, job: TrainingJob | Mapping[str, Any], *, wait: float | bool = False, dry_run: bool = False) -> Job:
         """Apply a job: make it, or change the one of its name. `wait`: until it has succeeded, for so many seconds at most.

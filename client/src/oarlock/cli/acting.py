@@ -12,7 +12,7 @@ import yaml
 from oarlock.cli.logs import print_logs
 from oarlock.cli.output import UsageError, duration, note, say, write
 from oarlock.cli.verb import Name, Timeout, complete_node, verb
-from oarlock.errors import NotFoundError, RefusedError
+from oarlock.errors import JobNotRunningError, NotFoundError, RefusedError
 from oarlock.job import GOES_ON, STAYS_RESIZED, STAYS_STOPPED
 from oarlock.rows import JobRow
 from oarlock_api.manifest import load_all
@@ -28,7 +28,7 @@ def submit(
     file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="The manifest; - is standard input.")],
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end, as `oarlock wait`.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Print the logs until the end, as `oarlock logs -f`.")
+        bool, typer.Option("--follow", help="Print the logs as `oarlock logs -f`, and end as `oarlock wait`.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Have the API server check it, print it, make nothing.")
@@ -41,6 +41,8 @@ def submit(
     """Make a job, or change the one of its name."""
     if output not in {"yaml", "json"}:
         raise UsageError(f"-o {output} is no format of submit: yaml or json")
+    if follow and timeout is not None:
+        raise UsageError("--timeout goes with --wait: logs are followed to the end")
     jobs = _manifests(file)
     if (wait or follow) and len(jobs) > 1:
         raise UsageError(f"--wait and --follow are for one job, and {file} has {len(jobs)}")
@@ -54,7 +56,10 @@ def submit(
         if follow:
             print_logs(job.logs(follow=True))
         if wait or follow:
-            _wait(client, job.name, job.namespace, timeout)
+            try:
+                _wait(client, job.name, job.namespace, timeout)
+            except NotFoundError as error:
+                raise JobNotRunningError(f"{job.name} was deleted while its end was waited for") from error
 
 
 @verb()

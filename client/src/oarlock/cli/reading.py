@@ -102,8 +102,6 @@ def ls(
     rows = client.ls(all_namespaces=all_namespaces, selector=selector)
     where = "any namespace" if all_namespaces else f"the namespace {client.namespace}"
     show("JobList", rows, columns, output=output, wide=WIDE_JOBS, empty=f"no TrainingJobs in {where}")
-    if not rows and not all_namespaces:
-        client.check_namespace()
     known = {(row.namespace, row.name): row for row in rows}
     while watch:
         sys.stdout.flush()
