@@ -55,11 +55,6 @@ class Cluster:
         """GET of a path, as JSON. Raises OarlockError."""
         return self._json("GET", path, query)
 
-    def text(self, path: str) -> str:
-        """GET of a path with its query, as it is. Raises OarlockError."""
-        with self._answer("GET", path, {}) as response:
-            return self._body(response).decode(errors="replace")
-
     def create(self, path: str, body: Json, **query: str | None) -> Json:
         """POST. Raises OarlockError."""
         made: Json = self._json("POST", path, query, body)
