@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,32 @@ def test_what_is_torn_or_not_there_is_said(folder: Path) -> None:
 def test_a_curve_is_thinned_out_and_keeps_its_ends(folder: Path) -> None:
     curve = explain(from_folder(folder, now=NOW)).curve
     assert (len(curve), curve[0].step, curve[-1].step) == (512, 1, 2000)
+
+
+def test_of_a_run_whose_figures_are_too_many_to_be_read_the_curve_still_has_its_beginning(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oarlock.facts.folder.MAX_METRICS", 16_000)
+    monkeypatch.setattr("oarlock.facts.folder.METRICS_PIECES", 40)
+    steps = [one.step for one in explain(from_folder(folder, now=NOW)).curve]
+    assert (steps[0], steps[-1]) == (1, 2000)
+    assert max(later - step for step, later in pairwise(steps)) < 70, "no gap is larger than that between two pieces"
+
+
+def test_a_job_whose_own_agent_asks_says_how_far_it_is_and_how_long_it_takes(folder: Path) -> None:
+    rows = [{"step": step, "total": 40, "secondsPerStep": 10.0, "loss": 0.5, "attempt": 2} for step in range(1, 31)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    now = explain(from_folder(folder, now=NOW, phase="Running")).now
+    assert (now.phase, now.cause, now.step, now.total_steps, now.eta_seconds) == ("Running", "Starting", 30, 40, 100)
+    assert now.message == "attempt 2 trains on node-1: step 30 of 40"
+    assert explain(from_folder(folder, now=NOW, phase="Ended")).now.phase == "Ended"
+
+
+def test_an_attempt_that_left_no_word_of_its_end_ended_when_the_operator_decided_about_it(folder: Path) -> None:
+    with (folder / ".oarlock/history/story.jsonl").open("a") as story:
+        story.write("\n" + json.dumps(line("Decision", time="10:30:04", reason="NodeLost")) + "\n")
+    first = explain(from_folder(folder, now=NOW)).attempts[0]
+    assert (first.end_time, first.end_reason) == ("2026-11-23T10:30:04Z", "NodeLost")
 
 
 def test_a_folder_that_is_no_output_is_refused_with_what_to_give_instead(tmp_path: Path) -> None:

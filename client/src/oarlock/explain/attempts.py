@@ -98,14 +98,15 @@ def _attempt(
     steps = [step for line in lines if (step := integer((line.get("data") or {}).get("step"))) is not None]
     image = next((pod.image for pod in pods if pod.image), "") or text((started.get("data") or {}).get("image"), 512)
     last = ended[-1] if ended else {}
+    decided = next((line for line in lines if line.get("type") == "Decision"), {})
     start = text(record.get("startTime"), 40) or text(started.get("time"), 40)
     return Attempt(
         number=number,
         start_time=start,
         first_step_time=_first_step(record, start, lines),
-        end_time=text(record.get("endTime"), 40) or text(last.get("time"), 40),
+        end_time=text(record.get("endTime"), 40) or text(last.get("time"), 40) or text(decided.get("time"), 40),
         reason=text(record.get("reason"), 253),
-        end_reason=text(record.get("endReason"), 253) or text(last.get("reason"), 253),
+        end_reason=text(record.get("endReason"), 253) or text((decided or last).get("reason"), 253),
         image=image,
         places=places,
         node_names=tuple(record.get("nodeNames") or sorted({place.node for place in places if place.node})),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from oarlock.clock import parsed, when
 from oarlock.explain.attempts import Lines
+from oarlock.explain.some_names import some
 from oarlock.facts.model import Facts
 from oarlock.story import Attempt, Cordon, Moment, Now, Trouble
 from oarlock_api.contract.wire import number, text
@@ -60,7 +61,7 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
         told = ", ".join(
             f"{_words(stage.name)} {_seconds(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05
         )
-        where = f" on {', '.join(one.node_names[:8])}" if one.node_names else ""
+        where = f" on {some(one.node_names)}" if one.node_names else ""
         resumed = f" from step {one.resumed_from_step:,}" if one.resumed_from_step else ""
         lost = f", {one.lost_steps:,} steps are done again" if one.lost_steps else ""
         yield Moment(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 
 from oarlock.explain import faults
 from oarlock.explain.attempts import Lines
@@ -16,6 +17,8 @@ from oarlock_api.contract.wire import integer, text
 
 PHASE = "Gone"
 """In the place of a phase of the status, which nobody has any more."""
+_RECENT = 64
+"""Lines of figures by whose pace the time that is left is reckoned."""
 
 
 def now_of_the_output(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:
@@ -26,14 +29,16 @@ def now_of_the_output(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -
 
 
 def _running(output: Output, attempts: Sequence[Attempt]) -> Now:
-    step, total = next(
-        ((known.step, known.total_steps) for known in map(parse_line, reversed(output.metrics)) if known.total_steps),
-        (None, None),
-    )
+    newest = [
+        known for known in map(parse_line, output.metrics[-_RECENT:]) if known.step is not None and known.total_steps
+    ]
+    step, total = (newest[-1].step, newest[-1].total_steps) if newest else (None, None)
+    pace = [known.seconds_per_step for known in newest if known.seconds_per_step is not None]
+    eta = round((total - step) * median(pace)) if pace and total and step is not None else None
     cause = Cause.TRAINING if attempts[-1].first_step_time else Cause.STARTING
     message = going(attempts[-1], step, total)
     next_ = faults.advice(cause, job="")
-    return Now(phase="Running", cause=cause, message=message, next=next_, step=step, total_steps=total)
+    return Now(phase="Running", cause=cause, message=message, next=next_, step=step, total_steps=total, eta_seconds=eta)
 
 
 def _over(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> Now:

@@ -13,6 +13,7 @@ from oarlock.clock import when
 from oarlock.explain import faults, scheduler, words
 from oarlock.explain.causes import Cause, named
 from oarlock.explain.pods import Pod
+from oarlock.explain.some_names import some
 from oarlock.facts.model import Facts, Object
 from oarlock.story import Attempt, Evidence, Now, Trouble
 from oarlock_api.contract.wire import integer, text
@@ -315,6 +316,6 @@ def _of_phase(phase: str, reason: Cause | None) -> Cause:
 
 def going(attempt: Attempt, step: int | None, total: int | None) -> str:
     """Of a gang that makes steps."""
-    nodes = ", ".join(attempt.node_names[:8])
+    nodes = some(attempt.node_names)
     done = f"step {step:,}" + (f" of {total:,}" if total else "") if step is not None else "no step yet"
     return f"attempt {attempt.number} trains{f' on {nodes}' if nodes else ''}: {done}"

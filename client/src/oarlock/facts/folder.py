@@ -16,14 +16,15 @@ from oarlock.facts.model import Facts, Missing, Object, Output
 from oarlock_api.contract.history import MAX_LINE, METRICS, read_story
 from oarlock_api.contract.kept_spec import read_spec
 from oarlock_api.contract.layout import CHECKPOINTS, OWNER, PRIVATE, REPORTS, parse_checkpoint_name, parse_owner
-from oarlock_api.contract.regular_file import read_regular
+from oarlock_api.contract.regular_file import read_regular, read_spread
 from oarlock_api.contract.report import MAX_BYTES
 from oarlock_api.contract.wire import WireError, parse_object
 
 MARKER = "COMMITTED"
 """A checkpoint's folder is one once this file is in it."""
 MAX_METRICS = 16 * 1024 * 1024
-"""Bytes of metrics.jsonl that are read, from its end."""
+"""Bytes of metrics.jsonl that are read: of a longer one, so much in pieces from its beginning to its end."""
+METRICS_PIECES = 512
 MOST_REPORTS = 4096
 """Files of reports that are read."""
 
@@ -40,7 +41,7 @@ def from_folder(folder: Path, *, now: datetime, phase: str = "") -> Facts:
     output, missing = read_output(folder)
     absent = "not asked: only the output was read"
     if phase:
-        absent = "the job itself wrote this, and asks no cluster: `oarlock report` with its name does"
+        absent = "the job wrote this page itself, and asks no cluster: oarlock report JOB does"
     gone = tuple(Missing(what=what, why=absent) for what in ("the job's object", "pods and Events"))
     who = output.spec or {"namespace": "", "name": folder.resolve().name}
     return Facts(
@@ -119,7 +120,7 @@ def _checkpoints(folder: Path) -> list[Object]:
 
 def _metrics(path: Path) -> Iterator[Object]:
     try:
-        lines = read_regular(path, most=MAX_METRICS, from_end=True).decode(errors="replace").splitlines()
+        lines = read_spread(path, most=MAX_METRICS, pieces=METRICS_PIECES).decode(errors="replace").splitlines()
     except OSError:
         return
     for line in lines:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oarlock.clock import parsed
+from oarlock.explain import some_names
 
 DASH = "\u2013"
 _THOUSANDS, _LARGE = 1e4, 1e12
@@ -50,8 +51,5 @@ def duration(seconds: float | None) -> str:
 
 
 def some(names: Sequence[str], most: int = 8) -> str:
-    """The first names, and how many more there are."""
-    if not names:
-        return DASH
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    """The first names, and how many more there are; a dash for none."""
+    return some_names.some(names, most) if names else DASH
