@@ -68,14 +68,15 @@ def test_the_command_says_the_same(jobs: Jobs, answers: dict[str, Told]) -> None
 
 
 @pytest.mark.usefixtures("no_operator")
-def test_pods_job_namespace_and_operator_may_go_and_the_output_still_tells_why(
-    jobs: Jobs, answers: dict[str, Told]
+def test_pods_job_namespace_and_operator_may_go_and_the_output_still_tells_the_whole_story(
+    jobs: Jobs, answers: dict[str, Told], tmp_path: Path
 ) -> None:
     fault = answers["xid"]
     folder: Path = jobs.cluster.volume("training-output", "seen") / "xid"
     jobs.cluster.kubectl("delete", "namespace", "seen", "--timeout=120s")
     story = json.loads(run("why", "--path", str(folder), "-o", "json"))
-    assert (story["name"], story["now"]["phase"]) == ("xid", "Gone")
+    assert (story["namespace"], story["name"], story["now"]["phase"]) == ("seen", "xid", "Gone")
+    assert {"path": "custom.command", "value": "python3"} in story["settings"]
     met = [
         (one["cause"], one.get("node"), one.get("gpu"))
         for attempt in story["attempts"]
@@ -84,6 +85,13 @@ def test_pods_job_namespace_and_operator_may_go_and_the_output_still_tells_why(
     assert ("GPUFault", fault.node, 0) in met, json.dumps(story["attempts"], indent=1)
     assert len(story["attempts"]) >= 2
     assert "GPUFault" in run("why", "--path", str(folder))
+    run("report", "--path", str(folder), "--file", str(tmp_path / "xid.html"))
+    for page in (tmp_path / "xid.html", folder / "reports/index.html"):  # a person's, and the job's own
+        told = page.read_text()
+        missing = [
+            words for words in ("seen/xid", "GPUFault", fault.node, "XID 79", "custom.command") if words not in told
+        ]
+        assert missing == [], page
 
 
 def run(*arguments: str) -> str:
