@@ -2,7 +2,8 @@
 
     facts -> those of this job -> pods -> attempts with their faults -> what holds it up now -> chain, curve
 
-The words that it gives are those of `causes`. It imports neither kubernetes nor a terminal: the trainer's report uses it too.
+The words that it gives are those of `causes`. It imports neither kubernetes nor a terminal: the trainer's report uses it too,
+and what it imports stands in the agent's one file (the trainer's commands/write_bundle.py).
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ _RUNTIME = (
 _OURS = {
     "oarlock": (
         "__init__.py",
+        "clock.py",
         "explain",
         "facts/__init__.py",
         "facts/folder.py",
