@@ -72,7 +72,7 @@ def test_a_curve_is_one_line_for_each_attempt() -> None:
     ]
     drawn = Page(curves(points))
     (line,) = [one["d"] for one in drawn.all("path")]
-    assert line == "M0.0 14.0L0.0 14.0L500.0 102.0M1000.0 190.0L1000.0 190.0"
+    assert line == "M0 14.0L0 14.0L500 102.0M1000 190.0L1000 190.0"
     assert "attempt 2 from step 10" in drawn.texts["title"]
     assert [one["class"] for one in drawn.all("div")] == ["by-step", "drawing", "wide"], "no time is known"
 

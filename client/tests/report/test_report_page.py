@@ -21,7 +21,7 @@ EVIL = (
 TAGS = """
     html head meta title style body main header section footer h1 h2 h3 p span strong code ul li dl dt dd div details
     summary table thead tbody tr th td figure figcaption img input label output svg g line path rect circle text script
-    progress a time
+    progress a time small
 """
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -34,8 +34,10 @@ def test_what_is_known_of_a_job_that_is_gone_stands_on_the_page() -> None:
     page = Page(report(hung()))
     assert page.texts["h1"] == ["team/flux"]
     told = dict(zip(page.texts["dt"], page.texts["dd"], strict=True))
-    assert (told["Step"], told["Loss"], told["Seconds per step"]) == ("20 of 40", "0.05", "10")
-    assert (told["GPUs"], told["Attempts"]) == ("16 (2 \u00d7 8)", "2")
+    assert (told["Step"], told["Loss"], told["Seconds per step"]) == ("20", "0.05", "10")
+    assert (told["GPUs"], told["Attempts"]) == ("16", "2")
+    assert told["Last fault"] == "Hang"
+    assert page.texts["small"] == ["of 40", "57 min 40 s ago on node-2", "2 \u00d7 8"]
     assert HUNG in page.text
     assert "the stack of the rank" in page.text, "what to do"
     headings = ["Curve", "Timeline", "Faults", "Attempts", "What happened", "Settings"]
@@ -121,7 +123,7 @@ def test_settings_of_a_job_that_is_gone_are_those_that_its_output_keeps() -> Non
     page = Page(report(facts(None, output=output(spec=kept))))
     assert "training.steps" in page.texts["code"]
     assert "As attempt 3 began with them at 2026-11-23 10:03:00." in page.text
-    assert "32 (4 \u00d7 8)" in page.text
+    assert "4 \u00d7 8" in page.text
 
 
 def test_settings_are_told_and_what_looks_secret_is_struck_out() -> None:
@@ -137,7 +139,7 @@ def test_settings_are_told_and_what_looks_secret_is_struck_out() -> None:
     }
     page = Page(report(facts(made)))
     told = page.text
-    assert "16 (2 \u00d7 8)" in told
+    assert "2 \u00d7 8" in told
     cells = dict(zip(page.texts["code"][-10:], page.texts["td"][-10:], strict=True))
     assert cells["training.optimizer.learningRate"] == "0.0001"
     assert cells["training.maxTokens"] == "512"
@@ -149,3 +151,9 @@ def test_settings_are_told_and_what_looks_secret_is_struck_out() -> None:
     assert cells["program.command"] == "train, --api-key=(struck out), https://example.com/data"
     assert cells["webhooks[0].url"] == "https://hooks.example.com"
     assert cells["webhooks[0].tokenSecretRef.name"] == "hook"
+
+
+def test_goodput_is_the_share_of_gpu_time_that_made_progress() -> None:
+    page = Page(report(facts(job("Running", gpuSeconds=7200, wastedGpuSeconds=360))))
+    assert dict(zip(page.texts["dt"], page.texts["dd"], strict=True))["Goodput"] == "95.0%"
+    assert "1.9 of 2.0 GPU hours made progress" in [one.get("title") for one in page.all("dd")]

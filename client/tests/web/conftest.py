@@ -10,23 +10,23 @@ from fake_api import FakeApi
 from starlette.testclient import TestClient
 
 from oarlock.cluster import connect
-from oarlock.web.access.link import LinkAuthenticator
+from oarlock.web.access.link import LinkAccess
 from oarlock.web.app import build
 from oarlock.web.settings import Settings
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.extend(str(Path(__file__).parents[1] / name) for name in ("web", "report", "explain"))
 from streams import Stream, served
 
 PORT = 8270
 
 
 @pytest.fixture
-def access(api: FakeApi) -> LinkAuthenticator:  # noqa: ARG001 - the kubeconfig in the environment leads to it
-    return LinkAuthenticator(connect(), port=PORT)
+def access(api: FakeApi) -> LinkAccess:  # noqa: ARG001 - the kubeconfig in the environment leads to it
+    return LinkAccess(connect(), port=PORT)
 
 
 @pytest.fixture
-def page(access: LinkAuthenticator) -> Iterator[TestClient]:
+def page(access: LinkAccess) -> Iterator[TestClient]:
     """A browser that has followed the printed link."""
     app = build(Settings(), access)
     with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", follow_redirects=False) as page:
@@ -35,7 +35,7 @@ def page(access: LinkAuthenticator) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def listen(access: LinkAuthenticator) -> Iterator[object]:
+def listen(access: LinkAccess) -> Iterator[object]:
     """Opens a path of a served page, as the browser of who has followed the link: its events, one by one."""
     with served(build(Settings(), access)) as address, ExitStack() as opened:
         cookie = {"Cookie": f"oarlock-{PORT}={access._caller.session}"}

@@ -17,7 +17,7 @@ MOST_ROWS = 96
 MOST_ROWS_OF_ONE = 64
 """Of an attempt that is shown alone."""
 _OVER = (PHASE, "Succeeded", "Failed", "Suspended")
-STRIP, GAP = 6, 12
+STRIP, GAP = 6, 10
 """Above the rows, where the stages of the start and its end are; and between two lanes."""
 
 
@@ -62,10 +62,10 @@ def lanes(story: Story, *, only: int | None = None) -> list[Lane]:
     shown = known[-MOST_LANES:] if only is None else [one for one in known if one.number == only]
     most = MOST_ROWS_OF_ONE if only is not None else min(16, max(4, MOST_ROWS // max(len(shown), 1)))
     after = {one.number: later.start_time for one, later in pairwise(known)}
-    return [_lane(one, story, until=after.get(one.number, ""), most=most) for one in shown]
+    return [_lane(one, story, until=after.get(one.number, ""), most=most, beside=len(shown)) for one in shown]
 
 
-def _lane(one: Attempt, story: Story, *, until: str, most: int) -> Lane:
+def _lane(one: Attempt, story: Story, *, until: str, most: int, beside: int) -> Lane:
     begin = instant(one.start_time) or 0.0
     limit = instant(until or story.time) or begin
     heard = _heard(one, story) if story.now.phase == PHASE else limit
@@ -92,7 +92,7 @@ def _lane(one: Attempt, story: Story, *, until: str, most: int) -> Lane:
         open=goes_on,
         ranks=tuple(sorted(ranks)) or (0,),
         group=max(1, -(-len(ranks) // most)),
-        height=14 if rows <= 4 else 8 if rows <= 24 else 6,
+        height=14 if rows * beside <= 24 else 8 if rows * beside <= 48 else 6,
     )
 
 

@@ -18,22 +18,21 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from oarlock.errors import ForbiddenError, NotFoundError, NotNowError, OarlockError, RefusedError, UnknownCallerError
-from oarlock.names import is_name
 from oarlock.report.markup import element, with_code
 from oarlock.web import assets, guards, live
-from oarlock.web.access.caller import Authenticator, Caller
+from oarlock.web.access.caller import Access, Caller
 from oarlock.web.ask import Ask, Page, Post, Read, View
 from oarlock.web.drawn.document import THEMES
 from oarlock.web.drawn.frame import Frame, framed
 from oarlock.web.drawn.plain import notice
 from oarlock.web.settings import Settings
 from oarlock.web.shared import Drawings
-from oarlock.web.views import actions, jobs
+from oarlock.web.views import actions, job, jobs
 from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.hub import Hub
 
-PAGES: tuple[Page, ...] = (*jobs.PAGES, *actions.PAGES)
-READS: tuple[Read, ...] = (*jobs.READS,)
+PAGES: tuple[Page, ...] = (*jobs.PAGES, *job.PAGES, *actions.PAGES)
+READS: tuple[Read, ...] = ()
 POSTS: tuple[Post, ...] = (*actions.POSTS,)
 TABS = (("Jobs", "/"),)
 MOST_STREAMS = 256
@@ -45,11 +44,9 @@ log = logging.getLogger("oarlock.web")
 Answer = Callable[[Request, Caller], Any]
 
 
-def build(
-    settings: Settings, access: Authenticator, *, hub: Hub | None = None, csrf: guards.Csrf | None = None
-) -> Starlette:
-    """The application; `hub` and `csrf` are its own by default."""
-    site = _Site(settings, access, hub or Hub(), csrf or guards.Csrf())
+def build(settings: Settings, access: Access, *, hub: Hub | None = None) -> Starlette:
+    """The application; `hub` is one of its own by default."""
+    site = _Site(settings, access, hub or Hub())
     routes = [
         Route("/", site.start),
         Route(guards.ALIVE, _alive),
@@ -81,8 +78,9 @@ def build(
 class _Site:
     """What all requests share."""
 
-    def __init__(self, settings: Settings, access: Authenticator, hub: Hub, csrf: guards.Csrf) -> None:
-        self.settings, self.access, self.hub, self.csrf = settings, access, hub, csrf
+    def __init__(self, settings: Settings, access: Access, hub: Hub) -> None:
+        self.settings, self.access, self.hub = settings, access, hub
+        self.csrf = guards.Csrf()
         self._drawings = Drawings()
         self._states = live.States()
         self._streams = 0
@@ -90,11 +88,9 @@ class _Site:
 
     async def start(self, request: Request) -> Response:
         """To the jobs that are meant where nobody says which."""
-        caller = self.access.caller(request)
-        if caller is None:
+        if self.access.caller(request) is None:
             return self.access.unknown(request)
-        chosen = request.cookies.get(jobs.NAMESPACE, "")
-        namespace = chosen if is_name(chosen) else self.settings.namespace or caller.namespace
+        namespace = self.settings.namespace
         return RedirectResponse(f"/jobs/{quote(namespace)}" if namespace else "/jobs", 303)
 
     def page(self, page: Page) -> Callable[[Request], Any]:

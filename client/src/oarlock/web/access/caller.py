@@ -18,19 +18,18 @@ class Caller:
     """`cluster` makes requests by his credentials; `identity` is a digest of them, the same for the same credentials.
 
     `session` is what his CSRF tokens are bound to. `expires` is in seconds since 1970; None where the server's end is his.
-    `namespace` is his own, where that is known. `can_leave`: whether he has logged in here, and can log out.
+    `can_leave`: whether he has logged in here, and can log out.
     """
 
     cluster: Cluster
     identity: str
     session: str
     name: str = ""
-    namespace: str | None = None
     expires: float | None = None
     can_leave: bool = False
 
 
-class Authenticator(Protocol):
+class Access(Protocol):
     """By the printed link (link.py), or by a token (token.py)."""
 
     def caller(self, request: Request) -> Caller | None:

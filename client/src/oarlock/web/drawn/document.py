@@ -21,6 +21,7 @@ def document(title: str, *body: Html, head: Html | None = None, theme: str = "sy
         element("link", rel="stylesheet", href=asset("page.css")),
         head,
         element("script", src=asset("live.js"), defer=True),
+        element("script", src=asset("reading.js"), defer=True),
     )
     chosen = theme if theme in THEMES[1:] else None
     return (

@@ -159,7 +159,10 @@ class Feed:
         with self._lock:
             self._place = str(place or self._place)
             if kind in {"ADDED", "MODIFIED"}:
-                self._objects[_key(what)] = self.watched.keep(what)
+                key, kept = _key(what), self.watched.keep(what)
+                if self._objects.get(key) == kept:
+                    return  # what has changed of it is nothing that is kept
+                self._objects[key] = kept
             elif kind != "DELETED" or self._objects.pop(_key(what), None) is None:
                 return  # a bookmark
             if len(self._objects) > MOST_OBJECTS:

@@ -9,6 +9,7 @@ from typing import Any
 
 from oarlock.cluster import jobs_path
 from oarlock.facts.cluster import trimmed
+from oarlock.names import checked_name
 from oarlock.rows import JobRow, job_row, objects, part
 from oarlock.web.watch.feed import Watched
 from oarlock_api.contract.wire import number
@@ -39,3 +40,8 @@ class KnownJob:
 def jobs_of(namespace: str | None) -> Watched:
     """The jobs of a namespace, or of all: Ask.watched gives a KnownJob for each."""
     return Watched(jobs_path(namespace), keep=KnownJob.of)
+
+
+def job_of(namespace: str, name: str) -> Watched:
+    """One job, as jobs_of has it."""
+    return Watched(jobs_path(namespace), fields=f"metadata.name={checked_name(name, 'job')}", keep=KnownJob.of)

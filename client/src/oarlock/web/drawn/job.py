@@ -1,0 +1,96 @@
+"""One job: how it stands, its attempts over time, its GPUs, its curve, what went wrong and what to do about it.
+
+Each part is an element with an id of its own, so that a live page swaps only what has changed. What the viewer has chosen
+stands in the address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from urllib.parse import quote, urlencode
+
+from oarlock.explain.settings import spec_of
+from oarlock.facts import Facts
+from oarlock.report import tables
+from oarlock.report.curves import Axis, curves
+from oarlock.report.markup import Html, element, joined
+from oarlock.report.summary import summary
+from oarlock.report.timeline import timeline
+from oarlock.report.words import whole
+from oarlock.rows import JobRow
+from oarlock.story import Story
+from oarlock.web.ask import Region, View
+from oarlock.web.drawn.actions import links
+from oarlock.web.drawn.events import events
+from oarlock.web.drawn.gpus import gpus
+from oarlock.web.drawn.health import nodes_of
+from oarlock.web.drawn.manifest import manifest
+from oarlock_api.contract.wire import integer
+
+PARTS = (
+    ("Timeline", "timeline"), ("GPUs", "gpus"), ("Curve", "curve"), ("Faults", "faults"), ("What happened", "what-happened"),
+    ("Events", "events"), ("YAML", "yaml"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the viewer has chosen: what curves run over, and one attempt that is shown alone."""
+
+    axis: Axis = Axis.STEPS
+    attempt: int | None = None
+
+    @classmethod
+    def of(cls, *, axis: str, attempt: str) -> Choice:
+        """From an address; what cannot be meant is not chosen."""
+        number = int(attempt) if attempt.isdecimal() and attempt.isascii() and len(attempt) < 10 else None
+        return cls(Axis.TIME if axis == Axis.TIME else Axis.STEPS, number)
+
+    def address(self) -> str:
+        """The query that chooses this."""
+        chosen = {"axis": self.axis if self.axis is not Axis.STEPS else "", "attempt": self.attempt or ""}
+        return f"?{urlencode({name: value for name, value in chosen.items() if value})}"
+
+
+def address(namespace: str, name: str) -> str:
+    """Where the page of a job is."""
+    return f"/jobs/{quote(namespace)}/{quote(name)}"
+
+
+def job(story: Story, facts: Facts, choice: Choice, *, row: JobRow | None = None) -> View:
+    """The whole view; with a `row`, it has links to what can be done with the job."""
+    region = Region(
+        "job", {part: element("div", *inner, id=part) for part, inner in _parts(story, facts, choice, row).items()}
+    )
+    step = f", step {whole(story.now.step)} of {whole(story.now.total_steps)}" if story.now.total_steps else ""
+    return View(title=f"{story.name}: {story.now.phase}{step}", body=region.html(), regions=(region,))
+
+
+def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> dict[str, tuple[Html | None, ...]]:
+    here = address(story.namespace, story.name)
+
+    def turned(axis: Axis) -> str:
+        return f"{here}{replace(choice, axis=axis).address()}#curve"
+
+    def zoomed(attempt: int | None) -> str:
+        return f"{here}{replace(choice, attempt=attempt).address()}#timeline"
+
+    wanted = integer(spec_of(facts).get("nodes")) or 0
+    return {
+        "part-how": (summary(story, facts), links(row) if row else None, _ways()),
+        "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed),),
+        "part-gpus": (gpus(nodes_of(facts, story), wanted=wanted),),
+        "part-curve": (curves(story.curve, axis=choice.axis, turn=turned),),
+        "part-faults": (tables.faults(story, only=choice.attempt), tables.cordons(story.cordons)),
+        "part-attempts": (tables.attempts(story),),
+        "part-chain": (tables.chain(story.chain),),
+        "part-events": (events(facts),),
+        "part-yaml": (manifest(facts),),
+        "part-unknown": (tables.unknown(story.unknown),),
+    }
+
+
+def _ways() -> Html:
+    """The way to each part of this page."""
+    links = (element("a", name, href=f"#{part}") for name, part in PARTS)
+    return element("nav", joined(*links), aria_label="Parts of this job", class_="way")

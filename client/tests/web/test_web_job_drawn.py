@@ -1,0 +1,188 @@
+"""The page of a job as it is drawn: each thing can be found, is linked, is bounded, and stays text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import gangs
+import pytest
+from pages import Page
+from situations import UID, condition, facts, job, node
+from test_report_page import EVIL
+
+from oarlock.explain import explain
+from oarlock.facts import Facts
+from oarlock.report.curves import Axis
+from oarlock.web.drawn.gpus import gpus
+from oarlock.web.drawn.health import Health, nodes_of
+from oarlock.web.drawn.job import Choice
+from oarlock.web.drawn.job import job as drawn_job
+
+
+def drawn(known: Facts, choice: Choice = Choice()) -> Page:  # noqa: B008 - it is frozen
+    return Page(drawn_job(explain(known), known, choice).body)
+
+
+def running(**status: Any) -> Facts:
+    attempts = [{"number": 1, "startTime": "2026-11-23T10:00:00Z", "nodeNames": ["node-1", "node-2"]}]
+    return facts(job("Running", **{"attempts": attempts, **status}))
+
+
+def test_the_first_screen_says_how_it_stands() -> None:
+    page = drawn(gangs.gang())
+    told = dict(zip(page.texts["dt"], page.texts["dd"], strict=True))
+    assert page.texts["h1"] == ["team/flux-lora"]
+    assert (told["Step"], told["Time left"], told["Last fault"], told["Goodput"]) == (
+        "1,790",
+        "7 h 18 min",
+        "GPUFault",
+        "96.9%",
+    )
+    assert drawn_job(explain(gangs.gang()), gangs.gang(), Choice()).title == "flux-lora: Running, step 1,790 of 4,000"
+
+
+def test_each_part_is_an_element_that_can_be_drawn_alone() -> None:
+    view = drawn_job(explain(gangs.gang()), gangs.gang(), Choice())
+    (region,) = view.regions
+    for name, markup in region.children.items():
+        (tag, attributes), *_ = Page(markup).tags
+        assert (tag, attributes["id"]) == ("div", name)
+
+
+def test_all_links_within_the_page_lead_somewhere_and_no_name_is_given_twice() -> None:
+    for choice in (Choice(), Choice(attempt=2), Choice(axis=Axis.TIME)):
+        page = drawn(gangs.gang(), choice)
+        names = [one["id"] for _, one in page.tags if one.get("id")]
+        assert len(names) == len(set(names))
+        targets = {str(one["href"]).partition("#")[2] for one in page.all("a") if "#" in str(one["href"])}
+        assert targets <= set(names)
+
+
+def test_what_is_chosen_stands_in_every_link() -> None:
+    page = drawn(gangs.gang(), Choice(axis=Axis.TIME, attempt=2))
+    links = {str(one["href"]) for one in page.all("a")}
+    assert "/jobs/team/flux-lora?axis=time&attempt=3#timeline" in links, "its neighbour"
+    assert "/jobs/team/flux-lora?axis=time#timeline" in links, "back to all"
+    assert "/jobs/team/flux-lora?attempt=2#curve" in links, "over steps"
+
+
+@pytest.mark.parametrize(
+    ("axis", "attempt", "wanted"),
+    [
+        ("", "", Choice()),
+        ("time", "3", Choice(Axis.TIME, 3)),
+        ("x", "-1", Choice()),
+        ("time", "9" * 30, Choice(Axis.TIME)),
+    ],
+)
+def test_what_cannot_be_meant_is_not_chosen(axis: str, attempt: str, wanted: Choice) -> None:
+    assert Choice.of(axis=axis, attempt=attempt) == wanted
+
+
+def test_an_attempt_that_was_never_made_is_said_to_be_unknown() -> None:
+    assert "Attempt 77 is not known." in drawn(gangs.gang(), Choice(attempt=77)).text
+
+
+def test_curves_have_their_figures_for_the_pointer() -> None:
+    (loss, pace) = [one["data-points"] for one in drawn(gangs.gang()).all("svg") if one.get("data-points")]
+    assert str(loss).startswith("[[0.0,")
+    assert '"step 1, 2026-11-23 04:02:00: ' in str(loss)
+    assert str(pace).endswith(' s"]]')
+
+
+def test_a_gpu_that_something_speaks_against_has_a_sign_beside_its_colour_and_words() -> None:
+    page = Page(gpus(nodes_of(gangs.gang(), explain(gangs.gang()))))
+    classes = [str(one.get("class")) for one in page.all("path")]
+    assert "gpu faulty" in classes
+    assert "sign on" in classes
+    assert "gpu open struck" in classes, "one of which only the UUID is known"
+    assert "cordoned" in page.texts["span"]
+    assert any("GPU 5: XID 79: GPU 5 has fallen off the bus" in one for one in page.texts["title"])
+    assert "GPU-0c44" in page.texts["td"]
+    assert "something speaks against 1 of the nodes. 1 more is kept off" in page.text
+
+
+def test_nothing_speaks_against_nodes_of_which_nobody_says_anything() -> None:
+    found = nodes_of(running(), explain(running()))
+    assert [(one.name, one.rank, one.health) for one in found] == [
+        ("node-1", 0, Health.WELL),
+        ("node-2", 1, Health.WELL),
+    ]
+    assert "16 GPUs on 2 nodes: nothing speaks against any of them." in Page(gpus(found)).text
+
+
+def test_a_program_that_failed_says_nothing_against_the_node_it_ran_on() -> None:
+    fault = {
+        "time": "2026-11-23T10:30:00Z",
+        "class": "Application",
+        "nodeName": "node-1",
+        "evidence": ["rank 0: KeyError"],
+    }
+    known = running(lastFault=fault)
+    assert all(one.health is Health.WELL for one in nodes_of(known, explain(known)))
+
+
+def test_what_a_node_says_of_itself_counts() -> None:
+    off = {
+        **node("node-1"),
+        "status": {"conditions": [condition("Ready", "False", "KubeletNotReady", "PLEG is not healthy")]},
+    }
+    known = replace(running(), nodes=(off, node("node-2", cordoned=True)))
+    found = nodes_of(known, explain(known))
+    assert [one.health for one in found] == [Health.NOT_READY, Health.CORDONED]
+    assert [one.against[0].words for one in found] == ["not ready: PLEG is not healthy", "cordoned, and not by Oarlock"]
+
+
+def test_many_nodes_are_named_by_what_differs() -> None:
+    names = [f"dgx-a-{rank:03d}.cluster.local" for rank in range(125)]
+    known = running(attempts=[{"number": 1, "startTime": "2026-11-23T10:00:00Z", "nodeNames": names}])
+    page = Page(gpus(nodes_of(known, explain(known)), wanted=130))
+    assert page.texts["span"][:2] == ["000", "001"]
+    assert page.all("li")[17]["title"] == "dgx-a-017.cluster.local"
+    assert "5 more nodes, whose names are not known." in page.text
+
+
+def test_a_thousand_ranks_in_twenty_attempts_are_a_page_of_half_a_megabyte_at_most() -> None:
+    known = gangs.large()
+    story = explain(known)
+    for choice in (Choice(), Choice(attempt=7)):
+        body = drawn_job(story, known, choice).body
+        assert len(body.encode()) < 500_000
+        assert len(Page(body).all("a")) < 200, "stops of the keyboard"
+    assert "981 nodes that nothing speaks against" in drawn_job(story, known, Choice()).body
+
+
+def test_the_yaml_can_be_submitted_again_and_has_no_secret() -> None:
+    page = drawn(gangs.gang())
+    (said,) = [text for text in page.texts["code"] if "apiVersion" in text]
+    assert "kind: TrainingJob\nmetadata:\n  name: flux-lora\n  namespace: team\nspec:\n  nodes: 4" in said
+    assert "hf_secret" not in said
+    assert "(struck out)" in said
+    assert UID not in said
+
+
+def test_nothing_that_a_job_says_becomes_markup() -> None:
+    fault = {
+        "time": "2026-11-23T10:30:00Z",
+        "class": EVIL,
+        "nodeName": EVIL,
+        "evidence": [EVIL],
+        "gpu": {"index": 1, "uuid": EVIL},
+    }
+    strikes = [{"gpuUUID": EVIL, "nodeName": EVIL, "lastTime": EVIL}]
+    event = {
+        "involvedObject": {"kind": "TrainingJob", "name": "flux"},
+        "reason": EVIL,
+        "message": EVIL,
+        "type": "Warning",
+    }
+    known = running(lastFault=fault, strikes=strikes, avoidedNodes=[{"name": EVIL, "reason": EVIL, "sinceTime": EVIL}])
+    assert known.job is not None
+    made: dict[str, Any] = {**known.job, "spec": {"nodes": 2, EVIL: EVIL}}
+    page = drawn(replace(known, job=made, events=(event,)))
+    assert not [key for _, one in page.tags for key in one if key.startswith("on") or key == "style"]
+    assert page.all("script") == page.all("img") == []
+    assert not [one for one in page.all("a") if not re.match(r"(/jobs/team/flux\?[\w=&]*)?#[\w-]+$", str(one["href"]))]
+    assert page.text.count("alert(1)") > 5, "all of it is there to be read"
