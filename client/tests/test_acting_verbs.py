@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 from ended import Oarlock
 from fake_api import JOBS, FakeApi
 
-from oarlock import Client, JobNotRunningError, NotNowError, WaitTimeoutError
+from oarlock import Client, Job, JobNotRunningError, NotNowError, WaitTimeoutError
 from oarlock_api.manifest import load
 from oarlock_api.trainingjob import TrainingJob
 
@@ -167,3 +168,42 @@ def test_metrics_are_all_steps_of_an_output_and_else_the_curve_of_the_status(api
     assert job.metrics() == curve
     (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 1}) + "\n" + json.dumps({"step": 2}) + '\n{"st')
     assert job.metrics(tmp_path) == [{"step": 1}, {"step": 2}]
+
+
+def taken(rank: int, request: str, text: str) -> str:
+    told = {"message": f"stacks of rank {rank}", "stacks": text, "request": request, "ofRank": rank}
+    return f"2026-01-01T00:00:01Z {json.dumps(told)}\n"
+
+
+def answered_stacks(api: FakeApi) -> Callable[[float], None]:
+    """A gang of two pods with a rank each, which answers the request at the first look."""
+    job = api.add_job("flux", status={"phase": "Running", "attempt": 1})
+
+    def served(_: float) -> None:
+        verb, name = job["metadata"]["annotations"]["oarlock.dev/request"].split()
+        assert verb == "stacks"
+        other = taken(1, "before", "of another request") + f"2026-01-01T00:00:01Z about {name}, and no JSON\n"
+        api.add_pod("flux", 1, 0, taken(0, name, "Thread 0x1:\n  File a"))
+        api.add_pod("flux", 1, 1, other + taken(1, name, "Thread 0x2:\n  File b"))
+        job["status"]["request"] = {"id": name, "state": "Done", "attempt": 1}
+
+    return served
+
+
+def test_stacks_are_those_of_this_very_request_by_rank(api: FakeApi) -> None:
+    found = Client().job("flux").stacks(sleep=answered_stacks(api))
+    assert [(one.rank, one.pod, one.stacks) for one in found] == [
+        (0, "flux-1-0", "Thread 0x1:\n  File a"),
+        (1, "flux-1-1", "Thread 0x2:\n  File b"),
+    ]
+
+
+def test_the_verb_prints_the_stacks_of_all_ranks_or_of_one(
+    api: FakeApi, oarlock: Oarlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Job.stacks.__kwdefaults__, "sleep", answered_stacks(api))  # type: ignore[arg-type]
+    assert oarlock("stacks", "flux", "--rank", "1").out == "rank 1, in flux-1-1:\nThread 0x2:\n  File b\n"
+    assert oarlock("stacks", "flux").out.count("rank ") == 2
+    nobody = oarlock("stacks", "flux", "--rank", "7")
+    assert (nobody.code, nobody.out) == (4, "")
+    assert "no stacks of rank 7" in nobody.err

@@ -64,7 +64,20 @@ def test_what_the_server_refuses_is_one_line_with_its_words_and_a_code(
 
 @pytest.mark.usefixtures("api")
 def test_a_job_that_is_not_there_is_4_for_every_verb_that_names_one(oarlock: Oarlock) -> None:
-    verbs = ["get", "logs", "wait", "events", "suspend", "resume", "save", "drill", "stop", "delete", "faults"]
+    verbs = [
+        "get",
+        "logs",
+        "wait",
+        "events",
+        "suspend",
+        "resume",
+        "save",
+        "drill",
+        "stacks",
+        "stop",
+        "delete",
+        "faults",
+    ]
     assert {verb: oarlock(verb, "flux").code for verb in verbs} == dict.fromkeys(verbs, 4)
 
 

@@ -38,6 +38,7 @@ ASKED_OF_A_JOB = (
     ["resize", NAME, "--nodes", "1"],
     ["save", NAME],
     ["drill", NAME],
+    ["stacks", NAME],
     ["stop", NAME],
     ["delete", NAME],
     ["ls"],

@@ -14,7 +14,9 @@ class RequestStatus(StatusGroup):
     """What the annotation oarlock.dev/request asked, and what came of it. One at a time."""
 
     id: ShortText = Field(description="The request's id. One that stands here is not carried out again.")
-    verb: ShortText | None = Field(default=None, description="save or drill; absent where it could not be read.")
+    verb: ShortText | None = Field(
+        default=None, description="save, drill or stacks; absent where it could not be read."
+    )
     state: ShortText = Field(description=f"{', '.join(RequestState)}; may gain values.")
     attempt: int | None = Field(default=None, description="The attempt that was asked.")
     request_time: Time | None = Field(default=None, description="When the operator took it.")

@@ -32,11 +32,14 @@ from oarlock_api.contract.requests import REQUEST_ANNOTATION
 
 if TYPE_CHECKING:
     from oarlock.logs import LogLine
+    from oarlock.rank_stacks import RankStacks
     from oarlock.story import Story
     from oarlock_api.status import TrainingJobStatus
 
 LOOK_SECONDS = 1.0
 """Between two looks at a job that is waited for."""
+CLOCKS_APART = 300
+"""Seconds by which a node's clock may differ from this machine's."""
 MOST_CONFLICTS = 10
 """Tries to delete a job that changes between each look and its deletion."""
 GOES_ON = "it goes on by itself"
@@ -255,6 +258,18 @@ class Job:
     def drill(self, *, timeout: float | None = 600, sleep: Sleep = time.sleep) -> dict[str, Any]:
         """Have it save as if its pods were told to go, and measure the seconds that this takes. As `save` otherwise."""
         return self._ask("drill", timeout=timeout, sleep=sleep)
+
+    def stacks(self, *, timeout: float | None = 120, sleep: Sleep = time.sleep) -> list[RankStacks]:
+        """Have all ranks write their Python stacks, into the history and their pods' logs, and read them there.
+
+        Ranks that are stuck answer, too. Raises NotNowError, WaitTimeoutError, and as `logs` where those can't be read.
+        """
+        from oarlock.rank_stacks import of_request  # noqa: PLC0415
+
+        began = time.monotonic()
+        answer = self._ask("stacks", timeout=timeout, sleep=sleep)
+        since = timedelta(seconds=time.monotonic() - began + CLOCKS_APART)
+        return of_request(answer["id"], self.logs(attempt=answer.get("attempt"), since=since, grep=answer["id"]))
 
     def _ask(self, verb: str, *, timeout: float | None, sleep: Sleep) -> dict[str, Any]:
         name = uuid.uuid4().hex[:12]

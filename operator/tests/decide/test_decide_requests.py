@@ -211,3 +211,27 @@ def test_a_drill_of_a_later_attempt_is_written_down_though_pods_that_were_evicte
     known = world.job.status.eviction_readiness
     assert known is not None
     assert (known.seconds_needed, known.by, known.attempt) == (1.0, "Drill", 2)
+
+
+def test_stacks_are_asked_of_a_gang_that_has_not_made_a_step_and_are_told_when_they_are_there() -> None:
+    world = World()
+    world.settle()
+    assert ask(world, "stacks early") == [Reason.REQUEST_NOT_SERVED]
+    world.start_all()
+    world.settle()
+    assert world.job.status.recovery.stage == "FirstStep"
+    assert ask(world, "stacks mine") == []
+    assert state(world)[0] == RequestState.ASKED
+    world.one_pass()
+    assert state(world)[0] == RequestState.ASKED, "it needs no first step"
+    words = "stacks of the ranks of 2 of 2 pods are in their logs"
+    assert hear(world, Answered(id="mine", state=RequestState.DONE, message=words)) == [Reason.STACKS_TAKEN]
+    assert state(world) == (RequestState.DONE, words)
+
+
+def test_stacks_of_a_gang_that_goes_are_not_waited_for() -> None:
+    world = training()
+    ask(world, "stacks mine")
+    world.end(1, 1)
+    world.settle()
+    assert state(world)[0] == RequestState.FAILED

@@ -10,7 +10,7 @@ import pytest
 
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.requests import Answered, Drill, Request, RequestState, Verb
-from oarlock_api.contract.status import Degradation, parse_status
+from oarlock_api.contract.status import Degradation, PodPhase, parse_status
 from oarlock_trainer.agent import requests
 from oarlock_trainer.agent.requests import Requests
 from oarlock_trainer.agent.status import access
@@ -30,7 +30,8 @@ class Ranks:
         pod = Pod(job="flux", pod_uid="p", node="n", rank=0, attempt=1)
         self.board = StatusBoard(pod, job_uid="u", first_rank=0, clock=lambda: "2026-01-01T00:00:00Z")
         self.signals: list[int] = []
-        self.requests = Requests(self.board, self.signals.append)
+        self.stacks: list[tuple[str, float]] = []
+        self.requests = Requests(self.board, self.signals.append, lambda *asked: self.stacks.append(asked))
         self.told: Answered | None = None
 
     def tell(self, event: Event, at: float = 0.0, **fields: Any) -> None:
@@ -75,6 +76,29 @@ def test_ranks_that_have_made_no_step_are_asked_once_they_have() -> None:
     assert ranks.told == Answered(id="one", state=RequestState.ASKED), "heard at once, however long it waits"
     ranks.tell(Event.STEP, step=1, total=100)
     assert ranks.asked(SAVE, at=1.0) == [SAVE_SIGNAL]
+
+
+def test_stacks_are_asked_for_though_no_step_was_made_and_answered_when_they_are_there() -> None:
+    ranks, request = Ranks(), Request(Verb.STACKS, "three")
+    assert ranks.asked(request, at=1.0) == []
+    assert ranks.stacks == [], "there are no ranks yet"
+    ranks.board.enter(PodPhase.STARTING)
+    assert ranks.asked(request, at=2.0) == [], "no signal that asks for a checkpoint"
+    assert ranks.stacks == [("three", 2.0)]
+    ranks.tell(Event.CHECKPOINT, at=2.5, step=11, path="/p", savedAt="t")
+    assert ranks.answer[:2] == ("three", RequestState.ASKED)
+    ranks.requests.took_stacks("of 2 of 2 pods", 3.0)
+    assert ranks.answer == ("three", RequestState.DONE, None, None)
+    assert ranks.asked(Request(Verb.STACKS, "four"), at=4.0) == []
+    assert ranks.stacks == [("three", 2.0)], "a minute apart, as all requests are"
+    ranks.asked(Request(Verb.STACKS, "four"), at=3.0 + requests.APART_SECONDS)
+    assert len(ranks.stacks) == 2
+
+
+def test_stacks_that_come_when_nobody_asks_for_them_end_no_other_request(ranks: Ranks) -> None:
+    ranks.asked(SAVE, at=0.0)
+    ranks.requests.took_stacks("late", 1.0)
+    assert ranks.answer[:2] == ("one", RequestState.ASKED)
 
 
 def test_the_next_request_is_begun_a_minute_after_the_one_before(ranks: Ranks) -> None:

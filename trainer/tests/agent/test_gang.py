@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from agent_process import Agent, eventually, lives
+
+from oarlock_api.contract.history import StoryType, find_stacks, read_story
+from oarlock_api.contract.requests import RequestState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,3 +86,28 @@ def test_nodes_that_are_done_at_different_times_are_no_loss(gang: tuple[Agent, A
     assert gang[0].wait() == 0
     gang[1].mark("finish")
     assert gang[1].wait() == 0
+
+
+def test_the_stacks_of_all_ranks_are_there_when_they_are_asked_for_and_the_gang_goes_on(
+    gang: tuple[Agent, Agent],
+) -> None:
+    pids, leader = linked(gang), gang[0]
+    os.kill(pids[3], signal.SIGSTOP)
+
+    def done() -> str:
+        said = json.loads(leader.get("/status?request=stacks.mine")).get("request") or {}
+        return said["message"] if said.get("state") == RequestState.DONE else ""
+
+    assert eventually(done, "an answer") == ("stacks of the ranks of 2 of 2 pods are in their logs and in the history")
+    lines = [line for agent in gang for line in agent.log() if line.get("request") == "mine"]
+    logged = {line["ofRank"]: line["stacks"] for line in lines}
+    assert sorted(logged) == [0, 1, 2, 3]
+    assert all("_wait_for" in logged[rank] for rank in range(3))
+    assert logged[3] == "it did not answer", "a stopped rank is not continued for it"
+    assert all(map(lives, pids))
+    told = eventually(
+        lambda: [line for line in read_story(leader.output) if line.type == StoryType.STACKS], "a line of the story"
+    )
+    assert len(told[0].data["files"]) == 2
+    for agent in gang:
+        eventually(lambda agent=agent: find_stacks(agent.output), "a file")

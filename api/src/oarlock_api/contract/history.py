@@ -73,7 +73,7 @@ class StoryType(StrEnum):
     FAULT = "Fault"
     """The agent's verdict over its pod. reason: failure class; data: as in the fault report (contract.report)."""
     STACKS = "Stacks"
-    """data: files, below the history's folder."""
+    """At a hang, or on request: then with words. data: files, below the history's folder."""
     DECISION = "Decision"
     """What the operator decided about the line's attempt, and told a later one. reason: why the attempt ended. data: of the
     attempt startTime, endTime, nodeNames, resumedFromStep, lostSteps, gpuSeconds, stageMilliseconds; of its end: fault (as

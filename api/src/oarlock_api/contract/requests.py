@@ -32,6 +32,8 @@ class Verb(StrEnum):
     """A checkpoint at the next step; training goes on while it is written."""
     DRILL = "drill"
     """The same as at an eviction: training stands still until the checkpoint is there, and goes on then. It is timed."""
+    STACKS = "stacks"
+    """The Python stacks of all ranks, into the pods' logs and the history; ranks that hang or have made no step, too."""
 
 
 class RequestState(StrEnum):
@@ -76,7 +78,10 @@ def _request(verb: str, name: str) -> Request | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What an agent says of the last request that it was asked. `seconds`: from the request to the checkpoint `step`."""
+    """What an agent says of the last request that it was asked. `seconds`: from the request to the checkpoint `step`.
+
+    Of stacks there is no step.
+    """
 
     id: str
     state: str

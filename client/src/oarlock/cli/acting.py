@@ -1,4 +1,4 @@
-"""The verbs that change something: submit, suspend, resume, resize, save, drill, stop, delete, uncordon; and wait."""
+"""The verbs that act: submit, suspend, resume, resize, save, drill, stacks, stop, delete, uncordon; and wait."""
 
 import sys
 from collections.abc import Iterator
@@ -107,6 +107,27 @@ def save(client: "Client", *, name: Name, timeout: Timeout = 600) -> None:
 def drill(client: "Client", *, name: Name, timeout: Timeout = 600) -> None:
     """Have a job save as if its pods were told to go, and measure how long that takes."""
     _saved(name, client.job(name).drill(timeout=timeout))
+
+
+@verb()
+def stacks(
+    client: "Client",
+    *,
+    name: Name,
+    rank: Annotated[
+        int | None, typer.Option("--rank", min=0, help="Print only this rank's, by its global number.")
+    ] = None,
+    timeout: Timeout = 120,
+) -> None:
+    """Have all ranks of a job write their Python stacks, and print them; they stay in its history."""
+    found = client.job(name).stacks(timeout=timeout)
+    chosen = [one for one in found if rank in (None, one.rank)]
+    if not chosen:
+        who = f"rank {rank}" if rank is not None else "any rank"
+        raise NotFoundError(f"{name}: the pods' logs have no stacks of {who}")
+    for one in chosen:
+        say(f"rank {one.rank}, in {one.pod}:")
+        say(one.stacks)
 
 
 @verb()

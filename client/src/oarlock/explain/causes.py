@@ -72,6 +72,7 @@ class Cause(StrEnum):
     ALL_PODS_PLACED = "AllPodsPlaced", Part.WELL, "every pod has a node"
     NOT_SUSPENDED = "NotSuspended", Part.WELL, "spec.suspend is false, and so it is"
     SAVED_ON_REQUEST = "SavedOnRequest", Part.WELL, "the checkpoint that was asked for is there"
+    STACKS_TAKEN = "StacksTaken", Part.WELL, "the stacks that were asked for are in the pods' logs and the history"
     VERIFIED = "Verified", Part.WELL, "the output was written to"
     NOT_CHECKED = "NotChecked", Part.WELL, "no pod has checked the output yet"
     NOT_CREATED = "NotCreated", Part.WELL, "there are no pods yet"
@@ -579,7 +580,7 @@ class Cause(StrEnum):
     REQUEST_NOT_SERVED = (
         "RequestNotServed",
         Part.DEGRADED,
-        "a save or a drill that was asked for was refused, or came to nothing",
+        "a save, a drill or stacks that were asked for were refused, or came to nothing",
         "The message says why; once that is over, ask again with another id.",
     )
     POD_NOT_STOPPING = (

@@ -1,4 +1,4 @@
-"""Requests: what a person asks of a job that trains, by an annotation; and how long a save takes whose pod is to go.
+"""Requests: what a person asks of a job's gang, by an annotation; and how long a save takes whose pod is to go.
 
 What is asked is written into status.request first; every question for rank 0's status then carries it, until that pod says
 what came of it (docs/decisions/0050). An id that stands in the status is never taken again, so nothing runs twice.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from oarlock_api.contract.requests import MAX_ID, Request, RequestState, Verb, parse_annotation
+from oarlock_api.history import RecoveryStage
 from oarlock_api.requests import EvictionReadiness, MeasuredBy, RequestStatus
 from oarlock_api.training import Task
 from oarlock_operator.decide.draft import Draft
@@ -68,6 +69,11 @@ def _refusal(o: Observation, draft: Draft, request: Request | None) -> str:
         )
     if o.job.deleting or status.completion_time is not None:
         return "the job has ended"
+    return _refusal_of_stacks(o, draft) if request.verb is Verb.STACKS else _refusal_of_a_save(o, draft)
+
+
+def _refusal_of_a_save(o: Observation, draft: Draft) -> str:
+    status = draft.status
     if o.job.spec is None or o.job.spec.training is None:
         return "the job's own command cannot be asked to save; at an eviction it has SIGTERM and its grace"
     if o.job.spec.training.task is not Task.TRAIN:
@@ -75,6 +81,12 @@ def _refusal(o: Observation, draft: Draft, request: Request | None) -> str:
     if status.recovery.stage is not None or not status.attempt:
         return f"it does not train at the moment ({status.phase}): ask again, with another id, once it does"
     return ""
+
+
+def _refusal_of_stacks(o: Observation, draft: Draft) -> str:
+    if o.job.spec is None or o.job.spec.training is None:
+        return "the job's own command has no ranks that could be asked for stacks"
+    return "" if _has_ranks(draft) else f"it has no ranks now ({draft.status.phase}): ask again, with another id"
 
 
 def _follow(o: Observation, draft: Draft, known: RequestStatus) -> None:
@@ -87,7 +99,9 @@ def _follow(o: Observation, draft: Draft, known: RequestStatus) -> None:
         _end(o, draft, known, state, message=answered.message)
     elif o.job.deleting or status.completion_time is not None or known.attempt != status.attempt:
         _end(o, draft, known, RequestState.FAILED, message=f"attempt {known.attempt} ended before it could say more")
-    elif status.recovery.stage is not None:
+    elif known.verb == Verb.STACKS and not _has_ranks(draft):
+        _end(o, draft, known, RequestState.FAILED, message=f"attempt {known.attempt} was told to go")
+    elif known.verb != Verb.STACKS and status.recovery.stage is not None:
         _end(
             o, draft, known, RequestState.FAILED, message=f"attempt {known.attempt} was told to go: its pods save then"
         )
@@ -101,12 +115,20 @@ def _follow(o: Observation, draft: Draft, known: RequestStatus) -> None:
         draft.again(LOOK_AGAIN_SECONDS)
 
 
+def _has_ranks(draft: Draft) -> bool:
+    """Whether a gang runs, though it may be stuck before its first step."""
+    status = draft.status
+    return status.attempt > 0 and status.recovery.stage in (None, RecoveryStage.START, RecoveryStage.FIRST_STEP)
+
+
 def _end(o: Observation, draft: Draft, known: RequestStatus, state: RequestState, *, message: str = "") -> None:
     """Write down what became of a request, and tell of it."""
     draft.set(
         request=known.model_copy(update={"state": state.value, "end_time": o.now, "message": message[:1024] or None})
     )
-    if state is RequestState.DONE:
+    if state is RequestState.DONE and known.verb == Verb.STACKS:
+        draft.tell(Reason.STACKS_TAKEN, f"stacks {known.id}: {message}")
+    elif state is RequestState.DONE:
         seconds = "" if known.seconds is None else f" within {known.seconds:.1f} s"
         draft.tell(Reason.SAVED_ON_REQUEST, f"{known.verb} {known.id}: step {known.step} is saved{seconds}")
     else:

@@ -142,6 +142,7 @@ class Reason(StrEnum):
         "by the last drill or eviction, a save takes longer than pod.terminationGracePeriodSeconds: steps would be lost",
     )
     SAVED_ON_REQUEST = "SavedOnRequest", "the checkpoint that oarlock.dev/request asked for is there"
+    STACKS_TAKEN = "StacksTaken", "the stacks that oarlock.dev/request asked for are in the pods' logs and the history"
     REQUEST_NOT_SERVED = (
         "RequestNotServed",
         "what oarlock.dev/request asked was refused, or came to nothing; status.request has the words",

@@ -12,6 +12,7 @@ from oarlock_api.contract.environment import RUN_DIRECTORY, TERMINATION_LOG
 from oarlock_api.contract.status import CheckResult, PreflightCheck
 from oarlock_trainer.agent.gpus.gpu_guard import GpuGuard
 from oarlock_trainer.agent.hangs.hang_guard import HangGuard
+from oarlock_trainer.agent.hangs.stacks_on_request import StacksOnRequest
 from oarlock_trainer.agent.link.gang_link import GangLink
 from oarlock_trainer.agent.outcome import Outcome
 from oarlock_trainer.agent.ranks import accelerate_config, rank_environment
@@ -72,6 +73,7 @@ class Parts:
     requests: Requests
     slowness: SlowRankInquiry
     page: ReportPage
+    stacks: StacksOnRequest
 
     @property
     def sources(self) -> list[int]:
@@ -99,8 +101,10 @@ def start(
         assignment.pod, job_uid=assignment.job.job_uid, first_rank=assignment.first_rank, clock=clock.timestamp
     )
     ranks = _ranks(assignment, options, environment | rank_environment.credentials(assignment, given), history)
-    requests = Requests(board, ranks.signal)
+    requests = Requests(board, ranks.signal, lambda name, now: stacks.begin(name, now))  # noqa: PLW0108 - it is made below
     port, link = _listen(assignment, board, alive, ranks.inbox, requests)
+    output = Path(assignment.job.output_directory)
+    stacks = StacksOnRequest(assignment, ranks=ranks, link=link, history=history, output=output)
     children.adopt_orphans()
     woken = wakeup.on(signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
     hang_seconds = assignment.job.recovery.hang_seconds
@@ -149,6 +153,7 @@ def start(
             gpus=gpus,
         ),
         page=ReportPage(assignment, given),
+        stacks=stacks,
     )
 
 

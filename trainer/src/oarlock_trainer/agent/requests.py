@@ -1,4 +1,4 @@
-"""What a person asks of a gang that trains: a checkpoint, or a drill. One after the other, and a minute between two.
+"""What a person asks of a gang: a checkpoint, a drill, or stacks. One after the other, and a minute between two.
 
 The operator asks with its question for rank 0's /status, again and again until it hears the end: an id that is known is
 nothing new. In a gang without a key whoever reaches the port may ask. So no more is given than a job may do by itself: the
@@ -13,7 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from oarlock_api.contract.requests import Answered, Drill, RequestState, Verb
-from oarlock_api.contract.status import Degradation
+from oarlock_api.contract.status import Degradation, PodPhase
 from oarlock_api.contract.wire import integer, number, text
 from oarlock_trainer.runtime.channel import DRILL_SIGNAL, SAVE_SIGNAL, Event
 
@@ -32,10 +32,15 @@ _SIGNALS = {Verb.SAVE: SAVE_SIGNAL, Verb.DRILL: DRILL_SIGNAL}
 
 
 class Requests:
-    """`signal` asks this pod's ranks; what one of them is asked, all ranks of the gang do at the same step."""
+    """`signal` asks this pod's ranks; what one of them is asked, all ranks of the gang do at the same step.
 
-    def __init__(self, board: StatusBoard, signal: Callable[[int], None]) -> None:
-        self._board, self._signal = board, signal
+    `take_stacks` begins to take those of a request, by its id.
+    """
+
+    def __init__(
+        self, board: StatusBoard, signal: Callable[[int], None], take_stacks: Callable[[str, float], None]
+    ) -> None:
+        self._board, self._signal, self._take_stacks = board, signal, take_stacks
         self._heard: deque[Request] = deque(maxlen=1)
         """From the server's threads to the agent's loop."""
         self._asked: Request | None = None
@@ -43,8 +48,9 @@ class Requests:
         self._begun: Request | None = None
         self._begun_at = 0.0
         self._not_before = self._no_drill_before = -math.inf
+        self._open = False
         self._open_after: int | None = None
-        """The step that was done when the open one was begun; None: none is open."""
+        """The step that was done when a checkpoint was asked for; None: none is awaited."""
 
     def ask(self, request: Request) -> Answered:
         """Note a request, and say how far it is. Any thread may call it: whether it is new the loop alone decides."""
@@ -59,11 +65,25 @@ class Requests:
         if self._asked and self._begun and self._asked.id == self._begun.id:
             self._asked = None
         request, done = self._asked, self._board.status.figures.step
-        if request is None or self._open_after is not None or done is None or now < self._earliest(request.verb):
+        if request is None or self._open or now < self._earliest(request.verb) or not self._may_begin(request.verb):
             return
-        self._begun, self._begun_at, self._open_after, self._asked = request, now, done, None
+        self._begun, self._begun_at, self._open, self._asked = request, now, True, None
         self._board.answer(Answered(id=request.id, state=RequestState.ASKED))
-        self._signal(_SIGNALS[request.verb])
+        if request.verb is Verb.STACKS:
+            self._take_stacks(request.id, now)
+        else:
+            self._open_after = done
+            self._signal(_SIGNALS[request.verb])
+
+    def took_stacks(self, words: str, now: float) -> None:
+        """All stacks are there that can be had; `words` say of how many pods."""
+        if self._open and self._begun and self._begun.verb is Verb.STACKS:
+            self._end(RequestState.DONE, now, message=words)
+
+    def _may_begin(self, verb: Verb) -> bool:
+        """Stacks once there are ranks, all else once they have made a step."""
+        status = self._board.status
+        return status.phase != PodPhase.PREFLIGHT if verb is Verb.STACKS else status.figures.step is not None
 
     def _earliest(self, verb: Verb) -> float:
         return max(self._not_before, self._no_drill_before) if verb is Verb.DRILL else self._not_before
@@ -97,7 +117,7 @@ class Requests:
         seconds: float | None = None,
         message: str = "",
     ) -> None:
-        self._open_after = None
+        self._open, self._open_after = False, None
         self._not_before = now + APART_SECONDS
         if self._begun and self._begun.verb is Verb.DRILL:
             self._no_drill_before = now + _TRAINED_BETWEEN_DRILLS * (now - self._begun_at)

@@ -121,6 +121,7 @@ class _Supervisor:
         self._requests = started.requests
         self._slowness = started.slowness
         self._page = started.page
+        self._stacks = started.stacks
         log.info("listening", extra={"port": started.port})
 
     def run(self) -> int:
@@ -137,8 +138,8 @@ class _Supervisor:
             self._heed_preflight(ended)
             self._start_ranks_when_due()
             self._check_progress()
-            if not self._stop_requests:
-                self._requests.advance(self._beat_at)
+            if not self._guard.hung:
+                self._heed_requests()
             self._end_when_due()
             self._webhooks.observe(self._board.status)
             self._history.gathered(self._link.nodes)
@@ -220,13 +221,30 @@ class _Supervisor:
 
     def _heed_peers(self) -> None:
         for news in self._link.news():
-            if isinstance(news, Ask) and news.topic == Topic.SLOWNESS:
-                self._slowness.asked(news, self._beat_at)
-            elif isinstance(news, Answer) and news.topic == Topic.SLOWNESS:
-                self._slowness.answered(news)
+            if isinstance(news, Ask | Answer):
+                self._heed_question(news)
             # Ranks that were asked to leave save together, or are bounded by their grace time.
             if isinstance(news, PeerLost) and self._outcome.verdict is None and not self._stop_requests:
                 self._outcome.conclude(Verdict(code=ExitCode.PEER_LOST, summary=f"lost a peer: {news.why}"))
+
+    def _heed_requests(self) -> None:
+        if words := self._stacks.advance(self._beat_at):
+            self._requests.took_stacks(words, self._beat_at)
+        if not self._stop_requests:
+            self._requests.advance(self._beat_at)
+
+    def _heed_question(self, news: Ask | Answer) -> None:
+        """What rank 0's agent wants to know, and what it hears; nothing that ends anybody."""
+        if news.topic == Topic.SLOWNESS:
+            if isinstance(news, Ask):
+                self._slowness.asked(news, self._beat_at)
+            else:
+                self._slowness.answered(news)
+        elif news.topic == Topic.STACKS:
+            if isinstance(news, Answer):
+                self._stacks.answered(news)
+            elif self._ranks_started and not self._guard.hung:
+                self._stacks.begin(news.name, self._beat_at)
 
     def _heed_preflight(self, ended: Mapping[int, int]) -> None:
         for found in self._preflight.findings(ended, time.monotonic()):

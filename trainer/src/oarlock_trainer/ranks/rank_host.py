@@ -41,6 +41,7 @@ PROGRAM = "oarlock_trainer.loop.train:main"
 WARM = "oarlock_trainer.ranks.preload:import_everything"
 STACKS_SIGNAL = signal.SIGUSR2
 STACKS_FD = "OARLOCK_STACKS_FD"
+_FOR_RANKS = {signal.SIGTERM, SAVE_SIGNAL, DRILL_SIGNAL, STACKS_SIGNAL}
 _SET_NAME = 15
 """PR_SET_NAME of prctl(2)."""
 
@@ -81,7 +82,7 @@ class ForkedRanks:
         gc.freeze()  # the collector would otherwise touch, and so copy, every shared page in every rank
         host = os.getpid()
         # Blocked across the fork: a signal that arrives before the rank can take it waits instead of being lost.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, SAVE_SIGNAL, DRILL_SIGNAL})
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_RANKS)
         for environment in environments:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -173,6 +174,7 @@ def _write_stacks_on_request(descriptor: str) -> None:
     """Even while the interpreter's lock is held or native code blocks: the handler is C, and writes without a lock."""
     if descriptor.isdecimal():
         faulthandler.register(STACKS_SIGNAL, file=int(descriptor), all_threads=True)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {STACKS_SIGNAL})
 
 
 def _leave_before_start(_number: int, _frame: object) -> None:

@@ -36,6 +36,12 @@ class Stacks:
         """What the rank host must inherit."""
         return list(self._files)
 
+    def forget(self) -> None:
+        """Empty the files. A rank goes on at the beginning: it has inherited the place where it writes, and shares it."""
+        for descriptor in self._files:
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+
     def environment(self, local_rank: int) -> dict[str, str]:
         """What tells a rank which file is its own."""
         return {rank_host.STACKS_FD: str(self._files[local_rank])}

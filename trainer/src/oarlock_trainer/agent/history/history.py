@@ -35,7 +35,7 @@ from oarlock_trainer.runtime import clock
 from oarlock_trainer.runtime.atomic_write import write_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from oarlock_api.contract.report import Report
@@ -149,6 +149,12 @@ class History:
     def kept_stacks(self, name: str) -> None:
         """Tell where the ranks' stacks lie, by their name below the history's folder."""
         self._tell(self._teller.line(StoryType.STACKS, self._timestamp(), files=[name]))
+
+    @_harmless
+    def took_stacks(self, files: Sequence[str], message: str) -> None:
+        """Tell of stacks that were asked for; of many files the first."""
+        told = list(files)[:_NODES_IN_A_LINE]
+        self._tell(self._teller.line(StoryType.STACKS, self._timestamp(), message=message, files=told))
 
     @_harmless
     def ended(self, report: Report | None, status: PodStatus) -> None:

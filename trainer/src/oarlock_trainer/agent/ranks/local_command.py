@@ -129,6 +129,9 @@ class LocalCommand:
         """None."""
         return {}
 
+    def forget_stacks(self) -> None:
+        """There are none."""
+
     def dumps(self) -> list[Path]:
         """None."""
         return []

@@ -124,6 +124,10 @@ class LocalRanks:
         """What each rank has written; empty for one that could not answer."""
         return {number: self._stacks.read(number - self._assignment.first_rank) for number in numbers}
 
+    def forget_stacks(self) -> None:
+        """What comes from now on is told alone."""
+        self._stacks.forget()
+
     def dumps(self) -> list[Path]:
         """The recorders'."""
         return self._recorder.dumps()

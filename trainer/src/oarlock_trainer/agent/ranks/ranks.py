@@ -74,6 +74,9 @@ class Ranks(Protocol):
     def stacks(self, numbers: Iterable[int]) -> dict[int, str]:
         """What each of these ranks has written since; nothing of those that can't be asked."""
 
+    def forget_stacks(self) -> None:
+        """Have `stacks` tell of what is written from now on."""
+
     def dumps(self) -> list[Path]:
         """The files that they have written since."""
 
