@@ -15,7 +15,7 @@ VERSION = r"\d+\.\d+\.\d+"
 PLACES = (
     ("pyproject.toml", r'^version = "({})"'),
     ("*/pyproject.toml", r'^version = "({})"'),
-    ("*/pyproject.toml", r'"oarlock[a-z-]*==({})"'),
+    ("*/pyproject.toml", r'"oarlock[a-z-]*(?:\[[a-z]+\])?==({})"'),
     ("charts/oarlock/Chart.yaml", r"^version: ({})$"),
     ("charts/oarlock/Chart.yaml", r"^appVersion: ({})$"),
     ("charts/oarlock/README.md*", r"oarlock/trainer:({})"),

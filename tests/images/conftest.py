@@ -112,6 +112,7 @@ def jobs(one_node: Cluster, operator_image: Loaded) -> Iterator[Jobs]:
         "image": {"repository": repository, "tag": tag},
         "trainerImage": TRAINER_IMAGE,
         "settings": {"PROGRESS_SECONDS": 1},
+        "dashboard": {"enabled": True},
     }
     install_operator(one_node, ROOT, built(HELM), values=values)
     with ApiServer(one_node.kubeconfig) as api:

@@ -13,7 +13,7 @@ from tests.images import builder
 from tests.images.conftest import OPERATOR_IMAGE, Loaded
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(900)]
-DEPLOYMENT = "deployment/oarlock-operator"
+DEPLOYMENT, PAGE = "deployment/oarlock-operator", "deployment/oarlock-web"
 
 
 def test_a_job_trains_under_the_operator_of_the_image(jobs: Jobs, operator_image: Loaded) -> None:
@@ -34,6 +34,14 @@ def test_it_can_write_nothing_and_is_not_root(jobs: Jobs) -> None:
 def test_it_holds_no_compiler_and_no_torch(jobs: Jobs) -> None:
     look = "command -v gcc cc g++; find /opt /usr -path '*-packages/torch*' -prune"
     assert jobs.cluster.kubectl("exec", "-n", NAMESPACE, DEPLOYMENT, "--", "sh", "-c", look) == ""
+
+
+def test_the_page_runs_from_it_without_a_token(jobs: Jobs) -> None:
+    jobs.cluster.kubectl("rollout", "status", PAGE, "-n", NAMESPACE, "--timeout=180s")
+    look = "ls /var/run/secrets 2>&1; python -c 'import urllib.request as u; print(u.urlopen(\"http://localhost:8080/login\").status)'"
+    said = jobs.cluster.kubectl("exec", "-n", NAMESPACE, PAGE, "--", "sh", "-c", look)
+    assert "No such file" in said
+    assert said.split()[-1] == "200"
 
 
 def test_its_labels_tell_the_version(builder_name: str) -> None:

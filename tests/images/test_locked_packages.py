@@ -32,16 +32,16 @@ def closure(name: str, extras: tuple[str, ...] = ()) -> set[str]:
 
 
 def test_the_operators_image_holds_no_torch_and_no_trainer() -> None:
-    packages = closure("oarlock-operator")
-    assert {"kopf", "aiohttp", "oarlock-api"} <= packages
+    packages = closure("oarlock-operator", ("page",))
+    assert {"kopf", "aiohttp", "oarlock-api", "starlette", "uvicorn"} <= packages
     assert not packages & {"torch", "deepspeed", "diffusers", "numpy", "oarlock-trainer", "oarlock-local"}
     assert not [name for name in packages if name.startswith("nvidia-")]
 
 
 @pytest.mark.parametrize("processor", ["x86_64", "aarch64"])
 def test_the_operators_image_needs_no_compiler(processor: str) -> None:
-    ours = {"oarlock-api", "oarlock-operator"}
-    for name in closure("oarlock-operator") - ours:
+    ours = {"oarlock", "oarlock-api", "oarlock-operator"}
+    for name in closure("oarlock-operator", ("page",)) - ours:
         for package in PACKAGES[name]:
             wheels = [wheel["url"].rpartition("/")[2] for wheel in package.get("wheels", ())]
             fitting = [
