@@ -24,6 +24,8 @@ _KINDS = (
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 )
+_PART = "app.kubernetes.io/component"
+"""Label that tells the operator's account from the page's, which has no rights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,9 @@ class Account:
 
     @classmethod
     def of(cls, cluster: Cluster, objects: Sequence[dict[str, Any]]) -> Self:
-        """The account among the objects that the chart rendered; they must hold one."""
-        (metadata,) = [item["metadata"] for item in objects if item["kind"] == "ServiceAccount"]
+        """The operator's account among the objects that the chart rendered; they must hold one."""
+        accounts = [item["metadata"] for item in objects if item["kind"] == "ServiceAccount"]
+        (metadata,) = [each for each in accounts if (each.get("labels") or {}).get(_PART) != "web"]
         name, rights = metadata["name"], granted(objects, metadata["name"])
         return cls(cluster, name, metadata["namespace"], frozenset(rights))
 

@@ -1,4 +1,4 @@
-"""The API server's audit log: who asked for what, of ServiceAccounts that people give to pods.
+"""The API server's audit log: who asked for what, of ServiceAccounts that people give to pods, and of nobody known.
 
 The cluster's own components are left out: theirs are nearly all requests, and nobody asks what they need.
 """
@@ -13,7 +13,7 @@ _POLICY = {
     "omitStages": ["RequestReceived"],
     "rules": [
         {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
-        {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts", "system:unauthenticated"]},
         {"level": "None"},
     ],
 }

@@ -93,6 +93,12 @@ def asked(audit_log: Path, user: str) -> Counter[Right]:
     return found
 
 
+def users(audit_log: Path, program: str) -> set[str]:
+    """As whom a program has asked for anything, by what its requests call it (User-Agent)."""
+    lines = audit_log.read_text().rpartition("\n")[0].splitlines()
+    return {event["user"]["username"] for event in map(json.loads, lines) if event.get("userAgent") == program}
+
+
 def never_used(have: Iterable[Right], want: Iterable[Right]) -> set[Right]:
     """Rights that nothing was asked for."""
     wishes = set(want)
