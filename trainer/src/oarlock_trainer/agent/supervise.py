@@ -145,7 +145,8 @@ class _Supervisor:
             self._history.gathered(self._link.nodes)
             self._history.observe(self._board.status, self._outcome.report)
             self._page.heed(ended)
-            self._page.observe(self._board.status, self._beat_at)
+            if self._history.begun:
+                self._page.observe(self._board.status, self._beat_at)
         return self._leave()
 
     def _is_alive(self) -> bool:
@@ -328,24 +329,25 @@ class _Supervisor:
             keeping, name = self._guard.keep(self._output, at=clock.timestamp())
             self._history.kept_stacks(name)
         self._ranks.kill()
-        done = verdict is None or verdict.code == ExitCode.DONE
-        self._page.write(SUCCEEDED if done else ENDED, time.monotonic())
-        self._page.heed(children.end_all(within=_SWEEP_SECONDS, spare=self._page.pid))
+        children.end_all(within=_SWEEP_SECONDS)
         if copying:
             copying.join(_REPORT_COPY_SECONDS)
         if keeping:
             keeping.join(KEEP_SECONDS)
         self._ranks.close()
         self._history.close(_HISTORY_SECONDS)
-        self._await_page(_PAGE_SECONDS if done else _PAGE_SECONDS_OF_A_FAILURE)
+        self._write_page(done=verdict is None or verdict.code == ExitCode.DONE)
         self._webhooks.close(_WEBHOOKS_SECONDS)
         if verdict and verdict.code == ExitCode.PEER_LOST:
             self._linger()
         return verdict.code if verdict else ExitCode.DONE
 
-    def _await_page(self, seconds: float) -> None:
-        """Let the report be written. Whoever tells the pod to go waits for none."""
-        deadline, asked = time.monotonic() + seconds, self._stop_requests
+    def _write_page(self, *, done: bool) -> None:
+        """Have the last report written. Whoever tells the pod to go waits for none."""
+        if self._history.begun:
+            self._page.write(SUCCEEDED if done else ENDED, time.monotonic())
+        deadline = time.monotonic() + (_PAGE_SECONDS if done else _PAGE_SECONDS_OF_A_FAILURE)
+        asked = self._stop_requests
         while self._page.pid and self._stop_requests == asked and (left := deadline - time.monotonic()) > 0:
             select.select([self._wakeup], [], [], left)
             self._stop_requests += len({signal.SIGTERM, signal.SIGINT} & set(wakeup.taken(self._wakeup)))

@@ -110,22 +110,20 @@ def others_live() -> bool:
     return bool(_others() or _others())
 
 
-def end_all(*, within: float, spare: int | None = None) -> dict[int, int]:
-    """Kill and reap every child but `spare`, also those that become ours meanwhile.
+def end_all(*, within: float) -> None:
+    """Kill and reap every child, also those that become ours meanwhile.
 
     Gives up after `within` seconds: a process that is stuck in the kernel (dead mount, GPU driver) can't be killed,
-    and nobody is to wait for it. Returns what `reap` does, of all that ended meanwhile.
+    and nobody is to wait for it.
     """
-    ended: dict[int, int] = {}
     deadline = time.monotonic() + within
-    while children := [pid for pid in _children() if pid != spare]:
+    while children := _children():
         for pid in children:
             kill(pid)
-        ended |= reap()
+        reap()
         if time.monotonic() > deadline:
-            break
+            return
         time.sleep(0.005)
-    return ended
 
 
 def _children() -> list[int]:

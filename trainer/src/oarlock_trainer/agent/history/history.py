@@ -124,6 +124,11 @@ class History:
                 )
             )
 
+    @property
+    def begun(self) -> bool:
+        """Whether the output is there, and takes what is written."""
+        return self._writer.begun and not self._over
+
     @_harmless
     def observe(self, status: PodStatus, report: Report | None) -> None:
         """Tell what is new: of the attempt, where this is rank 0's pod, and of a verdict."""

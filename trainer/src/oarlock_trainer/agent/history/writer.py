@@ -75,6 +75,11 @@ class HistoryWriter:
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
 
+    @property
+    def begun(self) -> bool:
+        """Whether something could be written."""
+        return self._begin is None
+
     def print(self, lines: bytes) -> None:
         """Take whole lines of output, any thread's."""
         if self._log is not None and lines:
