@@ -27,11 +27,12 @@ from oarlock.web.drawn.frame import Frame, framed
 from oarlock.web.drawn.plain import notice
 from oarlock.web.settings import Settings
 from oarlock.web.shared import Drawings
-from oarlock.web.views import actions, job, jobs
+from oarlock.web.shelf import Shelf
+from oarlock.web.views import actions, job, jobs, logs
 from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.hub import Hub
 
-PAGES: tuple[Page, ...] = (*jobs.PAGES, *job.PAGES, *actions.PAGES)
+PAGES: tuple[Page, ...] = (*jobs.PAGES, *job.PAGES, *logs.PAGES, *actions.PAGES)
 READS: tuple[Read, ...] = ()
 POSTS: tuple[Post, ...] = (*actions.POSTS,)
 TABS = (("Jobs", "/"),)
@@ -63,6 +64,7 @@ def build(settings: Settings, access: Access, *, hub: Hub | None = None) -> Star
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         site.hub.close()
+        site.shelf.close()
 
     return Starlette(
         routes=routes,
@@ -79,7 +81,7 @@ class _Site:
     """What all requests share."""
 
     def __init__(self, settings: Settings, access: Access, hub: Hub) -> None:
-        self.settings, self.access, self.hub = settings, access, hub
+        self.settings, self.access, self.hub, self.shelf = settings, access, hub, Shelf()
         self.csrf = guards.Csrf()
         self._drawings = Drawings()
         self._states = live.States()
@@ -176,6 +178,7 @@ class _Site:
             caller=caller,
             hub=self.hub,
             settings=self.settings,
+            shelf=self.shelf,
             address=request.url.path.removeprefix("/live"),
             path=request.path_params,
             query=request.query_params,

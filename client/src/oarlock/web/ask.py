@@ -15,6 +15,7 @@ from oarlock.names import is_name
 from oarlock.report.markup import Attribute, Html, element
 from oarlock.web.access.caller import Caller
 from oarlock.web.settings import Settings
+from oarlock.web.shelf import Shelf
 from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.feed import Snapshot, Watched
 from oarlock.web.watch.hub import Hub
@@ -39,20 +40,22 @@ class Ask:
         address: str,
         path: Mapping[str, str],
         query: Mapping[str, str],
+        shelf: Shelf,
         bell: Bell | None = None,
         csrf: Callable[[], str] = str,
     ) -> None:
-        """`address` is the path as it was asked for, `path` its parameters."""
+        """`address` is the path as it was asked for, `path` its parameters; `bell`: for who hears of changes."""
         self.caller, self.settings, self.address, self.path = caller, settings, address, path
         self.reads: dict[Watched, int] = {}
         self.troubles: dict[str, None] = {}
         self.own = self.partial = self.timed = False
-        self._hub, self._query, self._bell, self._csrf = hub, query, bell, csrf
+        self.shelf, self.bell = shelf, bell
+        self._hub, self._query, self._csrf = hub, query, csrf
 
     def watched(self, watched: Watched) -> Snapshot:
         """A list of the API as it is now. Raises OarlockError as the caller's own request for it would."""
         try:
-            snapshot = self._hub.read(self.caller, watched, self._bell)
+            snapshot = self._hub.read(self.caller, watched, self.bell)
         except OarlockError:
             self.partial = True
             raise

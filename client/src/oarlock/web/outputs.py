@@ -1,0 +1,33 @@
+"""A job's output where it is mounted here: found by its name, and believed by the uid that its fence has.
+
+It is read with the rights of the server's process, not with the caller's: only a server of the caller's own has outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from oarlock.rows import part
+from oarlock_api.contract.layout import OWNER, parse_owner
+from oarlock_api.contract.regular_file import read_regular
+from oarlock_api.contract.wire import WireError, text
+
+MOST_OWNER = 4096
+
+
+def find_output(outputs: Path | None, job: Mapping[str, Any]) -> Path | None:
+    """The job's folder below `outputs`, or that itself; None where neither is this very job's."""
+    metadata = part(job, "metadata")
+    directory = text(part(part(job, "spec"), "output").get("directory"), 253) or text(metadata.get("name"), 253)
+    if outputs is None or not directory or "/" in directory or directory.startswith("."):
+        return None
+    return next((folder for folder in (outputs / directory, outputs) if _owner(folder) == metadata.get("uid")), None)
+
+
+def _owner(folder: Path) -> str | None:
+    try:
+        return parse_owner(read_regular(folder / OWNER, most=MOST_OWNER).decode(errors="replace")).job_uid
+    except (OSError, WireError):
+        return None

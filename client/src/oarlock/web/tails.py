@@ -1,0 +1,181 @@
+"""The newest lines of logs that somebody looks at. One reader for each caller and choice of lines; what is kept is bounded.
+
+A log is read as its caller, by requests of his own: nobody else is shown it. Lines are kept in blocks, and the oldest block
+goes where there are too many, so that what is shown is always without a gap, and says how much went before it. Who has not
+looked for LOOK_SECONDS does not look any more: then the reader ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+from weakref import WeakSet
+
+from oarlock.errors import NotNowError, OarlockError
+from oarlock.logs import NOTE, LogLine
+from oarlock.web.watch.bell import Bell
+
+BLOCK_LINES, MOST_BLOCKS = 50, 20
+"""A thousand lines: what a browser draws at once, and a person scrolls through."""
+LOOK_SECONDS = 45.0
+SWEEP_SECONDS = 5.0
+MOST_TAILS, MOST_OF_ONE_CALLER = 64, 8
+FIRST_SECONDS, QUIET_SECONDS = 1.5, 0.1
+"""How long a page waits for its first lines, and for so long nothing comes once they are there."""
+
+
+class Source(Protocol):
+    """Where lines come from, such as a Follower."""
+
+    def lines(self) -> Iterator[LogLine]:
+        """The lines as they come. Raises OarlockError."""
+
+    def end(self) -> None:
+        """Have `lines` end soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines that follow each other. `number` counts blocks from the first that was ever read."""
+
+    number: int
+    lines: tuple[LogLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What is there now. `before`: lines that went. `over`: no more will come; `trouble`: why, if it is no good end."""
+
+    blocks: tuple[Block, ...] = ()
+    before: int = 0
+    over: bool = False
+    trouble: str = ""
+
+
+class Tail:
+    """The newest lines of one source. One thread reads it, any thread asks for what is there."""
+
+    def __init__(self, source: Source, find: str = "") -> None:
+        """`find`: only lines with this text, whatever its case."""
+        self._source, self._find = source, find.casefold()
+        self._news = threading.Condition()
+        self._blocks: deque[Block] = deque()
+        self._open: list[LogLine] = []
+        self._number = self._before = self._count = 0
+        self._over, self._trouble = False, ""
+        self._bells: WeakSet[Bell] = WeakSet()
+        self._rung = False
+        self.looked = time.monotonic()
+        threading.Thread(target=self._run, name="tail of a log", daemon=True).start()
+
+    def read(self, bell: Bell | None = None) -> Seen:
+        """What is there; `bell` rings once when there is more."""
+        with self._news:
+            self.looked = time.monotonic()
+            self._rung = False
+            if bell:
+                self._bells.add(bell)
+            last = (Block(self._number, tuple(self._open)),) if self._open else ()
+            return Seen(blocks=(*self._blocks, *last), before=self._before, over=self._over, trouble=self._trouble)
+
+    def settle(self) -> None:
+        """Wait until the first lines are there and no more come, or for so long as a page may wait."""
+        until = time.monotonic() + FIRST_SECONDS
+        with self._news:
+            self._news.wait_for(lambda: self._count or self._over, FIRST_SECONDS)
+            while not self._over and time.monotonic() < until:
+                if not self._news.wait(QUIET_SECONDS):
+                    return
+
+    def end(self) -> None:
+        """Read no more."""
+        self._source.end()
+
+    def _run(self) -> None:
+        trouble = ""
+        try:
+            for line in self._source.lines():
+                if line.kind == NOTE or not self._find or self._find in line.text.casefold():
+                    self._take(line)
+        except OarlockError as error:
+            trouble = str(error)
+        except BaseException:
+            trouble = "The reader of this log broke, and its server has printed more about it."
+            raise
+        finally:
+            with self._news:
+                self._over, self._trouble = True, trouble
+                self._tell()
+
+    def _take(self, line: LogLine) -> None:
+        with self._news:
+            self._open.append(line)
+            self._count += 1
+            if len(self._open) == BLOCK_LINES:
+                self._blocks.append(Block(self._number, tuple(self._open)))
+                self._number += 1
+                self._open = []
+                if len(self._blocks) > MOST_BLOCKS:
+                    self._before += len(self._blocks.popleft().lines)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._news.notify_all()
+        if not self._rung:
+            self._rung = True
+            for bell in list(self._bells):
+                bell.ring()
+
+
+class Tails:
+    """All that somebody looks at. Used by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tails: dict[tuple[str, Hashable], Tail] = {}
+        self._sweeper: threading.Thread | None = None
+
+    def open(self, caller: str, choice: Hashable, make: Callable[[], Tail]) -> Tail:
+        """The tail of what a caller has chosen; a new one has its first lines already. Raises NotNowError: too many."""
+        key = (caller, choice)
+        with self._lock:
+            if found := self._tails.get(key):
+                found.looked = time.monotonic()
+                return found
+            self._make_room(caller)
+            tail = self._tails[key] = make()
+            if self._sweeper is None:
+                self._sweeper = threading.Thread(target=self._sweep, name="tails of logs", daemon=True)
+                self._sweeper.start()
+        tail.settle()
+        return tail
+
+    def close(self) -> None:
+        """End them all."""
+        with self._lock:
+            for tail in self._tails.values():
+                tail.end()
+            self._tails.clear()
+
+    def _make_room(self, caller: str) -> None:
+        """End what this caller looked at longest ago, where he has too many."""
+        own = [key for key in self._tails if key[0] == caller]
+        if len(own) >= MOST_OF_ONE_CALLER:
+            self._tails.pop(min(own, key=lambda key: self._tails[key].looked)).end()
+        elif len(self._tails) >= MOST_TAILS:
+            raise NotNowError(f"{MOST_TAILS} logs are looked at already: close some pages, and try again in a minute")
+
+    def _sweep(self) -> None:
+        while True:
+            time.sleep(SWEEP_SECONDS)
+            oldest = time.monotonic() - LOOK_SECONDS
+            with self._lock:
+                for key in [key for key, tail in self._tails.items() if tail.looked < oldest]:
+                    self._tails.pop(key).end()
+                if not self._tails:
+                    self._sweeper = None
+                    return

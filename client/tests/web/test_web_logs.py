@@ -1,0 +1,274 @@
+"""Logs on the page: whose lines, how many, that they go on by themselves, and that they are their caller's own."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_api import FakeApi
+from starlette.testclient import TestClient
+
+from oarlock.errors import ForbiddenError, NotNowError
+from oarlock.logs import LogLine
+from oarlock.web import tails
+from oarlock.web.access.link import LinkAccess
+from oarlock.web.app import build
+from oarlock.web.drawn.logs import parse_ranks, told
+from oarlock.web.settings import Settings
+from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Tail, Tails
+from oarlock_api.contract.history import HISTORY
+from oarlock_api.contract.layout import OWNER, Owner
+
+EVIL = "<script>alert(1)</script>"
+PAGE = "/jobs/default/flux/logs"
+
+
+class Lines:
+    """A source: the lines of a list, then those that a test adds, until it ends."""
+
+    def __init__(self, *texts: str, error: Exception | None = None) -> None:
+        self._texts, self._error = list(texts), error
+        self._more = threading.Condition()
+        self.ended = False
+
+    def add(self, *texts: str) -> None:
+        with self._more:
+            self._texts += texts
+            self._more.notify_all()
+
+    def end(self) -> None:
+        with self._more:
+            self.ended = True
+            self._more.notify_all()
+
+    def lines(self) -> Iterator[LogLine]:
+        done = 0
+        while True:
+            with self._more:
+                self._more.wait_for(lambda done=done: len(self._texts) > done or self.ended or self._error)  # type: ignore[misc]
+                if len(self._texts) == done:
+                    if self._error:
+                        raise self._error
+                    return
+                text = self._texts[done]
+            done += 1
+            yield LogLine(text=text, time="2026-01-01T00:00:01Z", attempt=1, rank=0)
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.rung = threading.Semaphore(0)
+
+    def ring(self) -> None:
+        self.rung.release()
+
+
+def job(api: FakeApi, nodes: int = 2, **status: Any) -> dict[str, Any]:
+    found = api.add_job("flux", status={"attempt": 1, "phase": "Running", **status})
+    found["spec"]["nodes"] = nodes
+    return found
+
+
+def texts(tail: Tail) -> list[str]:
+    return [line.text for block in tail.read().blocks for line in block.lines]
+
+
+def settled(tail: Tail, text: str) -> Tail:
+    """The tail, once it has that line."""
+    with tail._news:
+        assert tail._news.wait_for(lambda: text in _known(tail), 10)
+    return tail
+
+
+def _known(tail: Tail) -> list[str]:
+    return [line.text for block in tail._blocks for line in block.lines] + [line.text for line in tail._open]
+
+
+def test_the_newest_lines_of_rank_0_have_their_time_attempt_and_rank(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    api.add_pod("flux", 1, 0, "2026-01-01T00:00:01.5Z loss 1\n")
+    api.add_pod("flux", 1, 1, "2026-01-01T00:00:02Z of rank 1\n")
+    text = page.get(PAGE).text
+    assert '<time datetime="2026-01-01T00:00:01.5Z">00:00:01</time><span class="who">1/0</span> loss 1' in text
+    assert "of rank 1" not in text
+    both = page.get(PAGE, params={"ranks": "0-1", "find": "LOSS"}).text
+    assert "loss 1" in both
+    assert "of rank 1" not in both
+    assert "of rank 1" in page.get(PAGE, params={"ranks": "all"}).text
+
+
+def test_nothing_that_a_log_says_becomes_markup(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    api.add_pod("flux", 1, 0, f"2026-01-01T00:00:01Z {EVIL}\n{EVIL}\n")
+    text = page.get(PAGE, params={"find": "script", "ranks": EVIL}).text
+    assert EVIL not in text
+    assert text.count("&lt;script&gt;alert(1)") > 2
+
+
+def test_a_new_line_comes_by_itself_and_with_it_its_block_alone(api: FakeApi, listen: Any) -> None:
+    job(api)
+    log = "/api/v1/namespaces/default/pods/flux-1-0/log"
+    api.add_pod("flux", 1, 0, "".join(f"2026-01-01T00:00:01Z line {number}\n" for number in range(60)))
+    stream = listen(f"/live{PAGE}")
+    regions = {one["id"]: one for one in stream.next().data["regions"]}
+    assert list(regions["log"]["html"]) == ["log-0", "log-1"]
+    api.logs[log] += b"2026-01-01T00:00:02Z more\n"
+    regions = {one["id"]: one for one in stream.next().data["regions"]}
+    assert list(regions["log"]["html"]) == ["log-1"]
+    assert "more" in regions["log"]["html"]["log-1"]
+
+
+def test_a_thousand_ranks_open_as_many_logs_as_were_chosen_and_sixteen_at_most(api: FakeApi, page: TestClient) -> None:
+    job(api, nodes=1000)
+    for rank in range(40):
+        api.add_pod("flux", 1, rank, "2026-01-01T00:00:01Z x\n")
+    opened: set[str] = set()
+    news = threading.Condition()
+
+    def before(_: str, path: str, __: Any) -> None:
+        if "/log?" in path:
+            with news:
+                opened.add(path.partition("/log?")[0].rpartition("-")[2])
+                news.notify_all()
+
+    api.before = before
+    page.get(PAGE)
+    assert opened == {"0"}
+    assert "16 ranks are read at once" in page.get(PAGE, params={"ranks": "all"}).text
+    with news:
+        assert news.wait_for(lambda: len(opened) == 16, 10)
+    assert opened == {str(rank) for rank in range(16)}
+    lists = [path for _, path, _ in api.asked if path.startswith("/api/v1/namespaces/default/pods?")]
+    assert all("oarlock.dev%2Frank" in path for path in lists), "never all pods of the job"
+
+
+@pytest.mark.parametrize(
+    ("given", "nodes", "ranks", "words"),
+    [
+        ("", 8, {0}, ""),
+        ("3", 8, {3}, ""),
+        ("0, 2 4-6", 8, {0, 2, 4, 5, 6}, ""),
+        ("all", 3, {0, 1, 2}, ""),
+        ("6-9", 8, {6, 7}, ""),
+        ("0-999999", 1000, set(range(16)), "at once"),
+        ("9", 8, {0}, "ranks 0 to 7"),
+        ("-1", 8, {0}, "no rank"),
+        ("x", 8, {0}, "no rank"),
+        ("\u0663", 8, {0}, "no rank"),
+        ("5-2", 8, {0}, ""),
+    ],
+)
+def test_ranks_are_written_as_people_do(given: str, nodes: int, ranks: set[int], words: str) -> None:
+    found, said = parse_ranks(given, nodes=nodes)
+    assert found == ranks
+    assert words in said
+    assert bool(words) == bool(said)
+    assert parse_ranks(told(found), nodes=nodes)[0] == found
+
+
+def test_what_is_kept_is_bounded_has_no_gap_and_says_how_much_went_before(api: FakeApi) -> None:
+    assert api
+    tail = settled(Tail(Lines(*map(str, range(2345)))), "2344")
+    seen, shown = tail.read(), texts(tail)
+    assert len(shown) <= BLOCK_LINES * (MOST_BLOCKS + 1)
+    assert shown == [str(number) for number in range(seen.before, 2345)]
+    assert seen.before > 0
+    assert {len(block.lines) for block in seen.blocks[:-1]} == {BLOCK_LINES}
+
+
+def test_a_bell_rings_once_until_somebody_looks_again() -> None:
+    lines, bell = Lines("a"), Bell()
+    tail = settled(Tail(lines), "a")
+    tail.read(bell)  # type: ignore[arg-type]
+    lines.add("b", "c", "d")
+    settled(tail, "d")
+    assert bell.rung.acquire(timeout=10)
+    assert not bell.rung.acquire(blocking=False)
+    tail.read()
+    lines.end()
+    assert bell.rung.acquire(timeout=10)
+    assert tail.read().over
+
+
+def test_why_a_log_cannot_be_read_stands_where_its_lines_would(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    api.add_pod("flux", 1, 0, "")
+    api.refusals["/api/v1/namespaces/default/pods/flux-1-0/log"] = (403, "pods/log is forbidden")
+    assert "pods/log is forbidden" in page.get(PAGE).text
+
+
+def test_a_still_page_has_no_stream_and_leads_back_to_the_live_one(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    api.add_pod("flux", 1, 0, "2026-01-01T00:00:01Z x\n")
+    live, still = (page.get(PAGE, params={"find": "x", **more}).text for more in ({}, {"still": "1"}))
+    assert 'data-live="/live/jobs/default/flux/logs?find=x"' in live
+    assert f'href="{PAGE}?find=x&amp;still=1"' in live
+    assert "data-live" not in still
+    assert f'href="{PAGE}?find=x"' in still
+
+
+def test_each_caller_reads_by_requests_of_his_own() -> None:
+    kept, mine, theirs = Tails(), Lines("mine"), Lines("theirs")
+    first = kept.open("me", "same", lambda: Tail(mine))
+    assert kept.open("me", "same", lambda: Tail(theirs)) is first
+    other = kept.open("you", "same", lambda: Tail(theirs))
+    assert texts(other) == ["theirs"]
+
+
+def test_who_looks_at_too_many_loses_the_one_that_he_looked_at_longest_ago() -> None:
+    kept, sources = Tails(), [Lines(str(number)) for number in range(tails.MOST_OF_ONE_CALLER + 1)]
+    for number, source in enumerate(sources):
+        kept.open("me", number, lambda source=source: Tail(source))  # type: ignore[misc]
+    assert [source.ended for source in sources] == [True, *[False] * tails.MOST_OF_ONE_CALLER]
+
+
+def test_too_many_logs_of_all_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tails, "MOST_TAILS", 1)
+    kept = Tails()
+    kept.open("me", 0, lambda: Tail(Lines("x")))
+    with pytest.raises(NotNowError, match="try again"):
+        kept.open("you", 0, lambda: Tail(Lines("x")))
+
+
+def test_a_log_that_nobody_looks_at_any_more_is_read_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tails, "SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(tails, "LOOK_SECONDS", 0.0)
+    source = Lines("x")
+    Tails().open("me", 0, lambda: Tail(source))
+    with source._more:
+        assert source._more.wait_for(lambda: source.ended, 10)
+
+
+def test_an_error_ends_a_log_and_is_said() -> None:
+    tail = Tail(Lines("x", error=ForbiddenError("you may not")))
+    with tail._news:
+        assert tail._news.wait_for(lambda: tail._over, 10)
+    assert (texts(tail), tail.read().trouble) == (["x"], "you may not")
+
+
+def test_a_job_that_has_ended_and_left_no_pod_says_where_its_logs_lie(api: FakeApi, page: TestClient) -> None:
+    job(api, phase="Succeeded", completionTime="2026-01-01T00:00:00Z")
+    assert ".oarlock/history/logs" in page.get(PAGE).text
+
+
+@pytest.mark.parametrize(("uid", "shown"), [("uid-flux", True), ("uid-other", False)])
+def test_what_an_output_has_kept_is_shown_where_it_is_this_very_jobs(
+    *, api: FakeApi, access: LinkAccess, tmp_path: Path, uid: str, shown: bool
+) -> None:
+    job(api, phase="Succeeded", completionTime="2026-01-01T00:00:00Z")
+    logs = tmp_path / "flux" / HISTORY / "logs/1-uidflu"
+    logs.mkdir(parents=True)
+    (logs / "0.log.gz").write_bytes(gzip.compress(b"2026-01-01T00:00:01Z out kept line\n"))
+    (tmp_path / "flux" / OWNER).write_text(Owner(job_uid=uid, attempt=1).to_json())
+    app = build(Settings(outputs=tmp_path), access)
+    with TestClient(app, base_url="http://127.0.0.1:8270", follow_redirects=False) as page:
+        page.get(access.link)
+        assert ("kept line" in page.get(PAGE).text) is shown
+
+
+def test_a_job_that_is_not_there_has_no_logs(page: TestClient) -> None:
+    assert page.get(PAGE).status_code == 404
