@@ -134,6 +134,17 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnseenLoss:
+    """The loss on a data set that is not trained on, with the weights after this step. `time` as in Point."""
+
+    data_set: str
+    step: int
+    loss: float
+    attempt: int | None = None
+    time: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
     """How it stands. `cause` is a word of the table of causes: of what holds the job up, or of all being well.
 
@@ -187,6 +198,7 @@ class Story:
     avoided: tuple[str, ...] = ()
     chain: tuple[Moment, ...] = ()
     curve: tuple[Point, ...] = ()
+    unseen: tuple[UnseenLoss, ...] = ()
     settings: tuple[Setting, ...] = ()
     unknown: tuple[Unknown, ...] = ()
 

@@ -20,6 +20,26 @@ def test_a_line_about_pictures_takes_no_step_from_the_curve_and_its_seconds_coun
     assert (second.loss, second.time) == (0.4, "2026-11-23T10:00:51.000Z")
 
 
+def test_losses_on_unseen_data_are_told_by_step_and_a_step_that_was_evaluated_again_counts_once() -> None:
+    rows = [
+        {
+            "attempt": 1,
+            "step": 20,
+            "evaluationLoss": {"unseen": 0.5, "other": None},
+            "time": "2026-11-23T10:05:00.000Z",
+        },
+        {"attempt": 1, "step": 10, "evaluationLoss": {"unseen": 0.6}},
+        {"attempt": 2, "step": 20, "evaluationLoss": {"unseen": 0.4}},
+        {"attempt": 2, "step": 30, "evaluationLoss": "none"},
+    ]
+    story = explain(facts(None, output=output(metrics=rows)))
+    assert [(one.data_set, one.step, one.loss, one.attempt) for one in story.unseen] == [
+        ("unseen", 10, 0.6, 1),
+        ("unseen", 20, 0.4, 2),
+    ]
+    assert story.curve == ()
+
+
 def test_steps_of_which_no_time_is_known_have_none() -> None:
     rows = [{"attempt": 1, "step": 500, "loss": 0.5, "secondsPerStep": 1.0}]
     (point,) = explain(facts(None, output=output(metrics=rows))).curve

@@ -117,6 +117,17 @@ def test_a_job_of_which_nothing_is_known_has_a_page_too() -> None:
     assert "No step is known." in page.text
 
 
+def test_losses_on_unseen_data_are_drawn_and_a_single_one_is_told() -> None:
+    rows = [{"attempt": 1, "step": step, "evaluationLoss": {"photos": 4 / step}} for step in (10, 20)]
+    page = Page(report(facts(None, output=output(metrics=rows))))
+    assert "Loss on unseen data" in page.texts["h2"]
+    assert page.texts["figcaption"] == ["photos"]
+    assert "0.2" in page.texts["td"]
+    page = Page(report(facts(None, output=output(metrics=rows[:1]))))
+    assert "figcaption" not in page.texts
+    assert "0.4" in page.texts["td"]
+
+
 def test_settings_of_a_job_that_is_gone_are_those_that_its_output_keeps() -> None:
     spec = {"nodes": 4, "gpusPerNode": 8, "training": {"steps": 100}}
     kept = {"job": UID, "attempt": 3, "time": "2026-11-23T10:03:00Z", "spec": spec}

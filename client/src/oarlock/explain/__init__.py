@@ -11,7 +11,7 @@ from __future__ import annotations
 from oarlock.explain import now as now_
 from oarlock.explain.attempts import Lines, attempts, last_trouble, uid_of
 from oarlock.explain.chain import chain
-from oarlock.explain.curve import curve
+from oarlock.explain.curve import curve, timed, unseen
 from oarlock.explain.gone import now_of_the_output
 from oarlock.explain.own import own
 from oarlock.explain.pods import read_pod
@@ -29,6 +29,7 @@ def explain(facts: Facts) -> Story:
     pods = [read_pod(raw) for raw in facts.pods]
     lines = Lines.of(facts)
     found = attempts(facts, pods, lines)
+    rows = timed(facts, lines, found)
     now, trouble = _now(facts, now_.Situation(facts, pods), lines, found)
     status = (facts.job or {}).get("status") or {}
     cordons = tuple(
@@ -55,7 +56,8 @@ def explain(facts: Facts) -> Story:
         cordons=cordons,
         avoided=tuple(text(one.get("name"), 253) for one in status.get("avoidedNodes") or []),
         chain=chain(facts, lines, found, cordons=cordons, now=now, trouble=trouble),
-        curve=curve(facts, lines, found),
+        curve=curve(rows),
+        unseen=unseen(rows),
         settings=settings(facts),
         unknown=tuple(Unknown(what=one.what, why=one.why) for one in facts.missing),
     )

@@ -1,4 +1,4 @@
-"""The curve: loss and seconds per step, evenly thinned out."""
+"""The curve: loss and seconds per step, evenly thinned out; and the losses on data that is not trained on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TypeVar
 from oarlock.clock import parsed, written
 from oarlock.explain.attempts import Lines
 from oarlock.facts.model import Facts, Object
-from oarlock.story import Attempt, Point
+from oarlock.story import Attempt, Point, UnseenLoss
 from oarlock_api.contract.wire import integer, number, text
 
+MOST_UNSEEN = 2048
 MOST = 512
 """Points: as many as a picture of a page's width shows."""
 T = TypeVar("T")
@@ -19,15 +20,32 @@ Known = Mapping[int, Mapping[int, datetime]]
 """Attempt -> step -> when it was done."""
 
 
-def curve(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> tuple[Point, ...]:
-    """From metrics.jsonl where the output was read, else from the status. A step that was done again counts once, as last."""
+def timed(facts: Facts, lines: Lines, attempts: Sequence[Attempt]) -> list[tuple[Object, str]]:
+    """Rows of metrics.jsonl where the output was read, else of the status, each with its time; empty where none is known."""
     rows: Sequence[Object] = facts.output.metrics if facts.output else ()
     if not rows:
         rows = ((facts.job or {}).get("status") or {}).get("curve") or ()
-    times = _times(rows, _known(lines, attempts))
+    return list(zip(rows, _times(rows, _known(lines, attempts)), strict=True))
+
+
+def unseen(rows: Iterable[tuple[Object, str]]) -> tuple[UnseenLoss, ...]:
+    """By step, at most MOST_UNSEEN; of a step that was evaluated again, the last."""
+    found: dict[tuple[int, str], UnseenLoss] = {}
+    for row, time in rows:
+        step, losses = integer(row.get("step")), row.get("evaluationLoss")
+        for name, told in losses.items() if isinstance(losses, dict) and step is not None else ():
+            if (loss := number(told)) is not None and step is not None:
+                attempt = integer(row.get("attempt"))
+                known = UnseenLoss(data_set=text(name, 253), step=step, loss=loss, attempt=attempt, time=time)
+                found[step, known.data_set] = known
+    return tuple(found[key] for key in sorted(found))[-MOST_UNSEEN:]
+
+
+def curve(rows: Iterable[tuple[Object, str]]) -> tuple[Point, ...]:
+    """Of those that timed() gives. A step that was done again counts once, as last."""
     points = {
         step: _point(step, row, time)
-        for row, time in zip(rows, times, strict=True)
+        for row, time in rows
         if (step := integer(row.get("step"))) is not None and ("loss" in row or "secondsPerStep" in row)
     }
     return tuple(thinned([points[step] for step in sorted(points)], MOST))

@@ -43,7 +43,9 @@ Turn = Callable[[Axis], str]
 
 
 @dataclass(frozen=True, slots=True)
-class _Figure:
+class Figure:
+    """What a chart shows. `style` is its class, `read` finds it in a point."""
+
     name: str
     unit: str
     style: str
@@ -51,8 +53,8 @@ class _Figure:
 
 
 _FIGURES = (
-    _Figure("Loss", "", "loss", lambda point: point.loss),
-    _Figure("Seconds per step", "s", "pace", lambda point: point.seconds_per_step),
+    Figure("Loss", "", "loss", lambda point: point.loss),
+    Figure("Seconds per step", "s", "pace", lambda point: point.seconds_per_step),
 )
 
 
@@ -69,12 +71,12 @@ def curves(points: Sequence[Point], *, axis: Axis = Axis.STEPS, turn: Turn | Non
     timed = [point for point in points if instant(point.time) is not None]
     if turn and len(timed) >= 2:
         over_time = axis is Axis.TIME
-        shown = joined(*(_chart(one, timed if over_time else points, over_time=over_time, read=True) for one in drawn))
+        shown = joined(*(chart(one, timed if over_time else points, over_time=over_time, read=True) for one in drawn))
         return element("section", heading, _turns(axis, turn), shown, _table(points), aria_labelledby="curve")
-    by_step = element("div", *(_chart(one, points, over_time=False) for one in drawn), class_="by-step")
+    by_step = element("div", *(chart(one, points, over_time=False) for one in drawn), class_="by-step")
     if len(timed) < 2:
         return element("section", heading, by_step, _table(points), aria_labelledby="curve")
-    by_time = element("div", *(_chart(one, timed, over_time=True) for one in drawn), class_="by-time")
+    by_time = element("div", *(chart(one, timed, over_time=True) for one in drawn), class_="by-time")
     choice = joined(
         element("input", type="radio", name="axis", id="over-steps", checked=True),
         element("label", "over steps", for_="over-steps"),
@@ -90,7 +92,8 @@ def _turns(axis: Axis, turn: Turn) -> Html:
     return element("p", *links, class_="way")
 
 
-def _chart(what: _Figure, points: Sequence[Point], *, over_time: bool, read: bool = False) -> Html:
+def chart(what: Figure, points: Sequence[Point], *, over_time: bool, read: bool = False) -> Html:
+    """One figure over steps or over time; `read`: with its figures as JSON for a script. Empty where nobody knows it."""
     known = [
         (_x(point, over_time=over_time), value, point) for point in points if (value := what.read(point)) is not None
     ]
@@ -138,7 +141,7 @@ def _chart(what: _Figure, points: Sequence[Point], *, over_time: bool, read: boo
     return element("figure", caption, element("div", drawing, class_="drawing"), class_="chart")
 
 
-def _beyond(place: float, what: _Figure) -> Html:
+def _beyond(place: float, what: Figure) -> Html:
     return element("svg", element("path", d="M0 0l4 7h-8z", class_=f"beyond {what.style}"), x=share(place), y=_TOP - 8)
 
 
@@ -205,7 +208,7 @@ def _attempts(known: Sequence[tuple[float, float, Point]], x: Scale) -> Iterator
         newest = max(newest, point.attempt or 0)
 
 
-def _told(known: Sequence[tuple[float, float, Point]], what: _Figure, x: Scale, y: Scale) -> Iterator[Html]:
+def _told(known: Sequence[tuple[float, float, Point]], what: Figure, x: Scale, y: Scale) -> Iterator[Html]:
     """Columns without colour that say the figures of the point under the pointer, and show where it is."""
     some = thinned(known, MOST_TOLD)
     wide = 100 / len(some)
@@ -217,14 +220,14 @@ def _told(known: Sequence[tuple[float, float, Point]], what: _Figure, x: Scale, 
         yield element("g", told, column, dot, class_="hit")
 
 
-def _as_json(known: Sequence[tuple[float, float, Point]], what: _Figure, x: Scale, y: Scale) -> str:
+def _as_json(known: Sequence[tuple[float, float, Point]], what: Figure, x: Scale, y: Scale) -> str:
     """[share of the width, height in pixels, words] of each point that can be read."""
     some = thinned(known, MOST_TOLD)
     told = [[round(x(place), 2), round(y(value), 1), _words(value, point, what)] for place, value, point in some]
     return json.dumps(told, separators=(",", ":"))
 
 
-def _words(value: float, point: Point, what: _Figure) -> str:
+def _words(value: float, point: Point, what: Figure) -> str:
     time = f", {when(point.time)}" if point.time else ""
     return f"step {whole(point.step)}{time}: {figure(value, what.unit)}"
 

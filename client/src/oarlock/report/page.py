@@ -16,6 +16,7 @@ from oarlock.report.pictures import Gallery
 from oarlock.report.settings import settings
 from oarlock.report.summary import summary, title_of
 from oarlock.report.timeline import timeline
+from oarlock.report.unseen import unseen
 from oarlock.report.words import when
 
 
@@ -45,6 +46,7 @@ def report(facts: Facts, pictures: Gallery | None = None) -> str:
             "main",
             summary(story, facts),
             curves(story.curve),
+            unseen(story.unseen),
             timeline(story),
             gallery(pictures) if pictures else None,
             tables.faults(story),
