@@ -36,6 +36,18 @@ def test_wait_ends_with_a_code_for_each_end(api: FakeApi, oarlock: Oarlock, stat
     assert oarlock("wait", "flux", "--timeout", "0").code == code
 
 
+def test_wait_says_what_has_changed_once(api: FakeApi, oarlock: Oarlock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oarlock.job.LOOK_SECONDS", 0)
+    job = api.add_job("flux")
+    looks = iter({"phase": "Starting", "ranks": {"ready": ready}} for ready in (0, 1, 2))
+
+    def before(*_: object) -> None:
+        job["status"] = next(looks, {"phase": "Succeeded"})
+
+    api.before = before
+    assert oarlock("wait", "flux").err == "flux: Starting\nflux: Succeeded\n"
+
+
 def test_a_job_that_is_deleted_while_it_is_waited_for_is_told(api: FakeApi) -> None:
     api.add_job("flux", status={"phase": "Running"})
     with pytest.raises(JobNotRunningError, match="deleted"):

@@ -56,6 +56,12 @@ def test_nothing_is_waited_for_without_follow(api: FakeApi, oarlock: Oarlock) ->
     assert "ImagePullBackOff" in ended.err
 
 
+def test_the_attempt_before_the_first_is_told_as_such(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"phase": "Running", "attempt": 1})
+    ended = oarlock("logs", "flux", "-p")
+    assert (ended.code, "it is in its first attempt" in ended.err) == (8, True)
+
+
 def test_pods_that_are_gone_are_told_with_where_their_logs_lie(api: FakeApi, oarlock: Oarlock) -> None:
     api.add_job("flux", status={"attempt": 2, "phase": "Failed"})
     ended = oarlock("logs", "flux", "--attempt", "1")

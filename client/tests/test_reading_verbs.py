@@ -82,6 +82,20 @@ def test_get_prints_the_whole_object_where_json_is_asked_for(api: FakeApi, oarlo
     assert "120/300" in oarlock("get", "flux").out
 
 
+def test_get_says_a_phase_once(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"phase": "Starting", "reason": "Starting"})
+    assert "Phase:            Starting\n" in oarlock("get", "flux").out
+    api.add_job("flux", status={"phase": "Starting", "reason": "Unschedulable"})
+    assert "Starting (Unschedulable)\n" in oarlock("get", "flux").out
+
+
+def test_an_events_name_is_that_of_its_object(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux")
+    about = {"kind": "Pod", "name": "flux-1-0"}
+    api.objects["/api/v1/namespaces/default/events/1"] = {"metadata": {}, "involvedObject": about, "reason": "Started"}
+    assert oarlock("events", "flux", "-o", "name").out == "pod/flux-1-0\n"
+
+
 def test_events_are_of_the_job_and_its_pods_alone(api: FakeApi, oarlock: Oarlock) -> None:
     api.add_job("flux")
     for number, (kind, name) in enumerate(

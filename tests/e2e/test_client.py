@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from oarlock.access import plain_context
+from oarlock.cli.main import app
 from oarlock.cluster import connect
 from oarlock.errors import ForbiddenError
 from oarlock.leader import find_leader
@@ -37,6 +38,7 @@ ASKED_OF_A_JOB = (
     ["resume", NAME],
     ["resize", NAME, "--nodes", "1"],
     ["save", NAME],
+    ["stacks", NAME],
     ["drill", NAME],
     ["stacks", NAME],
     ["stop", NAME],
@@ -96,6 +98,11 @@ def stranger(jobs: Jobs, tmp_path_factory: pytest.TempPathFactory) -> str:
 def trains(jobs: Jobs, attempt: int) -> None:
     jobs.wait_for_checkpoint_of(NAME, attempt)
     assert jobs.status(NAME)["attempt"] == attempt
+
+
+def test_no_verb_is_left_out() -> None:
+    here = {verb for verb, *_ in (*ASKED_OF_A_JOB, *ASKED_OF_NODES)} | {"submit"}
+    assert {verb.name for verb in app.registered_commands} == here | {"exit-codes", "import", "plan", "web"}
 
 
 def test_the_clusters_kubeconfig_needs_no_kubernetes_client(jobs: Jobs) -> None:
@@ -243,6 +250,9 @@ def test_a_job_is_suspended_resumed_resized_saved_and_stopped_and_its_logs_go_th
     assert_short_job_succeeds(jobs, oarlock, manifest(SHORT, nodes=1, steps=10))
     oarlock("resume", NAME)
     trains(jobs, 2)
+    told = oarlock("stacks", NAME).out
+    assert f"rank 0, in {NAME}-2-0:\n" in told
+    assert f"rank 1, in {NAME}-2-1:\n" in told
     oarlock("resize", NAME, "--nodes", "1", "--gpus-per-node", "2", "--timeout", "120")
     trains(jobs, 3)
     assert len(jobs.pods(NAME)) == 1

@@ -43,7 +43,7 @@ CLOCKS_APART = 300
 MOST_CONFLICTS = 10
 """Tries to delete a job that changes between each look and its deletion."""
 GOES_ON = "it goes on by itself"
-MAY_COME = "it may still come"
+MAY_COME = "it may still come: after a save or a drill, the next one waits a minute"
 STAYS_RESIZED = (
     "it saves and stays suspended, of its old size: resize it again, or `oarlock resume {name}` has it go on"
 )

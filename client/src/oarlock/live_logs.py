@@ -63,9 +63,8 @@ def _nothing(manifest: Json, *, attempt: int, newest: int, rank: int | None) -> 
     metadata, row = manifest["metadata"], job_row(manifest)
     name = metadata["name"]
     if attempt < 1:
-        return f"{name} has no attempt {attempt}: " + (
-            "it has not started; `oarlock logs -f` waits" if not newest else f"its newest is {newest}"
-        )
+        why = "it is in its first attempt" if newest else "it has not started; `oarlock logs -f` waits"
+        return f"{name} has no such attempt: {why}"
     who = f"rank {rank} of attempt {attempt}" if rank is not None else f"attempt {attempt}"
     folder = f"{HISTORY}/{LOGS}/{attempt_folder(attempt, metadata['uid'])}"
     return (

@@ -170,7 +170,10 @@ def _interruptible(name: str, after: str) -> Iterator[None]:
 
 
 def _wait(client: "Client", name: str, namespace: str | None, timeout: float | None) -> None:
+    told = ""
+
     def progress(row: JobRow) -> None:
+        nonlocal told
         words = [row.phase]
         if row.step is not None:
             words.append(f"step {row.step}/{row.total_steps}")
@@ -178,7 +181,9 @@ def _wait(client: "Client", name: str, namespace: str | None, timeout: float | N
             words.append(f"loss {row.loss:.4g}")
         if row.eta_seconds is not None:
             words.append(f"{duration(row.eta_seconds)} to go")
-        note(f"{name}: {', '.join(words)}")
+        if (line := f"{name}: {', '.join(words)}") != told:
+            told = line
+            note(line)
 
     with _interruptible(name, GOES_ON):
         row = client.job(name, namespace=namespace).wait(timeout, on_change=progress)

@@ -18,6 +18,8 @@ from oarlock.terminal import escaped
 
 __all__ = ["acting", "app", "logs", "main", "others", "reading", "report", "web", "why"]
 
+app.registered_commands.sort(key=lambda verb: str(verb.name))
+
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback gets the flag's value
     if wanted:

@@ -16,7 +16,7 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_op
 Rest = Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS")]
 
 
-@app.command(context_settings=_PASSED_ON)
+@app.command("plan", context_settings=_PASSED_ON)
 def plan(rest: Rest = None) -> None:
     """Tell what a job would do with its data and GPUs: `oarlock-trainer plan`, where the trainer is installed."""
     _pass_on("plan", rest, "oarlock-trainer")

@@ -39,6 +39,16 @@ verbs are methods; `oarlock web` shows jobs [in a browser](page.md).
 `kubectl_complete-oarlock` on PATH by itself. Options `-n`, `--context` and `--kubeconfig` belong to every verb that asks a
 cluster.
 
+## First steps
+```
+oarlock submit -f job.yaml --follow     # start it, and read what its ranks print until it ends
+oarlock ls                              # what there is; oarlock top: what runs, live
+oarlock why flux                        # what holds it up, or made it begin anew, and what to do
+oarlock logs flux -f                    # all ranks, through all attempts
+oarlock save flux                       # a checkpoint now; oarlock stop flux: save, end, delete
+oarlock wait flux && echo trained       # for scripts: see the exit codes
+```
+
 ## Output
 `-o` takes {", ".join(f"`{name}`" for name in FORMATS)}. Lists as JSON and YAML have a `version` (now {VERSION}), a `kind`
 and `items`, by [this schema](cli-v1.schema.json); `jsonl` has one item a line. Fields may be added; where one goes or changes

@@ -168,7 +168,8 @@ def events(client: "Client", *, name: Name, output: Output = "table") -> None:
     rows = job.events()
     if not rows:
         _ = job.row  # a job that is not there has none either, and that is said
-    show("EventList", rows, EVENTS, output=output, empty=f"no Events of {name}: the API server keeps them for an hour")
+    columns = EVENTS if output != "name" else [("OBJECT", lambda row: row.about)]
+    show("EventList", rows, columns, output=output, empty=f"no Events of {name}: the API server keeps them for an hour")
 
 
 @verb()
@@ -193,7 +194,7 @@ def _describe(manifest: dict[str, Any], *, wide: bool) -> None:
     row, status = job_row(manifest), part(manifest, "status")
     told: list[tuple[str, object]] = [
         ("Name", f"{row.namespace}/{row.name}"),
-        ("Phase", row.phase + (f" ({row.reason})" if row.reason else "")),
+        ("Phase", row.phase + (f" ({row.reason})" if row.reason not in {None, row.phase} else "")),
         ("Message", row.message),
         ("Nodes", f"{_of(row.ready_nodes, row.nodes)} ready, {row.gpus or 0} GPUs"),
         ("Step", _of(row.step, row.total_steps)),

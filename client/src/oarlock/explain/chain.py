@@ -41,8 +41,9 @@ def chain(
         *_end(facts, now),
     ]
     known = {(one.time[:19], one.what, one.text): one for one in found if one.time}
-    # Objects are dated to the second, and statuses more finely: within one, what was told first came first.
-    return tuple(sorted(known.values(), key=lambda one: _second(one.time)))
+    # Objects are dated to the second, and statuses more finely: within one, what was told first came first; but what is
+    # resumed within the second was suspended before.
+    return tuple(sorted(known.values(), key=lambda one: (_second(one.time), one.what != "Suspended")))
 
 
 def _job(facts: Facts) -> Iterator[Moment]:
@@ -72,7 +73,8 @@ def _attempt(one: Attempt) -> Iterator[Moment]:
         )
     if one.faults:
         fault = one.faults[0]
-        victims = f"; {fault.victims} others lost it" if fault.victims else ""
+        others = "1 other pod" if fault.victims == 1 else f"{fault.victims} other pods"
+        victims = f"; {others} ended because of it" if fault.victims else ""
         yield Moment(
             time=fault.time or one.end_time,
             what=fault.cause,
