@@ -38,7 +38,9 @@ class FakeApi:
         self.asked: list[tuple[str, str, Any]] = []
         self.tokens: dict[str, set[str] | None] = {"t0ken": None}
         """Token -> the namespaces that it may read; None: all."""
+        self.users: dict[str, str] = {}
         self.token = threading.local()
+        """Its value is that of the request which this thread answers."""
         self.address = ""
         self.changes: list[tuple[str, str, dict[str, Any]]] = []
         self._changed = threading.Condition()
@@ -56,7 +58,14 @@ class FakeApi:
             self.changes.append((path, kind, told))
             self._changed.notify_all()
 
+    def watched(self) -> None:
+        """Return once there is a watch."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.watches > 0, 30)
+
     def end_watches(self) -> None:
+        """End those that are there, once there is one."""
+        self.watched()
         with self._changed:
             self.changes.append(("", "", {}))
             self._changed.notify_all()
@@ -67,21 +76,27 @@ class FakeApi:
         within = path if "/namespaces/" in path else path.rpartition("/")[0]
         place = int(query["resourceVersion"][0])
         deadline = time.monotonic() + int(query["timeoutSeconds"][0])
-        self.watches += 1
+        with self._changed:
+            began = len(self.changes)
+            self.watches += 1
+            self._changed.notify_all()
         try:
             while True:
                 with self._changed:
                     left = deadline - time.monotonic()
                     if not self._changed.wait_for(lambda place=place: len(self.changes) > place, max(left, 0)):
                         return
-                    news, place = self.changes[place:], len(self.changes)
-                for at, kind, told in news:
+                    news, place = list(enumerate(self.changes))[place:], len(self.changes)
+                for number, (at, kind, told) in news:
                     if not kind:
+                        if number < began:
+                            continue
                         return
                     if at.split("/")[-2] == collection and at.startswith(within):
                         yield json.dumps({"type": kind, "object": told}).encode() + b"\n"
         finally:
-            self.watches -= 1
+            with self._changed:
+                self.watches -= 1
 
     def add_job(self, name: str, namespace: str = "default", **parts: Any) -> dict[str, Any]:
         metadata = {
@@ -136,9 +151,11 @@ class FakeApi:
         )
         return path
 
-    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:  # noqa: PLR0911 - a table of answers
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:  # noqa: C901, PLR0911 - a table of answers
         where = urlsplit(path)
         self.asked.append((method, path, body))
+        if where.path.endswith("/selfsubjectreviews") and where.path not in self.objects:
+            return 201, {"status": {"userInfo": {"username": self.users.get(self.token.value, "somebody")}}}
         if refusal := self.before(method, path, body) or self.refusals.get(where.path):
             status, message = refusal
             return status, {"kind": "Status", "message": message}

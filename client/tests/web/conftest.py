@@ -10,7 +10,7 @@ from fake_api import FakeApi
 from starlette.testclient import TestClient
 
 from oarlock.cluster import connect
-from oarlock.web.access.link import LinkAccess
+from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.settings import Settings
 
@@ -21,12 +21,12 @@ PORT = 8270
 
 
 @pytest.fixture
-def access(api: FakeApi) -> LinkAccess:  # noqa: ARG001 - the kubeconfig in the environment leads to it
-    return LinkAccess(connect(), port=PORT)
+def access(api: FakeApi) -> LinkAuthenticator:  # noqa: ARG001 - the kubeconfig in the environment leads to it
+    return LinkAuthenticator(connect(), port=PORT)
 
 
 @pytest.fixture
-def page(access: LinkAccess) -> Iterator[TestClient]:
+def page(access: LinkAuthenticator) -> Iterator[TestClient]:
     """A browser that has followed the printed link."""
     app = build(Settings(), access)
     with TestClient(app, base_url=f"http://127.0.0.1:{PORT}", follow_redirects=False) as page:
@@ -35,7 +35,7 @@ def page(access: LinkAccess) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def listen(access: LinkAccess) -> Iterator[object]:
+def listen(access: LinkAuthenticator) -> Iterator[object]:
     """Opens a path of a served page, as the browser of who has followed the link: its events, one by one."""
     with served(build(Settings(), access)) as address, ExitStack() as opened:
         cookie = {"Cookie": f"oarlock-{PORT}={access._caller.session}"}

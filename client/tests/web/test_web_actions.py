@@ -12,7 +12,7 @@ import pytest
 from fake_api import JOBS, FakeApi
 from starlette.testclient import TestClient
 
-from oarlock.web.access.link import LinkAccess
+from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.settings import Settings
 
@@ -24,7 +24,7 @@ RUNNING = {"phase": "Running", "latestCheckpoint": {"step": 1200}}
 
 
 @pytest.fixture
-def page(access: LinkAccess, api: FakeApi) -> Iterator[TestClient]:
+def page(access: LinkAuthenticator, api: FakeApi) -> Iterator[TestClient]:
     """A browser on a page whose actions are on, of somebody whom the API server knows."""
     api.objects[REVIEW] = {"metadata": {}, "status": {"userInfo": {"username": PERSON}}}
     for namespace in ("team", "default"):
@@ -228,7 +228,7 @@ def test_a_refusal_of_the_api_server_is_told_in_its_words(api: FakeApi, page: Te
 @pytest.mark.parametrize("address", ["/jobs/team/flux/suspend", "/jobs/team/flux/stop", "/nodes/node-2/uncordon"])
 @pytest.mark.parametrize("ask", [TestClient.get, TestClient.post], ids=["asked", "done"])
 def test_nothing_can_be_changed_where_actions_are_off(
-    address: str, ask: Callable[..., Any], api: FakeApi, access: LinkAccess, page: TestClient
+    address: str, ask: Callable[..., Any], api: FakeApi, access: LinkAuthenticator, page: TestClient
 ) -> None:
     job(api)
     node(api, unschedulable=True)

@@ -31,7 +31,7 @@ def web(
     Needs `oarlock[web]`.
     """
     try:
-        from oarlock.web.access.link import LinkAccess  # noqa: PLC0415 - only this verb needs the extra
+        from oarlock.web.access.link import LinkAuthenticator  # noqa: PLC0415 - only this verb needs the extra
         from oarlock.web.app import build  # noqa: PLC0415
         from oarlock.web.serve import listening, serve  # noqa: PLC0415
         from oarlock.web.settings import Settings  # noqa: PLC0415
@@ -39,7 +39,7 @@ def web(
         raise NotNowError(f"{error.name} is not installed here: pip install 'oarlock[web]'") from error
     listener = listening("127.0.0.1", port)
     taken = listener.getsockname()[1]
-    access = LinkAccess(client.cluster, port=taken)
+    access = LinkAuthenticator(client.cluster, port=taken)
     link = f"http://127.0.0.1:{taken}{access.link}"
     settings = Settings(namespace=None if all_namespaces else client.namespace, actions=True)
 

@@ -18,9 +18,10 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from oarlock.errors import ForbiddenError, NotFoundError, NotNowError, OarlockError, RefusedError, UnknownCallerError
+from oarlock.names import is_name
 from oarlock.report.markup import element, with_code
 from oarlock.web import assets, guards, live
-from oarlock.web.access.caller import Access, Caller
+from oarlock.web.access.caller import Authenticator, Caller
 from oarlock.web.ask import Ask, Page, Post, Read, View
 from oarlock.web.drawn.document import THEMES
 from oarlock.web.drawn.frame import Frame, framed
@@ -33,7 +34,7 @@ from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.hub import Hub
 
 PAGES: tuple[Page, ...] = (*jobs.PAGES, *job.PAGES, *logs.PAGES, *actions.PAGES)
-READS: tuple[Read, ...] = ()
+READS: tuple[Read, ...] = (*jobs.READS,)
 POSTS: tuple[Post, ...] = (*actions.POSTS,)
 TABS = (("Jobs", "/"),)
 MOST_STREAMS = 256
@@ -45,9 +46,11 @@ log = logging.getLogger("oarlock.web")
 Answer = Callable[[Request, Caller], Any]
 
 
-def build(settings: Settings, access: Access, *, hub: Hub | None = None) -> Starlette:
-    """The application; `hub` is one of its own by default."""
-    site = _Site(settings, access, hub or Hub())
+def build(
+    settings: Settings, access: Authenticator, *, hub: Hub | None = None, csrf: guards.Csrf | None = None
+) -> Starlette:
+    """The application; `hub` and `csrf` are its own by default."""
+    site = _Site(settings, access, hub or Hub(), csrf or guards.Csrf())
     routes = [
         Route("/", site.start),
         Route(guards.ALIVE, _alive),
@@ -80,9 +83,9 @@ def build(settings: Settings, access: Access, *, hub: Hub | None = None) -> Star
 class _Site:
     """What all requests share."""
 
-    def __init__(self, settings: Settings, access: Access, hub: Hub) -> None:
-        self.settings, self.access, self.hub, self.shelf = settings, access, hub, Shelf()
-        self.csrf = guards.Csrf()
+    def __init__(self, settings: Settings, access: Authenticator, hub: Hub, csrf: guards.Csrf) -> None:
+        self.settings, self.access, self.hub, self.csrf = settings, access, hub, csrf
+        self.shelf = Shelf()
         self._drawings = Drawings()
         self._states = live.States()
         self._streams = 0
@@ -90,9 +93,11 @@ class _Site:
 
     async def start(self, request: Request) -> Response:
         """To the jobs that are meant where nobody says which."""
-        if self.access.caller(request) is None:
+        caller = self.access.caller(request)
+        if caller is None:
             return self.access.unknown(request)
-        namespace = self.settings.namespace
+        chosen = request.cookies.get(jobs.NAMESPACE, "")
+        namespace = chosen if is_name(chosen) else self.settings.namespace or caller.namespace
         return RedirectResponse(f"/jobs/{quote(namespace)}" if namespace else "/jobs", 303)
 
     def page(self, page: Page) -> Callable[[Request], Any]:

@@ -88,6 +88,8 @@ async def events(
         else:
             now = " ".join(troubles)
             name, has = states.keep(view)
+            if had and has.keys() != had.keys():
+                break  # what was shown is not to be seen any more
             if has != had:
                 yield _event("draw", {"title": view.title, "regions": changes(had, has, view.regions)}, name)
             had = has

@@ -18,18 +18,19 @@ class Caller:
     """`cluster` makes requests by his credentials; `identity` is a digest of them, the same for the same credentials.
 
     `session` is what his CSRF tokens are bound to. `expires` is in seconds since 1970; None where the server's end is his.
-    `can_leave`: whether he has logged in here, and can log out.
+    `namespace` is his own, where that is known. `can_leave`: whether he has logged in here, and can log out.
     """
 
     cluster: Cluster
     identity: str
     session: str
     name: str = ""
+    namespace: str | None = None
     expires: float | None = None
     can_leave: bool = False
 
 
-class Access(Protocol):
+class Authenticator(Protocol):
     """By the printed link (link.py), or by a token (token.py)."""
 
     def caller(self, request: Request) -> Caller | None:

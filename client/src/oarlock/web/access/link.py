@@ -17,7 +17,7 @@ from oarlock.web.access.caller import Caller
 from oarlock.web.drawn.plain import notice, passing_on
 
 
-class LinkAccess:
+class LinkAuthenticator:
     """One caller, for as long as the server runs."""
 
     def __init__(self, cluster: Cluster, *, port: int) -> None:

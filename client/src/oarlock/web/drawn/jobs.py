@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote
 
-from oarlock.report.markup import Child, Html, cut, element, joined
+from oarlock.report.markup import Child, Html, cut, element, joined, with_code
 from oarlock.report.words import DASH, duration, figure, whole
 from oarlock.rows import JobRow
 from oarlock.web.ask import Region, View
@@ -66,6 +66,26 @@ def jobs(known: Sequence[KnownJob], chosen: Filter) -> View:
             element("table", head, body.html(), class_="jobs"),
         ),
         regions=(counted, body),
+    )
+
+
+def which_namespace(words: str, namespace: str | None) -> View:
+    """What who may not see these jobs is told and asked; `words` are the cluster's."""
+    title = f"You may not see the jobs of {namespace or 'all namespaces'}"
+    name = element("input", type="text", name="name", required=True, maxlength=63, autocapitalize="none")
+    form = element(
+        "form", element("label", "Namespace ", name), element("button", "Show"), action="/namespace", class_="which"
+    )
+    return View(
+        title=title,
+        body=element(
+            "div",
+            element("h1", title),
+            element("p", "Which namespace is yours? Its jobs are shown if you may list them."),
+            form,
+            element("p", with_code(words), class_="dim"),
+            class_="notice",
+        ),
     )
 
 
