@@ -69,7 +69,7 @@ class Inline(HTMLParser):
             self.found.append(tag)
         self.found += [name for name in given if name == "style" or name.startswith("on")]
         addresses = [given.get(name) or "" for name in ("src", "href", "action")]
-        self.found += [one for one in addresses if one and not re.match(r"/(?!/)|#", one)]
+        self.found += [one for one in addresses if one and not re.match(r"/(?!/)|[#?]", one)]
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_row_says_phase_progress_loss_nodes_restarts_and_the_last_fault(api: F
     summary = {"lastFault": "Hang on node gpu-7"}
     job(api, "flux", progress=progress, curve=curve, ranks={"ready": 2}, restartCount=3, summary=summary)
     text = page.get("/jobs").text
-    for said in ("team/", "Running", "1,200 of 5,000 \u00b7 2 h 38 min left", ">0.125<", ">2.5<", ">2/2<", ">3<"):
+    for said in (">team<", "Running", "1,200 of 5,000 \u00b7 2 h 38 min left", ">0.125<", ">2.5<", ">2/2<", ">3<"):
         assert said in text
     assert "Hang on node gpu-7" in text
     assert 'aria-label="Loss from 1 to 0.05263"' in text
@@ -55,7 +56,21 @@ def test_namespace_text_and_phase_are_in_the_address(
     job(api, "b", phase="Failed")
     job(api, "c", "other", summary={"lastFault": "NCCL timeout"})
     text = page.get(address).text
-    assert {name for name in "abc" if f">{name}</a></td>" in text} == names
+    assert {name for name in "abc" if f">{name}</a>" in text} == names
+
+
+def test_phases_are_counted_as_the_text_leaves_them_and_lead_to_their_jobs(api: FakeApi, page: TestClient) -> None:
+    job(api, "flux-a")
+    job(api, "flux-b", phase="Failed")
+    job(api, "other", phase="Queued")
+    text = page.get("/jobs?text=flux&phase=Failed").text
+    links = re.findall(r'<a href="(\?[^"]*)"( aria-current="true")?>(\w+) <strong>(\d+)</strong>', text)
+    assert [(address, name, count) for address, _, name, count in links] == [
+        ("?text=flux", "All", "2"),
+        ("?text=flux&amp;phase=Running", "Running", "1"),
+        ("?text=flux&amp;phase=Failed", "Failed", "1"),
+    ]
+    assert [name for _, current, name, _ in links if current] == ["Failed"]
 
 
 def test_a_list_without_jobs_says_how_to_start_one(page: TestClient) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from oarlock.report.markup import Child, Html, cut, element, joined, with_code
 from oarlock.report.words import DASH, duration, figure, whole
@@ -23,7 +23,7 @@ COLUMNS = (
     ("Job", "job"),
     ("Phase", "phase"),
     ("Progress", "progress"),
-    ("Loss", "loss wide-only"),
+    ("Loss", "curve wide-only"),
     ("s/step", "number wide-only"),
     ("Nodes", "number wide-only"),
     ("Restarts", "number wide-only"),
@@ -41,20 +41,24 @@ class Filter:
     text: str = ""
     phase: str = ""
 
-    def holds(self, row: JobRow) -> bool:
-        """Whether this job is one of them."""
-        if self.phase and _phase(row) != self.phase:
-            return False
+    def has_text(self, row: JobRow) -> bool:
+        """Whether the text is in what the job is called or says."""
         said = (row.namespace, row.name, row.message or "", row.last_fault or "")
         return not self.text or self.text.casefold() in "\n".join(said).casefold()
+
+    def address(self, phase: str) -> str:
+        """The same jobs of another phase."""
+        given = {name: value for name, value in (("text", self.text), ("phase", phase)) if value}
+        return f"?{urlencode(given)}" if given else "?"
 
 
 def jobs(known: Sequence[KnownJob], chosen: Filter) -> View:
     """The whole view."""
-    rows = [one for one in known if chosen.holds(one.row)]
+    found = [one for one in known if chosen.has_text(one.row)]
+    rows = [one for one in found if chosen.phase in ("", _phase(one.row))]
     drawn = {_id(one.row): _row(one.row, one.losses, everywhere=chosen.namespace is None) for one in rows[:MOST_ROWS]}
     body = Region("jobs", drawn, "tbody")
-    counted = Region("counted", {"count": _count(known, rows, chosen)})
+    phases = Region("phases", {"phase-links": _phases(found, chosen), "count": _count(known, rows, chosen)})
     head = element("thead", element("tr", *(element("th", name, scope="col", class_=kind) for name, kind in COLUMNS)))
     title = f"Jobs of {chosen.namespace}" if chosen.namespace else "Jobs"
     return View(
@@ -62,10 +66,10 @@ def jobs(known: Sequence[KnownJob], chosen: Filter) -> View:
         body=joined(
             element("h1", title),
             _form(chosen, known),
-            counted.html(),
+            phases.html(),
             element("table", head, body.html(), class_="jobs"),
         ),
-        regions=(counted, body),
+        regions=(phases, body),
     )
 
 
@@ -101,10 +105,10 @@ def _id(row: JobRow) -> str:
 def _row(row: JobRow, losses: tuple[float, ...], *, everywhere: bool) -> Html:
     address = f"/jobs/{quote(row.namespace)}/{quote(row.name)}"
     name = element("a", row.name, href=address)
-    where = element("span", f"{row.namespace}/", class_="dim") if everywhere else None
+    where = element("span", row.namespace, class_="under") if everywhere else None
     loss = joined(sparkline(losses, "Loss"), element("span", figure(row.loss)))
     cells: tuple[Child, ...] = (
-        joined(where, name),
+        joined(name, where),
         phase_badge(_phase(row)),
         _progress(row),
         loss,
@@ -124,38 +128,52 @@ def _progress(row: JobRow) -> Html:
     done = min(row.step, row.total_steps)
     bar = element("progress", f"{done / row.total_steps:.0%}", value=str(done), max=str(row.total_steps))
     left = f" \u00b7 {duration(row.eta_seconds)} left" if row.eta_seconds is not None and row.phase == "Running" else ""
-    return joined(bar, element("span", f"{whole(row.step)} of {whole(row.total_steps)}{left}", class_="dim"))
+    return joined(bar, element("span", f"{whole(row.step)} of {whole(row.total_steps)}{left}", class_="under"))
+
+
+def _phases(found: Sequence[KnownJob], chosen: Filter) -> Html:
+    """How many jobs have which phase, each a link to them."""
+    counts = Counter(_phase(one.row) for one in found)
+    told = [("", "All", len(found))] + [(phase, phase, counts[phase]) for phase in sorted(counts, key=_place)]
+    if chosen.phase and chosen.phase not in counts:
+        told.append((chosen.phase, chosen.phase, 0))
+    links = (
+        element(
+            "a",
+            f"{name} ",
+            element("strong", f"{count:,}"),
+            href=chosen.address(phase),
+            aria_current="true" if phase == chosen.phase else None,
+        )
+        for phase, name, count in told
+    )
+    return element("nav", *links, id="phase-links", class_="phases", aria_label="Phases")
 
 
 def _count(known: Sequence[KnownJob], rows: Sequence[KnownJob], chosen: Filter) -> Html:
+    words = ""
     if not known:
         where = f"the namespace {chosen.namespace}" if chosen.namespace else "any namespace"
         words = f"There are no TrainingJobs in {where}. `oarlock submit -f JOB.yaml` starts one."
-    elif len(rows) < len(known):
-        words = f"{len(rows):,} of {len(known):,} jobs"
-    else:
-        phases = Counter(_phase(one.row) for one in rows)
-        some = ", ".join(f"{phases[phase]:,} {phase}" for phase in sorted(phases, key=_place))
-        words = f"{len(rows):,} jobs: {some}" if len(rows) > 1 else f"1 job: {some}"
-    if len(rows) > MOST_ROWS:
-        words += f"; the first {MOST_ROWS:,} are shown: look for a text, or at one namespace"
-    return element("p", words, id="count", class_="dim", role="status")
+    elif not rows:
+        words = "None of them is like that."
+    elif len(rows) > MOST_ROWS:
+        words = f"The first {MOST_ROWS:,} of {len(rows):,} are shown: look for a text, or at one namespace."
+    return element("p", with_code(words), id="count", class_="dim", role="status")
 
 
 def _form(chosen: Filter, known: Sequence[KnownJob]) -> Html:
-    phases = sorted({*ORDER, *(_phase(one.row) for one in known)}, key=_place)
-    options = [element("option", "any phase", value="")] + [
-        element("option", phase, value=phase, selected=phase == chosen.phase) for phase in phases
-    ]
-    return element(
-        "form",
-        element("label", "Find ", element("input", type="search", name="text", value=chosen.text, maxlength=200)),
-        element("label", "Phase ", element("select", *options, name="phase")),
-        element("button", "Show"),
-        _elsewhere(chosen, known),
-        class_="filter",
-        role="search",
+    find = element(
+        "input",
+        type="search",
+        name="text",
+        value=chosen.text,
+        maxlength=200,
+        placeholder="Find a name or a fault",
+        aria_label="Find",
     )
+    phase = element("input", type="hidden", name="phase", value=chosen.phase) if chosen.phase else None
+    return element("form", find, phase, _elsewhere(chosen, known), class_="filter", role="search")
 
 
 def _elsewhere(chosen: Filter, known: Sequence[KnownJob]) -> Html | None:

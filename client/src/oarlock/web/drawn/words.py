@@ -5,13 +5,12 @@ from __future__ import annotations
 from oarlock.report.markup import Html, element
 from oarlock.report.words import DASH, when
 
-GOOD, BAD = frozenset({"Running", "Succeeded"}), frozenset({"Failed"})
+TONES = {"Running": "good", "Succeeded": "good", "Failed": "bad", "Recovering": "warn"}
 
 
 def phase_badge(phase: str) -> Html:
-    """The phase; green where all is well, red where the job has failed."""
-    tone = " good" if phase in GOOD else " bad" if phase in BAD else ""
-    return element("span", phase, class_=f"badge{tone}")
+    """The phase; green where all is well, amber where the job is being mended, red where it has failed."""
+    return element("span", phase, class_=f"badge {TONES.get(phase, '')}".rstrip())
 
 
 def time_ago(time: str | None) -> Html:
