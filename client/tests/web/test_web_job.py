@@ -9,7 +9,7 @@ from fake_api import JOBS, FakeApi
 from starlette.testclient import TestClient
 from streams import Stream
 
-from oarlock.web.access.link import LinkAccess
+from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.settings import Settings
 
@@ -74,7 +74,7 @@ def test_a_fault_appears_on_an_open_page_and_only_what_it_changes_is_sent(
     assert "part-yaml" not in region["html"]
 
 
-def test_what_can_be_done_with_it_is_offered_where_it_may_be_done_here(api: FakeApi, access: LinkAccess) -> None:
+def test_what_can_be_done_with_it_is_offered_where_it_may_be_done_here(api: FakeApi, access: LinkAuthenticator) -> None:
     put(api)
     for actions in (False, True):
         app = build(Settings(actions=actions), access)
