@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from oarlock.errors import ForbiddenError, NotNowError
 from oarlock.logs import LogLine
 from oarlock.web import tails
-from oarlock.web.access.link import LinkAccess
+from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.drawn.logs import parse_ranks, told
 from oarlock.web.settings import Settings
@@ -257,7 +257,7 @@ def test_a_job_that_has_ended_and_left_no_pod_says_where_its_logs_lie(api: FakeA
 
 @pytest.mark.parametrize(("uid", "shown"), [("uid-flux", True), ("uid-other", False)])
 def test_what_an_output_has_kept_is_shown_where_it_is_this_very_jobs(
-    *, api: FakeApi, access: LinkAccess, tmp_path: Path, uid: str, shown: bool
+    *, api: FakeApi, access: LinkAuthenticator, tmp_path: Path, uid: str, shown: bool
 ) -> None:
     job(api, phase="Succeeded", completionTime="2026-01-01T00:00:00Z")
     logs = tmp_path / "flux" / HISTORY / "logs/1-uidflu"
