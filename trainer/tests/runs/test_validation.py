@@ -10,6 +10,8 @@ import pytest
 from PIL import Image
 
 from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_api.contract.layout import REPORT_PAGE
+from oarlock_trainer.agent.report.write import write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,6 +132,10 @@ def test_evaluate_reports_the_losses_and_pictures_that_the_training_run_had_at_i
     same = "validation/step-5/moon-64x48.png"
     assert (tmp_path / same).read_bytes() == (output / same).read_bytes()
     assert [event["name"] for event in run.of("phase") if event["rank"] == 0][-2:] == ["Validating", "Done"]
+    write(tmp_path, phase="Succeeded")
+    page = (tmp_path / REPORT_PAGE).read_text()
+    assert "Loss on unseen data" in page
+    assert f'src="../{same}"' in page
 
 
 def test_with_an_average_it_is_what_training_draws_and_measures_and_weights_come_back_to_the_last_digit(
