@@ -14,7 +14,9 @@ from starlette.testclient import TestClient
 
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
+from oarlock.web.drawn.actions import last_action
 from oarlock.web.settings import Settings
+from oarlock_api.contract.asked_by import AskedBy
 
 REVIEW = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 EVENTS = "/api/v1/namespaces/{}/events"
@@ -106,6 +108,19 @@ def test_an_action_is_one_patch_with_the_callers_name_and_an_event_of_it(
         "namespace": "team",
         "uid": "uid-flux",
     }
+
+
+def test_the_jobs_page_leads_to_what_can_be_done_and_says_who_asked_last(api: FakeApi, page: TestClient) -> None:
+    asked = AskedBy(action="Resume", by="bob <b>", time="2026-01-01T00:00:00Z")
+    job(api)["metadata"]["annotations"] = {"oarlock.dev/asked-by": asked.to_annotation()}
+    text = page.get("/jobs/team/flux").text
+    assert set(re.findall(r'href="/jobs/team/flux/([a-z]+)" class="button"', text)) == {"suspend", "save", "stop"}
+    assert "Resume, asked for by bob &lt;b&gt;" in text
+
+
+@pytest.mark.parametrize("said", ["[1", "{}", "[]", '{"action": 7, "by": "a"}', '{"action": "Stop"}', 7])
+def test_an_annotation_that_names_nobody_is_left_out(said: object) -> None:
+    assert last_action({"metadata": {"annotations": {"oarlock.dev/asked-by": said}}}) is None
 
 
 def test_save_is_a_request_to_the_operator_that_is_not_waited_for(api: FakeApi, page: TestClient) -> None:

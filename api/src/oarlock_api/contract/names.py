@@ -27,9 +27,6 @@ class Label(StrEnum):
 JOB_FILE_ANNOTATION = f"{GROUP}/job"
 """Annotation of every pod that holds its attempt's job.json, which the downward API makes a file of."""
 
-ASKED_BY_ANNOTATION = f"{GROUP}/asked-by"
-"""Annotation of a job or a node: who asked last for what by the page, as JSON with action, by and time."""
-
 ARGO_WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 """Copied from the job to its pods, so that Argo's own tools find them."""
 

@@ -7,7 +7,6 @@ patch a job may write another name there. The API server's audit log is the proo
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from oarlock.cluster import Cluster
 from oarlock.errors import ForbiddenError, OarlockError
 from oarlock.names import checked_name
 from oarlock.rows import part
-from oarlock_api.contract.names import ASKED_BY_ANNOTATION
+from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, AskedBy
 from oarlock_api.contract.wire import text
 
 MOST_CHARACTERS, MOST_MESSAGE = 256, 1000
@@ -40,9 +39,8 @@ class Signature:
     def metadata(self, uid: str) -> dict[str, Any]:
         """What a change adds to an object's metadata: the name; and the uid, so that no other object is changed."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        told = {"action": self.what, "by": self.person, "time": now}
-        annotation = json.dumps(told, ensure_ascii=False)
-        return {"annotations": {ASKED_BY_ANNOTATION: annotation}, **({"uid": uid} if uid else {})}
+        asked = AskedBy(action=self.what, by=self.person, time=now)
+        return {"annotations": {ASKED_BY_ANNOTATION: asked.to_annotation()}, **({"uid": uid} if uid else {})}
 
     def event(self, about: Mapping[str, Any], outcome: str, message: str, *, warning: bool = False) -> str:
         """Write an Event about an object. Returns why there is none, empty where there is."""
@@ -82,16 +80,3 @@ def sign(cluster: Cluster, what: str) -> Signature:
     if not person:
         raise ForbiddenError("the cluster does not say who you are, and nothing is done without a name")
     return Signature(cluster=cluster, person=person, what=what)
-
-
-def last_asked(found: Mapping[str, Any]) -> tuple[str, str, str] | None:
-    """Action, person and time that an object's annotation tells; None where nobody asked by the page."""
-    said = part(part(found, "metadata"), "annotations").get(ASKED_BY_ANNOTATION)
-    try:
-        told = json.loads(said) if isinstance(said, str) else None
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(told, dict):
-        return None
-    action, person, time = (text(told.get(name), MOST_CHARACTERS) for name in ("action", "by", "time"))
-    return (action, person, time) if action and person else None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 from oarlock.report.markup import Child, Html, element, joined
 from oarlock.report.words import when, whole
-from oarlock.rows import JobRow, NodeRow
+from oarlock.rows import JobRow, NodeRow, part
 from oarlock.web.drawn.frame import field
+from oarlock.web.drawn.words import time_ago
+from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, parse_asked_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,14 @@ def links(row: JobRow) -> Html | None:
         return None
     drawn = [element("a", f"{one.word}\u2026", href=f"{job_address(row)}/{one.path}", class_="button") for one in found]
     return element("nav", *drawn, class_="actions", aria_label=f"What can be done with {row.name}")
+
+
+def last_action(found: Mapping[str, Any]) -> Html | None:
+    """Who did the last thing by the page to a job, as its annotation says."""
+    asked = parse_asked_by(part(part(found, "metadata"), "annotations").get(ASKED_BY_ANNOTATION))
+    if asked is None:
+        return None
+    return element("p", f"{asked.action}, asked for by {asked.by}, ", time_ago(asked.time), class_="dim")
 
 
 def uncordon_link(row: NodeRow) -> Html | None:

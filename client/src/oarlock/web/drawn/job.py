@@ -20,7 +20,7 @@ from oarlock.report.words import whole
 from oarlock.rows import JobRow
 from oarlock.story import Story
 from oarlock.web.ask import Region, View
-from oarlock.web.drawn.actions import links
+from oarlock.web.drawn.actions import last_action, links
 from oarlock.web.drawn.events import events
 from oarlock.web.drawn.gpus import gpus
 from oarlock.web.drawn.health import nodes_of
@@ -77,7 +77,7 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
 
     wanted = integer(spec_of(facts).get("nodes")) or 0
     return {
-        "part-how": (summary(story, facts), links(row) if row else None, _ways()),
+        "part-how": (summary(story, facts), links(row) if row else None, last_action(facts.job or {}), _ways()),
         "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed),),
         "part-gpus": (gpus(nodes_of(facts, story), wanted=wanted),),
         "part-curve": (curves(story.curve, axis=choice.axis, turn=turned),),
