@@ -26,7 +26,15 @@ from oarlock.access import plain_context
 from oarlock.cluster import connect
 from oarlock.errors import NoClusterError, OarlockError, RefusedError
 
-SLOW_TO_IMPORT = ("kubernetes", "requests", "rich", "google.auth", "oarlock.official", "oarlock_api.trainingjob")
+SLOW_TO_IMPORT = (
+    "kubernetes",
+    "requests",
+    "rich",
+    "google.auth",
+    "oarlock.official",
+    "oarlock.web",
+    "oarlock_api.trainingjob",
+)
 WHO = """
 import sys
 from oarlock.cli.main import run

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -248,6 +249,7 @@ def test_a_job_is_suspended_resumed_resized_saved_and_stopped_and_its_logs_go_th
     jobs.cluster.kubectl("wait", "--for=delete", "pod", "-l", f"oarlock.dev/job={NAME}", "--timeout=60s")
     oarlock("logs", NAME, "--attempt", "1", code=8)
     assert_short_job_succeeds(jobs, oarlock, manifest(SHORT, nodes=1, steps=10))
+    assert_the_notebook_trains()
     oarlock("resume", NAME)
     trains(jobs, 2)
     told = oarlock("stacks", NAME).out
@@ -283,3 +285,14 @@ def assert_short_job_succeeds(jobs: Jobs, oarlock: Command, manifest: str) -> No
     assert "Succeeded" in oarlock("why", "--path", folder).out
     assert "[1/0] " in oarlock("logs", "--path", folder).out
     assert SHORT in oarlock("report", "--path", folder, "--file", "-").out
+
+
+def assert_the_notebook_trains() -> None:
+    """The examples' notebook, from its first cell to its last."""
+    names: dict[str, Any] = {}
+    with chdir(EXAMPLE.parent):
+        for cell in json.loads(Path("client.ipynb").read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                exec("".join(cell["source"]), names)  # noqa: S102 - as Jupyter does
+    assert (names["row"].phase, names["row"].step) == ("Succeeded", 20)
+    assert names["job"].name == "notebook"
