@@ -184,7 +184,7 @@ class FakeApi:
 
     def _list(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
         collection = path.rpartition("/")[2]
-        if collection not in {"trainingjobs", "pods", "events", "nodes", "namespaces"}:
+        if collection not in {"trainingjobs", "pods", "events", "nodes", "namespaces", "configmaps"}:
             return 404, {"message": f'trainingjobs.oarlock.dev "{collection}" not found'}
         within = path if "/namespaces/" in path else ""
         selectors = [one for each in query.get("labelSelector", []) for one in re.split(r",(?![^(]*\))", each)]

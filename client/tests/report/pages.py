@@ -45,7 +45,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "input", "img", "br"):
+        if tag not in ("meta", "link", "input", "img", "br"):
             self._open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -318,3 +319,11 @@ async def test_a_full_ledger_lets_nobody_cordon() -> None:
     seen = await pool_of(api).read()
     action = CordonNode("another", "uid", 1, "GPUFault", NOW, NOW)
     assert "1024 cordons already" in await pool_of(api).enter(job(), [action], seen)
+
+
+async def test_the_ledger_says_what_the_brakes_allow_to_who_reads_it() -> None:
+    api = MemoryApi()
+    ledger = CordonLedger(cluster=api, brakes=replace(BRAKES, max_nodes=3))  # type: ignore[arg-type]
+    await ledger.enter([ENTRY], await ledger.read(), now=NOW)
+    told = {"nodes": 3, "percent": 10.0, "namespaceNodes": 1, "namespacePercent": 2.0, "windowSeconds": 3600}
+    assert json.loads(api.objects[LEDGER]["data"]["limits"]) == told

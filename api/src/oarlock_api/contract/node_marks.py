@@ -1,4 +1,4 @@
-"""Annotations of nodes: what Oarlock writes on a node that it cordons, and how a person gives one back."""
+"""What Oarlock writes of cordons: annotations of nodes, how a person gives one back, and ConfigMaps beside the operator."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ ENDED = "oarlock.dev/last-cordon"
 """The same of a node that a person has uncordoned since."""
 GIVEN_BACK = "oarlock.dev/given-back"
 """Annotation that a person may write: since when the node is mended, for jobs that avoid it though nobody cordoned it."""
+LEDGER = "oarlock-cordons"
+"""ConfigMap in which each cordon is entered: under `cordons` a JSON array of node, job, time, done and uid, under `limits` as
+JSON what the brakes allowed when it was written last."""
+BREAKER = "oarlock-cordon-breaker"
+"""ConfigMap that stops all cordoning while it is there; its `reason` says why."""

@@ -29,14 +29,14 @@ from oarlock.web.drawn.plain import notice
 from oarlock.web.settings import Settings
 from oarlock.web.shared import Drawings
 from oarlock.web.shelf import Shelf
-from oarlock.web.views import actions, job, jobs, logs
+from oarlock.web.views import actions, job, jobs, logs, nodes
 from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.hub import Hub
 
-PAGES: tuple[Page, ...] = (*jobs.PAGES, *job.PAGES, *logs.PAGES, *actions.PAGES)
+PAGES: tuple[Page, ...] = (*jobs.PAGES, *job.PAGES, *logs.PAGES, *nodes.PAGES, *actions.PAGES)
 READS: tuple[Read, ...] = (*jobs.READS,)
 POSTS: tuple[Post, ...] = (*actions.POSTS,)
-TABS = (("Jobs", "/"),)
+TABS = (("Jobs", "/"), ("Nodes", "/nodes"))
 MOST_STREAMS = 256
 DRAWING_THREADS = 16
 """For streams, so that pages are still drawn where a cluster lets all of these wait."""

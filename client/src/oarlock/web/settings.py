@@ -18,3 +18,5 @@ class Settings:
     """Whether jobs can be suspended, resumed, saved, stopped, and nodes given back."""
     outputs: Path | None = None
     """Where the outputs of jobs are mounted, read-only; None where they are not."""
+    operator_namespace: str = "oarlock-system"
+    """Where the operator and its ledger of cordons are."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from oarlock_api.contract.node_marks import BREAKER, LEDGER
 from oarlock_operator.model.node_maintenance import Maintenance
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe")
@@ -89,9 +90,9 @@ class Brakes:
     namespace_max_percent: float = 2.0
     window_seconds: int = 3600
     allow_below_gang: bool = False
-    breaker: str = "oarlock-cordon-breaker"
+    breaker: str = BREAKER
     """The ConfigMap that stops all cordoning."""
-    ledger: str = "oarlock-cordons"
+    ledger: str = LEDGER
     """The ConfigMap in which cordons are entered."""
     namespace: str = ""
     """Where both lie."""

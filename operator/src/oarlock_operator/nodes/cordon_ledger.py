@@ -21,6 +21,8 @@ from oarlock_operator.model.observed_nodes import Brakes, CordonMark, Ledger
 
 ENTRIES = "cordons"
 """Key in the ConfigMap's data: a JSON array, one entry a line."""
+LIMITS = "limits"
+"""Key of what the brakes allow, for who reads the ledger: JSON. Nobody decides by it."""
 LIMIT = 1024
 """Entries at most, well below the 1 MiB that the API server takes."""
 TRIES = 5
@@ -60,7 +62,8 @@ class CordonLedger:
             raise LedgerError(f"{self.brakes.ledger} holds {LIMIT} cordons already")
         metadata = {"name": self.brakes.ledger, "namespace": self.brakes.namespace}
         lines = ",\n".join(msgspec.json.encode(mark).decode() for mark in kept.values())
-        body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {ENTRIES: f"[{lines}]\n"}}
+        data = {ENTRIES: f"[{lines}]\n", LIMITS: self._limits()}
+        body: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         if not known.version:
             await self.cluster.create(self._collection, body)
             return
@@ -89,6 +92,17 @@ class CordonLedger:
                 continue
             return entry
         raise AssertionError("the last try returns or raises")
+
+    def _limits(self) -> str:
+        limits = self.brakes
+        told = {
+            "nodes": limits.max_nodes,
+            "percent": limits.max_percent,
+            "namespaceNodes": limits.namespace_max_nodes,
+            "namespacePercent": limits.namespace_max_percent,
+            "windowSeconds": limits.window_seconds,
+        }
+        return msgspec.json.encode(told).decode()
 
     @property
     def _collection(self) -> str:

@@ -34,7 +34,7 @@ MEANINGS = {
     Health.AVOIDED: "node avoided",
     Health.NOT_READY: "node not ready",
 }
-_COLUMNS = ("Node", "GPU", "Since (UTC)", "What speaks against it")
+_COLUMNS = ("Node", "GPU", "Since (UTC)", "Evidence")
 
 
 def gpus(nodes: Sequence[Node], *, wanted: int = 0) -> Html:

@@ -1,0 +1,141 @@
+"""The nodes: who cordoned what, by which evidence, within which brakes, and what is said to who may not read them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fake_api import FakeApi
+from pages import Page
+from starlette.testclient import TestClient
+
+from oarlock.web.drawn.cordons import Brakes
+from oarlock_api.contract.node_marks import BREAKER, CORDONED, ENDED, LEDGER
+
+EVIL = "<script>alert(1)</script>"
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+MARK = {
+    "job": "team/flux",
+    "attempt": 2,
+    "reason": "GPU fault: XID 79",
+    "gpu": {"index": 5, "uuid": "GPU-5f7a"},
+    "time": "2026-11-23T11:30:00+00:00",
+}
+LIMITS = {"nodes": 2, "percent": 10.0, "namespaceNodes": 1, "namespacePercent": 2.0, "windowSeconds": 3600}
+
+
+def node(api: FakeApi, name: str, *, cordoned: bool = False, **annotations: str) -> None:
+    marks = {CORDONED: annotations["mark"]} if "mark" in annotations else {}
+    marks |= {ENDED: annotations["ended"]} if "ended" in annotations else {}
+    api.objects[f"/api/v1/nodes/{name}"] = {
+        "metadata": {"name": name, "annotations": marks},
+        "spec": {"unschedulable": cordoned},
+        "status": {"capacity": {"nvidia.com/gpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def job(api: FakeApi) -> None:
+    fault = {"time": "2026-11-23T11:29:00Z", "class": "GPU", "nodeName": "gpu-3", "evidence": ["XID 79"]}
+    api.add_job("flux", "team", status={"phase": "Running", "lastFault": fault})
+
+
+def entry(minutes: float | None, *, tried: float = 0, namespace: str = "team") -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "node": "n",
+        "job": f"{namespace}/flux",
+        "time": (NOW - timedelta(minutes=tried)).isoformat(),
+    }
+    return made if minutes is None else {**made, "done": (NOW - timedelta(minutes=minutes)).isoformat()}
+
+
+def brakes(*entries: dict[str, Any], limits: Any = LIMITS, nodes: int | None = 50, reason: str | None = None) -> Brakes:
+    ledger = {"data": {"cordons": json.dumps(entries), "limits": json.dumps(limits)}}
+    breaker = None if reason is None else {"data": {"reason": reason}}
+    return Brakes.of(ledger, breaker, now=NOW, nodes=nodes)
+
+
+def test_a_cordon_says_since_when_for_which_job_and_on_what_evidence(api: FakeApi, page: TestClient) -> None:
+    node(api, "gpu-3", cordoned=True, mark=json.dumps(MARK))
+    node(api, "gpu-4", cordoned=True)
+    node(api, "gpu-5", ended=json.dumps(MARK))
+    told = Page(page.get("/nodes").text)
+    assert "1 of 3 nodes with GPUs is cordoned by Oarlock, 1 by somebody else." in told.texts["p"]
+    assert {"gpu-3", "GPU 5, GPU-5f7a", "GPU fault: XID 79", "by somebody else"} <= set(told.texts["td"])
+    assert "/jobs/team/flux" in [one["href"] for one in told.all("a")]
+    assert "2026-11-23T11:30:00+00:00" in [one.get("datetime") for one in told.all("time")]
+    assert [one["href"] for one in told.all("a") if str(one["href"]).endswith("uncordon")] == [], "nothing is done here"
+
+
+def test_who_may_not_read_nodes_is_told_so_and_what_statuses_say(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    api.refusals["/api/v1/nodes"] = (403, 'nodes is forbidden: User "ada" cannot list resource "nodes"')
+    told = Page(page.get("/nodes").text).text
+    assert "You may not read nodes (nodes is forbidden)." in told
+    assert "the last fault was on it" in told
+    assert "XID 79" in told
+
+
+def test_who_may_read_one_namespace_alone_is_told_of_its_jobs(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    api.refusals["/apis/oarlock.dev/v1alpha1/trainingjobs"] = (403, "trainingjobs is forbidden")
+    assert "Not known: trainingjobs is forbidden." in Page(page.get("/nodes").text).text
+    assert "gpu-3" in page.get("/nodes?namespace=team").text
+    assert page.get("/nodes?namespace=No/Name").status_code == 404
+
+
+def test_the_ledger_says_how_many_cordons_count_of_how_many_that_are_allowed(api: FakeApi, page: TestClient) -> None:
+    where = "/api/v1/namespaces/oarlock-system/configmaps"
+    node(api, "gpu-3")
+    done = datetime.now(UTC).isoformat()
+    entries = json.dumps([{"node": "gpu-3", "job": "team/flux", "time": done, "done": done}])
+    api.objects[f"{where}/{LEDGER}"] = {
+        "metadata": {"name": LEDGER, "namespace": "oarlock-system"},
+        "data": {"cordons": entries, "limits": json.dumps(LIMITS)},
+    }
+    api.objects[f"{where}/{BREAKER}"] = {
+        "metadata": {"name": BREAKER, "namespace": "oarlock-system"},
+        "data": {"reason": f"too many {EVIL}"},
+    }
+    text = page.get("/nodes").text
+    told = Page(text).text
+    assert "1 of 2 cordons that are allowed within 1 h; of each namespace at most 1." in told
+    assert "kubectl delete configmap oarlock-cordon-breaker -n oarlock-system" in told
+    assert EVIL not in text
+
+
+@pytest.mark.parametrize(
+    ("entries", "counted"),
+    [
+        ([entry(59)], 1),
+        ([entry(61)], 0),
+        ([entry(None)], 1),
+        ([entry(None, tried=119)], 1),
+        ([entry(None, tried=121)], 0),
+        ([{"node": 1}], 0),
+    ],
+)
+def test_a_cordon_counts_as_the_brakes_of_the_operator_count_it(entries: list[dict[str, Any]], counted: int) -> None:
+    assert brakes(*entries).counted == counted
+
+
+def test_what_is_allowed_grows_with_the_nodes_and_is_not_guessed() -> None:
+    assert (brakes(nodes=50).allowed, brakes(nodes=5).allowed) == (5, 2)
+    assert brakes(nodes=None).allowed is None
+    assert brakes(limits="broken").allowed is None
+    assert Brakes.of({"data": {"cordons": "[" * 9000}}, None, now=NOW, nodes=5).counted == 0
+    assert (brakes().breaker, brakes(reason="").breaker) == ("", "no reason given")
+    assert brakes(reason="4 within an hour").breaker == "4 within an hour"
+
+
+def test_what_was_only_told_of_is_listed_from_events(api: FakeApi, page: TestClient) -> None:
+    api.objects["/api/v1/namespaces/team/events/one"] = {
+        "metadata": {"name": "one", "namespace": "team"},
+        "involvedObject": {"kind": "TrainingJob", "name": "flux", "namespace": "team"},
+        "reason": "CordonDryRun",
+        "message": "node gpu-3 would be cordoned: XID 79",
+        "lastTimestamp": "2026-11-23T11:29:00Z",
+    }
+    told = Page(page.get("/nodes").text)
+    assert "node gpu-3 would be cordoned: XID 79" in told.texts["td"]
