@@ -127,7 +127,7 @@ DATA = (
 )
 SLOW = (
     "rank 9, in pod flux-3-1 on node-2, takes 31% longer for its forward passes than the median of the others, over 50 steps "
-    "in which it did not wait for data: all wait for it. Look at the clocks and the throttling of its GPU"
+    "in which it did not wait for data: all wait for it. CPU share: for 45% of the time it was ready to run and had none"
 )
 NETWORK = (
     "rank 0: node node-2 cannot reach rank 0 at flux-0.flux.team.svc:29500, and nodes node-1, node-3 can: it is cut off"

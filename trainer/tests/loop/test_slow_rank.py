@@ -26,9 +26,31 @@ def found(times: np.ndarray) -> list[tuple[int, int | None]]:
     return [(step, watch.slow.rank if watch.slow else None) for step, row in enumerate(times, 1) if watch.take(row)]
 
 
+def wandering(count: int, *, seed: int, ranks: int) -> np.ndarray:
+    """As machines are: passes with a long tail, resolutions that all share, clocks that wander by some percent."""
+    draw = np.random.default_rng(seed)
+    times = draw.lognormal(0.0, 0.04, (count, ranks)) + 0.3 * (draw.random((count, ranks)) < 0.02)
+    shapes = draw.choice([0.6, 1.0, 1.7], count)[:, None]
+    clocks = np.zeros((count, ranks))
+    for step in range(1, count):
+        clocks[step] = 0.98 * clocks[step - 1] + draw.normal(0.0, 0.003, ranks)
+    return times * shapes * (1.0 + clocks)
+
+
 @pytest.mark.parametrize("ranks", [2, 8, 32])
 def test_of_a_thousand_clean_steps_none_is_reported(ranks: int) -> None:
     assert found(steps(1000, ranks=ranks)) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("ranks", [2, 8, 32])
+def test_nor_of_a_thousand_whose_clocks_wander_and_whose_shapes_change(ranks: int, seed: int) -> None:
+    times = wandering(1000, seed=seed, ranks=ranks)
+    assert found(times) == []
+    times[::3, 0] = 0.0  # and whose data stall
+    assert found(times) == []
+    times[300:, 1] *= 1.2
+    assert [rank for _, rank in found(times)] == [1], "it is found among them all the same"
 
 
 def test_of_a_thousand_steps_with_stalled_data_none_is_reported() -> None:
