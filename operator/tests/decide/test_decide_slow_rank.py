@@ -20,8 +20,8 @@ from oarlock_operator.model.plan import DeletePods, Need
 SLOW = f"rank 3, in {pod_of_gang(1)}, is slow. CPU share"
 
 
-def training(policy: str = "Migrate", *, spares: bool = True) -> World:
-    world = World(job=job(spec=spec(recovery={"slowRank": policy})), spares=spares, may_cordon=True)
+def training(policy: str = "Migrate", *, spares: bool = True, **pod: str) -> World:
+    world = World(job=job(spec=spec(recovery={"slowRank": policy}, pod=pod)), spares=spares, may_cordon=True)
     world.running(step=10)
     return world
 
@@ -107,6 +107,14 @@ def test_while_a_save_takes_longer_than_the_grace_no_step_is_lost_for_ten_percen
     world.settle()
     assert world.job.status.attempt == 1
     assert "The gang stays: a save takes longer than its pods' grace" in told(world)
+
+
+def test_where_room_cannot_be_judged_it_says_so_and_does_not_wait_for_it() -> None:
+    world = training(runtimeClassName="nvidia")
+    slow(world)
+    world.settle()
+    assert world.job.status.attempt == 1
+    assert told(world).endswith("The gang stays: whether there is room for pods with a runtimeClassName is not known")
 
 
 @pytest.mark.parametrize("pod", [7, None])
