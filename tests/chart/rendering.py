@@ -60,13 +60,6 @@ EVERYTHING: dict[str, Any] = {
         "enabled": True,
         "hosts": ["page.example.com"],
         "actions": True,
-        "outputs": [
-            {
-                "namespace": "team",
-                "claimName": "training-output",
-                "volume": {"persistentVolumeClaim": {"claimName": "of-team"}},
-            }
-        ],
         "resources": {"limits": {"memory": "321Mi"}},
         "ingress": {
             "enabled": True,

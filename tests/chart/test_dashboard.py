@@ -47,16 +47,6 @@ def test_the_pages_pod_is_restricted(helm_program: Path) -> None:
     }
 
 
-def test_outputs_are_mounted_read_only_by_namespace_and_claim(helm_program: Path) -> None:
-    found = pod(render(helm_program, EVERYTHING))
-    (container,) = found["containers"]
-    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
-    (output,) = EVERYTHING["dashboard"]["outputs"]
-    assert mounts["output-0"]["mountPath"] == f"/outputs/{output['namespace']}/{output['claimName']}"
-    assert all(mount["readOnly"] for mount in mounts.values())
-    assert {"name": "output-0", **output["volume"]} in found["volumes"]
-
-
 def test_the_page_answers_to_the_names_by_which_it_is_reached(helm_program: Path) -> None:
     dashboard = {
         "enabled": True,

@@ -41,9 +41,8 @@ MEANT = {
     "{{ .Release.Name }}-extra": "oarlock-extra",
     "{{ .Release.Namespace }}": "oarlock",
     "https://docs.example.com/NAME.html": "https://docs.example.com/operator-down.html",
-    "volume": "volumes",
 }
-"""What is rendered of values that are templates, have a name to be put in, or are one of several."""
+"""What is rendered of values that are templates, or have a name to be put in."""
 PARTS = ("-operator", "-web")
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 

@@ -34,7 +34,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ca-file", type=Path, default=ACCOUNT / "ca.crt", metavar="FILE", help="What signs its name.")
     parser.add_argument("--namespace", metavar="NAME", help="Namespace that / leads to (default: all).")
     parser.add_argument("--actions", action="store_true", help="Let callers act on jobs and nodes, as themselves.")
-    parser.add_argument("--outputs", type=Path, metavar="FOLDER", help="Where the jobs' outputs are mounted.")
     given = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
     csrf = Csrf()
@@ -42,7 +41,6 @@ def main(arguments: list[str] | None = None) -> int:
         namespace=given.namespace,
         hosts=frozenset(name.lower() for name in given.host),
         actions=given.actions,
-        outputs=given.outputs,
     )
     try:
         pool = PoolManager(maxsize=CONNECTIONS, ssl_context=_trust(given.ca_file))
