@@ -189,7 +189,8 @@ SBOM := out
 sbom: $(filter .tools/bin/uv,$(UV)) ## Write what the images' Python environments hold into out/, as CycloneDX
 	@mkdir -p $(SBOM)
 	@for part in operator trainer; do \
-	  $(UV) export --quiet --frozen --no-dev --package oarlock-$$part --all-extras --format cyclonedx1.5 \
+	  prune=; if [ $$part = trainer ]; then prune="--prune kubernetes"; fi; \
+	  $(UV) export --quiet --frozen --no-dev --package oarlock-$$part --all-extras $$prune --format cyclonedx1.5 \
 	    --preview-features sbom-export --output-file $(SBOM)/oarlock-$$part.cdx.json >/dev/null; \
 	  echo "$(SBOM)/oarlock-$$part.cdx.json"; \
 	done

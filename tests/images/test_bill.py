@@ -20,8 +20,9 @@ def bills(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 def locked(part: str) -> list[dict[str, Any]]:
     """What an image's package needs, in every version that some Python or processor gets."""
     name = f"oarlock-{part}"
+    without = ("kubernetes",) if part == "trainer" else ()
     extras = PACKAGES[name][0].get("optional-dependencies", {})
-    return [package for each in closure(name, tuple(extras)) for package in PACKAGES[each]]
+    return [package for each in closure(name, tuple(extras), without=without) for package in PACKAGES[each]]
 
 
 @PARTS

@@ -228,3 +228,9 @@ def test_the_ports_are_those_of_the_contract() -> None:
 def test_no_gpu_is_asked_for_by_the_image_itself() -> None:
     # With NVIDIA_VISIBLE_DEVICES in it, a pod that asks for no GPU would get all of its node's.
     assert "NVIDIA_VISIBLE_DEVICES" not in " ".join(each.argument for each in all_of(TRAINER, "ENV"))
+
+
+def test_the_trainers_image_leaves_out_what_its_bill_leaves_out() -> None:
+    runs = " ".join(each.argument for each in all_of(TRAINER, "RUN"))
+    assert "--no-emit-workspace --prune kubernetes" in runs
+    assert 'if [ $$part = trainer ]; then prune="--prune kubernetes"; fi' in MAKEFILE

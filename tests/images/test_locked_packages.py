@@ -15,8 +15,8 @@ for _package in LOCK["package"]:
     PACKAGES.setdefault(_package["name"], []).append(_package)
 
 
-def closure(name: str, extras: tuple[str, ...] = ()) -> set[str]:
-    """A package and all that it needs, with the extras that are asked for."""
+def closure(name: str, extras: tuple[str, ...] = (), *, without: tuple[str, ...] = ()) -> set[str]:
+    """A package and all that it needs, with the extras that are asked for; without some and what only those need."""
     found: set[tuple[str, tuple[str, ...]]] = set()
     waiting = [(name, extras)]
     while waiting:
@@ -27,7 +27,7 @@ def closure(name: str, extras: tuple[str, ...] = ()) -> set[str]:
         for package in PACKAGES[name]:
             needed = [*package.get("dependencies", ())]
             needed += [need for extra in extras for need in package.get("optional-dependencies", {}).get(extra, ())]
-            waiting += [(need["name"], tuple(need.get("extra", ()))) for need in needed]
+            waiting += [(need["name"], tuple(need.get("extra", ()))) for need in needed if need["name"] not in without]
     return {name for name, _ in found}
 
 
