@@ -52,6 +52,30 @@ def test_an_identity_provider_that_fails_is_one_line_and_6(oarlock: Oarlock, tmp
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("/nowhere/login", "No such file"), ("/bin/false", "process returned 1"), ("/bin/true", "failed to decode")],
+)
+def test_a_plugin_that_gives_no_credentials_is_one_line_and_6_and_nobody_is_asked(
+    api: FakeApi, oarlock: Oarlock, tmp_path: Path, command: str, why: str
+) -> None:
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": command, "interactiveMode": "Never"}
+    change(tmp_path, users=[{"name": "me", "user": {"exec": plugin}}])
+    ended = oarlock("ls")
+    assert (ended.code, ended.err.count("\n"), api.asked) == (6, 1, [])
+    assert f"the plugin {command} of the kubeconfig" in ended.err
+    assert why in ended.err
+
+
+def test_a_plugin_that_gives_a_token_is_obeyed(api: FakeApi, oarlock: Oarlock, tmp_path: Path) -> None:
+    api.add_job("flux")
+    version = "client.authentication.k8s.io/v1"
+    given = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t0ken"}}
+    plugin = {"apiVersion": version, "command": "/bin/echo", "args": [json.dumps(given)], "interactiveMode": "Never"}
+    change(tmp_path, users=[{"name": "me", "user": {"exec": plugin}}])
+    assert oarlock("ls", "-o", "name") == (0, "flux\n", "")
+
+
 def test_credentials_that_cannot_be_refreshed_later_are_a_hiccup() -> None:
     class TooOld:
         host = "http://127.0.0.1:1"

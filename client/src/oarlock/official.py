@@ -5,6 +5,7 @@ Importing this module takes it 0.3 s of processor time.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,12 +55,17 @@ def context_of(files: list[str], name: str | None) -> Context:
         user = (current.get("context") or {}).get("user")
         found = merged.config["users"].get_with_name(user, safe=True)
         acts_as = sorted(each for each in IMPERSONATION if found and (found.value.get("user") or {}).get(each))
+        plugin = ((found.value.get("user") or {}).get("exec") or {}).get("command") if found else None
         if not acts_as:
-            loader.load_and_set(configuration)
+            said = _load(loader, configuration)
     if acts_as:
         raise NoClusterError(
             f"the user {user} of the kubeconfig {file} acts as another ({', '.join(acts_as)}), which is not supported, "
             "and to act as itself may be more than is meant: name another --context"
+        )
+    if plugin and not configuration.api_key and not configuration.cert_file:
+        raise NoClusterError(
+            f"the plugin {plugin} of the kubeconfig {file} gave no credentials: {said or 'log in anew'}"
         )
     own = (current.get("context") or {}).get("namespace") or "default"
     return Context(str(current.get("name")), own, Official(configuration))
@@ -73,6 +79,20 @@ def of_this_pod() -> Context:
         namespace = ACCOUNT / "namespace"
         own = namespace.read_text().strip() if namespace.exists() else "default"
     return Context("", own, Official(configuration))
+
+
+def _load(loader: KubeConfigLoader, configuration: Configuration) -> str:
+    """Read the credentials. Of a plugin that fails only the root logger hears, so its words are taken from there."""
+    said: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    root = logging.getLogger()
+    root.addHandler(listener)
+    try:
+        loader.load_and_set(configuration)
+    finally:
+        root.removeHandler(listener)
+    return " ".join(" ".join(said).split())[:300]
 
 
 def _configuration() -> Configuration:
