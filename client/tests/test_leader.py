@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from fake_agent import agent
 from fake_api import FakeApi
 
 from oarlock import NotFoundError
@@ -23,27 +22,11 @@ STEPS = [StepFigures(time=f"2026-01-01T00:00:0{step}Z", figures=Figures(step=ste
 @pytest.fixture
 def pod(api: FakeApi) -> Iterator[dict[str, bytes]]:
     """What the agent in rank 0's pod of the newest attempt has at which path."""
-    paths: dict[str, bytes] = {}
-
-    class Agent(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = paths.get(self.path)
-            self.send_response(404 if body is None else 200)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Agent)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     for attempt in (9, 10):
         api.add_pod("flux", attempt, 0, None)
     api.add_pod("flux", 10, 1, None)
-    api.forwards["/api/v1/namespaces/default/pods/flux-10-0/portforward"] = server.server_port
-    yield paths
-    server.shutdown()
-    server.server_close()
+    with agent(api, "flux-10-0") as paths:
+        yield paths
 
 
 def leader() -> Leader:

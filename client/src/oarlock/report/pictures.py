@@ -15,14 +15,14 @@ from urllib.parse import quote
 
 from oarlock.explain.curve import thinned
 from oarlock.facts.model import Object
+from oarlock_api.contract.pictures import FOLDER, GRID, INDEX, MOST_INDEX
+from oarlock_api.contract.regular_file import read_regular
 from oarlock_api.contract.wire import integer, text
 
-FOLDER, INDEX, GRID = "validation", "index.json", "grid.png"
 MOST_STEPS = 64
 MOST_OF_A_STEP = 24
 MOST_BYTES = 12 * 2**20
 """Of pictures within a page, as files; as text they are a third larger."""
-MOST_INDEX = 16 * 2**20
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -71,37 +71,47 @@ def find_gallery(output: Path, *, job_uid: str = "", page: Path | None = None) -
     return Gallery(steps=tuple(within), left_out="; ".join(notes))
 
 
-def _steps(root: Path, job_uid: str) -> list[tuple[Picture, ...]]:
-    """All pictures whose files are there; `source` is the file."""
+def listed(index: str, job_uid: str = "") -> list[tuple[Picture, ...]]:
+    """The pictures that an index names, by step; `source` is the file below the folder of pictures, whatever it says."""
     found: dict[int, dict[str, Picture]] = {}
-    for entry in _entries(root):
-        step, name = integer(entry.get("step")), text(entry.get("file"), 512)
-        if step is None or not name or (job_uid and text(entry.get("jobUid"), 64) not in ("", job_uid)):
+    for entry in _entries(index):
+        step, file = integer(entry.get("step")), text(entry.get("file"), 512)
+        if step is None or not file or (job_uid and text(entry.get("jobUid"), 64) not in ("", job_uid)):
             continue
-        if (path := _picture(root, name)) is None:
-            continue
-        found.setdefault(step, {})[name] = Picture(
+        found.setdefault(step, {})[file] = Picture(
             step=step,
-            name=text(entry.get("name"), 120) or path.stem,
+            name=text(entry.get("name"), 120) or Path(file).stem,
             prompt=text(entry.get("prompt"), 400),
             width=integer(entry.get("width")) or 0,
             height=integer(entry.get("height")) or 0,
             seed=integer(entry.get("seed")),
-            source=str(path),
+            source=file,
         )
     return [tuple(pictures.values()) for _, pictures in sorted(found.items())]
 
 
-def _entries(root: Path) -> Iterator[Object]:
-    path = root / INDEX
-    if not path.is_file() or path.stat().st_size > MOST_INDEX:
-        return
+def _steps(root: Path, job_uid: str) -> list[tuple[Picture, ...]]:
+    """All pictures whose files are there; `source` is the file."""
     try:
-        raw = json.loads(path.read_text(errors="replace"))
+        index = read_regular(root / INDEX, most=MOST_INDEX + 1)
+    except FileNotFoundError:
+        return []
+    if len(index) > MOST_INDEX:
+        return []
+    there = (
+        tuple(replace(one, source=str(path)) for one in step if (path := _picture(root, one.source)))
+        for step in listed(index.decode(errors="replace"), job_uid)
+    )
+    return [step for step in there if step]
+
+
+def _entries(index: str) -> Iterator[Object]:
+    try:
+        raw = json.loads(index)
     except (ValueError, RecursionError):
         return
-    listed = raw.get("pictures") if isinstance(raw, dict) else None
-    yield from (one for one in listed if isinstance(one, dict)) if isinstance(listed, list) else ()
+    found = raw.get("pictures") if isinstance(raw, dict) else None
+    yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
 
 def _picture(root: Path, name: str) -> Path | None:

@@ -29,12 +29,19 @@ from oarlock.web.drawn.plain import notice
 from oarlock.web.settings import Settings
 from oarlock.web.shared import Drawings
 from oarlock.web.shelf import Shelf
-from oarlock.web.views import actions, job, jobs, logs, nodes
+from oarlock.web.views import actions, job, jobs, logs, nodes, pictures
 from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.hub import Hub
 
-PAGES: tuple[Page, ...] = (*jobs.PAGES, *job.PAGES, *logs.PAGES, *nodes.PAGES, *actions.PAGES)
-READS: tuple[Read, ...] = (*jobs.READS,)
+PAGES: tuple[Page, ...] = (
+    *jobs.PAGES,
+    *job.PAGES,
+    *logs.PAGES,
+    *pictures.PAGES,
+    *nodes.PAGES,
+    *actions.PAGES,
+)
+READS: tuple[Read, ...] = (*jobs.READS, *pictures.READS)
 POSTS: tuple[Post, ...] = (*actions.POSTS,)
 TABS = (("Jobs", "/"), ("Nodes", "/nodes"))
 MOST_STREAMS = 256

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oarlock_api.contract.figures import FIGURES, Figures
 from oarlock_api.contract.reads import MAX_BODY, MOST_FIGURES, WITHIN_ONLY, parse_figures_body
 from oarlock_api.contract.status import PodStatus
-from oarlock_trainer.agent.status import access
+from oarlock_trainer.agent.status import access, from_within
 from oarlock_trainer.agent.status.access import is_from_here
 from oarlock_trainer.agent.status.from_within import FromWithin
 from oarlock_trainer.agent.status.recent_figures import RecentFigures
@@ -128,7 +128,8 @@ def test_who_asks_from_within_may_name_the_loopback_as_he_likes() -> None:
     assert not is_from_here("10.0.0.7", "localhost")
 
 
-def test_a_storage_that_hangs_keeps_four_answers_and_no_more(tmp_path: Path) -> None:
+def test_a_storage_that_hangs_keeps_four_answers_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(from_within, "_WAIT_SECONDS", 0.01)
     (tmp_path / "validation").mkdir()
     (tmp_path / "validation/index.json").write_text("{}")
     within = FromWithin(tmp_path, RecentFigures(), attempt=1)

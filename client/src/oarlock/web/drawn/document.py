@@ -22,6 +22,7 @@ def document(title: str, *body: Html, head: Html | None = None, theme: str = "sy
         head,
         element("script", src=asset("live.js"), defer=True),
         element("script", src=asset("reading.js"), defer=True),
+        element("script", src=asset("keys.js"), defer=True),
     )
     chosen = theme if theme in THEMES[1:] else None
     return (

@@ -13,7 +13,7 @@ from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
 from oarlock.report import tables
 from oarlock.report.curves import Axis, curves
-from oarlock.report.markup import Html, element, joined
+from oarlock.report.markup import Html, element
 from oarlock.report.summary import summary
 from oarlock.report.timeline import timeline
 from oarlock.report.words import whole
@@ -31,6 +31,8 @@ PARTS = (
     ("Timeline", "timeline"), ("GPUs", "gpus"), ("Curve", "curve"), ("Faults", "faults"), ("What happened", "what-happened"),
     ("Events", "events"), ("YAML", "yaml"),
 )  # fmt: skip
+PAGES = (("Logs", "logs"), ("Pictures", "pictures"))
+"""Of the job, below its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
 
     wanted = integer(spec_of(facts).get("nodes")) or 0
     return {
-        "part-how": (summary(story, facts), links(row) if row else None, last_action(facts.job or {}), _ways()),
+        "part-how": (summary(story, facts), links(row) if row else None, last_action(facts.job or {}), _ways(here)),
         "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed),),
         "part-gpus": (gpus(nodes_of(facts, story), wanted=wanted),),
         "part-curve": (curves(story.curve, axis=choice.axis, turn=turned),),
@@ -90,7 +92,8 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
     }
 
 
-def _ways() -> Html:
-    """The way to each part of this page."""
-    links = (element("a", name, href=f"#{part}") for name, part in PARTS)
-    return element("nav", joined(*links), aria_label="Parts of this job", class_="way")
+def _ways(here: str) -> Html:
+    """The way to each part of this page, and to the job's other pages."""
+    parts = (element("a", name, href=f"#{part}") for name, part in PARTS)
+    pages = (element("a", name, href=f"{here}/{page}") for name, page in PAGES)
+    return element("nav", *pages, *parts, aria_label="Parts of this job", class_="way")

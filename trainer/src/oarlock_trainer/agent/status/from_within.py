@@ -1,7 +1,7 @@
 """What is told to the pod itself alone: figures from memory, pictures from the output. Bounded, whatever lies there.
 
 Only names that a picture can have are opened, and only regular files. Four answers at once read the output: a storage that
-hangs keeps these four, and everybody else hears 503 at once, while /healthz and /status go on.
+hangs keeps these four, and everybody else hears 503 soon, while /healthz and /status go on.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from oarlock_trainer.agent.status.recent_figures import RecentFigures
 
 _AT_ONCE = 4
+_WAIT_SECONDS = 2.0
+"""For one of the others' end: a gallery asks for many pictures at once."""
 _PIECE = 64 * 1024
 _TYPES = {".png": "image/png", ".jpg": "image/jpeg"}
 
@@ -68,7 +70,7 @@ class FromWithin:
     def _file(self, file: str, held: ExitStack) -> Answer:
         if file != INDEX and not is_picture(file):
             return _words(404, f"no picture has such a name: {PICTURES_PATH}{INDEX} has all of them")
-        if not self._readers.acquire(blocking=False):
+        if not self._readers.acquire(timeout=_WAIT_SECONDS):
             return _words(503, "others read the output's storage just now: ask again")
         held.callback(self._readers.release)
         most = MOST_INDEX if file == INDEX else MOST_PICTURE

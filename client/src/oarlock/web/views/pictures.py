@@ -1,0 +1,65 @@
+"""The pictures of a job: `?step=`, `?beside=` another step, `?show=` one of them; below it lie the files themselves."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from oarlock.errors import NotFoundError, OarlockError
+from oarlock.leader import find_leader
+from oarlock.web.albums import Album, Albums, Folder
+from oarlock.web.ask import Ask, Page, Read, View
+from oarlock.web.drawn.pictures import Choice, Step, pictures
+from oarlock.web.outputs import find_output
+from oarlock.web.watch.jobs import job_of
+
+
+def draw(ask: Ask) -> View:
+    """Those of a step."""
+    choice = Choice(
+        namespace=ask.name("namespace"),
+        job=ask.name("name"),
+        step=_number(ask.query("step")),
+        beside=_number(ask.query("beside")),
+        show=ask.query("show"),
+    )
+    album, words = _album(ask), ""
+    steps: list[Step] = []
+    try:
+        steps = list(album.steps())
+    except OarlockError as error:
+        words = str(error)
+    return pictures(choice, steps, words)
+
+
+def send(ask: Ask) -> Response:
+    """A picture, a thumbnail or a grid."""
+    media_type, content = _album(ask).picture(ask.path["file"])
+    # Packed it is: to do it again would cost more time than it saves.
+    headers = {"cache-control": "private, max-age=600", "content-encoding": "identity"}
+    return Response(content, media_type=media_type, headers=headers)
+
+
+def _album(ask: Ask) -> Album:
+    """The caller's own."""
+    namespace, name = ask.name("namespace"), ask.name("name")
+    cluster = ask.cluster  # what is drawn comes of this caller's own requests: nobody else is given it
+    known = ask.watched(job_of(namespace, name)).objects.get((namespace, name))
+    if known is None:
+        raise NotFoundError(f"{namespace} has no job {name}: look at the list of jobs")
+    job = known.object
+    uid = str(job["metadata"]["uid"])
+
+    def make() -> Album:
+        if folder := find_output(ask.settings.outputs, job):
+            return Album(lambda: Folder(folder), uid)
+        return Album(lambda: find_leader(cluster, namespace=namespace, job=name), uid)
+
+    return ask.shelf.of(Albums).of(ask.caller.identity, (namespace, name, uid), make)
+
+
+def _number(given: str) -> int | None:
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 13 else None
+
+
+PAGES = (Page(path="/jobs/{namespace}/{name}/pictures", draw=draw, tab="Jobs"),)
+READS = (Read(path="/jobs/{namespace}/{name}/pictures/{file:path}", answer=send),)

@@ -1,0 +1,268 @@
+"""Pictures on the page: those of a step, two steps side by side, one alone; read as the caller, and kept for him alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_agent import agent
+from fake_api import FakeApi
+from starlette.testclient import TestClient
+
+from oarlock.errors import ForbiddenError, NotFoundError, NotNowError
+from oarlock.report.pictures import Picture
+from oarlock.web import albums
+from oarlock.web.access.link import LinkAuthenticator
+from oarlock.web.albums import Album, Albums, Folder
+from oarlock.web.app import build
+from oarlock.web.drawn.pictures import Choice, pictures
+from oarlock.web.settings import Settings
+from oarlock_api.contract.layout import OWNER, Owner
+
+EVIL = "<script>alert(1)</script>"
+PNG = b"\x89PNG\r\n\x1a\n" + b"x" * 2000
+JPEG = b"\xff\xd8\xff" + b"y" * 1000
+PAGE = "/jobs/default/flux/pictures"
+
+
+def entry(step: int, name: str, uid: str = "uid-flux", **more: Any) -> dict[str, Any]:
+    about = {"width": 1024, "height": 512, "seed": 42, "prompt": f"a {name}"}
+    return {"step": step, "name": name, "file": f"step-{step}/{name}-1024x512.png", "jobUid": uid, **about, **more}
+
+
+def index(*entries: dict[str, Any]) -> str:
+    return json.dumps({"pictures": list(entries)})
+
+
+STEPS = index(*(entry(step, name) for step in (200, 400, 1000) for name in ("boat", "cat")), entry(1000, "late"))
+
+
+@pytest.fixture
+def pod(api: FakeApi) -> Iterator[dict[str, bytes]]:
+    """What the leader's agent of a job that runs has at which path."""
+    api.add_job("flux", status={"attempt": 1, "phase": "Running"})
+    api.add_pod("flux", 1, 0, None)
+    with agent(api, "flux-1-0") as paths:
+        paths["/validation/index.json"] = STEPS.encode()
+        yield paths
+
+
+def sources(text: str) -> list[str]:
+    return re.findall(r'<img src="([^"]+)"', text)
+
+
+def links(text: str, key: str) -> list[str]:
+    found = re.findall(rf'<a href="([^"]+)" aria-keyshortcuts="{key}"', text)
+    return [one.replace("&amp;", "&") for one in found]
+
+
+@pytest.mark.usefixtures("pod")
+def test_the_newest_step_is_shown_and_an_address_names_any_other(page: TestClient) -> None:
+    text = page.get(PAGE).text
+    assert sources(text) == [
+        f"{PAGE}/step-1000/thumbs/{name}-1024x512.jpg" for name in ("boat", "cat", "late")
+    ]  # fmt: skip
+    assert "3 steps have pictures" in text
+    assert 'min="200" max="1000" step="200" value="1000"' in text
+    assert "a boat" in text
+    for step, shown in (("400", 400), ("999", 400), ("1", 200), ("99999", 1000), ("x", 1000)):
+        assert f"/step-{shown}/" in sources(page.get(PAGE, params={"step": step}).text)[0]
+    assert links(page.get(PAGE, params={"step": "400"}).text, "ArrowLeft") == [f"{PAGE}?step=200"]
+    assert links(text, "ArrowRight") == []
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_jobs_page_leads_to_its_logs_and_its_pictures(page: TestClient) -> None:
+    text = page.get("/jobs/default/flux").text
+    for address in (PAGE, "/jobs/default/flux/logs"):
+        assert f'<a href="{address}">' in text
+        assert page.get(address).status_code == 200
+
+
+@pytest.mark.usefixtures("pod")
+def test_two_steps_stand_side_by_side_and_what_one_lacks_is_said(page: TestClient) -> None:
+    text = page.get(PAGE, params={"step": "1000", "beside": "200"}).text
+    assert [one.removeprefix(f"{PAGE}/") for one in sources(text)] == [
+        "step-1000/thumbs/boat-1024x512.jpg", "step-200/thumbs/boat-1024x512.jpg",
+        "step-1000/thumbs/cat-1024x512.jpg", "step-200/thumbs/cat-1024x512.jpg",
+        "step-1000/thumbs/late-1024x512.jpg",
+    ]  # fmt: skip
+    assert "Step 200 has no such picture" in text
+
+
+@pytest.mark.usefixtures("pod")
+def test_one_picture_alone_is_the_whole_one_and_keys_lead_through_steps_and_names(page: TestClient) -> None:
+    text = page.get(PAGE, params={"step": "400", "show": "cat-1024x512.png"}).text
+    assert sources(text) == [f"{PAGE}/step-400/cat-1024x512.png"]
+    assert 'width="1024" height="512"' in text
+    assert links(text, "ArrowRight") == [f"{PAGE}?step=1000&show=cat-1024x512.png"]
+    assert links(text, "ArrowUp") == [f"{PAGE}?step=400&show=boat-1024x512.png"]
+    assert links(text, "Escape") == [f"{PAGE}?step=400"]
+    assert len(sources(page.get(PAGE, params={"step": "400", "show": "gone.png"}).text)) == 2, "then all of the step"
+
+
+def test_a_picture_is_sent_as_what_it_is_and_to_nobodys_shared_cache(pod: dict[str, bytes], page: TestClient) -> None:
+    pod["/validation/step-200/boat-1024x512.png"] = PNG
+    pod["/validation/step-200/thumbs/boat-1024x512.jpg"] = JPEG
+    pod["/validation/step-200/page.png"] = EVIL.encode()
+    whole = page.get(f"{PAGE}/step-200/boat-1024x512.png")
+    assert (whole.content, whole.headers["content-type"]) == (PNG, "image/png")
+    assert whole.headers["cache-control"] == "private, max-age=600"
+    assert whole.headers["x-content-type-options"] == "nosniff"
+    small = page.get(f"{PAGE}/step-200/thumbs/boat-1024x512.jpg")
+    assert (small.content, small.headers["content-type"]) == (JPEG, "image/jpeg")
+    for name in ("step-200/page.png", "step-200/gone.png", "index.json", "..%2f..%2ffigures", "step-200/%2e%2e/x.png"):
+        assert page.get(f"{PAGE}/{name}").status_code == 404
+
+
+def test_an_output_of_an_earlier_release_has_no_thumbnails_and_its_pictures_are_shown(
+    pod: dict[str, bytes], page: TestClient
+) -> None:
+    pod["/validation/step-200/boat-1024x512.png"] = PNG
+    assert page.get(f"{PAGE}/step-200/thumbs/boat-1024x512.jpg").content == PNG
+
+
+def test_nothing_that_an_index_says_becomes_markup_and_no_name_leads_elsewhere(
+    pod: dict[str, bytes], page: TestClient
+) -> None:
+    wrong = (
+        entry(2, "x", file="../../figures"),
+        entry(2, "y", file="https://elsewhere/x.png"),
+        entry(2, "z", uid="other"),
+    )
+    pod["/validation/index.json"] = index(entry(2, EVIL, file="step-2/a.png", prompt=EVIL), *wrong).encode()
+    text = page.get(PAGE, params={"show": EVIL}).text
+    assert EVIL not in text
+    assert sources(text) == [f"{PAGE}/step-2/thumbs/a.jpg"]
+
+
+def test_who_may_not_forward_ports_is_told_which_right_it_takes(
+    api: FakeApi, pod: dict[str, bytes], page: TestClient
+) -> None:
+    assert pod
+    api.refusals["/api/v1/namespaces/default/pods/flux-1-0/portforward"] = (403, "pods/portforward is forbidden")
+    text = page.get(PAGE).text
+    assert "pods/portforward is forbidden" in text
+    assert "<code>pods/portforward</code>" in text
+    assert page.get(f"{PAGE}/step-200/boat-1024x512.png").status_code == 403
+
+
+def test_a_job_without_pictures_says_how_it_gets_some(pod: dict[str, bytes], page: TestClient) -> None:
+    del pod["/validation/index.json"]
+    assert "<code>spec.training.validation</code>" in page.get(PAGE).text
+
+
+def test_an_ended_job_says_where_its_pictures_are_unless_its_output_is_mounted_here(
+    api: FakeApi, page: TestClient, access: LinkAuthenticator, tmp_path: Path
+) -> None:
+    api.add_job("flux", status={"attempt": 1, "phase": "Succeeded"})
+    assert "lies in its output" in page.get(PAGE).text
+    folder = tmp_path / "flux/validation/step-200"
+    folder.mkdir(parents=True)
+    (folder.parent / "index.json").write_text(STEPS)
+    (folder / "boat-1024x512.png").write_bytes(PNG)
+    (tmp_path / "flux" / OWNER).parent.mkdir()
+    (tmp_path / "flux" / OWNER).write_text(Owner(job_uid="uid-flux", attempt=1).to_json())
+    with TestClient(build(Settings(outputs=tmp_path), access), base_url="http://127.0.0.1:8270") as mounted:
+        mounted.get(access.link)
+        assert len(sources(mounted.get(PAGE).text)) == 3
+        assert mounted.get(f"{PAGE}/step-200/boat-1024x512.png").content == PNG
+
+
+def test_a_folder_gives_pictures_alone_and_none_from_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "validation/step-2").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/x.png").write_bytes(PNG)
+    (tmp_path / "validation/step-4").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "validation/step-2/link.png").symlink_to(tmp_path / "elsewhere/x.png")
+    (tmp_path / "validation/step-2/page.png").write_text(EVIL)
+    assert Folder(tmp_path).pictures() == ""
+    for name in ("step-4/x.png", "step-2/link.png", "step-2/page.png", "step-2/gone.png", "../elsewhere/x.png"):
+        with pytest.raises(NotFoundError):
+            Folder(tmp_path).picture(name)
+
+
+class Source:
+    """Pictures that are counted, and may be refused."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.error: Exception | None = None
+
+    def pictures(self) -> str:
+        return str(self._answer("index", STEPS))
+
+    def picture(self, file: str) -> tuple[str, bytes]:
+        self._answer(file, "")
+        return "image/jpeg", b"z" * (albums.MOST_BYTES // 4)
+
+    def _answer(self, name: str, said: str) -> str:
+        self.asked.append(name)
+        if self.error:
+            raise self.error
+        return said
+
+
+def test_an_index_and_thumbnails_are_asked_for_once_and_whole_pictures_each_time() -> None:
+    source = Source()
+    album = Album(lambda: source, "uid-flux")
+    for _ in range(2):
+        assert len(album.steps()) == 3
+        album.picture("step-200/thumbs/boat.jpg")
+        album.picture("step-200/boat.png")
+    assert source.asked == ["index", "step-200/thumbs/boat.jpg", "step-200/boat.png", "step-200/boat.png"]
+
+
+def test_what_is_kept_is_bounded() -> None:
+    source = Source()
+    album = Album(lambda: source, "uid-flux")
+    for number in range(20):
+        album.picture(f"step-{number}/thumbs/boat.jpg")
+    assert album._bytes == sum(len(content) for _, content in album._kept.values()) <= albums.MOST_BYTES
+    kept = Albums()
+    for number in range(2 * albums.MOST_ALBUMS):
+        kept.of("me", number, lambda: album)
+    assert len(kept._kept) == albums.MOST_ALBUMS
+
+
+def test_what_was_kept_is_shown_no_more_once_the_right_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source()
+    album = Album(lambda: source, "uid-flux")
+    album.picture("step-200/thumbs/boat.jpg")
+    source.error = ForbiddenError("you may not")
+    monkeypatch.setattr(albums, "RIGHTS_SECONDS", 0.0)
+    with pytest.raises(ForbiddenError):
+        album.picture("step-200/thumbs/boat.jpg")
+
+
+def test_another_attempt_is_looked_for_when_a_pod_has_gone() -> None:
+    gone, there = Source(), Source()
+    found = iter([gone, there])
+    album = Album(lambda: next(found), "uid-flux")
+    album.steps()
+    gone.error = NotNowError("gone")
+    with pytest.raises(NotNowError):
+        album.picture("step-200/boat.png")
+    album.picture("step-200/boat.png")
+    assert there.asked == ["step-200/boat.png"]
+
+
+def test_each_caller_has_an_album_of_his_own() -> None:
+    kept, source = Albums(), Source()
+    mine = kept.of("me", "flux", lambda: Album(lambda: source, ""))
+    assert kept.of("me", "flux", lambda: Album(lambda: source, "")) is mine
+    assert kept.of("you", "flux", lambda: Album(lambda: source, "")) is not mine
+
+
+def test_five_hundred_steps_and_a_step_of_many_pictures_are_bounded() -> None:
+    steps = [
+        tuple(Picture(step=step, name=f"p{number}", source=f"step-{step}/p{number}.png") for number in range(300))
+        for step in range(500)
+    ]
+    body = pictures(Choice(namespace="default", job="flux"), steps).body
+    assert body.count("<img") == 256
+    assert body.count("<option") == 65
