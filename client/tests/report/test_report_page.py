@@ -165,6 +165,6 @@ def test_settings_are_told_and_what_looks_secret_is_struck_out() -> None:
 
 
 def test_goodput_is_the_share_of_gpu_time_that_made_progress() -> None:
-    page = Page(report(facts(job("Running", gpuSeconds=7200, wastedGpuSeconds=360))))
+    page = Page(report(facts(job("Running", gpuSeconds=7200, wastedGPUSeconds=360))))
     assert dict(zip(page.texts["dt"], page.texts["dd"], strict=True))["Goodput"] == "95.0%"
     assert "1.9 of 2.0 GPU hours made progress" in [one.get("title") for one in page.all("dd")]

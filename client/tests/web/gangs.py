@@ -53,7 +53,7 @@ def gang(phase: str = "Running", nodes: int = 4) -> Facts:
         ],
         "progress": {"step": 1790, "totalSteps": 4000, "loss": 0.1873, "secondsPerStep": 11.9, "etaSeconds": 26300},
         "gpuSeconds": 32 * 60 * 420,
-        "wastedGpuSeconds": 32 * 60 * 13,
+        "wastedGPUSeconds": 32 * 60 * 13,
         "lastFault": {
             "time": time(214.2), "class": "GPU", "nodeName": names[2], "rank": 2, "gpu": gpu, "xid": 79,
             "verdict": "ReplaceNode", "action": f"attempt 3 without {names[2]}", "evidence": [XID], "victims": nodes - 1,

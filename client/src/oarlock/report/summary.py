@@ -88,7 +88,7 @@ def _last_fault(story: Story) -> Html:
 def _goodput(facts: Facts) -> Html:
     """The share of the GPUs' time that made progress: without recovery, and without steps that were done again."""
     status = (facts.job or {}).get("status") or {}
-    held, wasted = integer(status.get("gpuSeconds")), integer(status.get("wastedGpuSeconds")) or 0
+    held, wasted = integer(status.get("gpuSeconds")), integer(status.get("wastedGPUSeconds")) or 0
     if not held:
         return _entry("Goodput", DASH)
     words = f"{(held - wasted) / 3600:,.1f} of {held / 3600:,.1f} GPU hours made progress"
