@@ -76,7 +76,7 @@
   // --- a link to what is folded away opens it; a button copies -------------------------------------------------------------------
 
   function unfold() {
-    const to = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const to = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const folded = to?.closest("details") || to?.parentElement?.querySelector(":scope > details");
     if (folded && to.closest(".folds, details")) folded.open = true;
   }
