@@ -1,0 +1,79 @@
+"""Every view in Chromium: in both themes, on a desk and on a phone, by keyboard, without scripts, and as axe hears it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.page.conftest import Visitor
+from tests.page.visit import Visit
+
+pytestmark = pytest.mark.cluster
+
+VIEWS = {
+    "jobs": "/jobs",
+    "namespace": "/jobs/team-a?phase=Running",
+    "job": "/jobs/team-a/flux-lora",
+    "attempt": "/jobs/team-a/flux-lora?axis=time&attempt=2",
+    "queued": "/jobs/team-a/portraits",
+    "failed": "/jobs/team-a/typo",
+    "logs": "/jobs/team-a/flux-lora/logs?ranks=all",
+    "suspend": "/jobs/team-a/flux-lora/suspend",
+    "stop": "/jobs/team-a/flux-lora/stop",
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_is_whole_in_both_themes_and_widths_for_eyes_and_ears_and_asks_nobody_else(
+    view: str, visit: Visit, pictures: Path
+) -> None:
+    assert visit.to(VIEWS[view]) == 200
+    for dark in (False, True):
+        visit.look(dark=dark)
+        visit.picture(pictures / f"{view}-{'dark' if dark else 'light'}.png")
+        assert visit.findings() == []
+    visit.look(phone=True)
+    visit.picture(pictures / f"{view}-phone.png")
+    assert visit.sideways() <= 0
+    assert visit.seen.complaints == []
+    assert visit.seen.servers == {visit.origin}
+
+
+def test_a_theme_that_is_chosen_stays_whatever_the_system_says(visit: Visit) -> None:
+    visit.look(dark=False)
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = visit.page.evaluate(background)
+    with visit.page.expect_response("**/theme"):
+        visit.page.get_by_role("button", name="dark").click()
+    dark = visit.page.evaluate(background)
+    assert dark != light
+    visit.page.reload()
+    assert visit.page.evaluate(background) == dark
+    visit.look(dark=True)
+    with visit.page.expect_response("**/theme"):
+        visit.page.get_by_role("button", name="light").click()
+    assert visit.page.evaluate(background) == light
+    assert visit.seen.complaints == []
+
+
+def test_a_filter_narrows_the_list_at_once_and_stands_in_the_address(visit: Visit) -> None:
+    rows = visit.page.locator("tbody tr")
+    expect(rows).not_to_have_count(1)
+    visit.page.get_by_label("Find").press_sequentially("flux")
+    expect(rows).to_have_count(1)
+    expect(visit.page).to_have_url(f"{visit.origin}/jobs?text=flux")
+    visit.page.reload()
+    expect(rows).to_have_count(1)
+    expect(visit.page.get_by_label("Find")).to_have_value("flux")
+
+
+def test_without_scripts_the_views_are_there_and_the_filter_is_a_form(visitor: Visitor, link: str) -> None:
+    visit = visitor(link, java_script_enabled=False)
+    visit.to("/jobs")
+    visit.page.get_by_label("Find").fill("portr")
+    visit.page.get_by_label("Find").press("Enter")
+    expect(visit.page.locator("tbody tr")).to_have_count(1)
+    visit.page.get_by_role("link", name="portraits").click()
+    expect(visit.page.get_by_text("24 GPUs of 32 are free").first).to_be_visible()
