@@ -18,7 +18,11 @@ from tests.e2e.jobs import Jobs
 
 ROOT = Path(__file__).parents[2]
 # All tests are one namespace, and what one of them cordons counts for an hour.
-MANY_FAULTS = {**VALUES, "settings": {**VALUES["settings"], "CORDON_MAX_NODES": 50, "CORDON_NAMESPACE_MAX_NODES": 50}}
+MANY_FAULTS = {
+    **VALUES,
+    "settings": {**VALUES["settings"], "CORDON_MAX_NODES": 50, "CORDON_NAMESPACE_MAX_NODES": 50},
+    "dashboard": {"enabled": True},
+}
 
 
 @pytest.fixture(scope="session")

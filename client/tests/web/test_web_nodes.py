@@ -86,22 +86,22 @@ def test_who_may_read_one_namespace_alone_is_told_of_its_jobs(api: FakeApi, page
 
 
 def test_the_ledger_says_how_many_cordons_count_of_how_many_that_are_allowed(api: FakeApi, page: TestClient) -> None:
-    where = "/api/v1/namespaces/oarlock-system/configmaps"
+    where = "/api/v1/namespaces/oarlock/configmaps"
     node(api, "gpu-3")
     done = datetime.now(UTC).isoformat()
     entries = json.dumps([{"node": "gpu-3", "job": "team/flux", "time": done, "done": done}])
     api.objects[f"{where}/{LEDGER}"] = {
-        "metadata": {"name": LEDGER, "namespace": "oarlock-system"},
+        "metadata": {"name": LEDGER, "namespace": "oarlock"},
         "data": {"cordons": entries, "limits": json.dumps(LIMITS)},
     }
     api.objects[f"{where}/{BREAKER}"] = {
-        "metadata": {"name": BREAKER, "namespace": "oarlock-system"},
+        "metadata": {"name": BREAKER, "namespace": "oarlock"},
         "data": {"reason": f"too many {EVIL}"},
     }
     text = page.get("/nodes").text
     told = Page(text).text
     assert "1 of 2 cordons that are allowed within 1 h; of each namespace at most 1." in told
-    assert "kubectl delete configmap oarlock-cordon-breaker -n oarlock-system" in told
+    assert "kubectl delete configmap oarlock-cordon-breaker -n oarlock" in told
     assert EVIL not in text
 
 

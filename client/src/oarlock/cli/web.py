@@ -25,6 +25,10 @@ def web(
     ] = None,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
     all_namespaces: All = False,
+    operator_namespace: Annotated[
+        str | None,
+        typer.Option("--operator-namespace", metavar="NAME", help="Where the operator is (default: oarlock)."),
+    ] = None,
 ) -> None:
     """Serve the page on 127.0.0.1 until Ctrl-C: jobs live, as the kubeconfig's user. Prints a link that has a key.
 
@@ -34,14 +38,18 @@ def web(
         from oarlock.web.access.link import LinkAuthenticator  # noqa: PLC0415 - only this verb needs the extra
         from oarlock.web.app import build  # noqa: PLC0415
         from oarlock.web.serve import listening, serve  # noqa: PLC0415
-        from oarlock.web.settings import Settings  # noqa: PLC0415
+        from oarlock.web.settings import OPERATOR_NAMESPACE, Settings  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise NotNowError(f"{error.name} is not installed here: pip install 'oarlock[web]'") from error
     listener = listening("127.0.0.1", port)
     taken = listener.getsockname()[1]
     access = LinkAuthenticator(client.cluster, port=taken)
     link = f"http://127.0.0.1:{taken}{access.link}"
-    settings = Settings(namespace=None if all_namespaces else client.namespace, actions=True)
+    settings = Settings(
+        namespace=None if all_namespaces else client.namespace,
+        actions=True,
+        operator_namespace=operator_namespace or OPERATOR_NAMESPACE,
+    )
 
     def started(_: object) -> None:
         say(link)

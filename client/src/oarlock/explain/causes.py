@@ -83,7 +83,7 @@ class Cause(StrEnum):
         "NoOperator",
         Part.REFUSED,
         "no operator has answered to this job",
-        "Look whether the operator runs, and whether it watches this namespace: `kubectl -n oarlock-system get pods`.",
+        "Look whether the operator runs, and whether it watches this namespace: `kubectl -n oarlock get pods`.",
     )
     PENDING = "Pending", Part.REFUSED, "nothing was decided yet"
     INVALID_SPEC = (

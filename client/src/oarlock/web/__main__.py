@@ -18,7 +18,7 @@ from oarlock.web.access.token import TokenAuthenticator
 from oarlock.web.app import build
 from oarlock.web.guards import Csrf
 from oarlock.web.serve import PORT, listening, serve
-from oarlock.web.settings import Settings
+from oarlock.web.settings import OPERATOR_NAMESPACE, Settings
 
 CONNECTIONS = 64
 """To the API server that are kept: each watch has one."""
@@ -33,6 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--api-server", default=_own_server(), metavar="URL", help="Default: this pod's cluster.")
     parser.add_argument("--ca-file", type=Path, default=ACCOUNT / "ca.crt", metavar="FILE", help="What signs its name.")
     parser.add_argument("--namespace", metavar="NAME", help="Namespace that / leads to (default: all).")
+    parser.add_argument(
+        "--operator-namespace", default=OPERATOR_NAMESPACE, metavar="NAME", help="Where the operator is."
+    )
     parser.add_argument("--actions", action="store_true", help="Let callers act on jobs and nodes, as themselves.")
     given = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -41,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         namespace=given.namespace,
         hosts=frozenset(name.lower() for name in given.host),
         actions=given.actions,
+        operator_namespace=given.operator_namespace,
     )
     try:
         pool = PoolManager(maxsize=CONNECTIONS, ssl_context=_trust(given.ca_file))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+OPERATOR_NAMESPACE = "oarlock"
+"""The one of docs/install.md."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -18,5 +21,5 @@ class Settings:
     """Whether jobs can be suspended, resumed, saved, stopped, and nodes given back."""
     outputs: Path | None = None
     """Where the outputs of jobs are mounted, read-only; None where they are not."""
-    operator_namespace: str = "oarlock-system"
+    operator_namespace: str = OPERATOR_NAMESPACE
     """Where the operator and its ledger of cordons are."""
