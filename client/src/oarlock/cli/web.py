@@ -2,6 +2,7 @@
 
 import threading
 import webbrowser
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from oarlock.cli.output import note, say
 from oarlock.cli.reading import All
 from oarlock.cli.verb import verb
-from oarlock.errors import NotNowError
+from oarlock.errors import NotFoundError, NotNowError
 
 if TYPE_CHECKING:
     from oarlock.client import Client
@@ -22,6 +23,14 @@ def web(
     port: Annotated[
         int | None,
         typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port (default: 8270, or a free one)."),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Option(
+            "--path",
+            metavar="FOLDER",
+            help="Where outputs of jobs are mounted here: for whole curves, pictures and logs of jobs that have ended.",
+        ),
     ] = None,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
     all_namespaces: All = False,
@@ -41,6 +50,8 @@ def web(
         from oarlock.web.settings import OPERATOR_NAMESPACE, Settings  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise NotNowError(f"{error.name} is not installed here: pip install 'oarlock[web]'") from error
+    if path and not Path(path).is_dir():
+        raise NotFoundError(f"{path} is no folder of this machine: name the one where outputs of jobs are mounted")
     listener = listening("127.0.0.1", port)
     taken = listener.getsockname()[1]
     access = LinkAuthenticator(client.cluster, port=taken)
@@ -49,6 +60,7 @@ def web(
         namespace=None if all_namespaces else client.namespace,
         actions=True,
         operator_namespace=operator_namespace or OPERATOR_NAMESPACE,
+        outputs=Path(path) if path else None,
     )
 
     def started(_: object) -> None:
