@@ -76,6 +76,18 @@ def test_a_plugin_that_gives_a_token_is_obeyed(api: FakeApi, oarlock: Oarlock, t
     assert oarlock("ls", "-o", "name") == (0, "flux\n", "")
 
 
+def test_a_pods_account_that_cannot_be_used_is_one_line_and_6(
+    oarlock: Oarlock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("t0ken")
+    monkeypatch.setattr("oarlock.access.ACCOUNT", tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    ended = oarlock("ls")
+    assert (ended.code, ended.err.count("\n")) == (6, 1)
+    assert "this pod's account cannot be used: " in ended.err
+
+
 def test_credentials_that_cannot_be_refreshed_later_are_a_hiccup() -> None:
     class TooOld:
         host = "http://127.0.0.1:1"
