@@ -60,25 +60,26 @@
     else if (cursor) leave();
   });
   document.addEventListener("pointerleave", leave);
-  document.addEventListener("scroll", leave, { passive: true, capture: true });
-
   // --- marks: what the keyboard is on -----------------------------------------------------------------------------------------
 
-  document.addEventListener("focusin", (event) => {
-    const mark = event.target.closest?.(".drawing a[aria-label]");
-    if (!mark) return;
+  function tellMark(mark) {
     const box = mark.getBoundingClientRect();
     tell(mark.getAttribute("aria-label"), box.right, box.top);
-  });
+  }
+
+  const focused = () => document.activeElement?.closest?.(".drawing a[aria-label]");
+
+  document.addEventListener("focusin", () => { if (focused()) tellMark(focused()); });
   document.addEventListener("focusout", leave);
+  // The page scrolls to what is focused, after it was: the words stay with it.
+  document.addEventListener("scroll", () => (focused() ? tellMark(focused()) : leave()), { passive: true, capture: true });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") leave(); });
 
   // --- a link to what is folded away opens it; a button copies -------------------------------------------------------------------
 
   function unfold() {
-    const to = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    const folded = to?.closest("details") || to?.parentElement?.querySelector(":scope > details");
-    if (folded && to.closest(".folds, details")) folded.open = true;
+    const to = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (let folded = to?.closest?.("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true;
   }
 
   addEventListener("hashchange", unfold);
