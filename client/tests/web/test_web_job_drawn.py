@@ -20,7 +20,7 @@ from oarlock.web.drawn.health import Health, nodes_of
 from oarlock.web.drawn.job import Choice
 from oarlock.web.drawn.job import job as drawn_job
 
-OURS = re.compile(r"/jobs/team/flux/(logs|pictures)|(/jobs/team/flux\?[\w=&]*)?#[\w-]+")
+OURS = re.compile(r"/jobs/team/flux/(logs|pictures|curve)|(/jobs/team/flux\?[\w=&]*)?#[\w-]+")
 
 
 def drawn(known: Facts, choice: Choice = Choice()) -> Page:  # noqa: B008 - it is frozen

@@ -82,7 +82,7 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
         "part-how": (summary(story, facts), links(row) if row else None, last_action(facts.job or {}), _ways(here)),
         "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed),),
         "part-gpus": (gpus(nodes_of(facts, story), wanted=wanted),),
-        "part-curve": (curves(story.curve, axis=choice.axis, turn=turned),),
+        "part-curve": (curves(story.curve, axis=choice.axis, turn=turned), _close_up(story, here)),
         "part-faults": (tables.faults(story, only=choice.attempt), tables.cordons(story.cordons)),
         "part-attempts": (tables.attempts(story),),
         "part-chain": (tables.chain(story.chain),),
@@ -90,6 +90,13 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
         "part-yaml": (manifest(facts),),
         "part-unknown": (tables.unknown(story.unknown),),
     }
+
+
+def _close_up(story: Story, here: str) -> Html | None:
+    """The way to each step, where the curve is only that of the status."""
+    if not story.curve or story.directory:
+        return None
+    return element("p", element("a", "Every step, over steps or time", href=f"{here}/curve"))
 
 
 def _ways(here: str) -> Html:

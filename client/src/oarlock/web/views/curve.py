@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from oarlock.errors import NotFoundError, OarlockError
 from oarlock.explain import explain
-from oarlock.facts.folder import NoOutputError, read_output
-from oarlock.facts.model import Facts, Output
+from oarlock.facts.model import Facts
 from oarlock.leader import find_leader
 from oarlock.report.curves import Axis
 from oarlock.web.ask import Ask, Page, View
 from oarlock.web.drawn.curve import LAST, Choice, curve, with_live
 from oarlock.web.live_figures import LiveFigures
-from oarlock.web.outputs import find_output
+from oarlock.web.outputs import output_of
 from oarlock.web.watch.jobs import job_of
 
 _PHASES_WITH_PODS = frozenset({"Running", "Recovering", "Starting"})
@@ -33,7 +32,11 @@ def draw(ask: Ask) -> View:
         last=int(last) if last in {str(one) for one in LAST} else 0,
     )
     facts = Facts(
-        namespace=namespace, name=name, time=f"{ask.now:%Y-%m-%dT%H:%M:%SZ}", job=job, output=_output(ask, job)
+        namespace=namespace,
+        name=name,
+        time=f"{ask.now:%Y-%m-%dT%H:%M:%SZ}",
+        job=job,
+        output=output_of(ask.settings.outputs, job),
     )
     points, words = explain(facts).curve, ""
     if known.row.phase in _PHASES_WITH_PODS:
@@ -46,16 +49,6 @@ def draw(ask: Ask) -> View:
         except OarlockError as error:
             words = str(error)
     return curve(choice, points, words)
-
-
-def _output(ask: Ask, job: dict[str, object]) -> Output | None:
-    folder = find_output(ask.settings.outputs, job)
-    if folder is None:
-        return None
-    try:
-        return read_output(folder)[0]
-    except (NoOutputError, OSError):
-        return None
 
 
 PAGES = (Page(path="/jobs/{namespace}/{name}/curve", draw=draw, tab="Jobs"),)
