@@ -5,8 +5,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from fake_api import running
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +54,25 @@ def test_the_wheel_brings_all_that_the_command_needs_and_no_torch(installed: Pat
     listed = {path.name.partition("-")[0] for path in installed.parent.glob("lib/*/site-packages/*.dist-info")}
     assert {"oarlock", "oarlock_api", "kubernetes"} <= listed
     assert not listed & {"torch", "numpy", "kopf", "oarlock_operator", "oarlock_trainer"}
+
+
+def test_without_its_extra_the_page_says_in_one_line_what_to_install(installed: Path, tmp_path: Path) -> None:
+    with running() as api:
+        config = api.kubeconfig(tmp_path)
+        ended = subprocess.run(
+            [installed / "oarlock", "web", "--kubeconfig", config], capture_output=True, text=True, check=False
+        )
+    assert ended.returncode == 8
+    assert "pip install 'oarlock[web]'" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_the_wheel_has_what_the_page_is_drawn_with(installed: Path) -> None:
+    (wheel,) = installed.parents[1].glob("oarlock-*.whl")
+    with ZipFile(wheel) as content:
+        names = set(content.namelist())
+    static = ROOT / "client/src/oarlock/web/static"
+    assert {f"oarlock/web/static/{one.name}" for one in static.iterdir()} | {"oarlock/report/style.css"} <= names
 
 
 @pytest.mark.parametrize(

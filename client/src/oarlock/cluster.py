@@ -271,7 +271,7 @@ def _refusal(status: int, body: bytes, *, path: str, where: str) -> OarlockError
     if status == 401:
         return UnknownCallerError(f"{where} does not know who asks: log in again, or name another --context")
     if status == 403:
-        return ForbiddenError(f"{said or 'it is forbidden'}: ask for that right, or name another --namespace")
+        return ForbiddenError(f"{said or 'it is forbidden'}: ask for that right, or name another namespace")
     if status == 404:
         if said in ("", "404 page not found") or "could not find the requested resource" in said:
             return NotFoundError(f"{where} does not have {path.partition('?')[0]}: is Oarlock installed there?")

@@ -47,10 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
         operator_namespace=given.operator_namespace,
     )
     try:
-        pool = PoolManager(maxsize=CONNECTIONS, ssl_context=_trust(given.ca_file))
+        trust = {"ssl_context": _trust(given.ca_file)} if given.api_server.startswith("https:") else {}
+        pool = PoolManager(maxsize=CONNECTIONS, **trust)
         who = TokenAuthenticator(server=given.api_server.rstrip("/"), pool=pool, csrf=csrf)
         listener = listening(given.listen, given.port)
-        serve(build(settings, who, csrf=csrf), listener, started=lambda _: print(f"listening at {given.port}"))  # noqa: T201
+        port = listener.getsockname()[1]
+        serve(build(settings, who, csrf=csrf), listener, started=lambda _: print(f"listening at {port}"))  # noqa: T201
     except (OarlockError, OSError) as error:
         sys.stderr.write(f"oarlock.web: {error}\n")
         return 1

@@ -15,7 +15,8 @@ from oarlock.errors import NoClusterError, RefusedError
 from oarlock.facts.cluster import trimmed
 from oarlock.rows import part
 
-PAGE = "500"
+PAGE = "100"
+"""Objects of one answer: as JSON they need ten times the memory of what is kept of them."""
 MOST_OBJECTS = 5000
 """Of one list; a trimmed job has some 10 KiB. Whoever has more looks at one namespace."""
 GONE = 410
