@@ -3,6 +3,7 @@
 import threading
 import webbrowser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,6 +68,14 @@ def web(
         say(link)
         note(f"-- {client.cluster.where}; Ctrl-C ends it")
         if browser:
-            threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+            threading.Thread(target=webbrowser.open, args=(_hidden(link, Path(folder)),), daemon=True).start()
 
-    serve(build(settings, access), listener, started=started)
+    with TemporaryDirectory(prefix="oarlock-web-", ignore_cleanup_errors=True) as folder:
+        serve(build(settings, access), listener, started=started)
+
+
+def _hidden(link: str, folder: Path) -> str:
+    """The address of a file of this user alone that leads to the link: a browser's arguments are seen by all on a machine."""
+    file = folder / "open.html"
+    file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={link}">', encoding="utf-8")
+    return file.as_uri()

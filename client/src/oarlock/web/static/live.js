@@ -100,8 +100,16 @@ function listen() {
   source.onopen = () => say("");
   source.onerror = () => {
     say("The page does not hear from its server: it tries again.");
-    if (source && source.readyState === EventSource.CLOSED) { hush(); setTimeout(listen, 10000); }
+    if (source && source.readyState === EventSource.CLOSED) refused();
   };
+}
+
+// The server has answered, but with no stream: a session that is over is the page's to tell.
+async function refused() {
+  hush();
+  const answer = await fetch(location.href, { redirect: "manual" }).catch(() => null);
+  if (answer && (answer.type === "opaqueredirect" || answer.status === 401)) location.reload();
+  else setTimeout(listen, 10000);
 }
 
 function hush() {
@@ -140,10 +148,14 @@ setInterval(() => { if (!document.hidden) tellTimes(document); }, 10000);
 
 // --- the filter: what is typed is looked for at once, and stands in the address -------------------------------------------------
 
+let latest = 0;
+
 async function show(address) {
+  const turn = ++latest;
   const answer = await fetch(address);
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const content = page.getElementById("content");
+  if (turn !== latest) return;
   if (!content) return location.assign(address);
   hush();
   history.replaceState(null, "", address);
