@@ -47,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
         operator_namespace=given.operator_namespace,
     )
     try:
-        trust = {"ssl_context": _trust(given.ca_file)} if given.api_server.startswith("https:") else {}
-        pool = PoolManager(maxsize=CONNECTIONS, **trust)
+        trust = _trust(given.ca_file) if given.api_server.startswith("https:") else None
+        pool = PoolManager(maxsize=CONNECTIONS, ssl_context=trust)
         who = TokenAuthenticator(server=given.api_server.rstrip("/"), pool=pool, csrf=csrf)
         listener = listening(given.listen, given.port)
         port = listener.getsockname()[1]
