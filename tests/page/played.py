@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -85,19 +84,22 @@ class Played:
             self.api.create("/api/v1/nodes", node)
             self.api.merge(f"/api/v1/nodes/{name}/status", {"status": {**status, "conditions": [ready]}})
 
-    def pods(self, namespace: str, job: str, attempt: int, nodes: Iterator[str] | list[str]) -> None:
+    def pods(self, namespace: str, job: str, attempt: int, nodes: list[str]) -> None:
         """The gang of an attempt, running on these nodes."""
         uid = self.api.get(f"{KIND.format(namespace)}/{job}")["metadata"]["uid"]
-        path = f"/api/v1/namespaces/{namespace}/pods"
         for rank, node in enumerate(nodes):
-            name = f"{job}-{attempt}-{rank}"
-            labels = {Label.JOB: job, Label.JOB_UID: uid, Label.ATTEMPT: str(attempt), Label.RANK: str(rank)}
-            container = {"name": "trainer", "image": "example.test/trainer:1"}
-            body = {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": node, "containers": [container]}}
-            self.api.create(path, body)
-            running = {"name": "trainer", "ready": True, "state": {"running": {"startedAt": ago(200)}}, **_IMAGE}
-            status: Json = {"phase": "Running", "startTime": ago(200), "containerStatuses": [running]}
-            self.api.merge(f"{path}/{name}/status", {"status": status})
+            self.pod(namespace, job, uid=uid, attempt=attempt, rank=rank, node=node)
+
+    def pod(self, namespace: str, job: str, *, uid: str, attempt: int, rank: int, node: str) -> None:
+        """One pod of a gang, running."""
+        path, name = f"/api/v1/namespaces/{namespace}/pods", f"{job}-{attempt}-{rank}"
+        labels = {Label.JOB: job, Label.JOB_UID: uid, Label.ATTEMPT: str(attempt), Label.RANK: str(rank)}
+        container = {"name": "trainer", "image": "example.test/trainer:1"}
+        body = {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": node, "containers": [container]}}
+        self.api.create(path, body)
+        running = {"name": "trainer", "ready": True, "state": {"running": {"startedAt": ago(200)}}, **_IMAGE}
+        status = {"phase": "Running", "startTime": ago(200), "containerStatuses": [running]}
+        self.api.merge(f"{path}/{name}/status", {"status": status})
 
 
 _TIMES = dict.fromkeys(("lastHeartbeatTime", "lastTransitionTime"), "2026-01-01T00:00:00Z")

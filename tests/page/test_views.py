@@ -11,6 +11,8 @@ from tests.page.conftest import Visitor
 from tests.page.visit import Visit
 
 pytestmark = pytest.mark.cluster
+DOCUMENTED = {"jobs", "job"}
+"""Views whose first screen the documentation shows: `make page-pictures`."""
 
 VIEWS = {
     "jobs": "/jobs",
@@ -20,6 +22,9 @@ VIEWS = {
     "queued": "/jobs/team-a/portraits",
     "failed": "/jobs/team-a/typo",
     "logs": "/jobs/team-a/flux-lora/logs?ranks=all",
+    "pictures": "/jobs/team-a/flux-lora/pictures",
+    "nodes": "/nodes",
+    "uncordon": "/nodes/gpu-node-03/uncordon",
     "suspend": "/jobs/team-a/flux-lora/suspend",
     "stop": "/jobs/team-a/flux-lora/stop",
 }
@@ -32,10 +37,15 @@ def test_a_view_is_whole_in_both_themes_and_widths_for_eyes_and_ears_and_asks_no
     assert visit.to(VIEWS[view]) == 200
     for dark in (False, True):
         visit.look(dark=dark)
-        visit.picture(pictures / f"{view}-{'dark' if dark else 'light'}.png")
+        theme = "dark" if dark else "light"
+        visit.picture(pictures / f"{view}-{theme}.png")
+        if view in DOCUMENTED:
+            visit.picture(pictures / f"page-{view}-{theme}.png", whole=False)
         assert visit.findings() == []
     visit.look(phone=True)
     visit.picture(pictures / f"{view}-phone.png")
+    if view in DOCUMENTED:
+        visit.picture(pictures / f"page-{view}-phone.png", whole=False)
     assert visit.sideways() <= 0
     assert visit.seen.complaints == []
     assert visit.seen.servers == {visit.origin}
