@@ -98,6 +98,11 @@ generate: setup ## Write the CRD, the reference pages and the pictures from thei
 	@$(RUN)/python -m oarlock.explain.page
 	@$(RUN)/python docs/pictures/draw.py
 
+.PHONY: page-pictures
+page-pictures: setup browser ## Look at the page in Chromium, and copy what the documentation shows of it
+	@$(RUN)/python -m pytest -q tests/page/test_views.py
+	@cp -v out/page/page-*.png docs/pictures/
+
 .PHONY: docs
 docs: setup ## Build the documentation's site into out/site
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict
