@@ -14,15 +14,16 @@ from oarlock_local.processes import die_with_parent, stop
 
 
 @contextmanager
-def page(cluster: Cluster) -> Iterator[str]:
+def page(cluster: Cluster, output: Path) -> Iterator[str]:
     """Serve the page for the length of the block, and say its link, which has a key that lets one in.
 
-    Empty where it does not start, and page.log beside the cluster's logs says why: a demo holds without it.
+    `output`: the folder behind the jobs' claim. No link where it does not start, and page.log beside the cluster's logs says
+    why: a demo holds without it.
     """
     program = str(Path(sys.prefix) / "bin/oarlock")
     with (cluster.logs / "page.log").open("ab") as log:
         process = subprocess.Popen(
-            [program, "web", "--kubeconfig", str(cluster.kubeconfig), "--no-open", "-A"],
+            [program, "web", "--kubeconfig", str(cluster.kubeconfig), "--path", str(output), "--no-open", "-A"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,

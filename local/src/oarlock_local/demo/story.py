@@ -74,7 +74,7 @@ def stage(root: Path) -> Iterator[Scene]:
             output = make_output(cluster, root, inputs.result())
             pictures = len(list((output / "data/photos").glob("*.png")))
             say("inputs", f"a small FLUX.1 and {pictures} photographs with captions, in the claim {CLAIM}")
-            with page(cluster) as link:
+            with page(cluster, output) as link:
                 if link:
                     say("page", link)
                 yield Scene(cluster, output, link)

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from oarlock.report.markup import Child, Html, element, joined
-from oarlock.report.words import when, whole
+from oarlock.report.markup import Child, Html, cut, element, joined
+from oarlock.report.parts import at
+from oarlock.report.words import duration, whole
 from oarlock.rows import JobRow, NodeRow, part
 from oarlock.web.drawn.frame import field
-from oarlock.web.drawn.words import time_ago
 from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, parse_asked_by
+from oarlock_api.contract.requests import RequestState
+from oarlock_api.contract.wire import integer, number, text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +92,27 @@ def links(row: JobRow) -> Html | None:
 
 
 def last_action(found: Mapping[str, Any]) -> Html | None:
-    """Who did the last thing by the page to a job, as its annotation says."""
+    """Who did the last thing by the page to a job, as its annotation says; and how far the last request to its gang is."""
     asked = parse_asked_by(part(part(found, "metadata"), "annotations").get(ASKED_BY_ANNOTATION))
-    if asked is None:
+    request = _request(part(part(found, "status"), "request"))
+    if asked is None and request is None:
         return None
-    return element("p", f"{asked.action}, asked for by {asked.by}, ", time_ago(asked.time), class_="dim")
+    words = (f"{asked.action}, asked for by {asked.by}, ", at(asked.time), ". ") if asked else ()
+    return element("p", *words, request, class_="dim")
+
+
+def _request(told: Mapping[str, Any]) -> Html | None:
+    state, verb = text(told.get("state")), text(told.get("verb")) or "request"
+    if not state:
+        return None
+    step, seconds = integer(told.get("step")), number(told.get("seconds"))
+    if state == RequestState.DONE and step is not None:
+        took = f" after {duration(seconds)}" if seconds is not None else ""
+        words = f"step {whole(step)} was saved{took}, "
+    else:
+        message = cut(text(told.get("message")), 300)
+        words = f"{state}: {message}, " if message else f"{state}, "
+    return joined(f"The last {verb}: {words}", at(text(told.get("endTime")) or text(told.get("requestTime"))), ".")
 
 
 def uncordon_link(row: NodeRow) -> Html | None:
@@ -125,19 +143,15 @@ def ask_uncordon(row: NodeRow, *, uid: str, csrf: str) -> Html:
     facts: list[tuple[str, Child]] = [
         ("Node", row.name),
         ("GPUs", whole(row.gpus)),
-        (
-            "Cordoned",
-            joined(
-                "by Oarlock, " if row.by_oarlock else "by somebody else", when(row.time or "") if row.by_oarlock else ""
-            ),
-        ),
-        *([("Job", row.job)] if row.job else []),
-        *([("Because of", row.reason)] if row.reason else []),
+        ("Cordoned", "by Oarlock" if row.by_oarlock else "by somebody else"),
+        *([("For", row.job)] if row.job else []),
     ]
-    means = (
+    means = joined(
         "Pods may be placed there again, also by jobs that avoid it. Where its GPU is still broken, the next job that comes "
         "there loses an attempt by it: repair the node first."
     )
+    if row.reason:
+        means = joined(means, " It was cordoned at ", at(row.time or ""), f" for this: {cut(row.reason, 600)}")
     form = _form("Uncordon", csrf=csrf, uid=uid, back="/nodes", ends=False)
     return _ask(f"Uncordon {row.name}?", means, facts, form)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from oarlock.client import Client
 from oarlock.errors import ForbiddenError, NotFoundError, NotNowError, OarlockError, WaitTimeoutError
@@ -48,35 +49,31 @@ def _act_on_job(action: Action) -> Callable[[Ask, Mapping[str, str]], Response]:
         _check_fits(action, row)
         signature = sign(ask.cluster, action.word)
         job = _job(ask, signature.metadata(_uid(found)))
-        words = _DONE[action.word](job, row, found, signature)
-        lacks = "" if action.word == "Stop" and row.finished else _told(signature, found)
-        return _done(f"{row.name}: {words}", lacks, drawn.job_address(row), row.name)
+        _DO[action.word](job, row, found, signature)
+        if action.ends and row.finished:  # deleted: an Event says so
+            return RedirectResponse(f"/jobs/{row.namespace}", 303)
+        return _back(drawn.job_address(row), _told(signature, found))
 
     return act
 
 
-def _suspend(job: Job, row: JobRow, *_: Any) -> str:
+def _suspend(job: Job, *_: Any) -> None:
     job.suspend()
-    return f"it saves if it trains, and leaves its {row.nodes or 0:,} nodes."
 
 
-def _resume(job: Job, *_: Any) -> str:
+def _resume(job: Job, *_: Any) -> None:
     job.resume()
-    return "it goes on."
 
 
-def _save(job: Job, *_: Any) -> str:
-    try:
-        step = job.save(timeout=0).get("step")
-    except WaitTimeoutError:
-        return "it was asked, and saves at its next step; its page shows the answer."
-    return f"step {step} is saved."
+def _save(job: Job, *_: Any) -> None:
+    with suppress(WaitTimeoutError):  # the job's page shows the answer
+        job.save(timeout=0)
 
 
-def _stop(job: Job, row: JobRow, found: Mapping[str, Any], signature: Signature) -> str:
+def _stop(job: Job, row: JobRow, found: Mapping[str, Any], signature: Signature) -> None:
     if row.finished:
         _tell_end(job, found, signature)
-        return "it is deleted; its output stays."
+        return
     if not _STOPPING.acquire(blocking=False):
         raise NotNowError("many jobs are being stopped here already: try again in a minute, or `oarlock stop` it")
     try:
@@ -85,7 +82,6 @@ def _stop(job: Job, row: JobRow, found: Mapping[str, Any], signature: Signature)
     except BaseException:
         _STOPPING.release()
         raise
-    return "it saves if it trains, leaves its nodes, and is deleted then; its output stays."
 
 
 def _end(job: Job, found: Mapping[str, Any], signature: Signature) -> None:
@@ -109,7 +105,7 @@ def _tell_end(job: Job, found: Mapping[str, Any], signature: Signature) -> None:
     signature.event(found, "Done", f"deleted for {signature.person}, by the page; {saved}")
 
 
-_DONE: Mapping[str, Callable[[Job, JobRow, Mapping[str, Any], Signature], str]] = {
+_DO: Mapping[str, Callable[[Job, JobRow, Mapping[str, Any], Signature], None]] = {
     "Suspend": _suspend,
     "Resume": _resume,
     "Save": _save,
@@ -133,7 +129,7 @@ def _uncordon(ask: Ask, form: Mapping[str, str]) -> Response:
     _check_same(node, form, name)
     signature = sign(ask.cluster, "Uncordon")
     Client(cluster=ask.cluster).uncordon(name, metadata=signature.metadata(_uid(node)))
-    return _done(f"{name} takes pods again.", _told(signature, node), "/nodes", "the nodes")
+    return _back("/nodes", _told(signature, node))
 
 
 def _job(ask: Ask, metadata: Mapping[str, Any] | None = None) -> Job:
@@ -149,13 +145,12 @@ def _told(signature: Signature, about: Mapping[str, Any]) -> str:
     return signature.event(about, "Requested", f"{signature.person} asked for it, by the page")
 
 
-def _done(words: str, lacks: str, back: str, where: str) -> Response:
-    more = [element("p", element("a", f"Back to {where}", href=back))]
-    if lacks:
-        more.insert(
-            0, element("p", f"Your name stands in its annotation alone, and in no Event: {lacks}", class_="dim")
-        )
-    return notice("Done", words, 200, *more)
+def _back(address: str, lacks: str) -> Response:
+    """To where it is seen, but for one whose name is in no Event: who is told."""
+    if not lacks:
+        return RedirectResponse(address, 303)
+    words = f"Your name stands in an annotation there, and in no Event: {lacks}"
+    return notice("Done", words, 200, element("p", element("a", "Go on", href=address)))
 
 
 def _check_on(ask: Ask) -> None:
