@@ -158,7 +158,9 @@ def test_an_action_is_asked_first_and_then_done_with_the_name_of_who_did_it(play
     expect(member.page).to_have_url(f"{member.origin}{JOB}")
     member.page.get_by_role("link", name="Suspend").click()
     member.page.get_by_role("button", name="Suspend").click()
-    expect(member.page).to_have_url(f"{member.origin}{JOB}")
+    expect(member.page.get_by_text("in no Event")).to_be_visible()  # which this team may not create
+    member.page.get_by_role("link", name="Go on").click()
+    expect(member.page.get_by_text("Suspend, asked for by system:serviceaccount:team-a:team")).to_be_visible()
     job = played.api.get(f"{KIND.format('team-a')}/flux-lora")
     assert job["spec"]["suspend"] is True
     asked = json.loads(job["metadata"]["annotations"]["oarlock.dev/asked-by"])
