@@ -182,7 +182,13 @@ class _Site:
         title, status = _meaning(error)
         if caller is None:
             return notice(title, str(error), status)
-        body = element("div", element("h1", title), element("p", with_code(str(error))), class_="notice")
+        body = element(
+            "div",
+            element("h1", title),
+            element("p", with_code(str(error))),
+            element("p", element("a", "All jobs", href="/")),
+            class_="notice",
+        )
         ask = self._ask(request, caller)
         return HTMLResponse(framed(self._frame(request, ask), title, body), status)
 

@@ -24,9 +24,9 @@ COLUMNS = (
     ("Phase", "phase"),
     ("Progress", "progress"),
     ("Loss", "curve wide-only"),
-    ("s/step", "number wide-only"),
+    ("s/step", "number widest-only"),
     ("Nodes", "number wide-only"),
-    ("Restarts", "number wide-only"),
+    ("Restarts", "number widest-only"),
     ("Last fault", "fault wide-only"),
     ("Age", "number wide-only"),
 )

@@ -37,7 +37,7 @@ def login_page(then: str, trouble: str = "", status: int = 200) -> HTMLResponse:
     )
     main = element(
         "main",
-        element("h1", "Log in"),
+        element("h1", "Log in to Oarlock"),
         element("p", trouble, class_="bad", role="alert") if trouble else None,
         form,
         element("p", with_code(HOW), id="how", class_="dim"),
