@@ -44,6 +44,8 @@ def test_a_newer_version_with_unknown_fields_is_read_as_far_as_it_is_known() -> 
         ({"degraded": "NonFiniteLoss"}, "degraded", {}),
         ({"degraded": {"NonFiniteLoss": "", "CheckpointNotCopied": 5, "BadWeather": "rain"}}, "degraded", {}),
         ({"degraded": {"NonFiniteLoss": "n" * 600}}, "degraded", {"NonFiniteLoss": "n" * 512}),
+        ({"slowPod": "1"}, "slow_pod", None),
+        ({"slowPod": 1}, "slow_pod", 1),
         ({"plan": [1]}, "plan", None),
         ({"plan": {"effectiveBatch": 8, "zeroStage": "1", "memoryBytes": 1}}, "plan", None),
         ({"checkpoint": "step-4"}, "checkpoint", None),
@@ -67,6 +69,11 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
     assert len(grown.to_json()) < MAX_BYTES
     assert len(parse_status(grown.to_json()).preflight) == 8
     assert read(preflight={"storage": "Passed"}).preflight == ()
+
+
+def test_the_pod_of_a_slow_rank_reads_as_it_was_and_0_is_one() -> None:
+    told = [PodStatus("job", "pod", 1, 0, "Training", "t", slow_pod=pod) for pod in (None, 0, 7)]
+    assert [parse_status(one.to_json()).slow_pod for one in told] == [None, 0, 7]
 
 
 def test_what_is_not_finite_is_written_as_null() -> None:
