@@ -53,6 +53,15 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_there(api: FakeApi, page: 
     assert "node-2" in text
 
 
+def test_a_list_that_is_refused_is_asked_for_once_for_a_page(api: FakeApi, page: TestClient) -> None:
+    put(api)
+    api.refusals["/api/v1/nodes"] = (403, "nodes is forbidden")
+    avoided = [{"name": f"node-{number}"} for number in range(6)]
+    put(api, avoidedNodes=avoided, cordonedNodes=avoided)
+    page.get(PATH)
+    assert [path.partition("?")[0] for _, path, _ in api.asked].count("/api/v1/nodes") == 1
+
+
 def test_the_same_page_costs_no_request_of_its_own(api: FakeApi, page: TestClient) -> None:
     put(api)
     page.get(PATH)

@@ -7,7 +7,9 @@ those of all may be many.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -16,7 +18,7 @@ from oarlock.facts.cluster import Read, trimmed
 from oarlock.facts.model import Object
 from oarlock.rows import objects, part
 from oarlock.web.ask import Ask
-from oarlock.web.watch.feed import Watched
+from oarlock.web.watch.feed import Key, Watched
 from oarlock.web.watch.jobs import KnownJob, job_of
 from oarlock_api.contract.names import PLURAL
 
@@ -28,6 +30,7 @@ _PATH = re.compile(
 
 def reader(ask: Ask) -> Read:
     """The Read of facts.from_cluster. It raises as Ask.watched does, and NotFoundError where a named object is not there."""
+    lists = _Lists(ask)
 
     def read(path: str) -> Object:
         where, _, said = path.partition("?")
@@ -36,16 +39,16 @@ def reader(ask: Ask) -> Read:
             raise NotFoundError(f"{path} is no path of a list or an object")
         namespace, name, kind = found["namespace"] or "", found["name"], found["kind"]
         if name and kind == PLURAL:
-            job: KnownJob = _one(ask, job_of(namespace, name), namespace, name)
+            job: KnownJob = _one(lists, job_of(namespace, name), namespace, name)
             return job.object
         query = {key: values[-1] for key, values in parse_qs(said).items()}
         watched = nodes() if found["list"] == NODES else Watched(found["list"], labels=query.get("labelSelector", ""))
         if name:
-            one: Object = _one(ask, watched, namespace, name)
+            one: Object = _one(lists, watched, namespace, name)
             return one
         if selector := query.get("fieldSelector", ""):
-            return {"items": _events(ask, found["list"], selector)}
-        return {"items": list(ask.watched(watched).objects.values())}
+            return {"items": _events(lists, found["list"], selector)}
+        return {"items": list(lists.of(watched).values())}
 
     return read
 
@@ -55,18 +58,41 @@ def nodes() -> Watched:
     return Watched(NODES, keep=_quiet)
 
 
-def _events(ask: Ask, path: str, selector: str) -> list[Object]:
+class _Lists:
+    """Each list once for a drawing, also where it is refused: what may not be read would be asked for again for each name."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._asked: dict[Watched, Future[Mapping[Key, Any]]] = {}
+
+    def of(self, watched: Watched) -> Mapping[Key, Any]:
+        """Its objects. Raises as Ask.watched does. Any thread may ask; they wait for the first of them."""
+        with self._lock:
+            answer, first = self._asked.get(watched), False
+            if answer is None:
+                answer, first = self._asked.setdefault(watched, Future()), True
+        if first:
+            try:
+                answer.set_result(self._ask.watched(watched).objects)
+            except BaseException as error:
+                answer.set_exception(error)  # whoever waits for it gets it, too
+                raise
+        return answer.result()
+
+
+def _events(lists: _Lists, path: str, selector: str) -> list[Object]:
     """Those about one object: from the namespace's, or, where these are too many, by a watch of their own."""
     name = selector.removeprefix("involvedObject.name=")
     try:
-        found = ask.watched(Watched(path)).objects.values()
+        found = lists.of(Watched(path)).values()
     except RefusedError:
-        found = ask.watched(Watched(path, fields=selector)).objects.values()
+        found = lists.of(Watched(path, fields=selector)).values()
     return [one for one in found if part(one, "involvedObject").get("name") == name]
 
 
-def _one(ask: Ask, watched: Watched, namespace: str, name: str) -> Any:
-    found = ask.watched(watched).objects.get((namespace, name))
+def _one(lists: _Lists, watched: Watched, namespace: str, name: str) -> Any:
+    found = lists.of(watched).get((namespace, name))
     if found is None:
         raise NotFoundError(f"{name} is not there")
     return found
