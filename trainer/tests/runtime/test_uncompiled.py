@@ -77,6 +77,19 @@ assert not compiler()
 """)
 
 
+def test_ranks_of_ddp_train_without_the_compiler(run: Callable[[str], None]) -> None:
+    run("""
+import torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1))
+model(torch.ones(2, 3)).sum().backward()
+assert model.module.weight.grad.tolist() == [[2, 2, 2]]
+assert not compiler()
+assert torch._dynamo.utils.counters is not None
+assert compiler()
+""")
+
+
 def test_asked_for_more_than_marks_the_stand_in_makes_way_for_the_compiler(run: Callable[[str], None]) -> None:
     run("""
 torch.compiler.disable(lambda: 7)

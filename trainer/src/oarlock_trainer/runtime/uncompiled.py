@@ -1,9 +1,9 @@
 """torch without its compiler, where nothing is compiled: 1.2 s of imports less before the first step after every fault.
 
 torch, DeepSpeed and diffusers import torch._dynamo only to mark functions that it is to leave alone, or to tell it where a
-graph ends. Where TORCHDYNAMO_DISABLE says that nothing is compiled, a stand-in takes these marks and does nothing. Asked
-for anything else (recomputed activations do), it steps aside for the real one; whoever imports further parts of the real
-one calls `bring_back` before.
+graph ends, and DDP asks it how it would cut graphs. Where TORCHDYNAMO_DISABLE says that nothing is compiled, a stand-in takes
+these marks, answers that it cuts none, and does nothing. Asked for anything else (recomputed activations do), it steps aside
+for the real one; whoever imports further parts of the real one calls `bring_back` before.
 """
 
 from __future__ import annotations
@@ -60,12 +60,23 @@ def _nothing(*_: Any, **__: Any) -> None:
     pass
 
 
+class _StandInUtils:
+    @staticmethod
+    def get_optimize_ddp_mode() -> str:
+        return "no_optimization"
+
+    def __getattr__(self, name: str) -> Any:
+        bring_back()
+        return getattr(importlib.import_module(f"{_NAME}.utils"), name)
+
+
 class _StandIn(types.ModuleType):
     disable = staticmethod(_same)
     allow_in_graph = staticmethod(_same)
     assume_constant_result = staticmethod(_same)
     graph_break = staticmethod(_nothing)
     trace_rules = types.SimpleNamespace(clear_lru_cache=_nothing)
+    utils = _StandInUtils()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
