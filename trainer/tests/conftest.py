@@ -7,7 +7,6 @@ import gc
 import os
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from gang import Gang
 from preprocess_runs import Preprocess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # A machine that is busy draws slowly, and that is no failure of what is tested.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -73,7 +72,8 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gang]:
-    found = Gang(tiny_flux, pictures, tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang"))
+    cache, home = tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang")
+    found = Gang(tiny_flux, pictures, cache, home, adapters=True)
     yield found
     found.close()
 
@@ -86,20 +86,6 @@ def gpu_gang(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathF
     found.close()
 
 
-@pytest.fixture
-def gang_of(tiny_flux: Path, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Gang]]:
-    """Makes gangs with hosts of their own, by Gang's keywords."""
-    with ExitStack() as made:
-
-        def make(**options: Any) -> Gang:
-            cache, home = tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("gang")
-            found = Gang(tiny_flux, pictures, cache, home, **options)
-            made.callback(found.close)
-            return found
-
-        yield make
-
-
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     found = Forks(tmp_path_factory.mktemp("forks"))
@@ -108,11 +94,11 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
 
 
 @pytest.fixture
-def pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that pauses the storage while it exists."""
+def pause(tmp_path: Path) -> Iterator[Path]:
+    """The file that pauses the storage of an attempt whose OARLOCK_PAUSE names it, while it exists."""
     path = tmp_path / "pause"
-    monkeypatch.setenv("OARLOCK_PAUSE", str(path))
-    return path
+    yield path
+    path.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")

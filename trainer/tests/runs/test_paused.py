@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,17 +11,9 @@ from oarlock_trainer.checkpoint.format import valid_checkpoints
 from oarlock_trainer.runtime.channel import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from gang import Gang, Run
-
-_HOST = Path(__file__).parents[1] / "support" / "paused_host.py"
-
-
-@pytest.fixture
-def paused_gang(gang_of: Callable[..., Gang], pause: Path) -> Iterator[Gang]:
-    yield gang_of(program=[str(_HOST)])
-    pause.unlink(missing_ok=True)
 
 
 def leave_while_paused(gang: Gang, output: Path, pause: Path, *, after: int, **fields: Any) -> Run:
@@ -41,16 +32,16 @@ def leave_while_paused(gang: Gang, output: Path, pause: Path, *, after: int, **f
 
     photos = {"name": "photos", "source": {"path": str(gang.pictures)}, "imageEmbeds": {"mode": "OnTheFly"}}
     training = gang.training(steps=100, data=gang.data(datasets=[photos]), **fields)
-    return gang.run(output, training, on_event=on_event)
+    return gang.run(output, training, on_event=on_event, environment={"OARLOCK_PAUSE": str(pause)})
 
 
 @pytest.mark.parametrize("checkpoint", [{}, {"intervalSteps": 1}], ids=["not saved before", "saved before"])
 def test_ranks_that_are_asked_to_leave_while_they_wait_for_their_data_save_and_leave(
-    paused_gang: Gang, tmp_path: Path, pause: Path, checkpoint: dict[str, int]
+    gang: Gang, tmp_path: Path, pause: Path, checkpoint: dict[str, int]
 ) -> None:
     output = tmp_path / "job"
-    left = leave_while_paused(paused_gang, output, pause, after=2, checkpoint=checkpoint)
-    assert set(left.codes.values()) == {ExitCode.LEFT_ON_REQUEST}, paused_gang.log()
+    left = leave_while_paused(gang, output, pause, after=2, checkpoint=checkpoint)
+    assert set(left.codes.values()) == {ExitCode.LEFT_ON_REQUEST}, gang.log()
     done = max(left.losses)
     assert 2 <= done < 100
     assert valid_checkpoints(output)[0].step == done

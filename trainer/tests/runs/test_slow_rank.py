@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,16 +15,14 @@ from oarlock_trainer.runtime.channel import Event
 from oarlock_trainer.runtime.job import RankInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
     from gang import Gang
 
-_HOST = Path(__file__).parents[1] / "support" / "slow_host.py"
 
-
-def test_a_slow_rank_of_a_gang_is_told_by_its_number_and_its_pod(gang_of: Callable[..., Gang], tmp_path: Path) -> None:
-    gang = gang_of(program=[str(_HOST)])
-    run = gang.run(tmp_path, gang.training(steps=41, checkpoint={"intervalSteps": 100}))
+def test_a_slow_rank_of_a_gang_is_told_by_its_number_and_its_pod(gang: Gang, tmp_path: Path) -> None:
+    training = gang.training(steps=41, checkpoint={"intervalSteps": 100})
+    run = gang.run(tmp_path, training, environment={"SLOW_RANK": "1"})
     assert run.codes == {0: 0, 1: 0}, run.failure
     (told,) = [event for event in run.of(Event.DEGRADED) if event["reason"] == "SlowRank"]
     assert told["rank"] == 0, "the leader tells"

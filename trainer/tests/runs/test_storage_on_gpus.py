@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from oarlock_trainer.ranks import preload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from gang import Gang, Run
 
@@ -27,15 +26,7 @@ pytestmark = [
 ]
 PAUSE_SECONDS = 90.0
 """Half of what reading the data is patient for."""
-_HOST = Path(__file__).parents[1] / "support" / "paused_host.py"
 STEPS = 12
-
-
-@pytest.fixture
-def paused_gang(gang_of: Callable[..., Gang], pause: Path) -> Iterator[Gang]:
-    """Ranks over a storage that pauses."""
-    yield gang_of(gpus=min(COUNT, 1), program=[str(_HOST)])
-    pause.unlink(missing_ok=True)
 
 
 def run(gang: Gang, output: Path, pause: Path, *, ranks: int, attempt: int, turns: int) -> Run:
@@ -57,21 +48,21 @@ def run(gang: Gang, output: Path, pause: Path, *, ranks: int, attempt: int, turn
         checkpoint={"intervalSteps": STEPS},
     )
     facts = {"ranks": ranks, "gpus_per_node": ranks if COUNT else 0, "attempt": attempt}
-    found = gang.run(output, training, on_event=on_event, **facts)
+    found = gang.run(output, training, on_event=on_event, environment={"OARLOCK_PAUSE": str(pause)}, **facts)
     for timer in paused:
         timer.join()
     return found
 
 
 def test_a_pause_of_90_s_ends_no_attempt_of_all_ranks_of_half_of_them_and_of_all_again(
-    paused_gang: Gang, tmp_path: Path, pause: Path
+    gpu_gang: Gang, tmp_path: Path, pause: Path
 ) -> None:
     half = max(COUNT // 2, 1)
     whole = 2 * half if COUNT > 1 else 1
     waited = pause.with_suffix(".waited")
     for attempt, (ranks, turns) in enumerate(((whole, 1), (half, whole // half), (whole, 1)), start=1):
-        found = run(paused_gang, tmp_path / "job", pause, ranks=ranks, attempt=attempt, turns=turns)
-        assert set(found.codes.values()) == {0}, paused_gang.log()
+        found = run(gpu_gang, tmp_path / "job", pause, ranks=ranks, attempt=attempt, turns=turns)
+        assert set(found.codes.values()) == {0}, gpu_gang.log()
         assert sorted(found.losses) == list(range(STEPS * (attempt - 1) + 1, STEPS * attempt + 1))
         assert all(math.isfinite(loss) for loss in found.losses.values())
         assert waited.read_text(), "no read met the pause"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from oarlock_trainer.ranks.rank_host import HostEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 DEADLINE = 120.0
 """Seconds that any wait here may take before it is a failure."""
@@ -59,26 +59,31 @@ class Gang:
         home: Path,
         *,
         gpus: int = 0,
-        program: Sequence[str] = ("-m", "oarlock_trainer.ranks.rank_host"),
+        adapters: bool = False,
     ) -> None:
+        """`adapters`: the process imports what ranks of LoRA need, as for a job of that; else each of them does."""
         self.model, self.pictures, self.cache = model, pictures, cache
-        self._home = home
+        self._home, self._number = home, 0
         self._patience = GPU_DEADLINE if gpus else DEADLINE
         control, self._orders = os.pipe()
         self._events, told = os.pipe()
         self._log = (home / "ranks.log").open("wb")
         environment = os.environ | {
             "OARLOCK_AGENT_FD": str(told), "GPUS_PER_NODE": str(gpus), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
-            "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1",
+            "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "PYTHONPATH": str(Path(__file__).parent),
         }  # fmt: skip
+        if adapters:
+            environment["OARLOCK_CONFIG"] = str(self._write_job({"method": "LoRA"}, output_directory=str(home)))
         self._host = subprocess.Popen(
-            [sys.executable, *program, "--control", str(control), "--parent", str(os.getpid())],
+            [
+                sys.executable, "-m", "oarlock_trainer.ranks.rank_host", "--program", "disturbed:main",
+                "--control", str(control), "--parent", str(os.getpid()),
+            ],
             pass_fds=(control, told), env=environment, stdout=self._log, stderr=self._log,
         )  # fmt: skip
         os.close(control)
         os.close(told)
         self._pending = b""
-        self._number = 0
         self._wait(lambda event: event["event"] == HostEvent.READY, [])
 
     def close(self) -> None:
@@ -118,13 +123,7 @@ class Gang:
         **facts: Any,
     ) -> Run:
         """Run one attempt to its end. `on_event` sees each event as it comes and may disturb the run."""
-        self._number += 1
-        job = {
-            "version": 2, "job": "flux", "namespace": "default", "job_uid": uid, "attempt": attempt, "nodes": 1,
-            "gpus_per_node": 0, "output_directory": str(output), "training": training,
-        } | facts  # fmt: skip
-        path = self._home / f"job-{self._number}.json"
-        path.write_text(json.dumps(job))
+        path = self._write_job(training, job_uid=uid, attempt=attempt, output_directory=str(output), **facts)
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
         environments = [
@@ -145,6 +144,16 @@ class Gang:
 
         self._wait(note, run.events)
         return run
+
+    def _write_job(self, training: dict[str, Any], **facts: Any) -> Path:
+        self._number += 1
+        job = {
+            "version": 2, "job": "flux", "namespace": "default", "job_uid": "job-uid", "attempt": 1, "nodes": 1,
+            "gpus_per_node": 0, "training": training,
+        } | facts  # fmt: skip
+        path = self._home / f"job-{self._number}.json"
+        path.write_text(json.dumps(job))
+        return path
 
     def ask_to_leave(self) -> None:
         """SIGTERM to every rank."""

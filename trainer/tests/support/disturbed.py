@@ -1,0 +1,50 @@
+"""The built-in trainer's rank, disturbed as the environment of its attempt says; without a word there, it is as it ships.
+
+    python -m oarlock_trainer.ranks.rank_host --program disturbed:main
+
+OARLOCK_PAUSE: while this file exists, no file of a storage is opened; each open that had to wait adds a line to the file's
+namesake that ends in .waited. SLOW_RANK: each forward pass of this rank takes a fifth of a second more.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from oarlock_trainer.loop import train
+from oarlock_trainer.storage.local import LocalFiles
+
+
+def main() -> int:
+    """Run this rank."""
+    if pause := os.environ.get("OARLOCK_PAUSE"):
+        _pause(Path(pause))
+    if os.environ.get("SLOW_RANK") == os.environ["RANK"]:
+        _slow()
+    return train.main()
+
+
+def _pause(pause: Path) -> None:
+    opened = LocalFiles.open
+
+    def open_(files: LocalFiles, name: str) -> BinaryIO:
+        if pause.exists():
+            while pause.exists():
+                time.sleep(0.05)
+            with pause.with_suffix(".waited").open("a") as waited:
+                waited.write(f"{name}\n")
+        return opened(files, name)
+
+    LocalFiles.open = open_  # type: ignore[method-assign]
+
+
+def _slow() -> None:
+    losses = train.sample_losses
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        time.sleep(0.2)
+        return losses(*arguments, **options)
+
+    train.sample_losses = slow
