@@ -6,6 +6,7 @@ import shutil
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import kept_builds
 import pytest
 
 from oarlock_api.engine import Attention, Compile
@@ -99,11 +100,12 @@ def compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    monkeypatch.setenv("TORCHINDUCTOR_VEC_ISA_OK", "0")  # else ten programs are built to see what the processor can
+    for name, value in kept_builds.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     reset()
     with (
         config.patch(disable=True, recompile_limit=8),
-        inductor.patch(compile_threads=1),
+        inductor.patch({"compile_threads": 1, "cpp.cxx": (None, kept_builds.ENVIRONMENT["CXX"])}),
         functorch.patch(activation_memory_budget=1.0),
     ):
         yield

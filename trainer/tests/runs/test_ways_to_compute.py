@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import kept_builds
 import pytest
 
 from oarlock_trainer.data import photographs
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(900)  # compiling takes a minute, and several where others use the processor, too
 STEPS = 3
-NOT_VECTORIZED = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
-"""Ten programs less that torch's compiler builds to see what the processor can."""
 BFLOAT16 = 2e-3
 """Relative distance of losses: compiled code rounds less often."""
 
@@ -27,7 +26,7 @@ def plain(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> dict[int, flo
 
 
 def losses(gang: Gang, output: Path, *, ranks: int = 2, **fields: Any) -> dict[int, float]:
-    run = gang.run(output, gang.training(steps=STEPS, **fields), ranks=ranks, environment=NOT_VECTORIZED)
+    run = gang.run(output, gang.training(steps=STEPS, **fields), ranks=ranks, environment=kept_builds.ENVIRONMENT)
     assert set(run.codes.values()) == {0}, run.failure or gang.log()
     assert len(run.losses) == STEPS
     return run.losses
