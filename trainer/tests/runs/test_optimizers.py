@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +15,7 @@ from oarlock_trainer.checkpoint.layout import Layout
 from oarlock_trainer.checkpoint.weights import Weights
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from gang import Gang
@@ -40,54 +43,73 @@ def training(gang: Gang, name: str, way: str = "LoRA", **fields: Any) -> dict[st
     return gang.training(**settings | {"data": gang.data(datasets=datasets)} | WAYS[way] | fields)
 
 
+@dataclass(frozen=True)
+class Whole:
+    """A run that nothing disturbed."""
+
+    output: Path
+    losses: dict[int, float]
+
+
+@pytest.fixture(scope="module")
+def whole(gang: Gang, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Whole]:
+    """One run for all tests of an optimizer and a way to train."""
+
+    @cache
+    def train(name: str, way: str = "LoRA") -> Whole:
+        output = tmp_path_factory.mktemp("whole")
+        run = gang.run(output, training(gang, name, way))
+        assert run.codes == {0: 0, 1: 0}, gang.log()
+        return Whole(output, run.losses)
+
+    return train
+
+
 CASES = [*((name, way) for name in ("Prodigy", "AdamWBF16") for way in WAYS), ("AdamWScheduleFree", "LoRA")]
 
 
 @pytest.mark.parametrize(("name", "way"), CASES)
 def test_a_run_that_was_asked_to_leave_goes_on_with_the_losses_that_it_would_have_had(
-    gang: Gang, tmp_path: Path, name: str, way: str
+    gang: Gang, whole: Callable[..., Whole], tmp_path: Path, name: str, way: str
 ) -> None:
     def leave(event: dict[str, Any]) -> None:
         if event["event"] == "step" and event["step"] == 4:
             gang.ask_to_leave()
 
-    whole = gang.run(tmp_path / "whole", training(gang, name, way))
-    assert whole.codes == {0: 0, 1: 0}, gang.log()
     gang.run(tmp_path / "left", training(gang, name, way), on_event=leave)
     resumed = gang.run(tmp_path / "left", training(gang, name, way), attempt=2)
     assert resumed.codes == {0: 0, 1: 0}, gang.log()
     assert 0 < len(resumed.losses) < STEPS
-    assert resumed.losses == {step: whole.losses[step] for step in resumed.losses}
+    assert resumed.losses == {step: whole(name, way).losses[step] for step in resumed.losses}
     found = valid_checkpoints(tmp_path / "left")[0]
     assert {slot for _, slot in Layout(found.manifest.runs).slots} == SLOTS[name]
 
 
-def test_the_rate_that_is_told_is_the_one_that_prodigy_found(gang: Gang, tmp_path: Path) -> None:
-    assert gang.run(tmp_path, training(gang, "Prodigy")).codes == {0: 0, 1: 0}, gang.log()
-    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+def test_the_rate_that_is_told_is_the_one_that_prodigy_found(whole: Callable[..., Whole]) -> None:
+    lines = map(json.loads, (whole("Prodigy").output / "metrics.jsonl").read_text().splitlines())
     rates = [line["learningRate"] for line in lines if "loss" in line]
     assert rates[0] == 0.0  # the warm-up begins
     assert 1e-4 <= rates[2] <= rates[-1] < 0.1  # from d0 on; the schedule says 1
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_run_goes_on_with_another_number_of_ranks(gang: Gang, tmp_path: Path, name: str) -> None:
-    whole = gang.run(tmp_path / "whole", training(gang, name))
+def test_a_run_goes_on_with_another_number_of_ranks(
+    gang: Gang, whole: Callable[..., Whole], tmp_path: Path, name: str
+) -> None:
     losses: dict[int, float] = {}
     for attempt, (steps, ranks) in enumerate([(3, 2), (6, 1), (STEPS, 2)], start=1):
         fields = {"steps": steps, "batchSize": 4 // ranks}
         run = gang.run(tmp_path / "cut", training(gang, name, **fields), ranks=ranks, attempt=attempt)
         assert run.codes == dict.fromkeys(range(ranks), 0), gang.log()
         losses |= run.losses
-    assert losses == pytest.approx(whole.losses, rel=5e-3)
+    assert losses == pytest.approx(whole(name).losses, rel=5e-3)
 
 
-def test_of_a_schedule_free_run_the_average_is_exported(gang: Gang, tmp_path: Path) -> None:
-    run = gang.run(tmp_path, training(gang, "AdamWScheduleFree", "Full"))
-    assert run.codes == {0: 0, 1: 0}, gang.log()
-    exported = load_file(tmp_path / "model/transformer/diffusion_pytorch_model.safetensors")
-    weights = Weights(valid_checkpoints(tmp_path)[0])
-    trained = Weights(valid_checkpoints(tmp_path)[0])
+def test_of_a_schedule_free_run_the_average_is_exported(whole: Callable[..., Whole]) -> None:
+    output = whole("AdamWScheduleFree", "Full").output
+    exported = load_file(output / "model/transformer/diffusion_pytorch_model.safetensors")
+    weights = Weights(valid_checkpoints(output)[0])
+    trained = Weights(valid_checkpoints(output)[0])
     trained._slot = "master"
     assert weights._slot == "ema"
     apart = 0
