@@ -22,10 +22,12 @@ from oarlock_local.demo.install import NAMESPACE
 EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
 _SIGNAL = 'for p in /proc/[0-9]*; do [ "$(cat "$p/comm")" = rank-{rank} ] && kill -{signal} "${{p#/proc/}}"; done; true'
 """Run by a shell inside the pod: a rank's process is named after it."""
-EVERY = 20
+EVERY = 10
 """Steps between the checkpoints of a small job."""
-SMALL: dict[str, Any] = {"steps": 1_000_000, "every": EVERY, "gpusPerNode": 1}
-"""Two of these fit on the cluster side by side, and none of them ends by itself."""
+ENDLESS: dict[str, Any] = {"steps": 1_000_000, "every": EVERY, "pace": 0.1}
+"""It does not end by itself, and leaves the cores to what the test waits for."""
+SMALL: dict[str, Any] = {**ENDLESS, "gpusPerNode": 1}
+"""Two of these fit on the cluster side by side."""
 
 
 class Jobs:
@@ -37,13 +39,16 @@ class Jobs:
         self.output = output
         self._api = api
 
-    def apply(self, name: str, *, steps: int = 30, every: int = 10, **spec: Any) -> None:
-        """Apply the example under another name, shorter."""
+    def apply(self, name: str, *, steps: int = 30, every: int = 10, pace: float = 0.0, **spec: Any) -> None:
+        """Apply the example under another name, shorter. `pace`: seconds that each step rests (paced/sitecustomize.py)."""
         job = yaml.safe_load(EXAMPLE.read_text())
         job["metadata"]["name"] = name
         # YAML 1.1 reads 1.0e-3 as the string that kubectl reads as a number.
         job["spec"]["training"]["optimizer"]["learningRate"] = 0.001
         job["spec"]["training"].update(steps=steps, checkpoint={"intervalSteps": every, "keep": 3})
+        if pace:
+            paced = {"PYTHONPATH": str(Path(__file__).parent / "paced"), "STEP_PACE": str(pace)}
+            job["spec"]["pod"]["env"] += [{"name": key, "value": value} for key, value in paced.items()]
         for key, value in spec.items():
             job["spec"][key] = {**job["spec"].get(key, {}), **value} if isinstance(value, dict) else value
         self.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(job))

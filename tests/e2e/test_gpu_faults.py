@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from oarlock_local.cluster import Cluster
-from tests.e2e.jobs import Jobs
+from tests.e2e.jobs import ENDLESS, Jobs
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
 
 NAME, SUSPECT = "broken", "suspect"
 """Of two names, because within an hour the operator cordons one node for a job, by its name."""
-NEVER = 1_000_000
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def mended(local_cluster: Cluster) -> Iterator[None]:
 
 
 def in_training(jobs: Jobs, name: str = NAME) -> dict[str, str]:
-    jobs.apply(name, steps=NEVER, every=20, gpusPerNode=2)
+    jobs.apply(name, **ENDLESS, gpusPerNode=2)
     jobs.wait_for_checkpoint_of(name, 1)
     return nodes_of(jobs, name)
 
@@ -90,7 +89,7 @@ def test_a_gpu_that_falls_off_the_bus_costs_its_node_and_the_steps_since_the_las
 
 @pytest.mark.usefixtures("mended")
 def test_a_warning_saves_at_once_and_interrupts_nothing(jobs: Jobs) -> None:
-    jobs.apply(NAME, steps=NEVER, every=NEVER, nodes=1, gpusPerNode=2)
+    jobs.apply(NAME, **ENDLESS | {"every": ENDLESS["steps"]}, nodes=1, gpusPerNode=2)
     try:
         jobs.wait(NAME, "training", lambda status: (status.get("progress") or {}).get("step", 0) > 5)
         pod = f"{NAME}-1-0"
