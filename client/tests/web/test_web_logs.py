@@ -85,7 +85,23 @@ def settled(tail: Tail, text: str) -> Tail:
 
 
 def _known(tail: Tail) -> list[str]:
-    return [line.text for block in tail._blocks for line in block.lines] + [line.text for line in tail._open]
+    lines = [line for block in tail._blocks for line in block.lines] + tail._open + tail._new
+    return [line.text for line in lines]
+
+
+class Ranks(Lines):
+    """Lines of two ranks, of which the one is told after the other; one line has no time."""
+
+    def lines(self) -> Iterator[LogLine]:
+        for rank in (1, 0):
+            for second in (2, 4):
+                yield LogLine(text=f"{rank} at {second}", time=f"2026-01-01T00:00:0{second}Z", attempt=1, rank=rank)
+            yield LogLine(text=f"{rank} has no time", attempt=1, rank=rank)
+
+
+def test_lines_of_several_ranks_stand_in_the_order_of_their_times() -> None:
+    tail = settled(Tail(Ranks()), "0 has no time")
+    assert texts(tail) == ["1 at 2", "0 at 2", "1 at 4", "1 has no time", "0 at 4", "0 has no time"]
 
 
 def test_the_newest_lines_of_rank_0_have_their_time_attempt_and_rank(api: FakeApi, page: TestClient) -> None:

@@ -73,9 +73,9 @@ def test_an_index_that_cannot_be_read_counts_as_none(tmp_path: Path) -> None:
 
 
 def test_each_picture_has_a_small_one_beside_it_for_galleries(tmp_path: Path) -> None:
-    large = Image.new("RGB", (640, 1280), "red")
+    large = Image.new("RGB", (1024, 2048), "red")
     file = Pictures(tmp_path, job_uid="job").write(2, wanted("boat"), large)
     with Image.open(tmp_path / "validation" / thumbnail_of(file)) as small:
-        assert (small.format, small.size) == ("JPEG", (160, 320))
-    assert large.size == (640, 1280)
+        assert (small.format, small.size) == ("JPEG", (256, 512))
+    assert large.size == (1024, 2048)
     assert is_picture(thumbnail_of(file))

@@ -16,7 +16,7 @@ FOLDER = "validation"
 INDEX = "index.json"
 GRID = "grid.png"
 THUMBNAILS = "thumbs"
-THUMBNAIL_EDGE = 320
+THUMBNAIL_EDGE = 512
 MOST_INDEX = 16 * 2**20
 MOST_PICTURE = 32 * 2**20
 """Bytes that are read of an index and of a picture; 2048 x 2048 pixels are 12 MiB before PNG packs them."""

@@ -21,8 +21,8 @@ from oarlock_api.contract.regular_file import read_regular
 
 INDEX_SECONDS, RIGHTS_SECONDS = 10.0, 60.0
 MOST_ALBUMS = 16
-MOST_BYTES = 2 * 2**20
-"""Of the thumbnails that are kept of an album: some hundred."""
+MOST_BYTES = 3 * 2**20
+"""Of the thumbnails that are kept of an album: some eighty."""
 AT_ONCE = 3
 """Pictures that one caller reads of one job; the agent gives four, and others look, too."""
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from typing import Protocol
 from weakref import WeakSet
 
 from oarlock.errors import NotNowError, OarlockError
-from oarlock.logs import NOTE, LogLine
+from oarlock.logs import NOTE, LogLine, instant
 from oarlock.web.watch.bell import Bell
 
 BLOCK_LINES, MOST_BLOCKS = 50, 20
@@ -65,6 +65,8 @@ class Tail:
         self._news = threading.Condition()
         self._blocks: deque[Block] = deque()
         self._open: list[LogLine] = []
+        self._new: list[LogLine] = []
+        """What came since somebody looked last, as it came: ranks' lines are put in order then."""
         self._number = self._before = self._count = 0
         self._over, self._trouble = False, ""
         self._bells: WeakSet[Bell] = WeakSet()
@@ -77,6 +79,7 @@ class Tail:
         with self._news:
             self.looked = time.monotonic()
             self._rung = False
+            self._order()
             if bell:
                 self._bells.add(bell)
             last = (Block(self._number, tuple(self._open)),) if self._open else ()
@@ -113,15 +116,25 @@ class Tail:
 
     def _take(self, line: LogLine) -> None:
         with self._news:
-            self._open.append(line)
+            self._new.append(line)
             self._count += 1
+            if len(self._new) >= BLOCK_LINES * MOST_BLOCKS:
+                self._order()
+            self._tell()
+
+    def _order(self) -> None:
+        """Put what is new behind what is there, by its times; a line without one stays behind that which it came after."""
+        last = ("", "")
+        keyed = [(last := instant(line.time) if line.time else last, line) for line in self._new]
+        self._new = []
+        for _, line in sorted(keyed, key=lambda one: one[0]):
+            self._open.append(line)
             if len(self._open) == BLOCK_LINES:
                 self._blocks.append(Block(self._number, tuple(self._open)))
                 self._number += 1
                 self._open = []
                 if len(self._blocks) > MOST_BLOCKS:
                     self._before += len(self._blocks.popleft().lines)
-            self._tell()
 
     def _tell(self) -> None:
         self._news.notify_all()

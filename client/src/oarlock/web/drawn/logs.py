@@ -130,6 +130,7 @@ def _form(choice: Choice, *, nodes: int, attempts: int) -> Html:
     whole = f"0 to {nodes - 1:,}; " if nodes > 1 else ""
     ranks = element(
         "input",
+        type="text",
         name="ranks",
         value=told(choice.ranks),
         size=10,
@@ -153,7 +154,7 @@ def _form(choice: Choice, *, nodes: int, attempts: int) -> Html:
         element("label", "Find ", element("input", type="search", name="find", value=choice.find, maxlength=200)),
         element("input", type="hidden", name="kept", value="1") if choice.kept else None,
         element("button", "Show"),
-        class_="filter",
+        class_="filter by-button",  # not at each letter: an answer opens connections
         role="search",
     )
 

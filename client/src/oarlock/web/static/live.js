@@ -166,7 +166,7 @@ async function show(address) {
   listen();
 }
 
-for (const form of document.querySelectorAll("form.filter")) {
+for (const form of document.querySelectorAll("form.filter:not(.by-button)")) {
   let later;
   const send = () => {
     const given = [...new FormData(form)].filter(([, value]) => value);
