@@ -29,13 +29,14 @@ from oarlock.web.drawn.plain import notice
 from oarlock.web.settings import Settings
 from oarlock.web.shared import Drawings
 from oarlock.web.shelf import Shelf
-from oarlock.web.views import actions, job, jobs, logs, nodes, pictures
+from oarlock.web.views import actions, curve, job, jobs, logs, nodes, pictures
 from oarlock.web.watch.bell import Bell
 from oarlock.web.watch.hub import Hub
 
 PAGES: tuple[Page, ...] = (
     *jobs.PAGES,
     *job.PAGES,
+    *curve.PAGES,
     *logs.PAGES,
     *pictures.PAGES,
     *nodes.PAGES,

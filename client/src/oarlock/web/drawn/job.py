@@ -31,7 +31,7 @@ PARTS = (
     ("Timeline", "timeline"), ("GPUs", "gpus"), ("Curve", "curve"), ("Faults", "faults"), ("What happened", "what-happened"),
     ("Events", "events"), ("YAML", "yaml"),
 )  # fmt: skip
-PAGES = (("Logs", "logs"), ("Pictures", "pictures"))
+PAGES = (("Logs", "logs"), ("Pictures", "pictures"), ("Every step", "curve"))
 """Of the job, below its own."""
 
 

@@ -1,0 +1,54 @@
+"""A job's curve, step by step: `?axis=time` runs over time, `?last=100` shows the last steps alone."""
+
+from __future__ import annotations
+
+from oarlock.errors import NotFoundError, OarlockError
+from oarlock.explain import explain
+from oarlock.facts.model import Facts
+from oarlock.leader import find_leader
+from oarlock.report.curves import Axis
+from oarlock.web.ask import Ask, Page, View
+from oarlock.web.drawn.curve import LAST, Choice, curve, with_live
+from oarlock.web.live_figures import LiveFigures
+from oarlock.web.outputs import output_of
+from oarlock.web.watch.jobs import job_of
+
+_PHASES_WITH_PODS = frozenset({"Running", "Recovering", "Starting"})
+
+
+def draw(ask: Ask) -> View:
+    """What is known: from the status, from the agent while the job runs, from its output where that is mounted."""
+    namespace, name = ask.name("namespace"), ask.name("name")
+    cluster = ask.cluster  # what is drawn comes of this caller's own requests: nobody else is given it
+    known = ask.watched(job_of(namespace, name)).objects.get((namespace, name))
+    if known is None:
+        raise NotFoundError(f"{namespace} has no job {name}: look at the list of jobs")
+    job = known.object
+    last = ask.query("last")
+    choice = Choice(
+        namespace=namespace,
+        job=name,
+        axis=Axis.TIME if ask.query("axis") == Axis.TIME else Axis.STEPS,
+        last=int(last) if last in {str(one) for one in LAST} else 0,
+    )
+    facts = Facts(
+        namespace=namespace,
+        name=name,
+        time=f"{ask.now:%Y-%m-%dT%H:%M:%SZ}",
+        job=job,
+        output=output_of(ask.settings.outputs, job),
+    )
+    points, words = explain(facts).curve, ""
+    if known.row.phase in _PHASES_WITH_PODS:
+        key = (namespace, name, str(job["metadata"]["uid"]))
+        try:
+            live = ask.shelf.of(LiveFigures).of(
+                ask.caller.identity, key, lambda: find_leader(cluster, namespace=namespace, job=name)
+            )
+            points = with_live(points, live.attempt, live.steps)
+        except OarlockError as error:
+            words = str(error)
+    return curve(choice, points, words)
+
+
+PAGES = (Page(path="/jobs/{namespace}/{name}/curve", draw=draw, tab="Jobs"),)
