@@ -168,3 +168,13 @@ def test_an_attempt_that_goes_on_ends_at_a_line_that_says_now() -> None:
     assert Page(timeline(story(attempts=(one,)))).texts["title"][-1] == "now: 2026-11-23 12:00:00"
     ended = replace(one, end_time="2026-11-23T11:00:00Z", end_reason="Hang")
     assert "now" not in [each.get("class") for each in Page(timeline(story(attempts=(ended,)))).all("line")]
+
+
+def test_a_cordon_stands_in_the_row_of_the_fault_on_its_node() -> None:
+    fault = Trouble(cause="GPUFault", message="", time="2026-11-23T11:00:00Z", attempt=1, rank=3, node="node-4")
+    names = tuple(f"node-{number}" for number in range(1, 5))
+    one = Attempt(number=1, start_time="2026-11-23T10:00:00Z", last_step=5, node_names=names, faults=(fault,))
+    cordon = Cordon(node="node-4", time="2026-11-23T11:00:00Z", attempt=1)
+    drawn = Page(timeline(story(attempts=(one,), cordons=(cordon,))))
+    (mark,) = [each["cy"] for each in drawn.all("circle") if each.get("class") == "fault" and each["r"] == "5"][:1]
+    assert mark in [each.get("y") for each in drawn.all("svg")]

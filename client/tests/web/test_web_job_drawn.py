@@ -108,10 +108,10 @@ def test_a_gpu_that_something_speaks_against_has_a_sign_beside_its_colour_and_wo
 
 def test_nothing_speaks_against_nodes_of_which_nobody_says_anything() -> None:
     found = nodes_of(running(), explain(running()))
-    assert [(one.name, one.rank, one.health) for one in found] == [
-        ("node-1", 0, Health.WELL),
-        ("node-2", 1, Health.WELL),
-    ]
+    assert [(one.name, one.here, one.rank, one.health) for one in found] == [
+        ("node-1", True, None, Health.WELL),
+        ("node-2", True, None, Health.WELL),
+    ], "the status has names without ranks"
     assert "16 GPUs on 2 nodes: nothing speaks against any of them." in Page(gpus(found)).text
 
 

@@ -70,10 +70,11 @@ def happenings(lane: Lane, x: Scale, top: int, cordons: Sequence[Cordon]) -> Ite
     for row, faults in by_row.items():
         yield _fault(faults, x, rows + (row + 0.5) * lane.height, lane)
     for cordon in cordons[:MOST_CORDONS]:
-        rank = next((one.rank for one in lane.attempt.places if one.node == cordon.node), None)
+        where = {fault.node: fault.rank for fault in lane.attempt.faults}
+        where |= {place.node: place.rank for place in lane.attempt.places}
         time = cordon.done_time or cordon.time
         words = cut(f"{when(time)} {cordon.node} cordoned: {cordon.reason}", 600)
-        middle = rows + (lane.row_of(rank) + 0.5) * lane.height
+        middle = rows + (lane.row_of(where.get(cordon.node)) + 0.5) * lane.height
         yield _mark(
             x(instant(time) or lane.end), middle, "M7 -5h4v10h-4z", style="cordon", words=words, to=f"cordon-{number}"
         )

@@ -41,8 +41,8 @@ def gpus(nodes: Sequence[Node], *, wanted: int = 0) -> Html:
     """The section. `wanted` is how many nodes the job asks for: names of some may not be known."""
     if not nodes:
         return section("GPUs", element("p", "No pod of this job has a node yet.", class_="dim"))
-    here = [one for one in nodes if one.rank is not None][:MOST_NODES]
-    gone = [one for one in nodes if one.rank is None]
+    here = [one for one in nodes if one.here][:MOST_NODES]
+    gone = [one for one in nodes if not one.here]
     compact = len(here) > ROOMY
     short = _shortened([one.name for one in here]) if compact else {}
     unknown = wanted - len(here) if here and wanted > len(here) else 0

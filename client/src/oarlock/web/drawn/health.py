@@ -49,11 +49,12 @@ class Against:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with its GPUs. `rank` is that of the job's pod there now, None where there is none."""
+    """A node with its GPUs. `here`: it is one of the newest attempt's; `rank` is that of its pod, where that is known."""
 
     name: str
     rank: int | None
     gpus: int
+    here: bool = True
     against: tuple[Against, ...] = ()
 
     @property
@@ -70,15 +71,21 @@ def nodes_of(facts: Facts, story: Story) -> list[Node]:
     """Those of the newest attempt by rank, then those that something speaks against."""
     newest = story.attempts[-1] if story.attempts else None
     ranks = {place.node: place.rank for place in newest.places} if newest else {}
-    if newest and not ranks:
-        ranks = {name: rank for rank, name in enumerate(newest.node_names)}
-    found: dict[str, list[Against]] = {name: [] for name in ranks}
+    # The status has names in the order of the alphabet: which rank is where, only pods and the history tell.
+    here = dict.fromkeys((*ranks, *(newest.node_names if newest else ())))
+    found: dict[str, list[Against]] = {name: [] for name in here}
     indices = _indices(story)
     for name, against in _all(facts, story, indices):
         found.setdefault(name, []).append(against)
     gpus = min(integer(spec_of(facts).get("gpusPerNode")) or 8, MOST_GPUS)
     return [
-        Node(name, ranks.get(name), gpus, tuple(sorted(set(against), key=lambda one: (-one.health.weight, one.time))))
+        Node(
+            name=name,
+            rank=ranks.get(name),
+            gpus=gpus,
+            here=name in here,
+            against=tuple(sorted(set(against), key=lambda one: (-one.health.weight, one.time))),
+        )
         for name, against in found.items()
     ]
 
