@@ -63,7 +63,7 @@ def test_a_caller_without_the_right_sees_the_status_and_which_right_it_takes(
 
 def test_a_job_that_does_not_run_is_asked_nothing(api: FakeApi, page: TestClient) -> None:
     api.add_job("flux", status={"phase": "Succeeded", "curve": [{"step": 5, "loss": 0.5}]})
-    assert "1 steps, the newest is 5" in page.get(PAGE).text
+    assert "One step, 5." in page.get(PAGE).text
     assert not [path for _, path, _ in api.asked if "/pods" in path]
 
 

@@ -59,7 +59,8 @@ def curve(choice: Choice, points: Sequence[Point], words: str = "") -> View:
         points = [point for point in points if point.step > points[-1].step - choice.last]
     shown = thinned(points, MOST_POINTS)
     count = f"{len(shown):,} of {len(points):,} steps that are known" if len(shown) < len(points) else ""
-    told = count or (f"{len(points):,} steps, the newest is {whole(points[-1].step)}" if points else "")
+    known = f"{len(points):,} steps, the newest is " if len(points) > 1 else "One step, "
+    told = count or (f"{known}{whole(points[-1].step)}" if points else "")
     said = element("p", f"{told}. " if told else None, with_code(words), class_="dim")
 
     def turned(axis: Axis) -> str:
