@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from oarlock.web import app, guards
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.assets import assets
+from oarlock.web.settings import Settings
 
 HERE = {"Sec-Fetch-Site": "same-origin"}
 PAGES = ["/jobs", "/jobs/team", "/nowhere", "/jobs/NO_NAME", "/enter?key=wrong", "/theme"]
@@ -135,6 +136,22 @@ def test_an_error_says_what_is_wrong(api: FakeApi, page: TestClient, status: int
     assert answer.status_code == answered
     assert said in answer.text
     assert "<b>" not in answer.text
+
+
+def test_a_fault_of_the_page_itself_tells_nothing_of_it_and_is_guarded_like_all_else(
+    access: LinkAuthenticator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("the token is t0ken")
+
+    monkeypatch.setattr("oarlock.web.views.jobs.jobs", broken)
+    with TestClient(app.build(Settings(), access), raise_server_exceptions=False, base_url="http://127.0.0.1") as page:
+        page.get(access.link)
+        answer = page.get("/jobs")
+    assert answer.status_code == 500
+    assert "Something broke" in answer.text
+    assert "t0ken" not in answer.text
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
 def test_a_cluster_that_is_away_is_said(page: TestClient, access: LinkAuthenticator) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from oarlock.errors import ForbiddenError, NotFoundError, NotNowError, OarlockError, RefusedError, UnknownCallerError
 from oarlock.names import is_name
@@ -50,13 +50,12 @@ DRAWING_THREADS = 16
 """For streams, so that pages are still drawn where a cluster lets all of these wait."""
 THEME = "oarlock-theme"
 YEAR = 365 * 86400
-log = logging.getLogger("oarlock.web")
 Answer = Callable[[Request, Caller], Any]
 
 
 def build(
     settings: Settings, access: Authenticator, *, hub: Hub | None = None, csrf: guards.Csrf | None = None
-) -> Starlette:
+) -> ASGIApp:
     """The application; `hub` and `csrf` are its own by default."""
     site = _Site(settings, access, hub or Hub(), csrf or guards.Csrf())
     routes = [
@@ -77,15 +76,15 @@ def build(
         site.hub.close()
         site.shelf.close()
 
-    return Starlette(
+    app = Starlette(
         routes=routes,
         lifespan=lifespan,
-        middleware=[
-            Middleware(guards.Guard, hosts=settings.hosts),
-            Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4),
-        ],
+        middleware=[Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)],
         exception_handlers={HTTPException: _no_page, OarlockError: site.failed, Exception: _broke},
     )
+    return guards.Guard(
+        app, settings.hosts
+    )  # around all: what Starlette says when something breaks passes no middleware
 
 
 class _Site:
@@ -269,8 +268,7 @@ async def _no_page(request: Request, error: Exception) -> Response:
     return notice("There is no such page", words, status, element("p", element("a", "All jobs", href="/")))
 
 
-async def _broke(request: Request, error: Exception) -> Response:
-    log.error("%s %s broke", request.method, request.url.path, exc_info=error)
+async def _broke(_: Request, __: Exception) -> Response:
     words = (
         "This is a fault of the page itself, and its server has printed more about it. Reload, or begin at the list."
     )
