@@ -22,6 +22,8 @@ from oarlock_local.demo.install import NAMESPACE
 EXAMPLE = Path(__file__).parents[2] / "examples/trainingjob.yaml"
 _SIGNAL = 'for p in /proc/[0-9]*; do [ "$(cat "$p/comm")" = rank-{rank} ] && kill -{signal} "${{p#/proc/}}"; done; true'
 """Run by a shell inside the pod: a rank's process is named after it."""
+OPERATORS = "app.kubernetes.io/component=operator"
+"""Label of the operator's pods: the page has one beside it."""
 EVERY = 10
 """Steps between the checkpoints of a small job."""
 ENDLESS: dict[str, Any] = {"steps": 1_000_000, "every": EVERY, "pace": 0.1}
@@ -146,9 +148,8 @@ class Jobs:
 
     def operator(self) -> dict[str, Any]:
         """The operator's pod."""
-        pods: list[dict[str, Any]] = json.loads(self.cluster.kubectl("get", "pods", "-n", NAMESPACE, "-o", "json"))[
-            "items"
-        ]
+        found = self.cluster.kubectl("get", "pods", "-n", NAMESPACE, "-l", OPERATORS, "-o", "json")
+        pods: list[dict[str, Any]] = json.loads(found)["items"]
         assert len(pods) == 1
         return pods[0]
 

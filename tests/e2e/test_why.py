@@ -13,7 +13,7 @@ from oarlock.cli.main import app
 from oarlock_local.cluster import Cluster
 from oarlock_local.demo.install import NAMESPACE, RELEASE
 from tests.e2e.in_trouble import Told, told
-from tests.e2e.jobs import Jobs
+from tests.e2e.jobs import OPERATORS, Jobs
 from tests.e2e.troubles import TROUBLES
 
 pytestmark = [pytest.mark.nodes, pytest.mark.timeout(400)]
@@ -42,7 +42,7 @@ def no_operator(local_cluster: Cluster) -> Iterator[None]:
     """Nobody reconciles."""
     scale = ("scale", f"deployment/{RELEASE}-operator", "-n", NAMESPACE)
     local_cluster.kubectl(*scale, "--replicas=0")
-    local_cluster.kubectl("wait", "--for=delete", "pod", "--all", "-n", NAMESPACE, "--timeout=60s")
+    local_cluster.kubectl("wait", "--for=delete", "pod", "-l", OPERATORS, "-n", NAMESPACE, "--timeout=60s")
     yield
     local_cluster.kubectl(*scale, "--replicas=1")
     local_cluster.kubectl("rollout", "status", f"deployment/{RELEASE}-operator", "-n", NAMESPACE, "--timeout=120s")
