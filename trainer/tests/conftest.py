@@ -30,8 +30,16 @@ settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What may take longest begins first, so that no worker is left with it at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+    """Files that may take longest begin first, then those with real ranks, so that no worker is left with one at the end."""
+    places: dict[Path, int] = {}
+    for item in items:
+        ranks = _REAL_RANKS.intersection(getattr(item, "fixturenames", ()))
+        place = 0 if item.get_closest_marker("timeout") else 1 if ranks else 2
+        places[item.path] = min(place, places.get(item.path, place))
+    items.sort(key=lambda item: places[item.path])
+
+
+_REAL_RANKS = {"gang", "forks", "preprocess", "agent"}
 
 
 @pytest.fixture(autouse=True)
