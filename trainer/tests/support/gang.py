@@ -23,6 +23,7 @@ from oarlock_trainer.ranks.rank_host import HostEvent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+_RANKS = Path(__file__).with_name("disturbed.py")
 DEADLINE = 120.0
 """Seconds that any wait here may take before it is a failure."""
 GPU_DEADLINE = 1700.0
@@ -70,13 +71,13 @@ class Gang:
         self._log = (home / "ranks.log").open("wb")
         environment = os.environ | {
             "OARLOCK_AGENT_FD": str(told), "GPUS_PER_NODE": str(gpus), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1",
-            "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "PYTHONPATH": str(Path(__file__).parent),
+            "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "PYTHONPATH": str(_RANKS.parent),
         }  # fmt: skip
         if adapters:
             environment["OARLOCK_CONFIG"] = str(self._write_job({"method": "LoRA"}, output_directory=str(home)))
         self._host = subprocess.Popen(
             [
-                sys.executable, "-m", "oarlock_trainer.ranks.rank_host", "--program", "disturbed:main",
+                sys.executable, "-m", "oarlock_trainer.ranks.rank_host", "--program", f"{_RANKS.stem}:main",
                 "--control", str(control), "--parent", str(os.getpid()),
             ],
             pass_fds=(control, told), env=environment, stdout=self._log, stderr=self._log,
