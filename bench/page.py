@@ -2,8 +2,8 @@
 
     .venv/bin/python bench/page.py [--jobs 500] [--viewers 10] [--seconds 60]
 
-A real API server without nodes holds played jobs (tests/page/played.py): 500 that run, and one of 1,000 pods that has lived
-through 20 attempts, whose output is mounted. The page is `oarlock web`, a process of its own. Each view is opened five
+A real API server without nodes holds played jobs (tests/page/played.py): 500 that run, and one of 1,000 pods that has ended
+after 20 attempts, whose output is mounted. The page is `oarlock web`, a process of its own. Each view is opened five
 times, each time by a new browser; a time is from the navigation until the second frame after everything is loaded. Prints
 tables, and writes bench/results/page.json.
 """
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 RESULTS = ROOT / "bench/results/page.json"
 TURNS = 5
+LARGE = "{:,} ranks x 20 attempts"
 WRITE_SECONDS = 10
 """The operator writes a job's progress so often."""
 DRAWN = """addEventListener('load', () => requestAnimationFrame(() => requestAnimationFrame(
@@ -81,9 +82,10 @@ def main() -> None:
                 f"{options.jobs} jobs": "/jobs/many",
                 "a job": "/jobs/team-a/flux-lora",
             }
-            views[f"{options.ranks:,} ranks x 20 attempts"] = "/jobs/large/flux-lora"
+            views[LARGE.format(options.ranks)] = "/jobs/large/flux-lora"
             scene = Scene(browser, link, played)
             found["views"] = {name: view(scene, path) for name, path in views.items()}
+            check(scene, views[LARGE.format(options.ranks)])
             found["fault"] = fault(scene)
             found["viewers"] = viewers(scene, server, count=options.viewers, seconds=options.seconds)
     show(found)
@@ -98,12 +100,12 @@ def files() -> dict[str, tuple[int, int]]:
 
 
 def a_large_gang(played: Played, ranks: int, outputs: Path) -> None:
-    """A job of so many pods on as many nodes, recovering from its 20th attempt, with the history of all in its output."""
+    """A job of so many pods on as many nodes that has ended with its 20th attempt, with the history of all in its output."""
     facts = large(ranks)
     if facts.job is None or facts.output is None:
         raise TypeError("there is nothing to play")
     played.namespace("large")
-    status = {**facts.job["status"], "phase": "Recovering"}
+    status = {**facts.job["status"], "phase": "Failed", "completionTime": ago(0)}
     played.job("large", "flux-lora", nodes=ranks, **status)
     uid = played.api.get(f"{KIND.format('large')}/flux-lora")["metadata"]["uid"]
     names = [f"dgx-a-{rank:04d}.cluster.local" for rank in range(ranks)]
@@ -168,6 +170,15 @@ def view(scene: Scene, path: str) -> dict[str, Any]:
         "kilobytes": size / 1000,
         "elements": elements,
     }
+
+
+def check(scene: Scene, path: str) -> None:
+    """Raise where the large job's timeline lacks an attempt: a page that shows less is drawn soon."""
+    with scene.page() as page:
+        page.goto(scene.at(path))
+        shown = page.locator("#part-timeline a").all_text_contents()
+        if not {str(number) for number in range(1, 21)} <= {words.strip() for words in shown}:
+            raise RuntimeError(f"the timeline has not 20 attempts: {shown[:40]}")
 
 
 def fault(scene: Scene) -> list[float]:
