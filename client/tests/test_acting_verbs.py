@@ -182,6 +182,18 @@ def test_metrics_are_all_steps_of_an_output_and_else_the_curve_of_the_status(api
     assert job.metrics(tmp_path) == [{"step": 1}, {"step": 2}]
 
 
+def test_a_save_that_gives_way_to_stacks_is_not_waited_for(api: FakeApi) -> None:
+    job = api.add_job("flux", status={"phase": "Running"})
+
+    def operator(_: float) -> None:
+        _, name = job["metadata"]["annotations"]["oarlock.dev/request"].split()
+        first = "request" not in job["status"]
+        job["status"]["request"] = {"id": name if first else "other", "verb": "stacks", "state": "Asked"}
+
+    with pytest.raises(NotNowError, match="was asked for stacks meanwhile"):
+        Client().job("flux").save(timeout=5, sleep=operator)
+
+
 def taken(rank: int, request: str, text: str) -> str:
     told = {"message": f"stacks of rank {rank}", "stacks": text, "request": request, "ofRank": rank}
     return f"2026-01-01T00:00:01Z {json.dumps(told)}\n"

@@ -276,13 +276,19 @@ class Job:
         annotations = {**self._metadata.get("annotations", {}), REQUEST_ANNOTATION: f"{verb} {name}"}
         self._cluster.merge(self._path, {"metadata": {**self._metadata, "annotations": annotations}})
         answer: dict[str, Any] = {}
+        taken = False
 
         def answered(manifest: dict[str, Any]) -> bool:
-            nonlocal answer
+            nonlocal answer, taken
             answer = (manifest.get("status") or {}).get("request") or {}
-            return answer.get("id") == name and answer.get("state") != "Asked"
+            taken = taken or answer.get("id") == name
+            return taken and (answer.get("id") != name or answer.get("state") != "Asked")
 
         self._look(answered, timeout=timeout, what=f"the answer to {verb}", after=MAY_COME, sleep=sleep)
+        if answer.get("id") != name:
+            raise NotNowError(
+                f"what came of the {verb} is not told: {self.name} was asked for {answer.get('verb')} meanwhile"
+            )
         if answer.get("state") != "Done":
             raise NotNowError(f"{self.name} did not {verb}: {answer.get('message') or answer.get('state')}")
         return answer

@@ -71,6 +71,32 @@ def test_a_second_request_waits_for_the_end_of_the_first() -> None:
     assert (world.job.status.request.id, world.job.status.request.verb) == ("two", "drill")
 
 
+@pytest.mark.parametrize("verb", ["save", "drill"])
+def test_stacks_wait_for_no_save_that_is_under_way_for_that_may_hang(verb: str) -> None:
+    world = training()
+    ask(world, f"{verb} one")
+    assert ask(world, "stacks two") == [Reason.REQUEST_NOT_SERVED], "of the save"
+    asked = world.job.status.request
+    assert asked is not None
+    assert (asked.id, asked.verb, asked.state) == ("two", "stacks", RequestState.ASKED)
+    assert hear(world, Answered(id="two", state=RequestState.DONE)) == [Reason.STACKS_TAKEN]
+
+
+def test_a_save_that_has_ended_is_told_before_the_stacks_that_are_asked_for() -> None:
+    world = training()
+    ask(world, "save one")
+    world.job = replace(world.job, request="stacks two")
+    assert hear(world, Answered(id="one", state=RequestState.DONE, step=21)) == [Reason.SAVED_ON_REQUEST]
+
+
+def test_other_stacks_wait_for_the_end_of_the_first() -> None:
+    world = training()
+    ask(world, "stacks one")
+    assert ask(world, "stacks two") == []
+    assert world.job.status.request is not None
+    assert world.job.status.request.id == "one"
+
+
 @pytest.mark.parametrize("annotation", ["save", "dance now", "save a/b", "save " + "x" * 41, " "])
 def test_what_cannot_be_read_is_refused_with_how_to_write_it(annotation: str) -> None:
     world = training()

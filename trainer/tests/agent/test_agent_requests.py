@@ -95,6 +95,32 @@ def test_stacks_are_asked_for_though_no_step_was_made_and_answered_when_they_are
     assert len(ranks.stacks) == 2
 
 
+@pytest.mark.parametrize("under_way", [SAVE, DRILL])
+def test_stacks_are_taken_beside_a_save_that_hangs(ranks: Ranks, under_way: Request) -> None:
+    ranks.board.enter(PodPhase.TRAINING)
+    ranks.asked(under_way, at=0.0)
+    ranks.asked(Request(Verb.STACKS, "three"), at=1.0)
+    assert ranks.stacks == [("three", 1.0)]
+    ranks.tell(Event.CHECKPOINT, at=70.0, step=11, path="/p", savedAt="t")
+    assert ranks.answer[:2] == ("three", RequestState.ASKED), "the operator waits for the stacks alone"
+    ranks.requests.took_stacks("of 2 of 2 pods", 71.0)
+    assert ranks.answer[:2] == ("three", RequestState.DONE)
+
+
+def test_stacks_let_no_second_save_begin_and_no_drill_sooner(ranks: Ranks) -> None:
+    ranks.board.enter(PodPhase.TRAINING)
+    ranks.asked(DRILL, at=0.0)
+    ranks.asked(Request(Verb.STACKS, "three"), at=1.0)
+    ranks.requests.took_stacks("of 2 of 2 pods", 3.0)
+    assert ranks.asked(SAVE, at=65.0) == [], "the drill still goes on"
+    ranks.tell(Event.CHECKPOINT, at=70.0, step=11, path="/p", savedAt="t")
+    ranks.tell(Event.DRILL, at=70.0, step=11, seconds=71.5)
+    assert ranks.board.status.drill == Drill(step=11, seconds=70.0)
+    again = Request(Verb.DRILL, "four")
+    assert ranks.asked(again, at=769.9) == []
+    assert ranks.asked(again, at=770.0) == [DRILL_SIGNAL]
+
+
 def test_stacks_that_come_when_nobody_asks_for_them_end_no_other_request(ranks: Ranks) -> None:
     ranks.asked(SAVE, at=0.0)
     ranks.requests.took_stacks("late", 1.0)

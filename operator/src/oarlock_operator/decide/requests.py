@@ -1,7 +1,8 @@
 """Requests: what a person asks of a job's gang, by an annotation; and how long a save takes whose pod is to go.
 
 What is asked is written into status.request first; every question for rank 0's status then carries it, until that pod says
-what came of it (docs/decisions/0050). An id that stands in the status is never taken again, so nothing runs twice.
+what came of it (docs/decisions/0050). An id that stands in the status is never taken again, so nothing runs twice. One is
+served at a time; stacks alone take the place of a save or drill: where that hangs, they say why.
 """
 
 from __future__ import annotations
@@ -109,10 +110,22 @@ def _follow(o: Observation, draft: Draft, known: RequestStatus) -> None:
         _end(
             o, draft, known, RequestState.REFUSED, message="the trainer's image is of an earlier release: it takes none"
         )
+    elif known.verb != Verb.STACKS and (stacks := _other_stacks(o, known.id)) and not _refusal_of_stacks(o, draft):
+        why = (
+            f"stacks {stacks.id} were asked for meanwhile: what comes of it is not told, its checkpoint may still come"
+        )
+        _end(o, draft, known, RequestState.FAILED, message=why)
+        _take(o, draft)
     elif waited > LONGEST:
         _end(o, draft, known, RequestState.FAILED, message=f"nothing was heard of it for {LONGEST}")
     else:
         draft.again(LOOK_AGAIN_SECONDS)
+
+
+def _other_stacks(o: Observation, known: str) -> Request | None:
+    """Stacks that are asked for by now, with another id."""
+    request = parse_annotation(o.job.request)
+    return request if request and request.verb is Verb.STACKS and request.id != known else None
 
 
 def _has_ranks(draft: Draft) -> bool:

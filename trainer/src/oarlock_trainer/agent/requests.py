@@ -1,5 +1,8 @@
 """What a person asks of a gang: a checkpoint, a drill, or stacks. One after the other, and a minute between two.
 
+Stacks alone wait for no checkpoint that is under way: a storage on which it hangs may be what they are asked for. Its end is
+told no more then: /status has one answer, and it is theirs.
+
 The operator asks with its question for rank 0's /status, again and again until it hears the end: an id that is known is
 nothing new. In a gang without a key whoever reaches the port may ask. So no more is given than a job may do by itself: the
 shortest interval between checkpoints that is ever chosen is a minute, too. A drill is worse than a checkpoint, as ranks stand
@@ -46,11 +49,15 @@ class Requests:
         self._asked: Request | None = None
         """The newest that was not begun."""
         self._begun: Request | None = None
-        self._begun_at = 0.0
+        """The newest that was."""
+        self._taking: Request | None = None
+        """The stacks that are awaited."""
+        self._saving: Request | None = None
+        """The save or drill whose checkpoint is awaited: one of a later step than `_saves_after`."""
+        self._saving_since, self._saves_after = 0.0, 0
         self._not_before = self._no_drill_before = -math.inf
-        self._open = False
-        self._open_after: int | None = None
-        """The step that was done when a checkpoint was asked for; None: none is awaited."""
+        self._drill: Drill | None = None
+        """The newest that was asked for and has ended."""
 
     def ask(self, request: Request) -> Answered:
         """Note a request, and say how far it is. Any thread may call it: whether it is new the loop alone decides."""
@@ -65,25 +72,27 @@ class Requests:
         if self._asked and self._begun and self._asked.id == self._begun.id:
             self._asked = None
         request, done = self._asked, self._board.status.figures.step
-        if request is None or self._open or now < self._earliest(request.verb) or not self._may_begin(request.verb):
+        if request is None or self._taking or now < self._earliest(request.verb):
             return
-        self._begun, self._begun_at, self._open, self._asked = request, now, True, None
-        self._board.answer(Answered(id=request.id, state=RequestState.ASKED))
         if request.verb is Verb.STACKS:
-            self._take_stacks(request.id, now)
-        else:
-            self._open_after = done
+            if self._board.status.phase != PodPhase.PREFLIGHT:  # before there are no ranks
+                self._begin(request)
+                self._taking = request
+                self._take_stacks(request.id, now)
+        elif done is not None and self._saving is None:
+            self._begin(request)
+            self._saving, self._saving_since, self._saves_after = request, now, done
             self._signal(_SIGNALS[request.verb])
+
+    def _begin(self, request: Request) -> None:
+        self._begun, self._asked = request, None
+        self._board.answer(Answered(id=request.id, state=RequestState.ASKED))
 
     def took_stacks(self, words: str, now: float) -> None:
         """All stacks are there that can be had; `words` say of how many pods."""
-        if self._open and self._begun and self._begun.verb is Verb.STACKS:
-            self._end(RequestState.DONE, now, message=words)
-
-    def _may_begin(self, verb: Verb) -> bool:
-        """Stacks once there are ranks, all else once they have made a step."""
-        status = self._board.status
-        return status.phase != PodPhase.PREFLIGHT if verb is Verb.STACKS else status.figures.step is not None
+        if self._taking:
+            self._answer(Answered(id=self._taking.id, state=RequestState.DONE, message=words))
+            self._taking, self._not_before = None, now + APART_SECONDS
 
     def _earliest(self, verb: Verb) -> float:
         return max(self._not_before, self._no_drill_before) if verb is Verb.DRILL else self._not_before
@@ -92,34 +101,30 @@ class Requests:
         """Take in what a rank tells of checkpoints: one of a later step than when it was begun is what was asked for."""
         fields, step = message.fields, integer(message.fields.get("step"))
         if message.event == Event.DRILL and step is not None and (seconds := number(fields.get("seconds"))) is not None:
-            asked = self._board.status.request
-            own = (
-                asked is not None and self._begun is not None and self._begun.verb is Verb.DRILL and asked.step == step
-            )
             # Of its own drill the agent knows better: ranks can tell only since when they could have been asked.
-            self._board.drilled(Drill(step=step, seconds=asked.seconds if asked and own and asked.seconds else seconds))
-        elif message.event == Event.CHECKPOINT and step is not None:
-            if self._open_after is not None and step > self._open_after:
-                self._end(RequestState.DONE, now, step=step, seconds=now - self._begun_at)
+            own = self._drill if self._drill and self._drill.step == step else None
+            self._board.drilled(own or Drill(step=step, seconds=seconds))
+        elif self._saving and message.event == Event.CHECKPOINT and step is not None:
+            if step > self._saves_after:
+                seconds = now - self._saving_since
+                if self._saving.verb is Verb.DRILL:
+                    self._drill = Drill(step=step, seconds=seconds)
+                saved = Answered(id=self._saving.id, state=RequestState.DONE, step=step, seconds=seconds)
+                self._end_save(saved, now)
         elif (
-            fields.get("reason") == Degradation.CHECKPOINT_STORAGE_FULL
-            and self._open_after is not None
+            self._saving
+            and fields.get("reason") == Degradation.CHECKPOINT_STORAGE_FULL
             and (words := text(fields.get("message"), 512))
         ):
-            self._end(RequestState.FAILED, now, message=words)
+            self._end_save(Answered(id=self._saving.id, state=RequestState.FAILED, message=words), now)
 
-    def _end(
-        self,
-        state: RequestState,
-        now: float,
-        *,
-        step: int | None = None,
-        seconds: float | None = None,
-        message: str = "",
-    ) -> None:
-        self._open, self._open_after = False, None
-        self._not_before = now + APART_SECONDS
-        if self._begun and self._begun.verb is Verb.DRILL:
-            self._no_drill_before = now + _TRAINED_BETWEEN_DRILLS * (now - self._begun_at)
-        if self._begun:
-            self._board.answer(Answered(id=self._begun.id, state=state, step=step, seconds=seconds, message=message))
+    def _end_save(self, answered: Answered, now: float) -> None:
+        if self._saving and self._saving.verb is Verb.DRILL:
+            self._no_drill_before = now + _TRAINED_BETWEEN_DRILLS * (now - self._saving_since)
+        self._saving, self._not_before = None, now + APART_SECONDS
+        self._answer(answered)
+
+    def _answer(self, answered: Answered) -> None:
+        """Tell an end, unless something else was begun since: whoever asked for that waits for its own."""
+        if self._begun and self._begun.id == answered.id:
+            self._board.answer(answered)
