@@ -142,7 +142,7 @@ class TrainingJobStatus(StatusGroup):
     )
     last_fault: LastFault | None = Field(default=None, description="The root cause of the last fault.")
     attempts: Annotated[tuple[Attempt, ...], Field(max_length=10), ListMap("number")] = Field(
-        default=(), description="The last ten attempts."
+        default=(), description="The last ten attempts; the last move for a slow rank stays among them."
     )
     avoided_nodes: Annotated[tuple[AvoidedNode, ...], Field(max_length=64), ListMap("name")] = Field(
         default=(), description="Nodes that the job's pods keep off."

@@ -12,7 +12,8 @@ from worlds import World, condition
 from oarlock_api.contract.status import Degradation, pod_of_gang
 from oarlock_api.requests import EvictionReadiness
 from oarlock_operator.decide import decide
-from oarlock_operator.decide.slow_rank import AGAIN
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.slow_rank import AGAIN, stays
 from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.model.plan import DeletePods, Need
@@ -97,6 +98,19 @@ def test_a_second_slow_rank_on_a_fresh_node_within_a_day_is_only_told() -> None:
     slow(world, pod=0)
     world.settle()
     assert world.job.status.attempt == 3
+
+
+def test_attempts_that_come_after_the_move_do_not_have_it_forgotten() -> None:
+    world = training()
+    slow(world)
+    world.settle()
+    draft = Draft(world.job.status)
+    for number in range(3, 16):
+        draft.record(number, reason="Evicted", start_time=world.now)
+    assert [one.number for one in draft.status.attempts] == [2, *range(7, 16)]
+    assert "less than a day ago" in stays(world.observe(), draft)
+    draft.record(16, reason="SlowRank", start_time=world.now)
+    assert [one.number for one in draft.status.attempts] == list(range(7, 17)), "the last move alone"
 
 
 def test_while_a_save_takes_longer_than_the_grace_no_step_is_lost_for_ten_percent() -> None:

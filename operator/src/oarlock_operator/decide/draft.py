@@ -9,6 +9,7 @@ from typing import Any
 from oarlock_api.history import Attempt
 from oarlock_api.status import Ranks, TrainingJobStatus
 from oarlock_operator.model.plan import Action, Event, EventType, Look, Need, Plan
+from oarlock_operator.model.reasons import Reason
 
 KEPT_ATTEMPTS = 10
 
@@ -60,11 +61,16 @@ class Draft:
         )
 
     def record(self, number: int, **fields: Any) -> None:
-        """Change fields of an attempt's record, adding it where it is missing."""
+        """Change fields of an attempt's record, adding it where it is missing.
+
+        Of many the last stay, and the last move for a slow rank: the next one is not to come within a day.
+        """
         changed = self.attempt(number).model_copy(update=fields)
         others = [a for a in self.status.attempts if a.number != number]
-        kept = sorted([*others, changed], key=lambda a: a.number)[-KEPT_ATTEMPTS:]
-        self.set(attempts=tuple(kept))
+        known = sorted([*others, changed], key=lambda a: a.number)
+        last = known[-KEPT_ATTEMPTS:]
+        move = next((a for a in reversed(known) if a.reason == Reason.SLOW_RANK), None)
+        self.set(attempts=tuple(last if move is None or move in last else [move, *last[1:]]))
 
     def measure(self, number: int, stage: str, milliseconds: float) -> None:
         """Write down how long a stage of an attempt took; clamped at 0, because clocks step."""
