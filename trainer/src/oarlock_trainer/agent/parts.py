@@ -147,7 +147,7 @@ def start(
         slowness=SlowRankInquiry(
             pod=assignment.pod.rank,
             first_rank=assignment.first_rank,
-            has_gpus=not assignment.on_cpu,
+            gpus_per_pod=0 if assignment.on_cpu else assignment.job.gpus_per_node,
             board=board,
             link=link,
             gpus=gpus,

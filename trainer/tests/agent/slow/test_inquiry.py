@@ -9,6 +9,7 @@ from oarlock_trainer.agent.link.protocol import Answer, Ask, Topic
 from oarlock_trainer.agent.slow.counts import Counts
 from oarlock_trainer.agent.slow.inquiry import ANSWER_SECONDS, LOOK_SECONDS, SlowRankInquiry
 from oarlock_trainer.agent.status.status_board import StatusBoard
+from oarlock_trainer.health.pace import GpuPace
 from oarlock_trainer.ranks.rank_host import HostEvent
 from oarlock_trainer.runtime.assignment import Pod
 from oarlock_trainer.runtime.channel import Event, Message
@@ -20,14 +21,14 @@ QUESTION = Ask(Topic.SLOWNESS, "3")
 class Agent:
     """The agent of a pod with two ranks: what it says over the link, and which processes it looked at."""
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, *, gpus: int = 0) -> None:
         pod = Pod(job="flux", pod_uid="p", node="n", rank=rank, attempt=1)
         self.board = StatusBoard(pod, job_uid="u", first_rank=2 * rank, clock=lambda: "now")
         self.said: list[Any] = []
         self.looked: list[int | None] = []
-        self.pace = ()
+        self.pace: tuple[GpuPace, ...] = ()
         parts = {"board": self.board, "link": self, "gpus": self, "look": self._look}
-        self.inquiry = SlowRankInquiry(pod=rank, first_rank=2 * rank, has_gpus=False, **parts)
+        self.inquiry = SlowRankInquiry(pod=rank, first_rank=2 * rank, gpus_per_pod=gpus, **parts)
         for local in range(2):
             self.inquiry.hear(Message(HostEvent.STARTED, 2 * rank + local, {"pid": 70 + 2 * rank + local}), 0.0)
 
@@ -70,6 +71,32 @@ def test_the_slow_ranks_own_agent_looks_twice_and_rank_0s_tells_both_as_one_sent
     for agent in (leader, member):
         agent.inquiry.advance(1e6)
     assert (leader.looked, member.looked) == ([], [73, 73]), "once"
+
+
+def test_another_rank_that_is_slow_instead_ends_what_was_told_of_the_first() -> None:
+    leader = Agent(0)
+    leader.told(**SLOW)
+    leader.inquiry.answered(Answer(Topic.SLOWNESS, "3", "CPU share"))
+    assert leader.shown[1] == 1
+    leader.told(**SLOW)
+    assert leader.shown[1] == 1, "of the same rank it stands until there is more to say"
+    leader.told(**SLOW | {"slowRank": 1, "pod": 0})
+    assert leader.shown == ("", None), "nobody leaves the first one's node now"
+    leader.inquiry.advance(LOOK_SECONDS)
+    assert leader.shown[1] == 0
+
+
+def test_no_clocks_are_told_where_a_gpu_of_the_pod_is_not_seen() -> None:
+    first, third = GpuPace(index=0, clock=1980), GpuPace(index=2, clock=1155, slowed_by=("hw_thermal_slowdown",))
+    leader = Agent(0, gpus=3)
+    leader.pace = (first, third)
+    leader.told(**SLOW | {"slowRank": 1, "pod": 0})
+    leader.inquiry.advance(LOOK_SECONDS)
+    assert "GPU" not in leader.shown[0], "the second one's are not known, and the third one's are not its own"
+    leader.pace = (first, GpuPace(index=1, clock=1200), third)
+    leader.told(**SLOW | {"slowRank": 1, "pod": 0})
+    leader.inquiry.advance(LOOK_SECONDS)
+    assert "GPU 1 runs at 1200 MHz" in leader.shown[0]
 
 
 def test_a_slow_rank_of_rank_0s_own_pod_needs_no_link() -> None:

@@ -44,14 +44,14 @@ class SlowRankInquiry:
         *,
         pod: int,
         first_rank: int,
-        has_gpus: bool,
+        gpus_per_pod: int,
         board: StatusBoard,
         link: GangLink,
         gpus: GpuGuard,
         look: Callable[[int | None], Counts] = counts,
     ) -> None:
-        """`pod` is the rank of this agent's pod, `first_rank` that of its first process."""
-        self._own, self._first_rank, self._has_gpus = pod, first_rank, has_gpus
+        """`pod` is the rank of this agent's pod, `first_rank` that of its first process; on the CPU it has 0 GPUs."""
+        self._own, self._first_rank, self._gpus_per_pod = pod, first_rank, gpus_per_pod
         self._board, self._link, self._gpus, self._look = board, link, gpus, look
         self._pids: dict[int, int] = {}
         self._said, self._pod = "", 0
@@ -69,10 +69,14 @@ class SlowRankInquiry:
         if message.event != Event.DEGRADED or fields.get("reason") != Degradation.SLOW_RANK or self._own != 0:
             return False
         self._said, self._pod = text(fields.get("message"), 512), integer(fields.get("pod")) or 0
-        self._rank, self._first, self._deadline = integer(fields.get("slowRank")) or 0, None, math.inf
-        if not self._said:
+        before, self._rank = self._rank, integer(fields.get("slowRank")) or 0
+        self._first, self._deadline = None, math.inf
+        if not self._said or self._rank != before:
+            # That one is over, whatever will be found of the next: nobody is to leave its node now.
             self._board.slow_rank("", None)
-        elif self._pod == self._own:
+        if not self._said:
+            return True
+        if self._pod == self._own:
             self._begin(now)
         else:
             self._deadline = now + ANSWER_SECONDS
@@ -99,8 +103,10 @@ class SlowRankInquiry:
             self._tell(_NO_ANSWER)
             return
         self._first = None
-        place = self._rank - self._first_rank if self._has_gpus else None
-        words = why(first, self._look(self._pids.get(self._rank)), self._gpus.pace, gpu=place)
+        place = self._rank - self._first_rank if self._gpus_per_pod else None
+        # A rank has the GPU of its place among the pod's. A GPU that NVML does not show would shift those behind it.
+        pace = self._gpus.pace if len(self._gpus.pace) == self._gpus_per_pod else ()
+        words = why(first, self._look(self._pids.get(self._rank)), pace, gpu=place)
         if self._own == 0:
             self._tell(words)
         else:

@@ -27,7 +27,10 @@ _BRAKES = {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_powe
 
 
 def why(before: Counts, after: Counts, pace: Sequence[GpuPace], *, gpu: int | None) -> str:
-    """One sentence, without its full stop. `pace` is of the pod's GPUs, `gpu` the rank's own place among them, if any."""
+    """One sentence, without its full stop.
+
+    `pace` is of all GPUs of the pod, empty where one is not seen; `gpu` is the rank's own place among them, if any.
+    """
     found = [words for words in (_clocks(pace, gpu), _processors(before, after), _storage(before, after)) if words]
     if found:
         return "; ".join(found)
