@@ -98,6 +98,7 @@ class HangGuard:
 
     def ask(self) -> None:
         """Have the ranks say where they stand, as far as they can."""
+        self._ranks.forget_stacks()  # whoever asked for them before got an answer, or it came too late for him
         self._ranks.ask_stacks([standing.rank for standing in self._hang.ranks] if self._hang else [])
 
     def wake(self) -> bool:
