@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,10 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def writers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "stacks-on-request"]
+
+
 def test_rank_0s_agent_asks_all_others_and_is_done_when_all_have_answered(output: Path) -> None:
     pod = Pod(0, output)
     taking = pod.stacks_on_request
@@ -105,4 +110,25 @@ def test_a_request_has_its_own_stacks_alone_and_few_files_are_kept(
         path = output / HISTORY / pod.told[-1][0][0]
         eventually(lambda path=path: path.exists() and path.read_text(), "the file")
         assert path.read_text() == f"rank 0:\nstack {number + 1}\n"
+        eventually(lambda: not writers(), "its writer's end")
     eventually(lambda: len(list((output / HISTORY / STACKS).iterdir())) == KEPT, "the older ones go")
+
+
+def test_on_a_storage_that_hangs_no_second_writer_is_started_and_no_file_is_named(
+    output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(stacks_on_request, "_write", lambda *_: answers.wait(60))
+    pod = Pod(0, output, nodes=1)
+    try:
+        for number in range(3):
+            pod.stacks_on_request.begin(str(number), 100.0)
+            words = pod.stacks_on_request.advance(102.0)
+        assert len(writers()) == 1
+        assert pod.told[-1][0] == []
+        assert words == (
+            "stacks of the ranks of 1 of 1 pods are in their logs, of 0 in the history: the others' storage does not answer"
+        )
+    finally:
+        answers.set()
+        eventually(lambda: not writers(), "the writer's end")

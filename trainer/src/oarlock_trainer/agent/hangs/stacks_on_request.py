@@ -52,6 +52,7 @@ class StacksOnRequest:
         self._due = self._deadline = math.inf
         self._silent: set[int] = set()
         self._files: list[str] = []
+        self._writer: threading.Thread | None = None
 
     def begin(self, name: str, now: float) -> None:
         """Ask this pod's ranks, and, as rank 0's agent, all other agents."""
@@ -63,7 +64,7 @@ class StacksOnRequest:
             self._link.ask(Ask(Topic.STACKS, name))
 
     def answered(self, answer: Answer) -> None:
-        """Another agent has taken those of its pod: `words` is the file's name."""
+        """Another agent has taken those of its pod: `words` is the file's name, empty where there is none."""
         if answer.name == self._name:
             self._silent.discard(answer.rank)
             self._files.append(answer.words)
@@ -80,24 +81,31 @@ class StacksOnRequest:
             return None
         self._deadline = math.inf
         there = f"stacks of the ranks of {self._nodes - len(self._silent)} of {self._nodes} pods"
+        files = [file for file in self._files if file]
+        lie = "in their logs and in the history"
+        if len(files) < len(self._files):
+            lie = f"in their logs, of {len(files)} in the history: the others' storage does not answer"
         missing = f"; no answer from pods {_numbers(sorted(self._silent))}" if self._silent else ""
-        words = f"{there} are in their logs and in the history{missing}"
-        self._history.took_stacks(self._files, f"request {self._name}: {words}")
+        words = f"{there} are {lie}{missing}"
+        self._history.took_stacks(files, f"request {self._name}: {words}")
         return words
 
     def _keep(self) -> str:
-        """Log them, and start to write them; the file's name below the history's folder."""
+        """Log them, and start to write them; the file's name below the history's folder, empty where that can't be."""
         found = self._ranks.stacks(self._ranks.numbers)
         self._ranks.forget_stacks()  # what a hang shows later is to be its own
         for rank, stacks in found.items():
             told = {"stacks": stacks[-_LOGGED:] or "it did not answer", "request": self._name, "ofRank": rank}
             log.info("stacks of rank %d", rank, extra=told)
+        if self._writer and self._writer.is_alive():
+            return ""  # the storage hangs: more threads would hang beside it
         name = stacks_name(self._pod.attempt, self._job_uid, self._pod.rank, clock.timestamp())
         text = "\n\n".join(f"rank {rank}:\n{stacks or 'it did not answer'}" for rank, stacks in found.items())
         before = f"{attempt_folder(self._pod.attempt, self._job_uid)}-{self._pod.rank}-*.txt"
-        threading.Thread(
+        self._writer = threading.Thread(
             target=_write, args=(self._folder, name, text, before), name="stacks-on-request", daemon=True
-        ).start()
+        )
+        self._writer.start()
         return f"{STACKS}/{name}"
 
 
