@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from oarlock_api.contract.secret_names import variable_is_secret
 from oarlock_api.contract.secrets import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _STRUCK = "***"
-_SAYS_SO = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE)
-"""How names of variables tell of secrets that the job itself brings in its environment, from whatever source."""
 SHORTEST = 6
 """Characters. A shorter value is no secret, and striking it out would maim every sentence."""
 
@@ -33,8 +31,10 @@ def redacted(url: str) -> str:
 
 def secret_values(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Values of the secrets that the operator maps and of variables whose names say so; longest first: no rest is left."""
-    names = [name for name in environment if name.startswith(PREFIX) or _SAYS_SO.search(name)]
-    found = {environment[name].strip() for name in names}
+    secret = (
+        value for name, value in environment.items() if name.startswith(PREFIX) or variable_is_secret(name, value)
+    )
+    found = {value.strip() for value in secret}
     return tuple(sorted((value for value in found if len(value) >= SHORTEST), key=len, reverse=True))
 
 
