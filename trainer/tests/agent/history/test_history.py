@@ -14,6 +14,7 @@ from agent_process import eventually
 from oarlock_api.contract import history
 from oarlock_api.contract.history import OperatorNotes, StoryLine, StoryType
 from oarlock_api.contract.kept_spec import SPEC, read_spec, settings
+from oarlock_api.contract.layout import REPORT_PAGE
 from oarlock_api.contract.log_lines import LogStream, read_log
 
 if TYPE_CHECKING:
@@ -63,6 +64,18 @@ def test_the_settings_are_kept_without_the_job_s_secrets_and_replaced_by_the_nex
     assert kept
     assert (kept.job, kept.namespace, kept.name, kept.attempt) == ("uid-of-job", "default", "flux", 3)
     assert kept.spec == {"custom": {"args": ["x", "***cret"]}}
+
+
+def test_settings_that_cannot_be_kept_are_one_line_in_the_log_and_all_else_is_kept(agent: Agent) -> None:
+    (agent.output / SPEC).mkdir(parents=True)
+    agent.environment["OARLOCK_SPEC"] = settings({"training": {"steps": 300}})
+    agent.start("prints_and_saves")
+    assert agent.wait() == 0
+    assert story(agent)[StoryType.ENDED].reason == "Succeeded"
+    (said,) = [line for line in agent.log() if line["message"].startswith("the job's settings are not kept")]
+    assert "spec.json" in said["message"]
+    assert any(line.text == "a warning" for line in log(agent))
+    assert (agent.output / REPORT_PAGE).exists()
 
 
 def test_a_pod_that_ends_before_its_ranks_could_run_says_why(agent: Agent) -> None:

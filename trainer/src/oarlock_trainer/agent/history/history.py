@@ -208,13 +208,21 @@ class History:
         if not self._leads:
             return
         prune(self._folder, keep=self._keep, own=self._attempt_folder)
-        if self._spec:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_bytes(self._folder.parents[1] / SPEC, self._spec.to_json().encode())
+        self._keep_settings()
         known = self._known_decisions() if self._notes.decisions else set()
         decisions = [line for line in self._notes.decisions if self._key(line) not in known]
         if decisions:
             self._story.append([self._clean(line).to_json() for line in decisions])
+
+    def _keep_settings(self) -> None:
+        if not self._spec:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        spec, self._spec = self._spec, None
+        try:
+            write_bytes(self._folder.parents[1] / SPEC, spec.to_json().encode())
+        except OSError as error:  # the story and the logs are worth more, and may well go
+            log.warning("the job's settings are not kept: %s", error)
 
     def _kept_spec(self, assignment: Assignment, told: str) -> KeptSpec | None:
         spec, job = without_secrets(parse_settings(told), self._secrets), assignment.job
