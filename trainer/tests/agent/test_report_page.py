@@ -21,7 +21,7 @@ from oarlock_trainer.agent.report.write import write
 from oarlock_trainer.commands import write_bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from agent_process import Agent
@@ -90,12 +90,28 @@ def test_a_page_that_cannot_be_written_is_one_line_in_the_log(agent: Agent) -> N
     assert "reports" in said["message"]
 
 
+def test_a_failed_attempt_tries_the_page_of_its_end_and_one_that_was_told_to_go_does_not(agent: Agent) -> None:
+    agent.output.mkdir(parents=True)
+    (agent.output / "reports").write_text("no folder: each try is a line, also one that takes too long")
+    tries = []
+    for ends in (lambda: os.kill(agent.rank_pid(1), signal.SIGKILL), lambda: agent.send(signal.SIGTERM)):
+        agent.start("prints_and_waits")
+        agent.rank_pid(0), agent.rank_pid(1)
+        ends()
+        agent.wait()
+        tries.append([line["message"] for line in agent.log() if line["message"].startswith("the report is not")])
+        for rank in (0, 1):
+            (agent.scratch / f"rank-{rank}").unlink()
+    assert [len(one) for one in tries] == [1, 0], tries
+
+
 @dataclass
 class Processes:
     """In the place of real ones."""
 
     phases: list[str] = field(default_factory=list)
     killed: list[int] = field(default_factory=list)
+    ended: dict[int, int] = field(default_factory=dict)
 
     def spawn(self, command: list[str], **_: Any) -> int:
         self.phases.append(command[command.index("--phase") + 1])
@@ -103,6 +119,9 @@ class Processes:
 
     def kill(self, pid: int) -> None:
         self.killed.append(pid)
+
+    def reap(self) -> dict[int, int]:
+        return self.ended
 
 
 @pytest.fixture
@@ -154,6 +173,59 @@ def test_a_pod_of_which_nothing_is_new_writes_nothing_and_another_pod_than_rank_
         other.observe(at(second), float(second))
     other.write(SUCCEEDED, 3.0)
     assert processes.phases == []
+
+
+@pytest.fixture
+def wakeup() -> Iterator[tuple[int, Callable[[int], object]]]:
+    """Where the numbers of signals are read, and what sends one."""
+    read, write_ = os.pipe()
+    os.set_blocking(read, False)
+    yield read, lambda number: os.write(write_, bytes([number]))
+    os.close(read)
+    os.close(write_)
+
+
+def test_at_the_end_the_page_is_waited_for_until_its_process_ends(
+    processes: Processes, wakeup: tuple[int, Callable[[int], object]]
+) -> None:
+    read, send = wakeup
+    processes.ended = {1: 0}
+    send(signal.SIGCHLD)
+    page = page_of()
+    assert page.write_last(SUCCEEDED, read) == 0
+    assert (processes.phases, processes.killed, page.pid) == ([SUCCEEDED], [], None)
+
+
+def test_whoever_tells_the_pod_to_go_meanwhile_waits_for_no_page(
+    processes: Processes, wakeup: tuple[int, Callable[[int], object]]
+) -> None:
+    read, send = wakeup
+    send(signal.SIGTERM)
+    assert page_of().write_last(SUCCEEDED, read) == 1
+    assert (processes.phases, processes.killed) == ([SUCCEEDED], [1])
+
+
+def test_the_page_of_a_failure_that_takes_too_long_is_given_up_and_the_log_says_so(
+    processes: Processes,
+    wakeup: tuple[int, Callable[[int], object]],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(report_page, "LAST_SECONDS_OF_A_FAILURE", 0.01)
+    assert page_of().write_last(ENDED, wakeup[0]) == 0
+    assert (processes.phases, processes.killed) == ([ENDED], [1])
+    assert "waits no longer" in caplog.text
+
+
+def test_a_writer_that_is_killed_is_one_line_in_the_log(processes: Processes, caplog: pytest.LogCaptureFixture) -> None:
+    page = page_of()
+    page.write(RUNNING, 0.0)
+    page.heed({1: -9})
+    assert "the report is not written: its process ended with code -9" in caplog.text
+    page.write(RUNNING, 60.0)
+    page.observe(at(0), 180.0)
+    assert processes.killed == [2]
+    assert "longer than 120 s" in caplog.text
 
 
 def test_what_a_writer_that_was_killed_left_goes_with_the_next_page(agent: Agent) -> None:

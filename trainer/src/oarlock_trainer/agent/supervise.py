@@ -60,10 +60,6 @@ _WEBHOOKS_SECONDS = 1.0
 """What messages that still wait get at the end: the gang's restart waits for this pod."""
 _HISTORY_SECONDS = 1.0
 """What the last lines of the history get, on storage that works some milliseconds."""
-_PAGE_SECONDS = 20.0
-"""What the report gets of a job that is done, and waits for nothing else. It takes a second."""
-_PAGE_SECONDS_OF_A_FAILURE = 1.0
-"""The gang's restart waits for this pod, and the next attempt writes the report anew."""
 _LINGER_SECONDS = 2.0
 """What a victim, its ranks gone, waits to be told to go. A pod that is deleted leaves its node within a third of a second,
 one that ends by itself takes its kubelet 1.2 s (bench/recovery.py), and the next gang wants the node."""
@@ -336,23 +332,13 @@ class _Supervisor:
             keeping.join(KEEP_SECONDS)
         self._ranks.close()
         self._history.close(_HISTORY_SECONDS)
-        self._write_page(done=verdict is None or verdict.code == ExitCode.DONE)
+        if self._history.begun and not self._stop_requests:  # whoever told the pod to go waits for no page
+            done = verdict is None or verdict.code == ExitCode.DONE
+            self._stop_requests += self._page.write_last(SUCCEEDED if done else ENDED, self._wakeup)
         self._webhooks.close(_WEBHOOKS_SECONDS)
         if verdict and verdict.code == ExitCode.PEER_LOST:
             self._linger()
         return verdict.code if verdict else ExitCode.DONE
-
-    def _write_page(self, *, done: bool) -> None:
-        """Have the last report written. Whoever tells the pod to go waits for none."""
-        if self._history.begun:
-            self._page.write(SUCCEEDED if done else ENDED, time.monotonic())
-        deadline = time.monotonic() + (_PAGE_SECONDS if done else _PAGE_SECONDS_OF_A_FAILURE)
-        asked = self._stop_requests
-        while self._page.pid and self._stop_requests == asked and (left := deadline - time.monotonic()) > 0:
-            select.select([self._wakeup], [], [], left)
-            self._stop_requests += len({signal.SIGTERM, signal.SIGINT} & set(wakeup.taken(self._wakeup)))
-            self._page.heed(children.reap())
-        self._page.kill()
 
     def _linger(self) -> None:
         if not self._link.reason_told:

@@ -10,10 +10,14 @@ from __future__ import annotations
 import logging
 import math
 import os
+import select
+import signal
+import time
 from typing import TYPE_CHECKING
 
 from oarlock_trainer.agent.ranks.rank_environment import without_secrets
 from oarlock_trainer.runtime import children, own_module
+from oarlock_trainer.runtime.wakeup import taken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,12 +32,16 @@ PAUSE_SECONDS = 60.0
 """Between two beginnings: jobs may save every few seconds."""
 MOST_SECONDS = 120.0
 """Storage that hangs holds the process; then it is killed."""
+LAST_SECONDS = 20.0
+"""What the report gets of a job that is done, and waits for nothing else. It takes a second."""
+LAST_SECONDS_OF_A_FAILURE = 1.0
+"""The gang's restart waits for this pod, and the next attempt writes the report anew."""
 RUNNING, SUCCEEDED, ENDED = "Running", "Succeeded", "Ended"
 """How the job stands, as its own agent knows: whether a failed attempt is followed by another one, the operator decides."""
 
 
 class ReportPage:
-    """To be called from the agent's main thread; nothing here waits or raises."""
+    """To be called from the agent's main thread; nothing here raises, and only `write_last` waits."""
 
     def __init__(self, assignment: Assignment, environment: Mapping[str, str]) -> None:
         """`environment` is the container's."""
@@ -55,6 +63,7 @@ class ReportPage:
         self._due = self._due or (self._told is not None and told != self._told)
         self._told = told
         if now >= self._kill_at:
+            log.warning("the report is not written: it took longer than %.0f s", MOST_SECONDS)
             self.kill()
         if self._due and self.pid is None and not self._killed and now >= self._not_before:
             self.write(RUNNING, now)
@@ -72,10 +81,29 @@ class ReportPage:
         except OSError as error:
             log.warning("the report is not written: %s", error)
 
+    def write_last(self, phase: str, wakeup: int) -> int:
+        """Write how the job stands at the end, and wait until that is done, for as long as such an end can wait.
+
+        Returns how many requests to leave came meanwhile: signals by `wakeup`. Whoever tells the pod to go waits for nothing.
+        """
+        self.write(phase, time.monotonic())
+        deadline = time.monotonic() + (LAST_SECONDS if phase == SUCCEEDED else LAST_SECONDS_OF_A_FAILURE)
+        requests = 0
+        while self.pid and not requests and (left := deadline - time.monotonic()) > 0:
+            select.select([wakeup], [], [], left)
+            requests = len({signal.SIGTERM, signal.SIGINT} & set(taken(wakeup)))
+            self.heed(children.reap())
+        if self.pid and not requests:
+            log.warning("the report is not written: the pod waits no longer for it")
+        self.kill()
+        return requests
+
     def heed(self, ended: Mapping[int, int]) -> None:
         """`ended`: pid -> code of processes that ended. What the writer says of itself stands in the log already."""
         self._killed -= ended.keys()
-        if self.pid in ended:
+        if self.pid is not None and self.pid in ended:
+            if code := ended[self.pid]:
+                log.warning("the report is not written: its process ended with code %d", code)
             self.pid, self._kill_at = None, math.inf
 
     def kill(self) -> None:
