@@ -2,8 +2,9 @@
 
     python -m oarlock_trainer.agent.report.write --output FOLDER --phase Running --parent PID
 
-It is another process for the sake of its bounds: beside ranks that train it takes the processor last, and of time and
-memory no more than it is given. What goes wrong is one line in the agent's log; the older page then stays.
+It is another process for the sake of its bounds: beside ranks that train it takes the processor last, of time and memory no
+more than it is given, and of memory nothing that its container does not have: the kernel may end all of a container for
+one process of it. What goes wrong is one line in the agent's log; the older page then stays.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from oarlock.report import find_gallery, report
 from oarlock_api.contract.layout import REPORT_PAGE
 from oarlock_trainer.agent import logs
 from oarlock_trainer.agent.report.report_page import RUNNING
+from oarlock_trainer.agent.report.room import bytes_left
 from oarlock_trainer.runtime.assignment import read_pod
 from oarlock_trainer.runtime.atomic_write import TEMPORARY, write_bytes
 from oarlock_trainer.runtime.parent import die_with
@@ -31,12 +33,14 @@ log = logging.getLogger(__name__)
 _LAST = 19
 """Of nice(2): whoever else wants the processor has it."""
 _CPU_SECONDS = 60
-_MEMORY_BYTES = 1024**3
-"""Of address space. A page of a million lines of metrics.jsonl, of which the last 16 MiB are read, takes a fifth of it."""
+MEMORY_BYTES = 384 * 1024**2
+"""Of address space. A page of a million lines of metrics.jsonl (16 MiB of it are read) and 8 MiB of story takes half."""
+_OOM_SCORE = "1000"
+"""Where memory is short all the same, this process is the first to go."""
 
 
 def main() -> None:
-    """Write the page, or say in one line why not."""
+    """Bound this process, and write."""
     parser = argparse.ArgumentParser(prog="oarlock_trainer.agent.report.write", description=__doc__)
     parser.add_argument("--output", type=Path, required=True, help="the job's output directory")
     parser.add_argument("--phase", required=True, help="how the job stands")
@@ -46,10 +50,23 @@ def main() -> None:
     if given.phase == RUNNING:
         os.nice(_LAST)
     resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     logs.set_up(read_pod(os.environ))
+    write_within(given.output, phase=given.phase, left=bytes_left())
+
+
+def write_within(output: Path, *, phase: str, left: int | None) -> None:
+    """Write the page, or say in one line why not. `left`: bytes of memory, where somebody knows."""
+    if left is not None and left < MEMORY_BYTES:
+        log.warning(
+            "the report is not written: the container has %d MiB of memory left, and %d may be needed",
+            *(left >> 20, MEMORY_BYTES >> 20),
+        )
+        return
     try:
-        write(given.output, phase=given.phase)
+        write(output, phase=phase)
     except NoOutputError:
         return  # the job's output was never reached
     except Exception as error:  # noqa: BLE001 - a report ends nothing; the log has the reason
