@@ -188,6 +188,25 @@ def test_an_attempt_of_which_only_an_event_is_left_is_told_by_the_event() -> Non
     assert [(one.number, one.faults[0].node) for one in story.attempts if one.faults] == [(1, "node-2"), (2, "node-1")]
 
 
+def test_a_victims_pod_that_outlives_the_culprits_hides_nothing_that_the_event_says() -> None:
+    said = "pod flux-1-1 on node-2: rank 8 was killed by SIGKILL: out of memory on the node; 1 peers lost it. Attempt 2 starts."
+    attempts = [
+        {"number": 1, "startTime": "2026-11-23T10:01:00Z", "endReason": "ApplicationError"},
+        {"number": 2, "startTime": "2026-11-23T10:31:00Z", "endReason": "GPUFault"},
+    ]
+    victim = ended(report(82, "lost a peer: rank 1's agent left", rank=0), node="node-1")
+    later = last_fault("GPU", "XID 79", nodeName="node-3", rank=1, time="2026-11-23T10:40:00Z")
+    story = explain(
+        facts(
+            job("Recovering", attempt=3, attempts=attempts, lastFault=later),
+            pods=[victim],
+            events=[event("ApplicationError", said)],
+        )
+    )
+    first = story.attempts[0].faults
+    assert [(one.cause, one.node) for one in first] == [("ProcessKilled", "node-2"), ("PeerLost", "node-1")]
+
+
 def test_reports_and_lines_of_an_earlier_job_in_the_same_output_are_left_out() -> None:
     older = report(83, HUNG, at="2026-11-22T09:00:00Z")
     lines = [{**line("Fault", rank=1, reason="Hang", message=HUNG), "job": "another"}]

@@ -73,8 +73,9 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
         troubles = _troubles(facts, own, lines.at(number), [one for one in reports if one.attempt == number], where)
         if number == of_last_fault:
             troubles = _with_the_operators_word(facts, status["lastFault"], record, troubles)
-        if not troubles and number in told:
-            troubles = [told[number]]
+        # Pods go one by one: a victim's may be there when the one that it lost is gone.
+        if number in told and (not troubles or troubles[0].cause in faults.VICTIMS):
+            troubles = [told[number], *(one for one in troubles if one.rank != told[number].rank)]
         found.append(
             _attempt(record, number=number, pods=own, lines=lines.at(number), places=places, troubles=tuple(troubles))
         )

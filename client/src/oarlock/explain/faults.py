@@ -16,7 +16,8 @@ from oarlock_api.contract.report import Report
 from oarlock_api.contract.wire import integer, text
 
 MAX_EVIDENCE = 8
-_VICTIMS = (Cause.PEER_LOST, Cause.LEFT_ON_REQUEST, Cause.KILLED_AFTER_GRACE)
+VICTIMS = (Cause.PEER_LOST, Cause.LEFT_ON_REQUEST, Cause.KILLED_AFTER_GRACE)
+"""What pods tell that ended for another one's sake."""
 _CLAIMED = (
     "Nothing for the job. Only the program says so, and no driver: look at the GPUs of NODE before you repair any."
 )
@@ -165,4 +166,4 @@ def _is_broader(told: Cause, cause: Cause) -> bool:
 
 def root_first(troubles: Iterable[Trouble]) -> list[Trouble]:
     """The cause before its victims: who only lost a peer, or was told to go, never hides why. Then by their own times."""
-    return sorted(troubles, key=lambda one: (one.cause in _VICTIMS, one.time or "9", one.rank or 0))
+    return sorted(troubles, key=lambda one: (one.cause in VICTIMS, one.time or "9", one.rank or 0))
