@@ -189,7 +189,7 @@ def test_an_attempt_of_which_only_an_event_is_left_is_told_by_the_event() -> Non
 
 
 def test_a_victims_pod_that_outlives_the_culprits_hides_nothing_that_the_event_says() -> None:
-    said = "pod flux-1-1 on node-2: rank 8 was killed by SIGKILL: out of memory on the node; 1 peers lost it. Attempt 2 starts."
+    said = "pod flux-1-1 on node-2: rank 8 was killed by SIGKILL: out of memory; 1 peers lost it. Attempt 2 starts."
     attempts = [
         {"number": 1, "startTime": "2026-11-23T10:01:00Z", "endReason": "ApplicationError"},
         {"number": 2, "startTime": "2026-11-23T10:31:00Z", "endReason": "GPUFault"},
@@ -205,6 +205,13 @@ def test_a_victims_pod_that_outlives_the_culprits_hides_nothing_that_the_event_s
     )
     first = story.attempts[0].faults
     assert [(one.cause, one.node) for one in first] == [("ProcessKilled", "node-2"), ("PeerLost", "node-1")]
+
+
+def test_pods_that_left_because_somebody_suspended_the_job_met_no_fault() -> None:
+    attempts = [{"number": 1, "startTime": "2026-11-23T10:01:00Z", "endReason": "Suspended"}]
+    left = ended(report(86, "left on request", rank=0), node="node-1")
+    story = explain(facts(job("Suspended", attempts=attempts), pods=[left]))
+    assert story.attempts[0].faults == ()
 
 
 def test_reports_and_lines_of_an_earlier_job_in_the_same_output_are_left_out() -> None:

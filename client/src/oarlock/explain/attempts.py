@@ -23,6 +23,8 @@ from oarlock_api.contract.wire import WireError, integer, number, text
 
 STAGES = ("detect", "decide", "drain", "cordon", "queue", "schedule", "start", "firstStep")
 """Of status.attempts[].stageMilliseconds, in the order in which they are passed."""
+_AS_WISHED = ("Suspended", "NodeMarked", "SlowRank")
+"""Why attempts end whose pods were told to go: that they left is no fault."""
 _NEXT = re.compile(r"[.;] Attempt (\d+) starts")
 _POD = re.compile(r"pod (?P<pod>\S+-\d+-(?P<rank>\d+)) on (?P<node>[\w.-]+):")
 
@@ -73,6 +75,8 @@ def attempts(facts: Facts, pods: Sequence[Pod], lines: Lines) -> tuple[Attempt, 
         troubles = _troubles(facts, own, lines.at(number), [one for one in reports if one.attempt == number], where)
         if number == of_last_fault:
             troubles = _with_the_operators_word(facts, status["lastFault"], record, troubles)
+        if record.get("endReason") in _AS_WISHED:
+            troubles = [one for one in troubles if one.cause is not Cause.LEFT_ON_REQUEST]
         # Pods go one by one: a victim's may be there when the one that it lost is gone.
         if number in told and (not troubles or troubles[0].cause in faults.VICTIMS):
             troubles = [told[number], *(one for one in troubles if one.rank != told[number].rank)]
