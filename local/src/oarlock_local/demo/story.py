@@ -67,13 +67,14 @@ def stage(root: Path) -> Iterator[Scene]:
             NAME, nodes=3, gpus=2, shares=[*default_shares(), root], report=lambda line: say("", line)
         ) as cluster:
             say("cluster", f"3 nodes Ready in {time.monotonic() - started:.1f} s")
-            print(f"            look for yourself: export KUBECONFIG={cluster.kubeconfig}")
+            print(f"            look for yourself: export KUBECONFIG={cluster.kubeconfig}; .venv/bin/oarlock ls")
             started = time.monotonic()
             apply_operator(cluster, root)
             say("operator", f"ready in {time.monotonic() - started:.1f} s, a pod like any other")
             output = make_output(cluster, root, inputs.result())
             pictures = len(list((output / "data/photos").glob("*.png")))
             say("inputs", f"a small FLUX.1 and {pictures} photographs with captions, in the claim {CLAIM}")
+            print(f"            what a job leaves: .venv/bin/oarlock why --path {output}/flux", flush=True)
             with page(cluster, output) as link:
                 if link:
                     say("page", link)
