@@ -128,6 +128,17 @@ def test_who_asks_from_within_may_name_the_loopback_as_he_likes() -> None:
     assert not is_from_here("10.0.0.7", "localhost")
 
 
+@pytest.mark.parametrize("host", ["12345", "evil.example", "evil:9400", "10.0.0.7:9400"])
+def test_another_name_than_the_loopbacks_is_nobody_within(host: str) -> None:
+    assert not is_from_here("127.0.0.1", host)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.6", "127.8.9.1", "::ffff:127.0.0.6"])
+def test_the_sidecar_of_a_service_mesh_is_not_the_pod_itself(address: str) -> None:
+    """Istio's hands everybody's connections on from 127.0.0.6."""
+    assert not is_from_here(address, "localhost:9400")
+
+
 def test_a_storage_that_hangs_keeps_four_answers_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(from_within, "_WAIT_SECONDS", 0.01)
     (tmp_path / "validation").mkdir()

@@ -69,7 +69,7 @@ def test_a_job_with_the_built_in_trainer_has_no_such_place() -> None:
     ("host", "here"),
     [
         ("127.0.0.1", True),
-        ("127.8.9.1", True),
+        ("127.8.9.1", False),
         ("::1", True),
         ("::ffff:127.0.0.1", True),
         ("10.0.0.7", False),

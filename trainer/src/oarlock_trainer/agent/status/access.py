@@ -14,6 +14,8 @@ from urllib.parse import parse_qs
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.requests import Request, parse_query
 
+_LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
+
 
 @dataclass(frozen=True, slots=True)
 class StatusAccess:
@@ -42,10 +44,13 @@ class StatusAccess:
 
 
 def is_here(host: str) -> bool:
-    """Whether a client's address is the loopback's, whichever family it came by."""
+    """Whether a client's address is 127.0.0.1 or ::1. Others of the loopback's are no proof of being within the pod.
+
+    The sidecar of a service mesh hands everybody's connections on, Istio's from 127.0.0.6.
+    """
     address = ipaddress.ip_address(host.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
+    return (mapped or address) in _LOOPBACK
 
 
 def is_from_here(host: str, asked: str) -> bool:
@@ -53,5 +58,10 @@ def is_from_here(host: str, asked: str) -> bool:
 
     A page in a browser, whose own name leads to 127.0.0.1 where somebody runs `kubectl port-forward`, names another host.
     """
-    name = asked.rpartition(":")[0] if asked.rpartition(":")[2].isdecimal() else asked
-    return is_here(host) and name in {"", "localhost", "127.0.0.1", "[::1]"}
+    return is_here(host) and _name(asked) in {"", "localhost", "127.0.0.1", "[::1]"}
+
+
+def _name(asked: str) -> str:
+    """A Host header without its port."""
+    name, colon, port = asked.rpartition(":")
+    return name if colon and port.isdecimal() else asked
