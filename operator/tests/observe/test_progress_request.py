@@ -12,6 +12,7 @@ from kubernetes.aio.client import Configuration
 from status_pod import GOOD, PEER, POD, Server, running_job
 
 from oarlock_api.contract import gang_key
+from oarlock_api.contract.requests import MEANT
 from oarlock_api.requests import RequestStatus
 from oarlock_operator.kube.cluster import Cluster
 from oarlock_operator.model.job_memory import JobMemory
@@ -48,6 +49,7 @@ async def requested(server: Server, reader: ProgressReader, memory: JobMemory, j
     async def agent(request: web.Request) -> web.Response:
         pod = POD if gang_key.asked_by_one_of_us(key, request.raw_path, pod_uid=POD.uid, now=time.time()) else PEER
         assert gang_key.asked_by_one_of_us(key, request.raw_path, pod_uid=pod.uid, now=time.time())
+        assert MEANT in request.headers
         heard.append(gang_key.requested(key, request.raw_path, pod_uid=pod.uid))
         body = replace(GOOD, pod_uid=pod.uid, rank=pod.rank).to_json()
         return web.Response(text=gang_key.answer(key, request.raw_path, body))

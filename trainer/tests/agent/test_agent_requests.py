@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from oarlock_api.contract import gang_key
-from oarlock_api.contract.requests import Answered, Drill, Request, RequestState, Verb
+from oarlock_api.contract.requests import MEANT, Answered, Drill, Request, RequestState, Verb
 from oarlock_api.contract.status import Degradation, PodPhase, parse_status
 from oarlock_trainer.agent import requests
 from oarlock_trainer.agent.requests import Requests
-from oarlock_trainer.agent.status import access
 from oarlock_trainer.agent.status.access import StatusAccess
 from oarlock_trainer.agent.status.status_board import StatusBoard
 from oarlock_trainer.agent.status.status_server import StatusServer
@@ -185,7 +184,8 @@ def test_the_very_answer_to_a_request_names_it(ranks: Ranks) -> None:
     port = StatusServer(
         port=0, job="flux", status=lambda: ranks.board.status, alive=lambda: True, ask=ranks.requests.ask
     ).port
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/status?request=save.one", timeout=10) as answer:
+    question = urllib.request.Request(f"http://127.0.0.1:{port}/status?request=save.one", headers={MEANT: "1"})
+    with urllib.request.urlopen(question, timeout=10) as answer:  # noqa: S310
         told = parse_status(answer.read().decode())
     assert told.request == Answered(id="one", state=RequestState.ASKED)
     ranks.requests.advance(0.0)
@@ -234,12 +234,28 @@ SIGNED = gang_key.question(KEY, "/status", pod_uid="p", now=time.time(), request
         ),
     ],
 )
-def test_only_who_knows_the_gangs_key_may_ask(
-    monkeypatch: pytest.MonkeyPatch, target: str, expected: Request | None
-) -> None:
-    monkeypatch.setattr(access, "is_here", lambda _host: False)
-    assert StatusAccess(KEY, "p").request(target, "10.0.0.9") == expected
+def test_only_who_knows_the_gangs_key_may_ask(target: str, expected: Request | None) -> None:
+    for host in ("10.0.0.9", "127.0.0.1"):
+        assert StatusAccess(KEY, "p").request(target, host, "localhost:9400", meant=True) == expected
 
 
 def test_of_a_gang_without_a_key_anybody_may_ask_who_reaches_it() -> None:
-    assert StatusAccess().request("/status?request=drill.two", "10.0.0.9") == DRILL
+    assert StatusAccess().request("/status?request=drill.two", "10.0.0.9", "10.0.0.7:9400", meant=False) == DRILL
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant", "expected"),
+    [
+        pytest.param("localhost:9400", False, None, id="an image of another site"),
+        pytest.param("evil.example:9400", True, None, id="a site whose name leads to 127.0.0.1"),
+        pytest.param("localhost:9400", True, DRILL, id="a person"),
+        pytest.param("10.0.0.7:9400", True, DRILL, id="an operator whose question a sidecar hands on"),
+        pytest.param("[fd00::7]:9400", True, DRILL, id="the same by IPv6"),
+    ],
+)
+def test_no_page_in_a_browser_beside_a_port_forward_asks_a_gang_for_anything(
+    asked: str,
+    meant: bool,  # noqa: FBT001
+    expected: Request | None,
+) -> None:
+    assert StatusAccess().request("/status?request=drill.two", "127.0.0.1", asked, meant=meant) == expected

@@ -13,6 +13,8 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oarlock_api.contract.requests import MEANT
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -150,7 +152,8 @@ class Agent:
         return str(found)
 
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+        question = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers={MEANT: "1"})
+        with urllib.request.urlopen(question, timeout=10) as answer:  # noqa: S310
             body: bytes = answer.read()
         return body
 

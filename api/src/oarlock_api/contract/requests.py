@@ -22,6 +22,8 @@ REQUEST_ANNOTATION = f"{GROUP}/request"
 """Annotation of a job: what is asked of it, as `VERB ID`."""
 MAX_ID = 40
 """Characters: a question of /status with a request is read up to 256 characters, its proofs take most of them."""
+MEANT = "Oarlock-Request"
+"""Header, of any value, of a question that may carry a request: a web page can set none for an address of another site."""
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_ID}}}")
 
 

@@ -20,7 +20,7 @@ from yarl import URL
 
 from oarlock_api.contract import gang_key
 from oarlock_api.contract.health import HealthState
-from oarlock_api.contract.requests import RequestState
+from oarlock_api.contract.requests import MEANT, RequestState
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, parse_status
 from oarlock_api.contract.wire import WireError
 from oarlock_api.spec import TrainingJobSpec
@@ -259,7 +259,10 @@ class ProgressReader:
                     return error.message
                 raise
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
+            # An agent without a key takes us for the pod itself where a service mesh's sidecar hands us on from 127.0.0.1.
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS), headers={MEANT: "1"}
+            )
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
         url = URL(f"http://{host}:{port}{target}", encoded=True)
         # No redirects: a pod must not choose what the operator asks for.

@@ -26,9 +26,9 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
     ).port
 
 
-def get(port: int, target: str) -> tuple[int, str]:
+def get(port: int, target: str, *, host: str = "localhost") -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", target)
+    connection.request("GET", target, headers={"Host": host})
     answer = connection.getresponse()
     return answer.status, answer.read().decode()
 
@@ -75,3 +75,4 @@ def test_the_pod_itself_needs_no_key() -> None:
     ).port
     code, said = get(own, "/status")
     assert (code, parse_status(said)) == (200, STATUS)
+    assert get(own, "/status", host="evil.example:9400") == (403, REFUSED), "a site whose name leads to 127.0.0.1"

@@ -1,7 +1,8 @@
 """Who may read /status, and ask for a checkpoint with it.
 
-In a gang with a key: requests that are signed with it and the pod itself; otherwise everybody. `kubectl port-forward` comes
-from the pod itself, too. A signed request gets a signed answer, which nobody between the two can forge.
+Of a gang with a key: who signs with it, and to read also the pod itself; otherwise everybody. `kubectl port-forward` comes
+from the pod itself, too, and with it whatever page is open in that person's browser: no page may ask for anything. A signed
+question gets a signed answer, which nobody between the two can forge.
 """
 
 from __future__ import annotations
@@ -24,23 +25,29 @@ class StatusAccess:
     key: bytes | None = field(default=None, repr=False)
     pod_uid: str = ""
 
-    def answer(self, target: str, host: str, body: str) -> str | None:
-        """The answer to a client at address `host` that asks for `target`; None where it is refused."""
+    def answer(self, target: str, host: str, asked: str, body: str) -> str | None:
+        """The answer to a client at address `host` that asks for `target`; None where it is refused.
+
+        `asked`: its Host header.
+        """
         if self.key is None:
             return body
         if gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
             return gang_key.answer(self.key, target, body)
-        return body if is_here(host) else None
+        return body if is_from_here(host, asked) else None
 
-    def request(self, target: str, host: str) -> Request | None:
-        """What a client at address `host` asks for besides the status, where it may: as whoever reads that."""
-        if self.key is None or is_here(host):
-            said = parse_qs(target.partition("?")[2][: gang_key.MAX_QUERY]).get("request", [""])[0]
-        elif gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
-            said = gang_key.requested(self.key, target, pod_uid=self.pod_uid)
-        else:
+    def request(self, target: str, host: str, asked: str, *, meant: bool) -> Request | None:
+        """What a client at address `host` asks for besides the status, where it may. `asked`: its Host header.
+
+        `meant`: it has the header that no page in a browser can set for an address of another site (contract.requests.MEANT).
+        """
+        if self.key is not None:
+            if not gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
+                return None
+            return parse_query(gang_key.requested(self.key, target, pod_uid=self.pod_uid))
+        if is_here(host) and not (meant and _is_no_domain(_name(asked))):
             return None
-        return parse_query(said)
+        return parse_query(parse_qs(target.partition("?")[2][: gang_key.MAX_QUERY]).get("request", [""])[0])
 
 
 def is_here(host: str) -> bool:
@@ -59,6 +66,15 @@ def is_from_here(host: str, asked: str) -> bool:
     A page in a browser, whose own name leads to 127.0.0.1 where somebody runs `kubectl port-forward`, names another host.
     """
     return is_here(host) and _name(asked) in {"", "localhost", "127.0.0.1", "[::1]"}
+
+
+def _is_no_domain(name: str) -> bool:
+    """Whether a host's name is an address, which no web site has led here by its own DNS."""
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return name in {"", "localhost"}
+    return True
 
 
 def _name(asked: str) -> str:

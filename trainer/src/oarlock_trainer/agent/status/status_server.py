@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from oarlock_api.contract.gang_key import REFUSED
 from oarlock_api.contract.reads import WITHIN_ONLY
+from oarlock_api.contract.requests import MEANT
 from oarlock_trainer.agent.status import metrics
 from oarlock_trainer.agent.status.access import StatusAccess, is_from_here, is_here
 from oarlock_trainer.agent.status.connection_limit import ConnectionLimit
@@ -177,10 +178,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/status":
-            status = self.status()
-            if (request := self.access.request(self.path, self.client_address[0])) and (known := self.ask(request)):
+            status, host, asked = self.status(), self.client_address[0], self.headers.get("Host", "")
+            request = self.access.request(self.path, host, asked, meant=MEANT in self.headers)
+            if request and (known := self.ask(request)):
                 status = replace(status, request=known)
-            said = self.access.answer(self.path, self.client_address[0], status.to_json())
+            said = self.access.answer(self.path, host, asked, status.to_json())
             if said is None:
                 self._answer(403, "text/plain", REFUSED.encode())
             else:
