@@ -21,6 +21,7 @@ def begun(*command: str) -> subprocess.Popen[str]:
     return subprocess.Popen([program, *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_it_prints_a_link_that_lets_one_in_and_ends_by_ctrl_c(api: FakeApi) -> None:
     api.add_job("flux", "team")
     with begun("oarlock", "web", "--no-open", "--port", "0", "-n", "team") as server:
