@@ -14,10 +14,11 @@ import json
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,7 +39,10 @@ def main() -> None:
     nodes = parser.parse_args().nodes
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(nodes)]
-        agents = [agent(folder, "lost_logs:rank", {}, history={}, ranks=1) for folder in folders]
+        agents = []
+        for folder in folders:
+            agents.append(agent(folder, "lost_logs:rank", {}, history={}, ranks=1))
+            stack.callback(_end, agents[-1])
         for folder in folders:
             while not list(folder.glob("output/.oarlock/history/logs/*/*.gz")):
                 time.sleep(0.1)
@@ -46,8 +50,7 @@ def main() -> None:
         lost = []
         for folder, process in zip(folders, agents, strict=True):
             died = datetime.now(UTC)
-            _kill_all(process.pid)
-            process.wait()
+            _end(process)
             *_, last = (line for line in read(folder / "output", Wanted(rank=0)) if line.kind == LINE)
             lost.append((died - datetime.fromisoformat(last.time)).total_seconds())
             time.sleep(SPAN / nodes)
@@ -58,8 +61,10 @@ def main() -> None:
     RESULTS.write_text(json.dumps({"lostSeconds": lost}, indent=1) + "\n")
 
 
-def _kill_all(agent: int) -> None:
-    """The agent and all below it, also what has a session of its own."""
+def _end(agent: subprocess.Popen[bytes]) -> None:
+    """Kill an agent that still runs and all below it, also what has a session of its own."""
+    if agent.poll() is not None:
+        return
     below: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -67,11 +72,13 @@ def _kill_all(agent: int) -> None:
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has just ended
         below.setdefault(parent, []).append(int(stat.parent.name))
-    dying = [agent]
+    dying = [agent.pid]
     for one in dying:
         dying += below.get(one, [])
     for one in dying:
-        os.kill(one, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+    agent.wait()
 
 
 def rank() -> int:
