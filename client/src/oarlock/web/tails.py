@@ -22,6 +22,8 @@ from oarlock.web.watch.bell import Bell
 BLOCK_LINES, MOST_BLOCKS = 50, 20
 """A thousand lines: what a browser draws at once, and a person scrolls through."""
 LOOK_SECONDS = 45.0
+AGAIN_SECONDS = 10.0
+"""So old is what was read of a log that broke, or of one that grows in another place, when it is read anew at the next look."""
 SWEEP_SECONDS = 5.0
 MOST_TAILS, MOST_OF_ONE_CALLER = 64, 8
 FIRST_SECONDS, QUIET_SECONDS = 1.5, 0.1
@@ -59,8 +61,8 @@ class Seen:
 class Tail:
     """The newest lines of one source. One thread reads it, any thread asks for what is there."""
 
-    def __init__(self, source: Source, find: str = "") -> None:
-        """`find`: only lines with this text, whatever its case."""
+    def __init__(self, source: Source, find: str = "", *, grows: bool = False) -> None:
+        """`find`: only lines with this text, whatever its case; `grows`: whether there may be more once the source is over."""
         self._source, self._find = source, find.casefold()
         self._news = threading.Condition()
         self._blocks: deque[Block] = deque()
@@ -71,7 +73,8 @@ class Tail:
         self._over, self._trouble = False, ""
         self._bells: WeakSet[Bell] = WeakSet()
         self._rung = False
-        self.looked = time.monotonic()
+        self._grows = grows
+        self.looked = self._began = time.monotonic()
         threading.Thread(target=self._run, name="tail of a log", daemon=True).start()
 
     def read(self, bell: Bell | None = None) -> Seen:
@@ -84,6 +87,13 @@ class Tail:
                 self._bells.add(bell)
             last = (Block(self._number, tuple(self._open)),) if self._open else ()
             return Seen(blocks=(*self._blocks, *last), before=self._before, over=self._over, trouble=self._trouble)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it is over and another one may show more."""
+        with self._news:
+            may_have_more = self._over and (self._trouble or self._grows)
+            return bool(may_have_more) and time.monotonic() - self._began > AGAIN_SECONDS
 
     def settle(self) -> None:
         """Wait until the first lines are there and no more come, or for so long as a page may wait."""
@@ -156,9 +166,11 @@ class Tails:
         """The tail of what a caller has chosen; a new one has its first lines already. Raises NotNowError: too many."""
         key = (caller, choice)
         with self._lock:
-            if found := self._tails.get(key):
+            found = self._tails.get(key)
+            if found and not found.is_stale:
                 found.looked = time.monotonic()
                 return found
+            self._tails.pop(key, None)
             self._make_room(caller)
             tail = self._tails[key] = make()
             if self._sweeper is None:

@@ -95,7 +95,7 @@ def _tail(cluster: Cluster, choice: Choice, folder: Path | None) -> Tail:
     tail = TAIL_TO_SEARCH if choice.find else TAIL
     wanted = Wanted(ranks=choice.ranks, attempt=choice.attempt, tail=tail, longest=LONGEST)
     if choice.kept and folder:
-        return Tail(Kept(folder, wanted), choice.find)
+        return Tail(Kept(folder, wanted), choice.find, grows=True)
     job = Job(cluster, choice.job, choice.namespace)
     follower = Follower(job, cluster, wanted, look_seconds=LOOK_SECONDS, waiting_lines=WAITING_LINES)
     return Tail(follower, choice.find)
