@@ -175,7 +175,7 @@ def test_a_thousand_ranks_open_as_many_logs_as_were_chosen_and_sixteen_at_most(a
         ("-1", 8, {0}, "no rank"),
         ("x", 8, {0}, "no rank"),
         ("\u0663", 8, {0}, "no rank"),
-        ("5-2", 8, {0}, ""),
+        ("5-2", 8, {2, 3, 4, 5}, ""),
     ],
 )
 def test_ranks_are_written_as_people_do(given: str, nodes: int, ranks: set[int], words: str) -> None:
@@ -264,6 +264,30 @@ def test_an_error_ends_a_log_and_is_said() -> None:
     with tail._news:
         assert tail._news.wait_for(lambda: tail._over, 10)
     assert (texts(tail), tail.read().trouble) == (["x"], "you may not")
+
+
+@pytest.mark.parametrize(("error", "grows"), [(ForbiddenError("you may not"), False), (None, True)])
+def test_a_log_that_broke_or_is_kept_of_a_job_that_runs_is_read_anew_at_a_later_look(
+    monkeypatch: pytest.MonkeyPatch, *, error: Exception | None, grows: bool
+) -> None:
+    kept, lines = Tails(), Lines("old", error=error)
+    lines.ended = True
+    first = kept.open("me", 0, lambda: Tail(lines, grows=grows))
+    with first._news:
+        assert first._news.wait_for(lambda: first._over, 10)
+    assert kept.open("me", 0, lambda: Tail(Lines("new"))) is first, "not at each look"
+    monkeypatch.setattr(tails, "AGAIN_SECONDS", -1.0)
+    assert texts(kept.open("me", 0, lambda: Tail(Lines("new")))) == ["new"]
+
+
+def test_a_log_that_came_to_its_good_end_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tails, "AGAIN_SECONDS", -1.0)
+    kept, lines = Tails(), Lines("all")
+    lines.ended = True
+    first = kept.open("me", 0, lambda: Tail(lines))
+    with first._news:
+        assert first._news.wait_for(lambda: first._over, 10)
+    assert kept.open("me", 0, lambda: Tail(Lines("new"))) is first
 
 
 def test_a_job_that_has_ended_and_left_no_pod_says_where_its_logs_lie(api: FakeApi, page: TestClient) -> None:

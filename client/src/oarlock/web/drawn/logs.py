@@ -38,7 +38,8 @@ def parse_ranks(given: str, *, nodes: int) -> tuple[frozenset[int], str]:
         first, _, last = piece.partition("-")
         if not (_is_rank(first) and _is_rank(last or first)):
             return frozenset({0}), f"{piece[:40]!r} is no rank: write them as in {RANKS}, or all. This is rank 0."
-        found |= set(range(int(first), min(int(last or first), int(first) + MOST_RANKS) + 1))
+        low, high = sorted((int(first), int(last or first)))
+        found |= set(range(low, min(high, low + MOST_RANKS) + 1))
     chosen = sorted(rank for rank in found if not nodes or rank < nodes)
     if found and not chosen:
         return frozenset({0}), f"The job has ranks 0 to {nodes - 1:,}. This is rank 0."
