@@ -124,7 +124,13 @@ class FakeApi:
             "oarlock.dev/rank": str(rank),
         }
         pod = {
-            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": labels},
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "uid": f"uid-{name}",
+                "labels": labels,
+                "ownerReferences": [{"kind": "TrainingJob", "name": job, "uid": f"uid-{job}", "controller": True}],
+            },
             "status": {"phase": "Running", "containerStatuses": [{"name": "trainer", "state": {state: {}}}]},
         }
         self.objects[f"/api/v1/namespaces/default/pods/{name}"] = pod

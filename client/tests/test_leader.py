@@ -30,7 +30,7 @@ def pod(api: FakeApi) -> Iterator[dict[str, bytes]]:
 
 
 def leader() -> Leader:
-    return find_leader(connect(), namespace="default", job="flux")
+    return find_leader(connect(), namespace="default", job="flux", uid="uid-flux")
 
 
 def test_figures_after_a_step_come_from_rank_0_of_the_newest_attempt(pod: dict[str, bytes]) -> None:
@@ -76,6 +76,27 @@ def test_a_pod_may_have_its_status_on_another_port(api: FakeApi, pod: dict[str, 
     pod["/validation/index.json"] = b"{}"
     assert leader().pictures() == "{}"
     assert str(api.asked[-1][1]).endswith("?ports=9500")
+
+
+def test_a_pod_of_an_earlier_job_of_that_name_is_not_asked(api: FakeApi) -> None:
+    api.add_pod("flux", 1, 0, None)
+    earlier = api.add_pod("flux", 7, 0, None)["metadata"]
+    earlier["labels"]["oarlock.dev/job-uid"] = earlier["ownerReferences"][0]["uid"] = "uid-earlier"
+    assert leader().pod == "flux-1-0"
+
+
+@pytest.mark.parametrize("owners", [[], [{"kind": "ReplicaSet", "uid": "uid-x", "controller": True}], None])
+def test_a_pod_that_only_wears_the_labels_of_a_job_is_not_its_leader(api: FakeApi, owners: object) -> None:
+    api.add_pod("flux", 1, 0, None)
+    api.add_pod("flux", 7, 0, None)["metadata"]["ownerReferences"] = owners
+    assert leader().pod == "flux-1-0"
+
+
+def test_a_pod_that_is_being_deleted_is_asked_only_where_there_is_no_other(api: FakeApi) -> None:
+    api.add_pod("flux", 2, 0, None)["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert leader().pod == "flux-2-0"
+    api.add_pod("flux", 1, 0, None)
+    assert leader().pod == "flux-1-0"
 
 
 def test_a_job_without_a_running_pod_of_rank_0_says_where_its_pictures_are(api: FakeApi) -> None:

@@ -191,7 +191,8 @@ def test_who_may_not_what_is_not_there_and_who_does_not_answer_are_one_line_and_
 @pytest.mark.usefixtures("trained")
 def test_figures_and_pictures_are_told_to_who_may_forward_ports_and_not_to_the_pod_network(jobs: Jobs) -> None:
     cluster = connect(kubeconfig=str(jobs.cluster.kubeconfig))
-    leader = find_leader(cluster, namespace="default", job=NAME)
+    uid = cluster.get(f"/apis/oarlock.dev/v1alpha1/namespaces/default/trainingjobs/{NAME}")["metadata"]["uid"]
+    leader = find_leader(cluster, namespace="default", job=NAME, uid=uid)
     attempt, steps = leader.figures(since=1)
     assert attempt == 1
     assert [one.figures.step for one in steps] == list(range(2, 2 + len(steps)))

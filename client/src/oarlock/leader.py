@@ -60,17 +60,28 @@ class Leader:
         return get(self.cluster, path, namespace=self.namespace, pod=self.pod, port=self.port, most=most)
 
 
-def find_leader(cluster: Cluster, *, namespace: str, job: str) -> Leader:
-    """Raises NotNowError where no such pod runs, and OarlockError."""
-    selector = f"{Label.JOB}={checked_name(job, 'job')},{Label.RANK}=0"
+def find_leader(cluster: Cluster, *, namespace: str, job: str, uid: str) -> Leader:
+    """Of the job with this uid, and of no other that had its name. Raises NotNowError where no such pod runs, and OarlockError.
+
+    Labels are what whoever makes a pod writes: the pod must name the job as its controller, too. One that is being deleted
+    is taken only where there is no other.
+    """
+    selector = f"{Label.JOB}={checked_name(job, 'job')},{Label.JOB_UID}={uid},{Label.RANK}=0"
     path = f"/api/v1/namespaces/{checked_name(namespace, 'namespace')}/pods"
     running = [
-        pod for pod in cluster.items(path, labelSelector=selector) if part(pod, "status").get("phase") == "Running"
+        pod
+        for pod in cluster.items(path, labelSelector=selector)
+        if part(pod, "status").get("phase") == "Running" and _is_of(pod, uid)
     ]
     if not running:
         raise NotNowError(f"{job} has no pod of rank 0 that runs now: what it has made lies in its output")
-    newest = max(running, key=_attempt)
+    newest = max(running, key=lambda pod: (not part(pod, "metadata").get("deletionTimestamp"), _attempt(pod)))
     return Leader(cluster, namespace, str(newest["metadata"]["name"]), _port(newest))
+
+
+def _is_of(pod: dict[str, Any], uid: str) -> bool:
+    owners = objects(part(pod, "metadata"), "ownerReferences")
+    return any(owner.get("controller") is True and owner.get("uid") == uid for owner in owners)
 
 
 def _attempt(pod: dict[str, Any]) -> int:

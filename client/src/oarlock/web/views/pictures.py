@@ -52,7 +52,7 @@ def _album(ask: Ask) -> Album:
     def make() -> Album:
         if folder := find_output(ask.settings.outputs, job):
             return Album(lambda: Folder(folder), uid)
-        return Album(lambda: find_leader(cluster, namespace=namespace, job=name), uid)
+        return Album(lambda: find_leader(cluster, namespace=namespace, job=name, uid=uid), uid)
 
     return ask.shelf.of(Albums).of(ask.caller.identity, (namespace, name, uid), make)
 
