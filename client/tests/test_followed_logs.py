@@ -16,7 +16,7 @@ from fake_api import JOBS, FakeApi
 from oarlock import Client, followed_logs
 from oarlock.cluster import MAX_LINE, Lines
 from oarlock.cluster import connect as connect_cluster
-from oarlock.errors import RefusedError
+from oarlock.errors import ForbiddenError, RefusedError
 from oarlock.followed_logs import Follower
 from oarlock.logs import LogLine, Wanted
 from oarlock.pod_logs import Pod, log_line
@@ -310,6 +310,48 @@ def test_a_follower_that_is_ended_ends_and_leaves_no_reader(api: FakeApi, job: d
     assert list(lines) == []
     reader.join(10)
     assert not reader.is_alive()
+
+
+def test_a_connection_is_ended_after_a_while_and_the_next_goes_on_until_the_right_to_the_log_is_gone(
+    api: FakeApi, job: dict[str, Any]
+) -> None:
+    assert job["status"]["phase"] == "Running"
+    first, second = b"2026-01-01T00:00:01Z a\n", b"2026-01-01T00:00:02Z b\n"
+
+    class Open:
+        """A log that never ends: what it says comes at once, and of the last line a part."""
+
+        def __init__(self, said: bytes) -> None:
+            self._said = [said + b"2026-01-01T00:00:03Z par"]
+            self._over = threading.Event()
+            self.shutdown = self._over.set
+
+        def read1(self, _: int) -> bytes:
+            if self._said:
+                return self._said.pop()
+            assert self._over.wait(10)
+            raise OSError("it was shut down")
+
+    class Cluster:
+        """The right to the log is gone when it is asked for the third time."""
+
+        def __init__(self) -> None:
+            self.items = connect_cluster().items
+            self.answers = [Open(first), Open(first + second)]
+
+        @contextmanager
+        def lines(self, *_: object, **__: object) -> Iterator[Lines]:
+            if not self.answers:
+                raise ForbiddenError("pods/log is forbidden")
+            yield Lines(self.answers.pop(0))
+
+    api.add_pod("flux", 1, 0, None)
+    cluster: Any = Cluster()
+    follower = Follower(Client().job("flux"), cluster, Wanted(), look_seconds=0.01, connection_seconds=0.05)
+    taken: list[LogLine] = []
+    with pytest.raises(ForbiddenError):
+        taken.extend(follower.lines())
+    assert texts(taken) == ["a", "b"]
 
 
 def test_a_log_that_opens_while_its_reader_is_ended_is_closed(api: FakeApi, job: dict[str, Any]) -> None:

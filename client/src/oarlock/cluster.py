@@ -236,6 +236,7 @@ class Lines:
 
     def __init__(self, response: Any) -> None:
         self._response = response
+        self._ended = False
 
     def __iter__(self) -> Iterator[bytes]:
         import urllib3  # noqa: PLC0415
@@ -252,12 +253,15 @@ class Lines:
                     yield bytes(rest)
                     rest.clear()
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            if self._ended:
+                return
             raise NoClusterError(f"the answer broke off: {last_words(error)}") from error
-        if rest:
+        if rest and not self._ended:
             yield bytes(rest)
 
     def end(self) -> None:
-        """Have the one who reads find the end now."""
+        """Have the one who reads find the end now, without the line that has not come whole."""
+        self._ended = True
         self._response.shutdown()
 
 

@@ -47,13 +47,20 @@ class Follower:
         *,
         look_seconds: float | None = None,
         waiting_lines: int | None = None,
+        connection_seconds: float | None = None,
     ) -> None:
-        """`look_seconds` and `waiting_lines`: as LOOK_SECONDS and WAITING_LINES, which they are by default."""
+        """`look_seconds` and `waiting_lines`: as LOOK_SECONDS and WAITING_LINES, which they are by default.
+
+        `connection_seconds`: after so long each connection is ended, and another goes on where it was. The API server asks
+        for the right to a log when a connection begins and not again.
+        """
         self._job, self._cluster, self._wanted = job, cluster, wanted
         self._look_seconds = LOOK_SECONDS if look_seconds is None else look_seconds
+        self._connection_seconds = connection_seconds
         self._arriving: queue.Queue[LogLine | Exception | None] = queue.Queue(waiting_lines or WAITING_LINES)
         self._readers: dict[str, threading.Thread] = {}
         self._streams: set[Lines] = set()
+        self._cut: set[Lines] = set()
         self._over = threading.Event()
         self._waits = ""
         self._uid = ""
@@ -62,8 +69,13 @@ class Follower:
 
     def lines(self) -> Iterator[LogLine]:
         """The lines as they come. Raises OarlockError: at once for a first look that fails."""
+        began = time.monotonic()
         try:
             while not self._over.is_set():
+                if self._connection_seconds is not None and time.monotonic() - began > self._connection_seconds:
+                    began = time.monotonic()
+                    self._cut |= self._streams
+                    self._end_connections()
                 try:
                     manifest = self._job.manifest
                     pods = self._pods(manifest["metadata"]["uid"])
@@ -90,6 +102,9 @@ class Follower:
     def end(self) -> None:
         """Have `lines` end, after what it waits for just now. Any thread may call it."""
         self._over.set()
+        self._end_connections()
+
+    def _end_connections(self) -> None:
         for stream in list(self._streams):
             with suppress(Exception):  # it may just have ended by itself
                 stream.end()
@@ -191,7 +206,7 @@ class Follower:
                     raise
                 except OarlockError as error:
                     broken, failed = str(error), failed + 1
-                if self._is_over(pod, place, broken, failed):
+                if not place.is_cut and self._is_over(pod, place, broken, failed):
                     return
                 self._over.wait(LOOK_SECONDS)
         except Exception as error:  # noqa: BLE001 - the caller's thread raises it
@@ -209,8 +224,10 @@ class Follower:
                 if self._over.is_set():
                     return  # it was too late for `end` to end this one
                 yield from (self._wanted.cut(line) for raw in lines if place.is_new(line := log_line(pod, raw)))
+                place.is_cut = lines in self._cut
             finally:
                 self._streams.discard(lines)
+                self._cut.discard(lines)
 
     def _is_over(self, pod: Pod, place: _Place, broken: str, failed: int) -> bool:
         """Whether nothing more comes from a pod whose log has ended, or whose connection broke."""
@@ -250,6 +267,8 @@ class _Place:
 
     def __init__(self) -> None:
         self.last = ""
+        self.is_cut = False
+        """Whether we have ended the connection: there may be more, whatever has become of the pod."""
         self._read: deque[tuple[str, int]] = deque(maxlen=REMEMBERED)
         self._known: Counter[tuple[str, int]] = Counter()
         self._first = ("", "")
@@ -261,6 +280,7 @@ class _Place:
 
     def resume(self) -> None:
         """Another connection begins."""
+        self.is_cut = False
         self._known = Counter(self._read)
         self._first = min((instant(stamp) for stamp, _ in self._read), default=("", ""))
 

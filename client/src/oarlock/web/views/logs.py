@@ -28,6 +28,8 @@ LONGEST = 2000
 LOOK_SECONDS = 5.0
 """Between two looks for new pods: a few pods of one job, by their labels."""
 WAITING_LINES = 1000
+CONNECTION_SECONDS = 60.0
+"""So long a log is read after the right to it has gone: the API server asks for it when a connection begins."""
 _NOWHERE = (
     "None of these pods is there now. What they printed is kept in the job's output directory, in .oarlock/history/logs: "
     "where that is mounted, `oarlock logs --path` reads it."
@@ -97,7 +99,14 @@ def _tail(cluster: Cluster, choice: Choice, folder: Path | None) -> Tail:
     if choice.kept and folder:
         return Tail(Kept(folder, wanted), choice.find, grows=True)
     job = Job(cluster, choice.job, choice.namespace)
-    follower = Follower(job, cluster, wanted, look_seconds=LOOK_SECONDS, waiting_lines=WAITING_LINES)
+    follower = Follower(
+        job,
+        cluster,
+        wanted,
+        look_seconds=LOOK_SECONDS,
+        waiting_lines=WAITING_LINES,
+        connection_seconds=CONNECTION_SECONDS,
+    )
     return Tail(follower, choice.find)
 
 
