@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_api import FakeApi
@@ -13,7 +16,7 @@ from fake_api import FakeApi
 from oarlock import ForbiddenError, NotFoundError, OarlockError
 from oarlock.cluster import connect
 from oarlock.errors import NoClusterError, NotNowError
-from oarlock.port_forward import get
+from oarlock.port_forward import _answer, get
 
 WHERE = "/api/v1/namespaces/default/pods/flux-1-0/portforward"
 Says = Callable[[bytes], None]
@@ -103,3 +106,12 @@ def test_an_api_server_that_is_gone_is_a_hiccup(api: FakeApi) -> None:
     with pytest.raises(NoClusterError, match="opens no connection"):
         get(cluster, "/figures", namespace="default", pod="flux-1-0", port=9400, most=10)
     assert api.asked == []
+
+
+def test_an_answer_that_trickles_is_given_up_when_its_time_is_over() -> None:
+    frames = iter([b"\0\0\0"])
+    trickle: Any = SimpleNamespace(
+        send_binary=lambda _: None, settimeout=lambda _: None, recv_data=lambda: (2, next(frames, b"\0x"))
+    )
+    with pytest.raises(NoClusterError, match="in time"):
+        _answer(trickle, b"", 10, time.monotonic() - 1, "flux-1-0")

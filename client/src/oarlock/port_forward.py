@@ -24,7 +24,8 @@ SECONDS = 60.0
 """Of one request, as long as the agent takes for a picture."""
 MOST_HEAD = 16 * 1024
 _DATA, _ERROR = 0, 1
-_HEAD = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})[^\r\n]*\r\n(.*?)\r\n\r\n", re.DOTALL)
+_FIRST = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})[^\r\n]*\r\n")
+_GAP = b"\r\n\r\n"
 _LENGTH = re.compile(rb"^content-length: *([0-9]{1,12}) *\r?$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -57,19 +58,22 @@ def get(
 def _answer(socket: WebSocket, request: bytes, most: int, until: float, pod: str) -> tuple[int, bytes]:
     """The status and the body. Raises NoClusterError, NotNowError."""
     said = bytearray()
-    end: int | None = None
+    body, end = 0, MOST_HEAD
     for piece in _received(socket, request, until, pod):
+        new = max(0, len(said) - len(_GAP) + 1)  # a gap may begin in what came before
         said += piece
-        if end is None and (found := _HEAD.match(said, 0, MOST_HEAD)):
-            told = _LENGTH.search(found[2])
-            end = found.end() + int(told[1]) if told else None
-            if end is None or end > found.end() + most:
+        if not body and (gap := said.find(_GAP, new, MOST_HEAD)) >= 0:
+            body = gap + len(_GAP)
+            told = _LENGTH.search(said, 0, body)
+            if not told or int(told[1]) > most:
                 raise NotNowError(f"the answer of {pod} is longer than {most:,} bytes, or does not say how long it is")
-        if len(said) >= (MOST_HEAD if end is None else end):
+            end = body + int(told[1])
+        if len(said) >= end:
             break
-    if end is None or len(said) < end or not (found := _HEAD.match(said)):
+    if not body or len(said) < end or not (first := _FIRST.match(said, 0, body)):
         raise NotNowError(f"{pod} broke off its answer: is its agent there?")
-    return int(found[1]), bytes(said[found.end() : end])
+    with memoryview(said) as whole:
+        return int(first[1]), bytes(whole[body:end])
 
 
 def _received(socket: WebSocket, request: bytes, until: float, pod: str) -> Iterator[bytes]:
@@ -80,7 +84,10 @@ def _received(socket: WebSocket, request: bytes, until: float, pod: str) -> Iter
     try:
         socket.send_binary(bytes([_DATA]) + request)
         while True:
-            socket.settimeout(max(0.001, until - time.monotonic()))
+            left = until - time.monotonic()
+            if left <= 0:
+                raise NoClusterError(f"{pod} does not answer in time")
+            socket.settimeout(left)
             opcode, frame = socket.recv_data()
             if opcode == websocket.ABNF.OPCODE_CLOSE or not frame:
                 return
