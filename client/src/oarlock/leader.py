@@ -61,7 +61,7 @@ class Leader:
 
 
 def find_leader(cluster: Cluster, *, namespace: str, job: str, uid: str) -> Leader:
-    """Of the job with this uid, and of no other that had its name. Raises NotNowError where no such pod runs, and OarlockError.
+    """Of the job with this uid. Raises NotNowError where no such pod runs, and OarlockError.
 
     Labels are what whoever makes a pod writes: the pod must name the job as its controller, too. One that is being deleted
     is taken only where there is no other.

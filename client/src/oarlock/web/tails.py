@@ -23,7 +23,7 @@ BLOCK_LINES, MOST_BLOCKS = 50, 20
 """A thousand lines: what a browser draws at once, and a person scrolls through."""
 LOOK_SECONDS = 45.0
 AGAIN_SECONDS = 10.0
-"""So old is what was read of a log that broke, or of one that grows in another place, when it is read anew at the next look."""
+"""So old is what was read of a log that broke, or that grows elsewhere, when the next look reads it anew."""
 SWEEP_SECONDS = 5.0
 MOST_TAILS, MOST_OF_ONE_CALLER = 64, 8
 FIRST_SECONDS, QUIET_SECONDS = 1.5, 0.1
@@ -62,7 +62,7 @@ class Tail:
     """The newest lines of one source. One thread reads it, any thread asks for what is there."""
 
     def __init__(self, source: Source, find: str = "", *, grows: bool = False) -> None:
-        """`find`: only lines with this text, whatever its case; `grows`: whether there may be more once the source is over."""
+        """`find`: only lines with this text, whatever its case; `grows`: whether more may come once it is over."""
         self._source, self._find = source, find.casefold()
         self._news = threading.Condition()
         self._blocks: deque[Block] = deque()
