@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -22,10 +23,12 @@ from oarlock.names import is_name
 from oarlock.report.markup import element, with_code
 from oarlock.web import assets, guards, live
 from oarlock.web.access.caller import Authenticator, Caller
+from oarlock.web.albums import AT_ONCE
 from oarlock.web.ask import Ask, Page, Post, Read, View
 from oarlock.web.drawn.document import THEMES
 from oarlock.web.drawn.frame import Frame, framed
 from oarlock.web.drawn.plain import notice
+from oarlock.web.lanes import Lane
 from oarlock.web.settings import Settings
 from oarlock.web.shared import Drawings
 from oarlock.web.shelf import Shelf
@@ -45,9 +48,8 @@ PAGES: tuple[Page, ...] = (
 READS: tuple[Read, ...] = (*jobs.READS, *pictures.READS)
 POSTS: tuple[Post, ...] = (*actions.POSTS,)
 TABS = (("Jobs", "/"), ("Nodes", "/nodes"))
-MOST_STREAMS = 256
-DRAWING_THREADS = 16
-"""For streams, so that pages are still drawn where a cluster lets all of these wait."""
+MOST_STREAMS, STREAMS_EACH = 256, 24
+"""Live pages of all, and of one person."""
 THEME = "oarlock-theme"
 YEAR = 365 * 86400
 Answer = Callable[[Request, Caller], Any]
@@ -95,8 +97,11 @@ class _Site:
         self.shelf = Shelf()
         self._drawings = Drawings()
         self._states = live.States()
-        self._streams = 0
-        self._drawers = CapacityLimiter(DRAWING_THREADS)
+        self._streams: Counter[str] = Counter()
+        # The login has anyio's own threads. A lane's waiting delays no other one's.
+        self._pages, self._pods = Lane(40, each=16), Lane(32, each=6)
+        self._files = Lane(32, each=AT_ONCE)  # so one who looks at a gallery waits here, and is not refused there
+        self._live, self._live_pods = Lane(16, each=6), Lane(32, each=6)
 
     async def start(self, request: Request) -> Response:
         """To the jobs that are meant where nobody says which."""
@@ -115,7 +120,8 @@ class _Site:
             if caller is None:
                 return self.access.unknown(request)
             ask = self._ask(request, caller)
-            view = await to_thread.run_sync(self._draw, request, ask, page)
+            lane = self._pods if page.asks_pods else self._pages
+            view = await lane.run(caller, partial(self._draw, request, ask, page))
             return HTMLResponse(framed(self._frame(request, ask, page, view), view.title, view.body))
 
         return answer
@@ -127,13 +133,14 @@ class _Site:
             caller = self.access.caller(request)
             if caller is None:
                 return PlainTextResponse("log in again", 401)
-            if self._streams >= MOST_STREAMS:
+            if self._streams.total() >= MOST_STREAMS or self._streams[caller.person] >= STREAMS_EACH:
                 return PlainTextResponse("too many pages are open: this one is not live", 503)
             bell = Bell()
 
             async def draw() -> tuple[View, tuple[str, ...]]:
                 ask = self._ask(request, caller, bell)
-                view = await to_thread.run_sync(self._draw, request, ask, page, limiter=self._drawers)
+                lane = self._live_pods if page.asks_pods else self._live
+                view = await lane.run(caller, partial(self._draw, request, ask, page))
                 return view, tuple(ask.troubles)
 
             since = request.headers.get("last-event-id") or request.query_params.get("since", "")
@@ -141,7 +148,9 @@ class _Site:
                 draw, bell=bell, states=self._states, since=since, ended=lambda: self.access.caller(request) is None
             )
             return StreamingResponse(
-                self._counted(events), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+                self._counted(caller.person, events),
+                media_type="text/event-stream",
+                headers={"x-accel-buffering": "no"},
             )
 
         return answer
@@ -153,7 +162,8 @@ class _Site:
             caller = self.access.caller(request)
             if caller is None:
                 return self.access.unknown(request)
-            return await to_thread.run_sync(read.answer, self._ask(request, caller))
+            lane = self._files if read.asks_pods else self._pages
+            return await lane.run(caller, partial(read.answer, self._ask(request, caller)))
 
         return answer
 
@@ -169,7 +179,7 @@ class _Site:
                 raise ForbiddenError(
                     "This form is not from your session, and nothing was done: reload its page, and try again."
                 )
-            return await to_thread.run_sync(act, self._ask(request, caller), form)
+            return await self._pages.run(caller, partial(act, self._ask(request, caller), form))
 
         return answer
 
@@ -205,6 +215,8 @@ class _Site:
         )
 
     def _draw(self, request: Request, ask: Ask, page: Page) -> View:
+        if page.own:
+            return page.draw(ask)
         query = sorted((name, value) for name, value in request.query_params.items() if name != "since")
         return self._drawings.draw(f"{ask.address}?{query}", ask, page.draw)
 
@@ -225,13 +237,15 @@ class _Site:
             can_leave=caller.can_leave,
         )
 
-    async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
-        self._streams += 1
+    async def _counted(self, person: str, events: AsyncIterator[str]) -> AsyncIterator[str]:
+        self._streams[person] += 1
         try:
             async for event in events:
                 yield event
         finally:
-            self._streams -= 1
+            self._streams[person] -= 1
+            if not self._streams[person]:
+                del self._streams[person]
 
 
 def _choose_theme(_: Ask, form: Mapping[str, str]) -> Response:

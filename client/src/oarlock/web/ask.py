@@ -118,19 +118,26 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A view at a path, as Starlette writes one. `tab` is the part of the header's navigation that it belongs to."""
+    """A view at a path, as Starlette writes one. `tab` is the part of the header's navigation that it belongs to.
+
+    `own`: it always makes requests of the caller's own, so it is never looked for among the drawings of others.
+    `asks_pods`: it may wait for a pod.
+    """
 
     path: str
     draw: Callable[[Ask], View]
     tab: str = ""
+    own: bool = False
+    asks_pods: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Something that is no page, such as a picture; bounded by whoever answers. Called on a thread."""
+    """Something that is no page, such as a picture; bounded by whoever answers; `asks_pods` as a Page. Called on a thread."""
 
     path: str
     answer: Callable[[Ask], Response]
+    asks_pods: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from oarlock.errors import OarlockError
 from oarlock.web.ask import Ask, View
 from oarlock.web.watch.feed import Watched
 
-MOST_ADDRESSES = 64
+MOST_ADDRESSES = 128
 TIMED_SECONDS = 10.0
 """How long a view that tells the time may be shown."""
 

@@ -29,6 +29,11 @@ class Caller:
     expires: float | None = None
     can_leave: bool = False
 
+    @property
+    def person(self) -> str:
+        """Whose share of what is bounded this counts for; where no name is known, that of these credentials."""
+        return f"user {self.name}" if self.name else self.identity
+
 
 class Authenticator(Protocol):
     """By the printed link (link.py), or by a token (token.py)."""

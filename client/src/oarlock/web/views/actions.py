@@ -177,8 +177,8 @@ def _uid(found: Mapping[str, Any]) -> str:
 
 _JOB, _NODE = "/jobs/{namespace}/{name}/", "/nodes/{node}/uncordon"
 PAGES = (
-    *(Page(path=f"{_JOB}{action.path}", draw=_ask_job(action), tab="Jobs") for action in ACTIONS),
-    Page(path=_NODE, draw=_ask_uncordon, tab="Nodes"),
+    *(Page(path=f"{_JOB}{action.path}", draw=_ask_job(action), tab="Jobs", own=True) for action in ACTIONS),
+    Page(path=_NODE, draw=_ask_uncordon, tab="Nodes", own=True),
 )
 POSTS = (
     *(Post(path=f"{_JOB}{action.path}", act=_act_on_job(action)) for action in ACTIONS),

@@ -51,4 +51,4 @@ def draw(ask: Ask) -> View:
     return curve(choice, points, words)
 
 
-PAGES = (Page(path="/jobs/{namespace}/{name}/curve", draw=draw, tab="Jobs"),)
+PAGES = (Page(path="/jobs/{namespace}/{name}/curve", draw=draw, tab="Jobs", own=True, asks_pods=True),)

@@ -110,4 +110,4 @@ def _tail(cluster: Cluster, choice: Choice, folder: Path | None) -> Tail:
     return Tail(follower, choice.find)
 
 
-PAGES = (Page(path="/jobs/{namespace}/{name}/logs", draw=draw, tab="Jobs"),)
+PAGES = (Page(path="/jobs/{namespace}/{name}/logs", draw=draw, tab="Jobs", own=True),)

@@ -61,5 +61,5 @@ def _number(given: str) -> int | None:
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 13 else None
 
 
-PAGES = (Page(path="/jobs/{namespace}/{name}/pictures", draw=draw, tab="Jobs"),)
-READS = (Read(path="/jobs/{namespace}/{name}/pictures/{file:path}", answer=send),)
+PAGES = (Page(path="/jobs/{namespace}/{name}/pictures", draw=draw, tab="Jobs", own=True, asks_pods=True),)
+READS = (Read(path="/jobs/{namespace}/{name}/pictures/{file:path}", answer=send, asks_pods=True),)
