@@ -22,12 +22,12 @@ def test_the_page_in_its_pod_shows_who_has_a_token_what_he_may_read(jobs: Jobs, 
         return local_cluster.kubectl("exec", "-n", NAMESPACE, PAGE, "--", *command)
 
     jobs.apply("quiet-job", nodes=1, suspend=True)
-    for name in ("sees", "stranger"):
+    for name in ("sees", "outsider"):
         local_cluster.kubectl("create", "serviceaccount", name)
     local_cluster.kubectl("create", "rolebinding", "sees", "--clusterrole=view", "--serviceaccount=default:sees")
-    sees, stranger = (local_cluster.kubectl("create", "token", name).strip() for name in ("sees", "stranger"))
+    sees, outsider = (local_cluster.kubectl("create", "token", name).strip() for name in ("sees", "outsider"))
     assert "quiet-job" in in_pod("python", "-c", ASK, sees)
-    refused = in_pod("python", "-c", ASK, stranger)
+    refused = in_pod("python", "-c", ASK, outsider)
     assert "cannot list resource" in refused
     assert "quiet-job" not in refused
     assert "secrets" not in in_pod("sh", "-c", "ls /var/run /run 2>&1; true"), "no token is mounted"
