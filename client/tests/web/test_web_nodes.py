@@ -139,3 +139,10 @@ def test_what_was_only_told_of_is_listed_from_events(api: FakeApi, page: TestCli
     }
     told = Page(page.get("/nodes").text)
     assert "node gpu-3 would be cordoned: XID 79" in told.texts["td"]
+
+
+def test_who_is_not_known_any_more_is_sent_to_the_login_and_not_told_that_he_may_not(
+    api: FakeApi, page: TestClient
+) -> None:
+    api.refusals["/api/v1/nodes"] = (401, "Unauthorized")
+    assert page.get("/nodes").status_code == 401

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oarlock.errors import NotFoundError, OarlockError
+from oarlock.errors import NotFoundError, OarlockError, UnknownCallerError
 from oarlock.explain import explain
 from oarlock.facts.model import Facts
 from oarlock.leader import find_leader
@@ -46,6 +46,8 @@ def draw(ask: Ask) -> View:
                 ask.caller.identity, key, lambda: find_leader(cluster, namespace=namespace, job=name, uid=key[2])
             )
             points = with_live(points, live.attempt, live.steps)
+        except UnknownCallerError:
+            raise
         except OarlockError as error:
             words = str(error)
     return curve(choice, points, words)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from oarlock.cluster import jobs_path
-from oarlock.errors import ForbiddenError, NotFoundError, OarlockError
+from oarlock.errors import ForbiddenError, NotFoundError, OarlockError, UnknownCallerError
 from oarlock.names import is_name
 from oarlock.rows import EventRow, event_rows, part
 from oarlock.web.ask import Ask, Page, View
@@ -50,6 +50,8 @@ def _asked(read: Callable[[], T]) -> tuple[T | None, str]:
     """What was read, or why it was not."""
     try:
         return read(), ""
+    except UnknownCallerError:
+        raise
     except ForbiddenError as error:
         return None, str(error).partition(": ")[0][:300]
     except OarlockError as error:

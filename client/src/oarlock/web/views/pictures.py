@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from oarlock.errors import NotFoundError, OarlockError
+from oarlock.errors import NotFoundError, OarlockError, UnknownCallerError
 from oarlock.leader import find_leader
 from oarlock.web.albums import Album, Albums, Folder
 from oarlock.web.ask import Ask, Page, Read, View
@@ -26,6 +26,8 @@ def draw(ask: Ask) -> View:
     steps: list[Step] = []
     try:
         steps = list(album.steps())
+    except UnknownCallerError:
+        raise
     except OarlockError as error:
         words = str(error)
     return pictures(choice, steps, words)
