@@ -96,7 +96,7 @@ function listen() {
     takeIn(JSON.parse(event.data));
   });
   source.addEventListener("trouble", (event) => say(JSON.parse(event.data)));
-  source.addEventListener("reload", () => { hush(); location.reload(); });
+  source.addEventListener("reload", () => { hush(); reloadLater(); });
   source.onopen = () => say("");
   source.onerror = () => {
     say("The page does not hear from its server: it tries again.");
@@ -104,11 +104,24 @@ function listen() {
   };
 }
 
+// Not in a circle: where the page comes whole and its stream ends again, the next reload waits.
+const RELOADED = "oarlock-reloaded", BETWEEN_RELOADS = 10000;
+
+function reloadLater() {
+  let last = 0;
+  try { last = Number(sessionStorage.getItem(RELOADED)) || 0; } catch { /* not allowed to keep anything */ }
+  const wait = Math.min(BETWEEN_RELOADS, Math.max(0, last + BETWEEN_RELOADS - Date.now()));
+  setTimeout(() => {
+    try { sessionStorage.setItem(RELOADED, String(Date.now())); } catch { /* as above */ }
+    location.reload();
+  }, wait);
+}
+
 // The server has answered, but with no stream: a session that is over is the page's to tell.
 async function refused() {
   hush();
   const answer = await fetch(location.href, { redirect: "manual" }).catch(() => null);
-  if (answer && (answer.type === "opaqueredirect" || answer.status === 401)) location.reload();
+  if (answer && (answer.type === "opaqueredirect" || answer.status === 401)) reloadLater();
   else setTimeout(listen, 10000);
 }
 
@@ -152,10 +165,11 @@ let latest = 0;
 
 async function show(address) {
   const turn = ++latest;
-  const answer = await fetch(address);
-  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const content = page.getElementById("content");
+  const text = await fetch(address).then((answer) => answer.text()).catch(() => null);
   if (turn !== latest) return;
+  if (text === null) return say("The page does not hear from its server: what you look for was not found yet. Try again.");
+  const page = new DOMParser().parseFromString(text, "text/html");
+  const content = page.getElementById("content");
   if (!content) return location.assign(address);
   hush();
   history.replaceState(null, "", address);
