@@ -201,3 +201,26 @@ def test_who_asks_too_many_lists_is_told(
         hub.read(anne, Watched(PATH, labels=label))
     with pytest.raises(OarlockError, match="close some pages"):
         hub.read(anne, Watched(PATH, labels="a=3"))
+
+
+def test_one_person_leaves_lists_for_others(
+    hub: Hub, caller: Callable[..., Caller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oarlock.web.watch.hub.LISTS_EACH", 2)
+    anne = caller("anne", "team")
+    for label in ("a=1", "a=2"):
+        hub.read(anne, Watched(PATH, labels=label))
+    with pytest.raises(OarlockError, match="watched for you"):
+        hub.read(anne, Watched(PATH, labels="a=3"))
+    hub.read(caller("bert", "team"), Watched(PATH, labels="a=3"))
+
+
+def test_what_is_not_there_is_not_watched(api: FakeApi, hub: Hub, caller: Callable[..., Caller]) -> None:
+    anne, empty = caller("anne", "team"), Watched(PATH, fields="metadata.name=none")
+    hub.read(anne, empty)
+    hub.let_go(anne, empty)
+    assert hub.open == []
+    api.add_job("a", "team")
+    hub.read(anne, LIST)
+    hub.let_go(anne, LIST)
+    assert hub.open == [LIST], "what has something in it stays"

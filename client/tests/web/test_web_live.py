@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oarlock.errors import ForbiddenError, NoClusterError, OarlockError, RefusedError
+from oarlock.errors import ForbiddenError, NoClusterError, NotNowError, OarlockError, RefusedError
 from oarlock.report.markup import element
 from oarlock.web import live
 from oarlock.web.ask import Region, View
@@ -130,7 +130,9 @@ async def test_an_id_that_was_never_given_gets_everything(since: str) -> None:
     assert (await stream.telling())[1]["regions"][0]["order"] == ["a"]
 
 
-@pytest.mark.parametrize("hiccup", [NoClusterError("it does not answer"), RefusedError("overloaded", 503)])
+@pytest.mark.parametrize(
+    "hiccup", [NoClusterError("it does not answer"), RefusedError("overloaded", 503), NotNowError("too many lists")]
+)
 @in_a_loop
 async def test_a_hiccup_is_told_and_waited_out(hiccup: OarlockError) -> None:
     stream = Played(view(a="1"))

@@ -215,6 +215,13 @@ class _Site:
         )
 
     def _draw(self, request: Request, ask: Ask, page: Page) -> View:
+        try:
+            return self._drawn(request, ask, page)
+        except NotFoundError:
+            ask.let_go()
+            raise
+
+    def _drawn(self, request: Request, ask: Ask, page: Page) -> View:
         if page.own:
             return page.draw(ask)
         query = sorted((name, value) for name, value in request.query_params.items() if name != "since")

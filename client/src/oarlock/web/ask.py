@@ -64,6 +64,11 @@ class Ask:
             self.troubles[snapshot.trouble] = None
         return snapshot
 
+    def let_go(self) -> None:
+        """What was asked for is not there: keep none of the lists watched that were read for it and are empty."""
+        for watched in self.reads:
+            self._hub.let_go(self.caller, watched)
+
     @property
     def cluster(self) -> Cluster:
         """Requests as the caller. What comes of them is for this caller alone."""

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from oarlock.errors import NoClusterError, OarlockError, RefusedError
+from oarlock.errors import NoClusterError, NotNowError, OarlockError, RefusedError
 from oarlock.patience import is_hiccup
 from oarlock.web.ask import Region, View
 from oarlock.web.watch.bell import Bell
@@ -83,7 +83,10 @@ async def events(
         try:
             view, troubles = await draw()
         except OarlockError as error:
-            if not (isinstance(error, NoClusterError | RefusedError) and is_hiccup(error)):
+            if not (
+                isinstance(error, NotNowError)
+                or (isinstance(error, NoClusterError | RefusedError) and is_hiccup(error))
+            ):
                 break
             now = str(error)
         else:

@@ -26,7 +26,8 @@ LOOK_SECONDS = 45.0
 WATCH_SECONDS = 30
 """Of one request; the next one is made as one who looks then."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
-MOST_LISTS = 256
+MOST_LISTS, LISTS_EACH = 256, 96
+"""Of all, and of those whose watch runs as one person: each has a thread and a connection."""
 log = logging.getLogger("oarlock.web")
 Clock = Callable[[], float]
 
@@ -53,9 +54,16 @@ class Hub:
         Raises OarlockError as the caller's own request would, and NotNowError where too many lists are open.
         """
         while True:
-            found = self._list(watched).read(caller, bell)
+            found = self._list(caller, watched).read(caller, bell)
             if found is not None:
                 return found
+
+    def let_go(self, caller: Caller, watched: Watched) -> None:
+        """He does not look at a list any more, if there is nothing in it: an address with a name that is none."""
+        with self._lock:
+            found = self._lists.get(watched)
+        if found is not None:
+            found.let_go(caller)
 
     @property
     def open(self) -> list[Watched]:
@@ -70,15 +78,17 @@ class Hub:
         for one in lists:
             one.end()
 
-    def _list(self, watched: Watched) -> _List:
+    def _list(self, caller: Caller, watched: Watched) -> _List:
         with self._lock:
             found = self._lists.get(watched)
             if found is None:
-                if len(self._lists) >= MOST_LISTS:
-                    raise NotNowError(
-                        f"{MOST_LISTS} lists are watched already: close some pages, and try again in a minute"
+                his = sum(one.person == caller.person for one in self._lists.values())
+                if len(self._lists) >= MOST_LISTS or his >= LISTS_EACH:
+                    whose = (
+                        f"{his} lists are watched for you" if his >= LISTS_EACH else f"{MOST_LISTS} lists are watched"
                     )
-                found = _List(watched, clock=self._clock, seconds=self._seconds, closed=self._closed)
+                    raise NotNowError(f"{whose} already: close some pages, and try again in a minute")
+                found = _List(watched, caller.person, clock=self._clock, seconds=self._seconds, closed=self._closed)
                 self._lists[watched] = found
             return found
 
@@ -91,8 +101,11 @@ class Hub:
 class _List:
     """One list, its watch's thread, and those who look at it."""
 
-    def __init__(self, watched: Watched, *, clock: Clock, seconds: int, closed: Callable[[_List], None]) -> None:
-        self.watched = watched
+    def __init__(
+        self, watched: Watched, person: str, *, clock: Clock, seconds: int, closed: Callable[[_List], None]
+    ) -> None:
+        """`person`: as whom it is opened."""
+        self.watched, self.person = watched, person
         self._clock, self._seconds, self._closed = clock, seconds, closed
         self._lock = threading.Lock()
         self._opening = threading.Lock()  # held while the list is read first, or closed
@@ -114,6 +127,14 @@ class _List:
             if bell:
                 self._bells.add(bell)
         return self._feed.snapshot()
+
+    def let_go(self, caller: Caller) -> None:
+        if self._feed.snapshot().objects:
+            return
+        with self._lock:
+            self._looks.pop(caller.identity, None)
+        if self._close_unless_looked_at():
+            self.end()
 
     def end(self) -> None:
         self._stop.set()
@@ -174,6 +195,7 @@ class _List:
                 caller = self._watcher()
                 if caller is None or self._stop.is_set():
                     continue
+                self.person = caller.person
                 began = time.monotonic()
                 try:
                     if not self._feed.loaded:
