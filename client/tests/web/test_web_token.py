@@ -188,6 +188,7 @@ def test_who_logs_out_is_out_also_with_a_cookie_that_was_kept(page: TestClient) 
     assert page.get("/jobs/team").status_code == 200
     answer = page.post("/logout", data={"csrf": token}, headers=HERE)
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert answer.headers["clear-site-data"] == '"cache"'
     assert "__Host-oarlock-0" not in page.cookies
     page.cookies.set("__Host-oarlock-0", kept)
     assert page.get("/jobs/team").status_code == 303

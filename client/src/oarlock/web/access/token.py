@@ -126,7 +126,7 @@ class TokenAuthenticator:
             self._ended = {name: until for name, until in self._ended.items() if until > now}
             if len(self._ended) < MOST_ENDED:
                 self._ended[session.name] = session.expires
-        response = RedirectResponse("/login", 303)
+        response = RedirectResponse("/login", 303, {"clear-site-data": '"cache"'})  # pictures, for whoever comes next
         self._keep(request, response, None)
         return response
 

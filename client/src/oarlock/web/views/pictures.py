@@ -37,7 +37,7 @@ def send(ask: Ask) -> Response:
     """A picture, a thumbnail or a grid."""
     media_type, content = _album(ask).picture(ask.path["file"])
     # Packed it is: to do it again would cost more time than it saves.
-    headers = {"cache-control": "private, max-age=600", "content-encoding": "identity"}
+    headers = {"cache-control": "private, max-age=60", "content-encoding": "identity"}
     return Response(content, media_type=media_type, headers=headers)
 
 
