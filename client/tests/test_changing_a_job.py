@@ -8,7 +8,7 @@ import pytest
 from ended import Oarlock
 from fake_api import JOBS, FakeApi
 
-from oarlock import Client, JobFailedError, NotNowError, RefusedError, WaitTimeoutError
+from oarlock import Client, JobFailedError, NotFoundError, NotNowError, RefusedError, WaitTimeoutError
 from oarlock.cluster import connect
 from oarlock.job import Job
 
@@ -99,6 +99,14 @@ def test_stop_and_delete_name_the_very_object_that_they_saw(api: FakeApi) -> Non
         getattr(Client().job("flux"), verb)()
         assert set(api.asked[-1][2]["preconditions"]) == same
         assert api.asked[-1][2]["propagationPolicy"] == "Background"
+
+
+@pytest.mark.parametrize("status", [ENDED, {"phase": "Running"}])
+def test_stop_leaves_another_job_of_its_name_alone(api: FakeApi, status: dict[str, Any]) -> None:
+    api.add_job("flux", status=status)
+    with pytest.raises(NotFoundError, match="another job has its name now"):
+        Job(connect(), "flux", "default", metadata={"uid": "the one before"}).stop()
+    assert {method for method, _, _ in api.asked} == {"GET"}
 
 
 def test_a_job_that_is_resumed_just_before_stop_deletes_it_stays(api: FakeApi) -> None:

@@ -228,9 +228,12 @@ class Job:
     def stop(self, *, timeout: float | None = None, sleep: Sleep = time.sleep) -> int | None:
         """Save, end, and delete the job; its output stays. Returns the newest checkpoint's step.
 
-        Raises WaitTimeoutError, and NotNowError where somebody resumes it meanwhile: then it is not deleted.
+        Raises WaitTimeoutError, and NotNowError where somebody resumes it meanwhile: then it is not deleted. Raises
+        JobNotRunningError or NotFoundError where somebody else deletes it meanwhile.
         """
         job = self.manifest
+        if self._metadata.get("uid", _uid(job)) != _uid(job):
+            raise NotFoundError(f"the {self.name} that was meant is gone, and another job has its name now")
         if not job_row(job).finished:
             self._change({"suspend": True})
         for again in reversed(range(MOST_CONFLICTS)):
