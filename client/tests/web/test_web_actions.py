@@ -183,6 +183,47 @@ def test_a_stop_that_comes_to_nothing_is_told_by_a_warning(api: FakeApi, page: T
     assert f"{JOBS.format('team')}/flux" in api.objects
 
 
+def test_a_job_that_somebody_else_deletes_while_it_stops_is_no_failure(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    fields = form(page.get("/jobs/team/flux/stop").text)
+
+    def deleted(method: str, path: str, _: Any) -> None:
+        if method == "POST" and path.endswith("/events"):
+            api.objects.pop(f"{JOBS.format('team')}/flux", None)
+
+    api.before = deleted
+    page.post("/jobs/team/flux/stop", data=fields)
+    wait_for_threads("stop flux")
+    assert {event["reason"] for event in events(api)} == {"StopRequested", "StopDone"}
+
+
+def test_a_second_stop_while_it_stops_leads_to_the_job_and_writes_nothing(api: FakeApi, page: TestClient) -> None:
+    found = job(api)
+    fields = form(page.get("/jobs/team/flux/stop").text)
+    page.post("/jobs/team/flux/stop", data=fields)
+    again = page.post("/jobs/team/flux/stop", data=fields)
+    asked = page.get("/jobs/team/flux/stop")
+    assert (again.status_code, again.headers["location"]) == (303, "/jobs/team/flux")
+    assert "is asked for already" in asked.text
+    assert [thread.name for thread in threading.enumerate()].count("stop flux") == 1
+    found["status"]["phase"] = "Suspended"
+    wait_for_threads("stop flux")
+    assert [event["reason"] for event in events(api)] == ["StopRequested", "StopDone"]
+
+
+@pytest.mark.parametrize(("action", "wanted"), [("suspend", True), ("resume", False)])
+def test_a_second_click_leads_to_the_job_and_writes_nothing(
+    api: FakeApi, page: TestClient, action: str, *, wanted: bool
+) -> None:
+    job(api)["spec"]["suspend"] = not wanted
+    fields = form(page.get(f"/jobs/team/flux/{action}").text)
+    first, again = (page.post(f"/jobs/team/flux/{action}", data=fields) for _ in range(2))
+    assert (first.status_code, again.status_code) == (303, 303)
+    assert again.headers["location"] == "/jobs/team/flux"
+    assert (len(changes(api)), len(events(api))) == (1, 1)
+    assert "is asked for already" in page.get(f"/jobs/team/flux/{action}").text
+
+
 def test_a_node_is_given_back_with_the_callers_name(api: FakeApi, page: TestClient) -> None:
     node(api, unschedulable=True)
     text = page.get("/nodes/node-2/uncordon").text

@@ -25,6 +25,8 @@ class Action:
     fits: Callable[[JobRow], bool]
     means: Callable[[JobRow], str]
     """What will happen."""
+    already: Callable[[JobRow], bool] = lambda _: False
+    """Whether it is asked for already: to ask again changes nothing, and is no mistake."""
     ends: bool = False
     """Whether it cannot be taken back."""
 
@@ -68,12 +70,18 @@ ACTIONS = (
         word="Suspend",
         fits=lambda row: not row.finished and not row.suspended and not row.deleting,
         means=_suspend,
+        already=lambda row: not row.finished and row.suspended and not row.deleting,
     ),
-    Action(word="Resume", fits=lambda row: not row.finished and row.suspended and not row.deleting, means=_resume),
+    Action(
+        word="Resume",
+        fits=lambda row: not row.finished and row.suspended and not row.deleting,
+        means=_resume,
+        already=lambda row: not row.finished and not row.suspended and not row.deleting,
+    ),
     Action(
         word="Save", fits=lambda row: row.phase == "Running" and not row.suspended and not row.deleting, means=_save
     ),
-    Action(word="Stop", fits=lambda row: not row.deleting, means=_stop, ends=True),
+    Action(word="Stop", fits=lambda row: not row.deleting, means=_stop, already=lambda row: row.deleting, ends=True),
 )
 
 

@@ -205,5 +205,13 @@ for (const form of document.querySelectorAll("form.theme")) {
   });
 }
 
+// --- what is asked for is asked for once: a second click on its button does nothing ---------------------------------------------
+
+for (const form of document.querySelectorAll("form.answer")) {
+  const enable = (on) => { for (const button of form.querySelectorAll("button")) button.disabled = !on; };
+  form.addEventListener("submit", () => enable(false));
+  addEventListener("pageshow", () => enable(true));
+}
+
 tellTimes(document);
 listen();

@@ -11,7 +11,14 @@ from typing import Any
 from starlette.responses import RedirectResponse, Response
 
 from oarlock.client import Client
-from oarlock.errors import ForbiddenError, NotFoundError, NotNowError, OarlockError, WaitTimeoutError
+from oarlock.errors import (
+    ForbiddenError,
+    JobNotRunningError,
+    NotFoundError,
+    NotNowError,
+    OarlockError,
+    WaitTimeoutError,
+)
 from oarlock.job import Job
 from oarlock.report.markup import element
 from oarlock.rows import JobRow, job_row, node_rows, part
@@ -23,7 +30,10 @@ from oarlock.web.signature import Signature, sign
 
 STOP_SECONDS = 1800.0
 """Within which a job that is stopped has to leave its nodes, to be deleted then."""
-_STOPPING = threading.BoundedSemaphore(64)
+MOST_STOPPING = 64
+_stopping: set[str] = set()
+"""The uids of jobs whose pods' leaving is waited for."""
+_stopping_lock = threading.Lock()
 log = logging.getLogger("oarlock.web")
 
 
@@ -32,6 +42,8 @@ def _ask_job(action: Action) -> Callable[[Ask], View]:
         _check_on(ask)
         found = _job(ask).manifest
         row = job_row(found)
+        if _is_asked(action, row, found):
+            raise NotNowError(f"{action.word} is asked for already: {row.name} is {row.phase}")
         _check_fits(action, row)
         return View(
             title=f"{action.word} {row.name}?", body=drawn.ask_job(action, row, uid=_uid(found), csrf=ask.csrf())
@@ -46,6 +58,8 @@ def _act_on_job(action: Action) -> Callable[[Ask, Mapping[str, str]], Response]:
         found = _job(ask).manifest
         row = job_row(found)
         _check_same(found, form, row.name)
+        if _is_asked(action, row, found):  # a second click
+            return RedirectResponse(drawn.job_address(row), 303)
         _check_fits(action, row)
         signature = sign(ask.cluster, action.word)
         job = _job(ask, signature.metadata(_uid(found)))
@@ -74,19 +88,26 @@ def _stop(job: Job, row: JobRow, found: Mapping[str, Any], signature: Signature)
     if row.finished:
         _tell_end(job, found, signature)
         return
-    if not _STOPPING.acquire(blocking=False):
-        raise NotNowError("many jobs are being stopped here already: try again in a minute, or `oarlock stop` it")
+    uid = _uid(found)
+    with _stopping_lock:
+        if uid in _stopping:
+            return
+        if len(_stopping) >= MOST_STOPPING:
+            raise NotNowError("many jobs are being stopped here already: try again in a minute, or `oarlock stop` it")
+        _stopping.add(uid)
     try:
         job.suspend()  # refused at once, where that is not the caller's right
         threading.Thread(target=_end, args=(job, found, signature), name=f"stop {row.name}", daemon=True).start()
     except BaseException:
-        _STOPPING.release()
+        _stopping.discard(uid)
         raise
 
 
 def _end(job: Job, found: Mapping[str, Any], signature: Signature) -> None:
     try:
         _tell_end(job, found, signature)
+    except (JobNotRunningError, NotFoundError):  # somebody else was quicker
+        signature.event(found, "Done", f"{signature.person} had it stopped by the page, and it was deleted meanwhile")
     except OarlockError as error:
         log.warning("%s/%s was not stopped: %s", job.namespace, job.name, error)
         signature.event(
@@ -96,7 +117,7 @@ def _end(job: Job, found: Mapping[str, Any], signature: Signature) -> None:
             warning=True,
         )
     finally:
-        _STOPPING.release()
+        _stopping.discard(_uid(found))
 
 
 def _tell_end(job: Job, found: Mapping[str, Any], signature: Signature) -> None:
@@ -158,6 +179,10 @@ def _check_on(ask: Ask) -> None:
         raise ForbiddenError(
             "nothing can be changed by this page: whoever runs it switches that on, by `dashboard.actions` of the chart"
         )
+
+
+def _is_asked(action: Action, row: JobRow, found: Mapping[str, Any]) -> bool:
+    return action.already(row) or (action.ends and _uid(found) in _stopping)
 
 
 def _check_fits(action: Action, row: JobRow) -> None:
