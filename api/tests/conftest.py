@@ -15,9 +15,14 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from hypothesis import HealthCheck, settings
 
 from oarlock_api.crd import custom_resource_definition
 from oarlock_api.manifest import load
+
+# A machine that is busy draws slowly, and that is no failure of what is tested.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 Manifest = dict[str, Any]
 

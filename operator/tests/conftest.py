@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gangs import SETTINGS
+from hypothesis import HealthCheck, settings
 from processes import ROOT, Api, api_with_crd, operator
 from status_pod import Server, serving
 
@@ -20,6 +21,10 @@ from oarlock_operator.model.job_memory import JobMemory
 if TYPE_CHECKING:
     from oarlock_local.account import Account
     from oarlock_local.cluster import Cluster
+
+# A machine that is busy draws slowly, and that is no failure of what is tested.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 ALL_RIGHTS: dict[str, Any] = {
     "image": {"repository": "registry.example.com/oarlock/operator"},
