@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oarlock.errors import NotFoundError, OarlockError, UnknownCallerError
+from oarlock.errors import OarlockError, UnknownCallerError
 from oarlock.explain import explain
 from oarlock.facts.model import Facts
 from oarlock.leader import find_leader
@@ -11,7 +11,7 @@ from oarlock.web.ask import Ask, Page, View
 from oarlock.web.drawn.curve import LAST, Choice, curve, with_live
 from oarlock.web.live_figures import LiveFigures
 from oarlock.web.outputs import output_of
-from oarlock.web.watch.jobs import job_of
+from oarlock.web.watch.jobs import known_job
 
 _PHASES_WITH_PODS = frozenset({"Running", "Recovering", "Starting"})
 
@@ -20,9 +20,7 @@ def draw(ask: Ask) -> View:
     """What is known: from the status, from the agent while the job runs, from its output where that is mounted."""
     namespace, name = ask.name("namespace"), ask.name("name")
     cluster = ask.cluster  # what is drawn comes of this caller's own requests: nobody else is given it
-    known = ask.watched(job_of(namespace, name)).objects.get((namespace, name))
-    if known is None:
-        raise NotFoundError(f"{namespace} has no job {name}: look at the list of jobs")
+    known = known_job(ask)
     job = known.object
     last = ask.query("last")
     choice = Choice(

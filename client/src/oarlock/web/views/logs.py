@@ -11,7 +11,6 @@ from pathlib import Path
 
 from oarlock import kept_logs
 from oarlock.cluster import Cluster
-from oarlock.errors import NotFoundError
 from oarlock.followed_logs import Follower
 from oarlock.job import Job
 from oarlock.logs import LogLine, Wanted
@@ -19,7 +18,7 @@ from oarlock.web.ask import Ask, Page, View
 from oarlock.web.drawn.logs import Choice, logs, parse_ranks
 from oarlock.web.outputs import find_output
 from oarlock.web.tails import Tail, Tails
-from oarlock.web.watch.jobs import job_of
+from oarlock.web.watch.jobs import known_job
 
 TAIL, TAIL_TO_SEARCH = 500, 20_000
 """Lines of each pod that are read at first. Where a text is looked for, few of them are kept."""
@@ -59,9 +58,7 @@ def draw(ask: Ask) -> View:
     """The newest lines."""
     namespace, name = ask.name("namespace"), ask.name("name")
     cluster = ask.cluster  # what is drawn comes of this caller's own requests: nobody else is given it
-    known = ask.watched(job_of(namespace, name)).objects.get((namespace, name))
-    if known is None:
-        raise NotFoundError(f"{namespace} has no job {name}: look at the list of jobs")
+    known = known_job(ask)
     nodes = known.row.nodes or 0
     ranks, words = parse_ranks(ask.query("ranks"), nodes=nodes)
     attempt = ask.query("attempt")

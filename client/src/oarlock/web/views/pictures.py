@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from oarlock.errors import NotFoundError, OarlockError, UnknownCallerError
+from oarlock.errors import OarlockError, UnknownCallerError
 from oarlock.leader import find_leader
 from oarlock.web.albums import Album, Albums, Folder
 from oarlock.web.ask import Ask, Page, Read, View
 from oarlock.web.drawn.pictures import Choice, Step, pictures
 from oarlock.web.outputs import find_output
-from oarlock.web.watch.jobs import job_of
+from oarlock.web.watch.jobs import known_job
 
 
 def draw(ask: Ask) -> View:
@@ -45,9 +45,7 @@ def _album(ask: Ask) -> Album:
     """The caller's own."""
     namespace, name = ask.name("namespace"), ask.name("name")
     cluster = ask.cluster  # what is drawn comes of this caller's own requests: nobody else is given it
-    known = ask.watched(job_of(namespace, name)).objects.get((namespace, name))
-    if known is None:
-        raise NotFoundError(f"{namespace} has no job {name}: look at the list of jobs")
+    known = known_job(ask)
     job = known.object
     uid = str(job["metadata"]["uid"])
 

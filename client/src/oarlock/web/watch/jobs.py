@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oarlock.cluster import jobs_path
+from oarlock.errors import NotFoundError
 from oarlock.facts.cluster import trimmed
 from oarlock.names import checked_name
 from oarlock.rows import JobRow, job_row, objects, part
 from oarlock.web.watch.feed import Watched
 from oarlock_api.contract.wire import number
+
+if TYPE_CHECKING:
+    from oarlock.web.ask import Ask
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +49,12 @@ def jobs_of(namespace: str | None) -> Watched:
 def job_of(namespace: str, name: str) -> Watched:
     """One job, as jobs_of has it."""
     return Watched(jobs_path(namespace), fields=f"metadata.name={checked_name(name, 'job')}", keep=KnownJob.of)
+
+
+def known_job(ask: Ask) -> KnownJob:
+    """The job that the path names, as the caller sees it. Raises NotFoundError where it is not there."""
+    namespace, name = ask.name("namespace"), ask.name("name")
+    known: KnownJob | None = ask.watched(job_of(namespace, name)).objects.get((namespace, name))
+    if known is None:
+        raise NotFoundError(f"{namespace} has no job {name}: look at the list of jobs")
+    return known
