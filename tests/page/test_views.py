@@ -48,6 +48,14 @@ def test_a_view_is_whole_in_both_themes_and_widths_for_eyes_and_ears_and_asks_no
     assert visit.seen.servers == {visit.origin}
 
 
+@pytest.mark.parametrize("path", ["/jobs/team-a?text=flux", "/jobs/team-a/flux-lora"])
+def test_a_phones_first_screen_says_phase_step_time_left_and_the_last_fault(path: str, visit: Visit) -> None:
+    visit.look(phone=True)
+    visit.to(path)
+    for words in ("Running", "1,790", "7 h 1", "gpu-node-03"):
+        expect(visit.page.locator("main").get_by_text(words).first).to_be_in_viewport()
+
+
 def test_a_theme_that_is_chosen_stays_whatever_the_system_says(visit: Visit) -> None:
     visit.look(dark=False)
     background = "getComputedStyle(document.body).backgroundColor"

@@ -27,7 +27,7 @@ COLUMNS = (
     ("s/step", "number widest-only"),
     ("Nodes", "number wide-only"),
     ("Restarts", "number widest-only"),
-    ("Last fault", "fault wide-only"),
+    ("Last fault", "fault"),
     ("Age", "number wide-only"),
 )
 ORDER = ("Running", "Recovering", "Starting", "Queued", "Pending", "Suspended", "Failed", "Succeeded")
@@ -118,7 +118,8 @@ def _row(row: JobRow, losses: tuple[float, ...], *, everywhere: bool) -> Html:
         cut(row.last_fault, MOST_FAULT) if row.last_fault else DASH,
         time_ago(row.created),
     )
-    drawn = (element("td", cell, class_=kind) for cell, (_, kind) in zip(cells, COLUMNS, strict=True))
+    kinds = [f"{kind} none" if kind == "fault" and not row.last_fault else kind for _, kind in COLUMNS]
+    drawn = (element("td", cell, class_=kind) for cell, kind in zip(cells, kinds, strict=True))
     return element("tr", *drawn, id=_id(row))
 
 
