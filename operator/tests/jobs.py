@@ -58,5 +58,5 @@ def gpu_report(pod: Pod, *, code: int, at: datetime, xid: int = 79, uuid: str = 
         report(pod, code=code, at=at, summary=f"GPU 5 ({uuid}, serial 165) XID {xid}, fallen off the bus"),
         gpu=Gpu(index=5, uuid=uuid, serial="165"),
         xid=xid,
-        evidence=(Evidence(probe="xid", value=xid, at=at.isoformat()),),
+        evidence=(Evidence(probe="xid", value=float(xid), at=at.isoformat()),),
     )

@@ -62,6 +62,16 @@ def test_a_number_that_is_not_finite_is_written_as_null_and_its_evidence_not_rea
     assert parse_report(written).evidence == ()
 
 
+@pytest.mark.parametrize(
+    ("value", "told"), [(79.0, "79"), (79, "79"), (0.5, "0.5"), ("reset", "reset"), (1e6, "1000000")]
+)
+def test_a_whole_number_is_told_without_a_point(value: float | str, told: str) -> None:
+    (read,) = parse_report(
+        Report(1, 0, "u", "GPU", 80, "t", "s", evidence=(Evidence("probe", value, "t"),)).to_json()
+    ).evidence
+    assert read.reading == told
+
+
 LEAST = {"attempt": 1, "rank": 0, "code": 1}
 
 

@@ -257,3 +257,9 @@ def test_a_history_alone_tells_decisions_and_where_it_went_on() -> None:
 def test_a_folder_of_which_nothing_is_known_is_said_so() -> None:
     story = explain(facts(None))
     assert (story.now.cause, story.trouble, story.attempts, story.name, story.time) == ("Gone", None, (), JOB, NOW)
+
+
+def test_an_xid_is_told_as_drivers_write_it_and_not_as_json_writes_numbers() -> None:
+    story = explain(ALL["contained"][0])
+    assert story.trouble
+    assert [one.text for one in story.trouble.evidence if one.source == "probe xid"] == ["94"]

@@ -39,7 +39,11 @@ def test_a_report_against_the_hardware_cordons_its_node_in_the_first_pass() -> N
     (entry,) = world.job.status.cordoned_nodes
     assert entry.name == "node-1"
     assert entry.reason is not None
-    assert entry.reason.startswith("GPUFault in attempt 1: pod flux-1-1 on node-1: GPU 5 (GPU-5, serial 165) XID 79")
+    assert entry.reason.startswith(
+        "GPUFault in attempt 1: pod flux-1-1 on node-1: GPU 5 (GPU-5, serial 165) XID 79 [xid=79];"
+    )
+    assert world.job.status.last_fault
+    assert world.job.status.last_fault.evidence[1].startswith("xid: 79 at ")
 
 
 def test_a_code_without_the_drivers_evidence_takes_a_node_from_nobody() -> None:

@@ -61,6 +61,11 @@ class Evidence:
     value: float | str
     at: str
 
+    @property
+    def reading(self) -> str:
+        """The value for people: JSON makes 79.0 of an XID, and whole numbers are told without a point."""
+        return f"{self.value:.0f}" if isinstance(self.value, float) and self.value.is_integer() else str(self.value)
+
 
 def is_proven(evidence: Iterable[Evidence]) -> bool:
     """Whether a driver speaks in it, and not a program alone."""

@@ -41,8 +41,7 @@ def of_report(report: Report, *, job: str, node: str = "", pod: str = "") -> Tro
     cause = words.refined(_of_code(report.code), report.summary)
     said = Evidence(source=f"report of rank {report.rank}", text=report.summary[:1024], time=report.detected_at)
     readings = tuple(
-        Evidence(source=f"probe {one.probe}", text=str(one.value), time=one.at)
-        for one in report.evidence[:MAX_EVIDENCE]
+        Evidence(source=f"probe {one.probe}", text=one.reading, time=one.at) for one in report.evidence[:MAX_EVIDENCE]
     )
     return Trouble(
         cause=cause,

@@ -194,7 +194,7 @@ def _last_fault(o: Observation, found: Attribution) -> LastFault:
         xid=cause.xid,
         verdict=cause.verdict,
         action=_action(cause),
-        evidence=(cause.message[:1024], *(f"{one.probe}: {one.value} at {one.at}"[:1024] for one in readings)),
+        evidence=(cause.message[:1024], *(f"{one.probe}: {one.reading} at {one.at}"[:1024] for one in readings)),
         victims=found.victims,
     )
 

@@ -26,9 +26,9 @@ def evidence_summary(fault: Fault) -> str:
         parts.append(f": GPU {report.gpu.index}" + (f" ({known})" if known else ""))
     if report.xid is not None:
         parts.append(f" XID {report.xid}")
-    readings = [f"{_plain(one.probe)}={_plain(one.value)}" for one in report.evidence[:MOST_READINGS]]
+    readings = [f"{_plain(one.probe)}={_plain(one.reading)}" for one in report.evidence[:MOST_READINGS]]
     return "".join(parts) + (f" [{', '.join(readings)}]" if readings else "")
 
 
-def _plain(value: float | str) -> str:
-    return _ODD.sub("", str(value))[:LONGEST]
+def _plain(value: str) -> str:
+    return _ODD.sub("", value)[:LONGEST]
