@@ -236,6 +236,48 @@ def test_a_node_is_given_back_with_the_callers_name(api: FakeApi, page: TestClie
     assert (event["metadata"]["namespace"], event["involvedObject"]["kind"]) == ("default", "Node")
 
 
+def avoided(api: FakeApi, *, since: str = "2026-01-01T00:00:00Z") -> None:
+    """A node that nobody cordoned, and a job that keeps off it."""
+    node(api)["metadata"]["annotations"] = {}
+    job(api, avoidedNodes=[{"name": "node-2", "reason": "GPUFault in attempt 1", "sinceTime": since}])
+
+
+def test_a_node_that_is_avoided_and_not_cordoned_is_given_back_from_the_nodes_view(
+    api: FakeApi, page: TestClient
+) -> None:
+    avoided(api)
+    assert 'href="/nodes/node-2/uncordon"' in page.get("/nodes").text
+    text = page.get("/nodes/node-2/uncordon").text
+    assert "Give node-2 back?" in text
+    assert "team/flux" in text
+    assert changes(api) == []
+    page.post("/nodes/node-2/uncordon", data=form(text))
+    ((_, path, patch),) = changes(api)
+    assert path == NODE
+    assert json.loads(patch["metadata"]["annotations"]["oarlock.dev/asked-by"])["by"] == PERSON
+    assert "oarlock.dev/given-back" in patch["metadata"]["annotations"]
+    (event,) = events(api)
+    assert (event["reason"], event["involvedObject"]["name"]) == ("GiveBackRequested", "node-2")
+    assert PERSON in event["message"]
+
+
+def test_a_node_that_nothing_keeps_from_jobs_is_not_given_back(api: FakeApi, page: TestClient) -> None:
+    avoided(api)
+    fields = form(page.get("/nodes/node-2/uncordon").text)
+    api.objects[NODE]["metadata"]["annotations"] = {"oarlock.dev/given-back": "2026-01-01T00:00:01Z"}
+    assert page.get("/nodes/node-2/uncordon").status_code == 409
+    assert page.post("/nodes/node-2/uncordon", data=fields).status_code == 303, "a second click"
+    assert changes(api) == []
+    assert 'href="/nodes/node-2/uncordon"' not in page.get("/nodes").text
+
+
+def test_who_may_not_read_jobs_may_give_a_node_back_all_the_same(api: FakeApi, page: TestClient) -> None:
+    avoided(api)
+    api.refusals[JOBS.format("team").replace("namespaces/team/", "")] = (403, "trainingjobs is forbidden")
+    page.post("/nodes/node-2/uncordon", data=form(page.get("/nodes/node-2/uncordon").text))
+    assert len(changes(api)) == 1
+
+
 def test_who_may_not_create_events_acts_all_the_same_and_is_told(api: FakeApi, page: TestClient) -> None:
     job(api)
     api.refusals[EVENTS.format("team")] = (403, "alice cannot create events")

@@ -12,7 +12,8 @@ from pages import Page
 from starlette.testclient import TestClient
 
 from oarlock.web.drawn.cordons import Brakes
-from oarlock_api.contract.node_marks import BREAKER, CORDONED, ENDED, LEDGER
+from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, AskedBy
+from oarlock_api.contract.node_marks import BREAKER, CORDONED, ENDED, GIVEN_BACK, LEDGER
 
 EVIL = "<script>alert(1)</script>"
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -127,6 +128,26 @@ def test_what_is_allowed_grows_with_the_nodes_and_is_not_guessed() -> None:
     assert Brakes.of({"data": {"cordons": "[" * 9000}}, None, now=NOW, nodes=5).counted == 0
     assert (brakes().breaker, brakes(reason="").breaker) == ("", "no reason given")
     assert brakes(reason="4 within an hour").breaker == "4 within an hour"
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [("2026-11-23T11:40:00+00:00", True), ("2026-11-23T11:35:00+00:00", False)],
+    ids=["here", "shell"],
+)
+def test_a_node_that_was_given_back_says_when_and_by_whom(
+    api: FakeApi, page: TestClient, asked: str, *, named: bool
+) -> None:
+    node(api, "gpu-5", ended=json.dumps(MARK))
+    annotations = api.objects["/api/v1/nodes/gpu-5"]["metadata"]["annotations"]
+    annotations[GIVEN_BACK] = "2026-11-23T11:40:01+00:00"
+    annotations[ASKED_BY_ANNOTATION] = AskedBy(action="Uncordon", by="bob <b>", time=asked).to_annotation()
+    cordoned = [{"name": "gpu-5", "time": MARK["time"], "doneTime": MARK["time"]}]
+    api.add_job("flux", "team", status={"phase": "Running", "cordonedNodes": cordoned})
+    told = Page(page.get("/nodes").text)
+    assert (" by bob <b>" in told.text) is named
+    assert "2026-11-23T11:40:01+00:00" in [one.get("datetime") for one in told.all("time")]
+    assert "was cordoned for the job, and was given back" in told.texts["td"]
 
 
 def test_what_was_only_told_of_is_listed_from_events(api: FakeApi, page: TestClient) -> None:

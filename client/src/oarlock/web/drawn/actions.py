@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.parts import at
-from oarlock.report.words import duration, whole
+from oarlock.report.words import duration, some, whole
 from oarlock.rows import JobRow, NodeRow, part
 from oarlock.web.drawn.frame import field
 from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, parse_asked_by
@@ -123,11 +123,15 @@ def _request(told: Mapping[str, Any]) -> Html | None:
     return joined(f"The last {verb}: {words}", at(text(told.get("endTime")) or text(told.get("requestTime"))), ".")
 
 
-def uncordon_link(row: NodeRow) -> Html | None:
-    """A link to give a cordoned node back."""
-    if not row.cordoned:
-        return None
-    return element("a", "Uncordon\u2026", href=f"/nodes/{quote(row.name)}/uncordon", class_="button")
+GIVE_BACK = "GiveBack"
+"""What is done to a node that nobody cordoned, and that jobs avoid."""
+
+
+def give_back_link(row: NodeRow, *, namespace: str = "") -> Html:
+    """A link to give a node back. `namespace` is the one of whose jobs the caller may know."""
+    query = f"?namespace={quote(namespace)}" if namespace else ""
+    word = "Uncordon" if row.cordoned else "Give back"
+    return element("a", f"{word}\u2026", href=f"/nodes/{quote(row.name)}/uncordon{query}", class_="button")
 
 
 def ask_job(action: Action, row: JobRow, *, uid: str, csrf: str) -> Html:
@@ -146,22 +150,27 @@ def ask_job(action: Action, row: JobRow, *, uid: str, csrf: str) -> Html:
     )
 
 
-def ask_uncordon(row: NodeRow, *, uid: str, csrf: str) -> Html:
-    """The page that asks about a node."""
+def ask_node(row: NodeRow, *, avoided_by: Sequence[str], uid: str, csrf: str) -> Html:
+    """The page that asks about a node. `avoided_by` are the jobs that keep off it, as far as the caller may know."""
+    cordoned = "by Oarlock" if row.by_oarlock else "by somebody else"
     facts: list[tuple[str, Child]] = [
         ("Node", row.name),
         ("GPUs", whole(row.gpus)),
-        ("Cordoned", "by Oarlock" if row.by_oarlock else "by somebody else"),
-        *([("For", row.job)] if row.job else []),
+        ("Cordoned", cordoned if row.cordoned else "no"),
+        *([("For", row.job)] if row.cordoned and row.job else []),
+        *([("Avoided by", some(avoided_by))] if avoided_by else []),
     ]
     means = joined(
-        "Pods may be placed there again, also by jobs that avoid it. Where its GPU is still broken, the next job that comes "
-        "there loses an attempt by it: repair the node first."
+        "Pods may be placed there again, also by jobs that avoid it."
+        if row.cordoned
+        else "Jobs that avoid it may use it again.",
+        " Where its GPU is still broken, the next job that comes there loses an attempt by it: repair the node first.",
     )
-    if row.reason:
+    if row.cordoned and row.reason:
         means = joined(means, " It was cordoned at ", at(row.time or ""), f" for this: {cut(row.reason, 600)}")
-    form = _form("Uncordon", csrf=csrf, uid=uid, back="/nodes", ends=False)
-    return _ask(f"Uncordon {row.name}?", means, facts, form)
+    word = "Uncordon" if row.cordoned else "Give back"
+    title = f"Uncordon {row.name}?" if row.cordoned else f"Give {row.name} back?"
+    return _ask(title, means, facts, _form(word, csrf=csrf, uid=uid, back="/nodes", ends=False))
 
 
 def _ask(title: str, means: str, facts: list[tuple[str, Child]], form: Html) -> Html:

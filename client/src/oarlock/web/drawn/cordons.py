@@ -11,9 +11,12 @@ from typing import Any
 
 from oarlock.clock import parsed
 from oarlock.rows import FaultRow, NodeRow, fault_rows, node_rows, part
-from oarlock_api.contract.node_marks import CORDONED, ENDED
+from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, parse_asked_by
+from oarlock_api.contract.node_marks import CORDONED, ENDED, GIVEN_BACK
 from oarlock_api.contract.wire import integer, number, text
 
+SAME_PATCH = timedelta(seconds=5)
+"""Between the two times that one change of a node writes."""
 TRIED = timedelta(hours=1)
 """For so long the operator tries a cordon that was decided; until then it counts, and a window more."""
 
@@ -25,6 +28,8 @@ class CordonedNode:
     row: NodeRow
     attempt: int | None
     gpu: str
+    by: str = ""
+    """Who gave it back, as far as the page did it for him: a shell leaves no name."""
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> CordonedNode | None:
@@ -37,7 +42,16 @@ class CordonedNode:
         gpu = part(mark, "gpu")
         index = integer(gpu.get("index"))
         names = ("" if index is None else f"GPU {index}", text(gpu.get("uuid"), 64) or text(gpu.get("serial"), 64))
-        return cls(row, integer(mark.get("attempt")), ", ".join(name for name in names if name))
+        attempt = integer(mark.get("attempt"))
+        return cls(row, attempt, ", ".join(name for name in names if name), who_gave_back(annotations))
+
+
+def who_gave_back(annotations: Mapping[str, Any]) -> str:
+    """Whom a node's annotations name beside the time when it was given back last; empty where they name nobody."""
+    asked, given = parse_asked_by(annotations.get(ASKED_BY_ANNOTATION)), parsed(text(annotations.get(GIVEN_BACK), 40))
+    then = parsed(asked.time) if asked else None
+    # One patch writes both. What is given back later, from a shell, has no name.
+    return asked.by if asked and then and given and abs(given - then) < SAME_PATCH else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +68,16 @@ class Held:
         metadata = part(job, "metadata")
         rows = tuple(row for row in fault_rows(job) if row.node)
         return cls(text(metadata.get("namespace"), 253), text(metadata.get("name"), 253), rows)
+
+    def avoids(self, node: NodeRow) -> bool:
+        """Whether the job still keeps off a node: what a person gave back since is dropped at the operator's next pass."""
+        return any(one.node == node.name and keeps_off(one, node) for one in self.rows)
+
+
+def keeps_off(held: FaultRow, node: NodeRow) -> bool:
+    """Whether this row has its job keep off the node."""
+    since, given = parsed(held.time or ""), parsed(node.given_back or "")
+    return held.kind == "Avoided" and not (since and given and given >= since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

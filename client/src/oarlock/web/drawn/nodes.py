@@ -9,15 +9,15 @@ from urllib.parse import quote
 from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.parts import at, row, section, table
 from oarlock.report.words import DASH, duration, whole
-from oarlock.rows import EventRow, NodeRow
+from oarlock.rows import EventRow, FaultRow, NodeRow
 from oarlock.web.ask import Region, View
-from oarlock.web.drawn.cordons import Brakes, CordonedNode, Held
+from oarlock.web.drawn.cordons import Brakes, CordonedNode, Held, keeps_off
 from oarlock.web.drawn.words import time_ago
 
 MOST = 500
 _CORDONED = ("Node", "Since", "For", "GPU", "Evidence", "Action")
-_NODE = ("Node", "GPUs", "State", "Last cordon", "For")
-_HELD = ("Node", "What", "Job", "GPU", "Since (UTC)", "Evidence")
+_NODE = ("Node", "GPUs", "State", "Last cordon", "For", "Given back (UTC)")
+_HELD = ("Node", "What", "Job", "GPU", "Since (UTC)", "Evidence", "Action")
 _WOULD = ("When (UTC)", "Job", "What it says")
 _WORDS = {
     "LastFault": "the last fault was on it",
@@ -55,7 +55,7 @@ def nodes(known: Known, *, offer: Offer | None = None) -> View:
         "part-cordoned": (_cordoned(known, offer),),
         "part-brakes": (_brakes(known),),
         "part-would": (_would(known.would),),
-        "part-held": (_held(known),),
+        "part-held": (_held(known, offer),),
         "part-nodes": (_all(known),),
     }
     region = Region("nodes", {name: element("div", *inner, id=name) for name, inner in parts.items()})
@@ -154,7 +154,7 @@ def _would(found: Sequence[tuple[str, EventRow]]) -> Html | None:
     return section("Told of, and not done", table(_WOULD, rows))
 
 
-def _held(known: Known) -> Html:
+def _held(known: Known, offer: Offer | None) -> Html:
     heading = "What jobs hold against nodes"
     if known.no_held:
         return section(heading, element("p", f"Not known: {known.no_held}.", class_="dim"))
@@ -162,39 +162,48 @@ def _held(known: Known) -> Html:
     if not told:
         return section(heading, element("p", "Nothing, as far as you may read their statuses.", class_="dim"))
     told.sort(key=lambda each: (each[1].node or "", each[1].time or ""), reverse=False)
-    rows = (
-        row(
-            _HELD,
-            [
-                one.node,
-                _WORDS.get(one.kind, one.kind) + (f", {one.count} times" if one.count > 1 else ""),
-                _job(f"{held.namespace}/{held.job}"),
-                one.gpu or DASH,
-                at(one.time or ""),
-                cut(one.message, 600) or DASH,
-            ],
-        )
-        for held, one in told[:MOST]
-    )
+    nodes = {one.row.name: one.row for one in known.nodes}
+    columns = _HELD if offer else _HELD[:-1]
+    rows = (row(columns, _hold(held, one, nodes.get(one.node or ""), offer)) for held, one in told[:MOST])
     more = element("p", f"{len(told) - MOST:,} more are left out.", class_="dim") if len(told) > MOST else None
-    return section(heading, table(_HELD, rows), more)
+    return section(heading, table(columns, rows), more)
+
+
+def _hold(held: Held, one: FaultRow, node: NodeRow | None, offer: Offer | None) -> list[Child]:
+    what = _WORDS.get(one.kind, one.kind) + (f", {one.count} times" if one.count > 1 else "")
+    if one.kind == "Cordoned" and node and not node.cordoned:
+        what = "was cordoned for the job, and was given back"
+    cells: list[Child] = [
+        one.node,
+        what,
+        _job(f"{held.namespace}/{held.job}"),
+        one.gpu or DASH,
+        at(one.time or ""),
+        cut(one.message, 600) or DASH,
+    ]
+    if offer:
+        # A cordoned one has its link above.
+        cells.append(offer(node) if node and not node.cordoned and keeps_off(one, node) else DASH)
+    return cells
 
 
 def _all(known: Known) -> Html | None:
     """Nodes with GPUs that are not cordoned, those that need a look first; where there are many, folded away."""
-    found = [one.row for one in known.nodes if not one.row.cordoned]
+    found = [one for one in known.nodes if not one.row.cordoned]
     if not found:
         return None
-    rows = (row(_NODE, _node(one)) for one in sorted(found, key=lambda one: (one.ready, one.name))[:MOST])
+    rows = (row(_NODE, _node(one)) for one in sorted(found, key=lambda one: (one.row.ready, one.row.name))[:MOST])
     more = element("p", f"{len(found) - MOST:,} more are left out.", class_="dim") if len(found) > MOST else None
-    unready = sum(not one.ready for one in found)
+    unready = sum(not one.row.ready for one in found)
     words = f"{len(found):,} nodes that take pods" + (f", {unready:,} of them not ready" if unready else "")
     folded = element("details", element("summary", words), table(_NODE, rows), more, open=len(found) <= 16)
     return section("Other nodes with GPUs", folded)
 
 
-def _node(one: NodeRow) -> list[Child]:
+def _node(known: CordonedNode) -> list[Child]:
+    one = known.row
     state = "ready" if one.ready else element("strong", "not ready")
+    by = f" by {cut(known.by, 300)}" if known.by else ""
+    back = element("span", at(one.given_back), by) if one.given_back else DASH
     last = at(one.time) if one.time else DASH
-    back = element("span", last, ", given back ", at(one.given_back)) if one.given_back else last
-    return [one.name, whole(one.gpus), state, back, _job(one.job) if one.job else DASH]
+    return [one.name, whole(one.gpus), state, last, _job(one.job) if one.job else DASH, back]

@@ -21,12 +21,13 @@ from oarlock.errors import (
 )
 from oarlock.job import Job
 from oarlock.report.markup import element
-from oarlock.rows import JobRow, job_row, node_rows, part
+from oarlock.rows import JobRow, NodeRow, job_row, node_rows, part
 from oarlock.web.ask import Ask, Page, Post, View
 from oarlock.web.drawn import actions as drawn
 from oarlock.web.drawn.actions import ACTIONS, Action
 from oarlock.web.drawn.plain import notice
 from oarlock.web.signature import Signature, sign
+from oarlock.web.views.nodes import avoiding
 
 STOP_SECONDS = 1800.0
 """Within which a job that is stopped has to leave its nodes, to be deleted then."""
@@ -134,21 +135,38 @@ _DO: Mapping[str, Callable[[Job, JobRow, Mapping[str, Any], Signature], None]] =
 }
 
 
-def _ask_uncordon(ask: Ask) -> View:
+def _ask_node(ask: Ask) -> View:
     _check_on(ask)
     node = _node(ask)
-    (row,) = node_rows([node]) or (None,)
-    if row is None or not row.cordoned:
-        raise NotNowError(f"{ask.name('node')} is not cordoned: there is nothing to give back")
-    return View(title=f"Uncordon {row.name}?", body=drawn.ask_uncordon(row, uid=_uid(node), csrf=ask.csrf()))
+    held = _held_back(ask, node)
+    if held is None:
+        raise NotNowError(f"{ask.name('node')} is not cordoned, and no job avoids it: there is nothing to give back")
+    row, jobs = held
+    title = f"Uncordon {row.name}?" if row.cordoned else f"Give {row.name} back?"
+    return View(title=title, body=drawn.ask_node(row, avoided_by=jobs, uid=_uid(node), csrf=ask.csrf()))
 
 
-def _uncordon(ask: Ask, form: Mapping[str, str]) -> Response:
+def _held_back(ask: Ask, node: Mapping[str, Any]) -> tuple[NodeRow, list[str]] | None:
+    """A node that is kept from jobs, and which of them avoid it; None where nothing keeps it from any.
+
+    Where the caller may not read the jobs, nobody says that none avoids it.
+    """
+    row = next(iter(node_rows([node])), None)
+    if row is None:
+        return None
+    jobs = avoiding(ask, row)
+    return (row, jobs or []) if row.cordoned or jobs or jobs is None else None
+
+
+def _give_back(ask: Ask, form: Mapping[str, str]) -> Response:
     _check_on(ask)
     node = _node(ask)
     name = ask.name("node")
     _check_same(node, form, name)
-    signature = sign(ask.cluster, "Uncordon")
+    held = _held_back(ask, node)
+    if held is None:  # a second click
+        return RedirectResponse("/nodes", 303)
+    signature = sign(ask.cluster, "Uncordon" if held[0].cordoned else drawn.GIVE_BACK)
     Client(cluster=ask.cluster).uncordon(name, metadata=signature.metadata(_uid(node)))
     return _back("/nodes", _told(signature, node))
 
@@ -203,9 +221,9 @@ def _uid(found: Mapping[str, Any]) -> str:
 _JOB, _NODE = "/jobs/{namespace}/{name}/", "/nodes/{node}/uncordon"
 PAGES = (
     *(Page(path=f"{_JOB}{action.path}", draw=_ask_job(action), tab="Jobs", own=True) for action in ACTIONS),
-    Page(path=_NODE, draw=_ask_uncordon, tab="Nodes", own=True),
+    Page(path=_NODE, draw=_ask_node, tab="Nodes", own=True),
 )
 POSTS = (
     *(Post(path=f"{_JOB}{action.path}", act=_act_on_job(action)) for action in ACTIONS),
-    Post(path=_NODE, act=_uncordon),
+    Post(path=_NODE, act=_give_back),
 )

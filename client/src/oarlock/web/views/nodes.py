@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from oarlock.cluster import jobs_path
 from oarlock.errors import ForbiddenError, NotFoundError, OarlockError, UnknownCallerError
 from oarlock.names import is_name
-from oarlock.rows import EventRow, event_rows, part
+from oarlock.rows import EventRow, NodeRow, event_rows, part
 from oarlock.web.ask import Ask, Page, View
-from oarlock.web.drawn.actions import uncordon_link
+from oarlock.web.drawn.actions import give_back_link
 from oarlock.web.drawn.cordons import Brakes, CordonedNode, Held
 from oarlock.web.drawn.nodes import Known, nodes
 from oarlock.web.watch.feed import Watched
@@ -24,13 +25,11 @@ T = TypeVar("T")
 
 def draw(ask: Ask) -> View:
     """The page."""
-    namespace = ask.query("namespace") or ask.settings.namespace
-    if namespace and not is_name(namespace):
-        raise NotFoundError(f"{namespace[:80]!r} can be no namespace's name: look at the address")
+    namespace = _namespace(ask)
     read = Watched(NODES, keep=CordonedNode.of)
     found, no_nodes = _asked(lambda: list(ask.watched(read).objects.values()))
     rows = [one for one in found or [] if one is not None]
-    held, no_held = _asked(lambda: _everywhere(ask, namespace, lambda one: Watched(jobs_path(one), keep=Held.of)))
+    held, no_held = _asked(lambda: _holds(ask, namespace))
     would, _ = _asked(lambda: _would(ask, namespace))
     brakes, no_brakes = _asked(lambda: _brakes(ask, None if no_nodes else sum(bool(one.row.gpus) for one in rows)))
     known = Known(
@@ -43,7 +42,25 @@ def draw(ask: Ask) -> View:
         no_held=no_held,
         would=would or [],
     )
-    return nodes(known, offer=uncordon_link if ask.settings.actions else None)
+    offer = partial(give_back_link, namespace=ask.query("namespace"))
+    return nodes(known, offer=offer if ask.settings.actions else None)
+
+
+def avoiding(ask: Ask, node: NodeRow) -> list[str] | None:
+    """The jobs that keep off a node, as namespace/name; None where the caller may not read what jobs there are."""
+    held, _ = _asked(lambda: _holds(ask, _namespace(ask)))
+    return None if held is None else sorted(f"{one.namespace}/{one.job}" for one in held if one.avoids(node))
+
+
+def _namespace(ask: Ask) -> str | None:
+    namespace = ask.query("namespace") or ask.settings.namespace
+    if namespace and not is_name(namespace):
+        raise NotFoundError(f"{namespace[:80]!r} can be no namespace's name: look at the address")
+    return namespace
+
+
+def _holds(ask: Ask, namespace: str | None) -> list[Held]:
+    return _everywhere(ask, namespace, lambda one: Watched(jobs_path(one), keep=Held.of))
 
 
 def _asked(read: Callable[[], T]) -> tuple[T | None, str]:
