@@ -7,6 +7,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.health import GpuVerdict
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.group import Group
 from oarlock_api.primitives import Label, ObjectName, Seconds, Word
 from oarlock_api.rules import ListMap, ListSet, Rule, at_least_one, ordered
@@ -144,7 +145,13 @@ class Recovery(Group):
             message="recovery.backoffSeconds is above recovery.maxBackoffSeconds; lower it or raise the maximum",
         ),
     )
-    for_pods = ("hang_seconds", "drill_every_steps")
+    for_pods = ("in_place", "hang_seconds", "drill_every_steps")
+
+    in_place: InPlace = Field(
+        default=InPlace.NEVER,
+        description="Auto = ranks that crash, hang or need a new process start anew inside their living pods (a round); "
+        "Never = each fault makes a new attempt.",
+    )
 
     max_application_restarts: Restarts = Field(
         default=3, description="Restarts after failures of the program, within windowSeconds and without progress."

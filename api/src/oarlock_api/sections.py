@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
 '''
 

@@ -30,4 +30,4 @@ def test_a_class_has_the_defaults_of_its_model(model: type) -> None:
 
 
 def test_of_recovery_pods_are_told_what_they_act_on_and_no_more() -> None:
-    assert [field.name for field in fields(plain.Recovery)] == ["hang_seconds", "drill_every_steps"]
+    assert [field.name for field in fields(plain.Recovery)] == ["in_place", "hang_seconds", "drill_every_steps"]

@@ -8,6 +8,7 @@ from operator import attrgetter
 import pytest
 
 from oarlock_api.contract.figures import Figures
+from oarlock_api.contract.rounds import RoundEnd
 from oarlock_api.contract.status import MAX_BYTES, Degradation, PodStatus, PreflightCheck, parse_status
 from oarlock_api.contract.wire import WireError
 
@@ -65,8 +66,17 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
     assert {check.milliseconds for check in status.preflight} == {None}
     checks = (PreflightCheck("c", "Failed", 1, "\0" * 9999),) * 20
     degraded = dict.fromkeys(Degradation, "\0" * 9999)
-    grown = PodStatus("j", "p", 1, 0, "Preflight", "t", preflight=checks, degraded=degraded, message="\0" * 9999)
+    ends = tuple(
+        RoundEnd(
+            number=2**40 + n, ended_at="t" * 99, rank=9999, code=255, why="\0" * 9999, step=2**40, resumed_step=2**40
+        )
+        for n in range(20)
+    )
+    grown = PodStatus(
+        "j", "p", 1, 0, "Preflight", "t", preflight=checks, degraded=degraded, message="\0" * 9999, rounds=ends
+    )
     assert len(grown.to_json()) < MAX_BYTES
+    assert [end.number - 2**40 for end in parse_status(grown.to_json()).rounds] == [12, 13, 14, 15, 16, 17, 18, 19]
     assert len(parse_status(grown.to_json()).preflight) == 8
     assert read(preflight={"storage": "Passed"}).preflight == ()
 
@@ -74,6 +84,43 @@ def test_checks_before_the_start_are_bounded_in_number_and_length_on_both_sides(
 def test_the_pod_of_a_slow_rank_reads_as_it_was_and_0_is_one() -> None:
     told = [PodStatus("job", "pod", 1, 0, "Training", "t", slow_pod=pod) for pod in (None, 0, 7)]
     assert [parse_status(one.to_json()).slow_pod for one in told] == [None, 0, 7]
+
+
+FIRST = RoundEnd(number=1, ended_at="t", rank=0, code=1, why="")
+END = RoundEnd(number=2, ended_at="t", rank=1, code=139, why="segfault", step=7, resumed_step=4, down_seconds=1.25)
+
+
+def test_the_ends_of_rounds_read_as_they_were_and_the_first_round_is_no_news() -> None:
+    told = PodStatus("job", "pod", 1, 0, "Training", "t", round=3, rounds=(FIRST, END))
+    assert parse_status(told.to_json()) == told
+    assert "round" not in PodStatus("job", "pod", 1, 0, "Training", "t").to_json()
+    assert read(round=0).round == read(round="2").round == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "rounds",
+        ["round"],
+        [{**END.to_fields(), "number": 0}],
+        [{**END.to_fields(), "rank": -1}],
+        [{**END.to_fields(), "code": 0}],
+        [{**END.to_fields(), "code": 256}],
+        [{**END.to_fields(), "code": True}],
+    ],
+)
+def test_an_end_of_a_round_that_makes_no_sense_is_none(raw: object) -> None:
+    assert read(rounds=raw).rounds == ()
+
+
+def test_each_end_of_a_round_is_read_once_and_in_order_and_its_strange_numbers_are_not_known() -> None:
+    odd = {**END.to_fields(), "step": -1, "resumedStep": "4", "downSeconds": -0.5, "why": "w" * 999}
+    first = {**odd, "number": 1}
+    rounds = read(rounds=[odd, first, odd]).rounds
+    assert [(end.number, end.step, end.resumed_step, end.down_seconds, len(end.why)) for end in rounds] == [
+        (1, None, None, None, 200),
+        (2, None, None, None, 200),
+    ]
 
 
 def test_what_is_not_finite_is_written_as_null() -> None:

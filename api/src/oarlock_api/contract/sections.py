@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oarlock_api.contract.rounds import InPlace
 from oarlock_api.contract.webhooks import WebhookLevel, WebhookType
 
 
@@ -50,6 +51,7 @@ class Preflight:
 class Recovery:
     """What happens when something breaks. May be changed at any time."""
 
+    in_place: InPlace = InPlace.NEVER
     hang_seconds: int = 0
     drill_every_steps: int | None = None
 

@@ -15,6 +15,7 @@ from typing import Any
 from oarlock_api.contract.figures import Figures, parse_figures
 from oarlock_api.contract.health import Health, parse_health
 from oarlock_api.contract.requests import Answered, Drill, parse_answered, parse_drill
+from oarlock_api.contract.rounds import MAX_ROUNDS, RoundEnd, parse_rounds
 from oarlock_api.contract.wire import encodable, finite, integer, number, parse_object, text
 
 STATUS_VERSION = 1
@@ -135,7 +136,8 @@ class PodStatus:
     this phase may now go without progress before the agent itself ends the pod with 83, None while it judges nothing:
     whoever finds the agent silent for longer than that by far need not wait for it. `degraded` has a sentence for each
     Degradation that holds. `request` is the last that was asked of rank 0, `drill` the newest of this attempt.
-    `slow_pod` is the pod of the rank that SlowRank tells of, by its own rank.
+    `slow_pod` is the pod of the rank that SlowRank tells of, by its own rank. `round` counts the starts of all ranks within
+    this attempt, `rounds` has the newest of those that ended, as rank 0's agent tells them; what came before has `round`.
     """
 
     job_uid: str
@@ -160,6 +162,8 @@ class PodStatus:
     request: Answered | None = None
     drill: Drill | None = None
     slow_pod: int | None = None
+    round: int = 1
+    rounds: tuple[RoundEnd, ...] = ()
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -207,6 +211,8 @@ class PodStatus:
             **({"request": self.request.to_fields()} if self.request else {}),
             **({"drill": self.drill.to_fields()} if self.drill else {}),
             **({} if self.slow_pod is None else {"slowPod": self.slow_pod}),
+            **({} if self.round == 1 else {"round": self.round}),
+            **({"rounds": [one.to_fields() for one in self.rounds[-MAX_ROUNDS:]]} if self.rounds else {}),
         }
         return encodable(json.dumps(fields, ensure_ascii=False, separators=(",", ":")))
 
@@ -240,6 +246,8 @@ def parse_status(body: str) -> PodStatus:
         request=parse_answered(raw.get("request")),
         drill=parse_drill(raw.get("drill")),
         slow_pod=integer(raw.get("slowPod")),
+        round=max(1, integer(raw.get("round")) or 1),
+        rounds=parse_rounds(raw.get("rounds")),
     )
 
 

@@ -1,0 +1,88 @@
+"""Rounds: starts of all ranks within an attempt, counted from 1. How one of them ended, as rank 0's agent tells it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from oarlock_api.contract.wire import finite, integer, number, text
+
+MAX_ROUNDS = 8
+"""Ends of rounds that /status has: the newest."""
+MAX_WHY = 200
+"""Characters: eight of them at their longest, every character escaped, leave room for the rest of /status."""
+_MOST = 1_000_000
+
+
+class InPlace(StrEnum):
+    """Whether ranks start anew inside their living pods."""
+
+    AUTO = "Auto"
+    NEVER = "Never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundEnd:
+    """How a round ended, and what the next one began with. What is not known yet is None.
+
+    `number` is that of the round that ended, `ended_at` RFC 3339 on the leader's clock, `rank` the pod whose fault it was,
+    `code` an exit code of the contract or the program's own, `step` the last that the gang had finished. `resumed_step` is
+    the step that the next round began with, `down_seconds` the time from the fault to that round's first new step.
+    """
+
+    number: int
+    ended_at: str
+    rank: int
+    code: int
+    why: str
+    step: int | None = None
+    resumed_step: int | None = None
+    down_seconds: float | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """As JSON writes it."""
+        return {
+            "number": self.number,
+            "endedAt": self.ended_at[:40],
+            "rank": self.rank,
+            "code": self.code,
+            "why": self.why[:MAX_WHY],
+            "step": self.step,
+            "resumedStep": self.resumed_step,
+            "downSeconds": finite(self.down_seconds),
+        }
+
+
+def parse_rounds(raw: object) -> tuple[RoundEnd, ...]:
+    """Read what JSON says, each round once and in order; one whose number, rank or code make no sense is left out."""
+    told = [end for one in (raw[-MAX_ROUNDS:] if isinstance(raw, list) else ()) if (end := _parse(one))]
+    by_number = {end.number: end for end in told}
+    return tuple(by_number[number] for number in sorted(by_number))
+
+
+def _parse(raw: object) -> RoundEnd | None:
+    if not isinstance(raw, Mapping):
+        return None
+    ordinal, rank, code = (integer(raw.get(name)) for name in ("number", "rank", "code"))
+    if (
+        ordinal is None
+        or not 0 < ordinal <= _MOST
+        or rank is None
+        or not 0 <= rank < _MOST
+        or code is None
+        or not 0 < code < 256
+    ):
+        return None
+    step, resumed, down = integer(raw.get("step")), integer(raw.get("resumedStep")), number(raw.get("downSeconds"))
+    return RoundEnd(
+        number=ordinal,
+        ended_at=text(raw.get("endedAt"), 40),
+        rank=rank,
+        code=code,
+        why=text(raw.get("why"), MAX_WHY),
+        step=step if step is not None and step >= 0 else None,
+        resumed_step=resumed if resumed is not None and resumed >= 0 else None,
+        down_seconds=down if down is not None and down >= 0 else None,
+    )
