@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,6 @@ from ended import Oarlock
 from oarlock.exit_codes import ExitCode
 from oarlock.kept_logs import read
 from oarlock.logs import Wanted
-from oarlock.terminal import shown
 from oarlock_api.contract import history
 from oarlock_api.contract.gzip_members import member
 from oarlock_api.contract.log_lines import LogStream, stamped
@@ -50,14 +48,17 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_ranks_and_parts_are_merged_by_time_without_a_cluster(output: Path, oarlock: Oarlock) -> None:
     assert oarlock("logs", "--path", str(output)).out.splitlines() == [
-        "[2/0] rank 0 begins",
-        "[2/1] rank 1 begins",
-        "[2/0] loss 2",
-        "[2/1] loss 3",
+        "00:00:01 attempt 2, pod 0: rank 0 begins",
+        "00:00:02 attempt 2, pod 1: rank 1 begins",
+        "00:00:04 attempt 2, pod 0: loss 2",
+        "00:00:05 attempt 2, pod 1: loss 3",
     ]
-    assert oarlock("logs", "--path", str(output), "--rank", "1", "--grep", "loss").out == "[2/1] loss 3\n"
+    assert (
+        oarlock("logs", "--path", str(output), "--rank", "1", "--grep", "loss").out
+        == "00:00:05 attempt 2, pod 1: loss 3\n"
+    )
     for older in (["--previous"], ["--attempt", "1"]):
-        assert oarlock("logs", "--path", str(output), *older).out == "[1/0] old\n"
+        assert oarlock("logs", "--path", str(output), *older).out == "00:00:01 attempt 1, pod 0: old\n"
 
 
 def test_lines_of_json_are_as_those_of_pods(output: Path, oarlock: Oarlock) -> None:
@@ -82,7 +83,7 @@ def test_since_counts_back_from_now(output: Path) -> None:
 def test_a_torn_log_is_read_and_said_to_be_torn(output: Path, oarlock: Oarlock) -> None:
     keep(output, "0.log.gz", (1, "whole"), (2, "torn"), attempt=3, torn=True)
     ended = oarlock("logs", "--path", str(output))
-    assert (ended.code, ended.out) == (ExitCode.DONE, "[3/0] whole\n")
+    assert (ended.code, ended.out) == (ExitCode.DONE, "00:00:01 attempt 3, pod 0: whole\n")
     assert "rank 0: some lines are lost here" in ended.err
 
 
@@ -90,7 +91,7 @@ def test_of_two_jobs_of_one_name_the_newest_is_read_and_the_other_named(output: 
     path = keep(output, "0.log.gz", (1, "anew"), job=OTHER)
     os.utime(path, (9, 9))
     ended = oarlock("logs", "--path", str(output), "--attempt", "1")
-    assert ended.out == "[1/0] anew\n"
+    assert ended.out == "00:00:01 attempt 1, pod 0: anew\n"
     assert "of job 000000" in ended.err
     assert "3f2a91" in ended.err
 
@@ -112,11 +113,3 @@ def test_what_is_not_there_is_told_with_what_is(
     ended = oarlock("logs", *[str(output) if word == "OUTPUT" else word for word in arguments])
     assert (ended.code, ended.out) == (code, "")
     assert words in ended.err
-
-
-def test_a_terminal_obeys_nothing_that_stands_in_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    words = "a\x1b[2J\x9b1m\r\tb\u202e"
-    assert shown(words, stream) == words
-    monkeypatch.setattr(stream, "isatty", lambda: True)
-    assert shown(words, stream) == "a\\x1b[2J\\x9b1m\\r\tb\\u202e"

@@ -17,19 +17,41 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(followed_logs, "LOOK_SECONDS", 0.01)
 
 
-def test_all_ranks_are_merged_by_time_with_attempt_and_rank(api: FakeApi, oarlock: Oarlock) -> None:
+def test_all_pods_are_merged_by_time_with_attempt_and_pod(api: FakeApi, oarlock: Oarlock) -> None:
     api.add_job("flux", status={"attempt": 2})
     api.add_pod("flux", 1, 0, "2026-01-01T00:00:00Z old\n")
     api.add_pod("flux", 2, 0, FIRST)
     api.add_pod("flux", 2, 1, SECOND)
     assert oarlock("logs", "flux").out.splitlines() == [
-        "[2/1] rank 1 begins",
-        "[2/0] rank 0 begins",
-        "[2/1] loss 2",
-        "[2/0] loss 1",
+        "00:00:01 attempt 2, pod 1: rank 1 begins",
+        "00:00:01 attempt 2, pod 0: rank 0 begins",
+        "00:00:02 attempt 2, pod 1: loss 2",
+        "00:00:03 attempt 2, pod 0: loss 1",
     ]
-    assert oarlock("logs", "flux", "--rank", "1", "--grep", "loss").out == "[2/1] loss 2\n"
-    assert oarlock("logs", "flux", "--previous").out == oarlock("logs", "flux", "--attempt", "1").out == "[1/0] old\n"
+    assert oarlock("logs", "flux", "--rank", "1", "--grep", "loss").out == "00:00:02 attempt 2, pod 1: loss 2\n"
+    assert (
+        oarlock("logs", "flux", "--previous").out
+        == oarlock("logs", "flux", "--attempt", "1").out
+        == "00:00:00 attempt 1, pod 0: old\n"
+    )
+
+
+STEP = '{"time":"2026-01-01T00:00:01Z","attempt":1,"step":140,"total":500,"loss":0.7123456,"secondsPerStep":0.3912}'
+
+
+def test_what_the_trainer_prints_as_json_is_told_in_words_and_found_by_them(api: FakeApi, oarlock: Oarlock) -> None:
+    api.add_job("flux", status={"attempt": 1})
+    wrong = json.dumps({"time": "", "level": "error", "job": "f", "attempt": 1, "rank": 0, "message": "no\x1b[2J room"})
+    api.add_pod("flux", 1, 0, f"2026-01-01T00:00:01Z {STEP}\n2026-01-01T00:00:02Z {wrong}\n")
+    ended = oarlock("logs", "flux")
+    assert ended.out == (
+        "00:00:01 attempt 1, pod 0: step 140 of 500, loss 0.7123, 0.391 s/step\n"
+        "00:00:02 attempt 1, pod 0: ERROR no room\n"
+    )
+    assert ended.err == "-- 2026-01-01, in UTC\n"
+    for pattern in ("loss 0\\.71", '"loss":0\\.71'):
+        assert oarlock("logs", "flux", "--grep", pattern).out.count("\n") == 1, pattern
+    assert json.loads(oarlock("logs", "flux", "-o", "json", "--grep", "loss").out)["text"] == STEP
 
 
 def test_lines_of_json_have_time_attempt_and_rank(api: FakeApi, oarlock: Oarlock) -> None:

@@ -131,9 +131,9 @@ def test_what_is_read_shows_the_job_that_trains(oarlock: Command, tmp_path: Path
     assert oarlock("report", NAME, "--file", str(page)).out == f"{page}\n"
     assert NAME in page.read_text()
     told = oarlock("logs", NAME, "--since", "1h").out
-    assert "[1/0] " in told
-    assert "[1/1] " in told
-    assert "[1/0] " not in oarlock("logs", NAME, "--rank", "1").out
+    assert "attempt 1, pod 0: " in told
+    assert "attempt 1, pod 1: " in told
+    assert "attempt 1, pod 0: " not in oarlock("logs", NAME, "--rank", "1").out
     assert "2 s" in oarlock("wait", NAME, "--timeout", "2", code=2).err
 
 
@@ -276,7 +276,7 @@ def assert_short_job_succeeds(jobs: Jobs, oarlock: Command, manifest: str) -> No
     """It is followed to its end, waited for, and deleted; its output tells the rest."""
     followed = oarlock("submit", "-f", manifest, "--follow").out
     assert f"default/{SHORT} is submitted\n" in followed
-    assert "[1/0] " in followed
+    assert "attempt 1, pod 0: " in followed
     assert f"{SHORT} has succeeded" in followed
     assert f"{SHORT} has succeeded" in oarlock("submit", "-f", manifest, "--wait").out
     oarlock("suspend", SHORT, code=8)
@@ -284,7 +284,7 @@ def assert_short_job_succeeds(jobs: Jobs, oarlock: Command, manifest: str) -> No
     oarlock("get", SHORT, code=4)
     folder = str(jobs.output / SHORT)
     assert "Succeeded" in oarlock("why", "--path", folder).out
-    assert "[1/0] " in oarlock("logs", "--path", folder).out
+    assert "attempt 1, pod 0: " in oarlock("logs", "--path", folder).out
     assert SHORT in oarlock("report", "--path", folder, "--file", "-").out
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from oarlock.errors import NotFoundError, NotNowError, RefusedError
 from oarlock.logs import LINE, NOTE, LogLine, Wanted, instant
+from oarlock.readable_log import is_found
 from oarlock_api.contract.history import HISTORY, LOGS, AttemptLogs, find_logs
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.log_lines import LogStream, read_log
@@ -48,7 +49,7 @@ def read(output: str | os.PathLike[str], wanted: Wanted, *, now: datetime | None
     return (
         wanted.cut(line)
         for line in lines
-        if line.kind == NOTE or (instant(line.time) >= first and (pattern is None or pattern.search(line.text)))
+        if line.kind == NOTE or (instant(line.time) >= first and (pattern is None or is_found(pattern, line)))
     )
 
 

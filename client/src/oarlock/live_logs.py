@@ -16,6 +16,7 @@ from oarlock.errors import NoClusterError, NotFoundError, NotNowError, RefusedEr
 from oarlock.followed_logs import Follower
 from oarlock.logs import NOTE, LogLine, Wanted, instant
 from oarlock.pod_logs import Json, Pod, log_line, log_query, pods_of
+from oarlock.readable_log import is_found
 from oarlock.rows import job_row
 from oarlock_api.contract.history import HISTORY, LOGS, attempt_folder
 
@@ -30,7 +31,7 @@ def read(job: Job, cluster: Cluster, wanted: Wanted, *, follow: bool) -> Iterato
     except re.error as error:
         raise RefusedError(f"{wanted.grep!r} is no regular expression: {error}") from error
     source = Follower(job, cluster, wanted).lines() if follow else _now(job, cluster, wanted)
-    return (line for line in source if line.kind == NOTE or pattern is None or pattern.search(line.text))
+    return (line for line in source if line.kind == NOTE or pattern is None or is_found(pattern, line))
 
 
 def _now(job: Job, cluster: Cluster, wanted: Wanted) -> Iterator[LogLine]:

@@ -44,8 +44,12 @@ class Wanted:
         """The line, no longer than it may be."""
         if self.longest is None or len(line.text) <= self.longest:
             return line
-        more = len(line.text) - self.longest
-        return replace(line, text=f"{line.text[: self.longest]}\u2026 ({more:,} more characters)")
+        return replace(line, text=shortened(line.text, self.longest))
+
+
+def shortened(text: str, most: int) -> str:
+    """At most so many characters of a text, and how many more it has."""
+    return text if len(text) <= most else f"{text[:most]}\u2026 ({len(text) - most:,} more characters)"
 
 
 def instant(time: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TextIO
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """All but tab and newline, and what turns the direction of writing round."""
@@ -12,11 +11,6 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 def escaped(text: str) -> str:
     r"""The text with its control characters as escapes, such as \x1b; tabs and newlines stay."""
     return CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
-
-
-def shown(text: str, stream: TextIO) -> str:
-    """Text for a stream: escaped for a terminal, as it is for a pipe or a file. For what is passed on, such as logs."""
-    return escaped(text) if stream.isatty() else text
 
 
 def escaped_json(text: str) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from oarlock.cli.output import UsageError, fields, note
 from oarlock.cli.verb import OptionalName, verb
-from oarlock.terminal import escaped_json, shown
+from oarlock.terminal import escaped_json
 
 if TYPE_CHECKING:
     from oarlock.client import Client
@@ -44,14 +44,19 @@ def logs(
         str | None, typer.Option("--since", metavar="TIME", help="Only of the last 30s, 5m, 2h or 1d.")
     ] = None,
     grep: Annotated[str | None, typer.Option("--grep", metavar="PATTERN", help="Only lines that match.")] = None,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text or jsonl.")] = "text",
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FORMAT", help="text, or json: an object a line, with what was printed."
+        ),
+    ] = "text",
 ) -> None:
-    """Print what the pods of a job print, with attempt and rank before each line.
+    """Print what the pods of a job print, in words: each line with its time (UTC), attempt and pod.
 
     With --path no cluster is asked: the lines are those that the job's output has kept.
     """
-    if output not in {"text", "jsonl"}:
-        raise UsageError(f"-o {output} is no format of logs: text or jsonl")
+    if output not in {"text", "json", "jsonl"}:
+        raise UsageError(f"-o {output} is no format of logs: text or json")
     if previous and (follow or attempt):
         raise UsageError("--previous goes with neither --follow nor --attempt")
     if bool(name) == bool(path):
@@ -68,24 +73,36 @@ def logs(
         lines = client.job(name).logs(
             follow=follow, rank=rank, attempt=attempt, previous=previous, since=_since(since), grep=grep
         )
-    print_logs(lines, jsonl=output == "jsonl")
+    print_logs(lines, as_json=output != "text")
 
 
-def print_logs(lines: Iterable["LogLine"], *, jsonl: bool = False) -> None:
+def print_logs(lines: Iterable["LogLine"], *, as_json: bool = False) -> None:
     """Print lines as they come; what the reader itself has to say goes to standard error, or is a line of its own kind."""
     colour = sys.stdout.isatty()
+    day = ""
     for line in lines:
-        if jsonl:
+        if as_json:
             sys.stdout.write(escaped_json(json.dumps(fields(line), ensure_ascii=False)) + "\n")
         elif line.kind == "note":
             note(f"-- {line.text}")
             continue
         else:
-            prefix = f"[{line.attempt}/{line.rank}]"
-            if colour:
-                prefix = f"\033[{_COLOURS[(line.rank or 0) % len(_COLOURS)]}m{prefix}\033[0m"
-            sys.stdout.write(f"{prefix} {shown(line.text, sys.stdout)}\n")
+            if line.time and line.time[:10] != day:
+                day = line.time[:10]
+                note(f"-- {day}, in UTC")
+            sys.stdout.write(f"{_told(line, colour=colour)}\n")
         sys.stdout.flush()
+
+
+def _told(line: "LogLine", *, colour: bool) -> str:
+    """As in `14:03:21 attempt 2, pod 3: WARNING loss is not finite`. The colour of a pod is the same in all attempts."""
+    from oarlock.readable_log import readable  # noqa: PLC0415 - --help needs none of it
+
+    found = readable(line)
+    who = f"attempt {line.attempt}, pod {line.rank}:"
+    if colour:
+        who = f"\033[{_COLOURS[(line.rank or 0) % len(_COLOURS)]}m{who}\033[0m"
+    return " ".join(part for part in (found.clock, who, found.level, found.text) if part)
 
 
 def _since(given: str | None) -> timedelta | None:

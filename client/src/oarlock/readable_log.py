@@ -1,0 +1,154 @@
+"""A line of a log as people read it: one line of text, its level and its time. Pure.
+
+The trainer prints JSON: the log of its agent, and rank 0's figures of each step. Those become words. What else a pod prints,
+also JSON of a program of one's own, stays as it is but for what a terminal would obey. The whole line is in `-o json`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from oarlock.clock import parsed
+from oarlock.logs import LogLine, shortened
+from oarlock.terminal import escaped
+from oarlock_api.contract.wire import WireError, integer, number, parse_object, text
+
+LONGEST = 2000
+"""Characters of a line."""
+MOST_JSON = 256 * 1024
+"""Bytes of a line that may be an object."""
+_ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]?")
+_AGENT = frozenset({"time", "level", "job", "attempt", "rank", "message"})
+"""What each line of the agent's has."""
+
+
+class Level(StrEnum):
+    """What people should notice. All else has none."""
+
+    NONE = ""
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+_LEVELS = {
+    "warn": Level.WARNING, "warning": Level.WARNING, "error": Level.ERROR, "critical": Level.ERROR, "fatal": Level.ERROR,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """One line. `time` is RFC 3339 in UTC, empty where nobody says it; `text` has neither it nor the level."""
+
+    text: str
+    level: Level = Level.NONE
+    time: str = ""
+
+    @property
+    def clock(self) -> str:
+        """Its time of the day, in UTC."""
+        return self.time[11:19]
+
+
+def readable(line: LogLine) -> Readable:
+    """The line in words. Raises nothing, whatever a pod has printed."""
+    said = _object(line.text)
+    stamp = text(said.get("time"), 40)
+    time = line.time or (stamp if stamp.endswith("Z") and parsed(stamp) else "")
+    level = next((found for key in ("level", "levelname", "severity") if (found := _level(said.get(key)))), Level.NONE)
+    if said.keys() >= _AGENT:
+        words: str | None = _of_agent(said)
+    elif "time" in said and integer(said.get("attempt")) is not None and integer(said.get("step")) is not None:
+        words, level = _of_figures(said)
+    else:
+        words = None
+    return Readable(shortened(cleaned(line.text if words is None else words), LONGEST), level, time)
+
+
+def is_found(pattern: re.Pattern[str], line: LogLine) -> bool:
+    """Whether a pattern is in a line as it was printed, or as people read it."""
+    return bool(pattern.search(line.text) or (line.text.startswith("{") and pattern.search(readable(line).text)))
+
+
+def cleaned(words: str) -> str:
+    """Text on one line, without colours and orders to a terminal; of a line that was drawn anew, what came last."""
+    words = _ANSI.sub("", words).rstrip("\r\n").rpartition("\r")[2]
+    return escaped(" | ".join(part.strip() for part in words.split("\n")) if "\n" in words else words)
+
+
+def _object(line: str) -> Mapping[str, Any]:
+    if not (line.startswith("{") and line.rstrip().endswith("}")):
+        return {}
+    try:
+        return parse_object(line, max_bytes=MOST_JSON)
+    except WireError:
+        return {}
+
+
+def _level(said: object) -> Level:
+    return _LEVELS.get(said.lower(), Level.NONE) if isinstance(said, str) else Level.NONE
+
+
+def _of_agent(said: Mapping[str, Any]) -> str:
+    """Its message, then what else it says: `rank 3 ended (code 83)`; stacks and tracebacks stand behind."""
+    more = {key: value for key, value in said.items() if key not in _AGENT and value not in (None, "")}
+    long = [value for value in more.values() if isinstance(value, str) and "\n" in value]
+    short = [f"{_spaced(key)} {value}" for key, value in more.items() if value not in long]
+    words = [str(said["message"]), f"({', '.join(short)})" if short else "", *long]
+    return " ".join(part for part in words if part)
+
+
+def _spaced(key: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key).lower()
+
+
+def _of_figures(said: Mapping[str, Any]) -> tuple[str | None, Level]:
+    """A line of metrics.jsonl in words, None where it is none that is known."""
+    step = f"step {said['step']:,}"
+    if isinstance(start := said.get("startSeconds"), dict):
+        return _of_start(step, start), Level.NONE
+    if isinstance(losses := said.get("evaluationLoss"), dict):
+        return (
+            f"{step}: loss on unseen data: {', '.join(f'{name} {loss}' for name, loss in losses.items())}",
+            Level.NONE,
+        )
+    if isinstance(made := said.get("validation"), dict):
+        return _of_validation(step, made)
+    if "loss" not in said or "secondsPerStep" not in said:
+        return None, Level.NONE
+    total, loss, skipped = integer(said.get("total")), number(said["loss"]), integer(said.get("skippedUpdates"))
+    parts = [
+        f"{step} of {total:,}" if total else step,
+        "loss is not finite" if loss is None else f"loss {loss:.4g}",
+        *(form.format(value) for key, form in _FIGURES.items() if (value := number(said.get(key))) is not None),
+    ]
+    parts += [f"{skipped:,} updates skipped so far"] if skipped else []
+    return ", ".join(parts), Level.WARNING if loss is None else Level.NONE
+
+
+_FIGURES = {
+    "secondsPerStep": "{:.3g} s/step",
+    "imagesPerSecond": "{:.3g} images/s",
+    "mfu": "MFU {:.0%}",
+    "dataWaitShare": "waits for data {:.0%}",
+    "learningRate": "learning rate {:.3g}",
+    "gradientNorm": "gradient norm {:.3g}",
+}
+"""Of a step's line, beside its loss."""
+
+
+def _of_start(step: str, start: Mapping[str, Any]) -> str:
+    seconds = {part: value for part, given in start.items() if (value := number(given)) is not None}
+    each = ", ".join(f"{_spaced(part)} {value:.1f} s" for part, value in seconds.items())
+    return f"{step}: the start took {sum(seconds.values()):.1f} s ({each})"
+
+
+def _of_validation(step: str, made: Mapping[str, Any]) -> tuple[str, Level]:
+    failed, left_out = integer(made.get("failed")), integer(made.get("leftOut"))
+    parts = [f"{integer(made.get('pictures')) or 0:,} pictures in {number(made.get('seconds')) or 0:.1f} s"]
+    parts += [f"{failed:,} failed"] if failed else []
+    parts += [f"{left_out:,} left out"] if left_out else []
+    return f"{step}: validation made {', '.join(parts)}", Level.WARNING if failed else Level.NONE
