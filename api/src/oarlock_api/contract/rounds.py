@@ -13,7 +13,8 @@ MAX_ROUNDS = 8
 """Ends of rounds that /status has: the newest."""
 MAX_WHY = 200
 """Characters: eight of them at their longest, every character escaped, leave room for the rest of /status."""
-_MOST = 1_000_000
+MOST = 1_000_000
+"""Rounds of an attempt, and pods of a gang: what is above it is no number of them."""
 
 
 class InPlace(StrEnum):
@@ -66,14 +67,9 @@ def _parse(raw: object) -> RoundEnd | None:
     if not isinstance(raw, Mapping):
         return None
     ordinal, rank, code = (integer(raw.get(name)) for name in ("number", "rank", "code"))
-    if (
-        ordinal is None
-        or not 0 < ordinal <= _MOST
-        or rank is None
-        or not 0 <= rank < _MOST
-        or code is None
-        or not 0 < code < 256
-    ):
+    if ordinal is None or rank is None or code is None:
+        return None
+    if not (0 < ordinal <= MOST and 0 <= rank < MOST and 0 < code < 256):
         return None
     step, resumed, down = integer(raw.get("step")), integer(raw.get("resumedStep")), number(raw.get("downSeconds"))
     return RoundEnd(
