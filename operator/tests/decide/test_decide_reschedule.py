@@ -94,6 +94,24 @@ def test_of_two_nodes_that_broke_the_one_that_is_given_back_is_enough() -> None:
     assert [node.name for node in here.job.status.avoided_nodes] == ["node-2"]
 
 
+def test_a_gang_of_which_nothing_is_placed_has_no_place_to_lose_and_does_not_wait_for_room() -> None:
+    here = waiting(spares=False)
+    here.pods["flux-2-0"] = replace(here.pods["flux-2-0"], scheduled=False, node="", obstacle=NO_ROOM)
+    here.nodes = {"node-1": MENDED}
+    assert rescheduled(here)
+    assert here.job.status.attempts[-1].reason == "NodeReturned"
+
+
+def test_a_cordon_that_a_pass_entered_before_it_was_cut_off_is_given_back_as_any() -> None:
+    here = waiting()
+    (entry,), (avoided,) = here.job.status.cordoned_nodes, here.job.status.avoided_nodes
+    assert avoided.since_time
+    earlier = entry.model_copy(update={"time": avoided.since_time - timedelta(seconds=1)})
+    here.job = replace(here.job, status=here.job.status.model_copy(update={"cordoned_nodes": (earlier,)}))
+    here.nodes = {"node-1": MENDED}
+    assert rescheduled(here)
+
+
 def test_its_event_names_the_node() -> None:
     here = waiting()
     here.nodes = {"node-1": MENDED}

@@ -188,6 +188,7 @@ class Listing:
     ) -> None:
         self.nodes, self.pods, self.jobs = nodes, pods or {}, jobs or []
         self.asked: dict[str, int] = defaultdict(int)
+        self.admitted: dict[str, Json] = {}
 
     async def list(self, path: str, **query: str) -> list[Json]:
         kind = path.rpartition("/")[2]
@@ -195,6 +196,9 @@ class Listing:
         if kind == "pods":
             return self.pods.get(query["fieldSelector"].partition("=")[2], [])
         return {"nodes": self.nodes, "trainingjobs": self.jobs}[kind]
+
+    async def get(self, path: str) -> Json:
+        return self.admitted[path.rpartition("/")[2]]
 
     async def list_of(self, kind: Any, path: str) -> list[Any]:
         return [msgspec.convert(raw, kind) for raw in await self.list(path)]
@@ -252,6 +256,28 @@ async def test_a_node_that_is_to_be_left_is_no_way_back_though_it_would_take_the
 async def test_pods_that_have_no_node_yet_need_one_each(free: list[str], found: bool) -> None:  # noqa: FBT001
     cluster = Listing([node(name) for name in {"n1", *free}])
     assert await enough(cluster, pods=living("n1", "")) == found
+
+
+@pytest.mark.parametrize(
+    ("admitted", "found"),
+    [
+        ({}, True),
+        ({"nodeSelector": {"runtime": "nvidia"}}, False),
+        ({"overhead": {"cpu": "60"}}, False),
+    ],
+    ids=["nothing more", "on some nodes only", "an overhead"],
+)
+async def test_what_a_runtime_class_asks_for_is_read_from_a_pod_of_the_gang(admitted: Json, found: bool) -> None:  # noqa: FBT001
+    """Every job of the GPU operator may have one: a no for all of them would leave gangs beside free nodes."""
+    the_spec = spec(gpusPerNode=8, pod={"runtimeClassName": "nvidia", "resources": {"requests": {"cpu": "8"}}})
+    avoided = (AvoidedNode(name="n3"),)
+    of = job(spec=the_spec, status=TrainingJobStatus(attempt=1, avoided_nodes=avoided))
+    cluster = Listing([node("n1"), node("n2"), node("n3")])
+    made = pod_manifest(of, the_spec, attempt=1, rank=0, image="i", avoided=())
+    cluster.admitted = {"flux-1-0": {**made, "spec": {**made["spec"], **admitted}}}
+    spares = SpareReader(cluster)  # type: ignore[arg-type]
+    assert await spares.enough(of, living("n1", ""), JobMemory()) == found
+    assert not await spares.enough(of, living("n1", ""), JobMemory(), leaving=frozenset({"n2"})), "n3 is avoided"
 
 
 async def test_a_node_that_the_gang_left_long_ago_is_as_spare_as_any() -> None:

@@ -69,9 +69,10 @@ def _given_back(o: Observation, draft: Draft, entry: AvoidedNode) -> bool:
     if seen.given_back is not None and put_down <= seen.given_back <= o.now:
         return True
     # Avoided once more, it may not have been cordoned once more: the brakes are many. And a cordon that failed, or that
-    # is still to come, was never given back.
-    cordons = [known for known in draft.status.cordoned_nodes if known.name == entry.name and known.done_time]
-    return any(known.time is not None and known.time >= put_down for known in cordons)
+    # is still to come, was never given back. When it was decided tells nothing: it may have been entered by a pass that
+    # was cut off before the node was put down here.
+    cordons = [known for known in draft.status.cordoned_nodes if known.name == entry.name]
+    return any(known.done_time is not None and known.done_time >= put_down for known in cordons)
 
 
 def _booted_anew(o: Observation, entry: AvoidedNode) -> bool:

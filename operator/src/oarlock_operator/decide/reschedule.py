@@ -1,8 +1,9 @@
 """Reschedule: a gang that waits for nodes is made anew once a node that its pods keep off may be used again.
 
 A pod's affinity stays as it was made: without this, the gang would wait for placementTimeoutSeconds beside a node that was
-mended. It happens only where all pods surely find room then, so that nobody gives up a place for nothing, and only while
-the pods keep off more nodes than new ones would: each node that comes back does it once. It costs no budget.
+mended. Where some of the pods have a node it happens only if all surely find room then, so that nobody gives up a place for
+nothing; and only while the pods keep off more nodes than new ones would: each node that comes back does it once. It costs
+no budget.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ def reschedule(o: Observation, draft: Draft) -> bool:
     back = _nodes_that_came_back(o, draft)
     if not back:
         return False
-    if not o.spares:
+    placed = any(pod.scheduled for pod in o.of_attempt(number))
+    if placed and not o.spares:
         draft.looks.add(Look.SPARES)
         # Room elsewhere is no event of this job's; a "no" is remembered for this long, too.
         draft.again(LOOK_AGAIN_SECONDS)
         return False
-    message = f"{', '.join(back)} may be used again, and there is room for all {o.spec.nodes} pods: they are made anew"
+    room = f", and there is room for all {o.spec.nodes} pods" if placed else ""
+    message = f"{', '.join(back)} may be used again{room}: they are made anew"
     attempt.begin(o, draft, reason=Reason.NODE_RETURNED, stage=RecoveryStage.DRAIN)
     draft.set(reason=Reason.NODE_RETURNED, message=message)
     draft.tell(Reason.NODE_RETURNED, message)

@@ -12,7 +12,7 @@ import structlog
 from msgspec import Struct
 
 from oarlock_api.history import RecoveryStage
-from oarlock_api.spec import OPERATOR
+from oarlock_api.spec import OPERATOR, TrainingJobSpec
 from oarlock_operator.kube.api_error import ApiError
 from oarlock_operator.kube.cluster import Cluster, Json
 from oarlock_operator.kube.job_paths import job_collections
@@ -89,8 +89,7 @@ class SpareReader:
     async def _found(self, job: Job, pods: Sequence[Pod], leaving: frozenset[str]) -> bool:
         if job.spec is None:
             return False
-        avoided = job.status.avoided_nodes
-        manifest = pod_manifest(job, job.spec, attempt=job.status.attempt, rank=0, image="", avoided=avoided)
+        manifest = await self._wanted(job, job.spec, pods)
         own = {pod.node for pod in pods if pod.attempt == job.status.attempt and pod.node and not pod.stopped}
         fit: dict[str, Json] = {}
         async for page in self.cluster.pages_of(PlacementFacts, "/api/v1/nodes"):
@@ -104,6 +103,20 @@ class SpareReader:
                 break
             missing -= has_room(manifest, node, await self._pods_on(node))
         return missing == 0
+
+    async def _wanted(self, job: Job, spec: TrainingJobSpec, pods: Sequence[Pod]) -> Json:
+        """A pod of the gang as it would be made now.
+
+        What a RuntimeClass adds to it (a node selector, tolerations, an overhead) is read from a pod that is there.
+        """
+        number = job.status.attempt
+        manifest = pod_manifest(job, spec, attempt=number, rank=0, image="", avoided=job.status.avoided_nodes)
+        made = next((pod.name for pod in pods if pod.attempt == number and not pod.gone), None)
+        if made is None or not manifest["spec"].get("runtimeClassName"):
+            return manifest
+        admitted = (await self.cluster.get(f"/api/v1/namespaces/{job.namespace}/pods/{made}"))["spec"]
+        off = manifest["spec"].get("affinity") or {}
+        return {**manifest, "spec": {**admitted, "affinity": off, "runtimeClassName": None}}
 
     async def _pods_on(self, node: Json) -> list[Json]:
         return await self.cluster.list("/api/v1/pods", fieldSelector=f"spec.nodeName={node['metadata']['name']}")
