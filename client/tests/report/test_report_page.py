@@ -6,12 +6,14 @@ import base64
 import hashlib
 import re
 
+import pytest
 from pages import Page, hung
 from situations import HUNG, UID, facts, job, last_fault, line, output
 
 from oarlock.facts import Facts
 from oarlock.report import Gallery, report
 from oarlock.report.pictures import Picture
+from oarlock.report.words import DASH
 from oarlock_api.contract.struck_out import STRUCK_OUT
 
 EVIL = (
@@ -164,7 +166,19 @@ def test_settings_are_told_and_what_looks_secret_is_struck_out() -> None:
     assert cells["webhooks[0].tokenSecretRef.name"] == "hook"
 
 
-def test_goodput_is_the_share_of_gpu_time_that_made_progress() -> None:
-    page = Page(report(facts(job("Running", gpuSeconds=7200, wastedGPUSeconds=360))))
-    assert dict(zip(page.texts["dt"], page.texts["dd"], strict=True))["Goodput"] == "95.0%"
-    assert "1.9 of 2.0 GPU hours made progress" in [one.get("title") for one in page.all("dd")]
+@pytest.mark.parametrize(
+    ("held", "wasted", "told"),
+    [
+        (7200, 360, ("95.0%", "of 2.0 GPU hours", "1.9 of 2.0 GPU hours made progress")),
+        (32 * 3600 * 7, 3600, ("99.6%", "of 224 GPU hours", "223 of 224 GPU hours made progress")),
+        (960, 480, ("50.0%", "of 16 GPU minutes", "8.0 of 16 GPU minutes made progress")),
+        (48, 12, ("75.0%", "of 48 GPU seconds", "36 of 48 GPU seconds made progress")),
+        (960, 960, (DASH, "", "none of 16 GPU minutes made progress")),
+        (0, 0, (DASH, "", None)),
+    ],
+)
+def test_goodput_is_the_share_of_gpu_time_that_made_progress(held: int, wasted: int, told: tuple[str, ...]) -> None:
+    head = report(facts(job("Running", gpuSeconds=held, wastedGPUSeconds=wasted)))
+    found = re.search(r"<dt>Goodput</dt><dd(?: title=\"([^\"]*)\")?>([^<]*)(?:<small>([^<]*)</small>)?</dd>", head)
+    assert found
+    assert (found[2], found[3] or "", found[1]) == told

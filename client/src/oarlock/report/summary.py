@@ -17,6 +17,9 @@ from oarlock_api.contract.wire import integer, text
 
 _GOOD = {"Running", "Succeeded"}
 _BAD = {"Failed"}
+_UNITS = (("hours", 3600), ("minutes", 60), ("seconds", 1))
+_SMALL = 10
+"""Below it, a count has a decimal."""
 
 
 def title_of(story: Story) -> str:
@@ -91,8 +94,17 @@ def _goodput(facts: Facts) -> Html:
     held, wasted = integer(status.get("gpuSeconds")), integer(status.get("wastedGPUSeconds")) or 0
     if not held:
         return _entry("Goodput", DASH)
-    words = f"{(held - wasted) / 3600:,.1f} of {held / 3600:,.1f} GPU hours made progress"
-    return _entry("Goodput", f"{max(held - wasted, 0) / held:.1%}", f"of {held / 3600:,.0f} GPU hours", title=words)
+    useful = max(held - wasted, 0)
+    unit, size = next(((unit, size) for unit, size in _UNITS if held >= size), _UNITS[-1])
+    of = f"of {_count(held / size)} GPU {unit}"
+    if not useful:
+        return _entry("Goodput", DASH, title=f"none {of} made progress")
+    return _entry("Goodput", f"{useful / held:.1%}", of, title=f"{_count(useful / size)} {of} made progress")
+
+
+def _count(value: float) -> str:
+    """With one decimal where it is small."""
+    return f"{value:,.1f}" if value < _SMALL else f"{value:,.0f}"
 
 
 def _entry(name: str, value: str, more: str = "", title: str | None = None) -> Html:
