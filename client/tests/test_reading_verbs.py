@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from ended import Oarlock
 from fake_api import FakeApi
 
 from oarlock import Client
+from oarlock.report.tables import ATTEMPT_COLUMNS
 
 RUNNING: dict[str, Any] = {
     "phase": "Running",
@@ -87,6 +90,34 @@ def test_get_says_a_phase_once(api: FakeApi, oarlock: Oarlock) -> None:
     assert "Phase:            Starting\n" in oarlock("get", "flux").out
     api.add_job("flux", status={"phase": "Starting", "reason": "Unschedulable"})
     assert "Starting (Unschedulable)\n" in oarlock("get", "flux").out
+
+
+def test_get_tells_of_each_attempt_why_it_started_and_what_ended_it_under_the_pages_headings(
+    api: FakeApi, oarlock: Oarlock
+) -> None:
+    two_days_ago = (datetime.now(UTC) - timedelta(days=2, minutes=5)).isoformat()
+    first = {
+        "number": 1,
+        "startTime": two_days_ago,
+        "endTime": two_days_ago,
+        "endReason": "Hang",
+        "nodeNames": ["a", "b"],
+    }
+    second = {"number": 2, "startTime": two_days_ago, "reason": "Hang", "resumedFromStep": 400, "nodeNames": ["a"]}
+    api.add_job("flux", status={**RUNNING, "attempts": [first, second]})
+    head, *rows = oarlock("get", "flux").out.split("\n\n")[1].splitlines()
+    titles = re.split(r"  +", head)
+    assert [dict(zip(titles, re.split(r"  +", row), strict=True)) for row in rows] == [
+        {
+            "ATTEMPT": "1", "STARTED": "2d ago", "WHY IT STARTED": "-", "ENDED": "2d ago", "WHY IT ENDED": "Hang",
+            "FROM STEP": "-", "NODES": "a,b",
+        },
+        {
+            "ATTEMPT": "2", "STARTED": "2d ago", "WHY IT STARTED": "Hang", "ENDED": "-", "WHY IT ENDED": "-",
+            "FROM STEP": "400", "NODES": "a",
+        },
+    ]  # fmt: skip
+    assert set(titles) <= {name.removesuffix(" (UTC)").upper() for name in ATTEMPT_COLUMNS}
 
 
 def test_an_events_name_is_that_of_its_object(api: FakeApi, oarlock: Oarlock) -> None:

@@ -214,15 +214,16 @@ def _describe(manifest: dict[str, Any], *, wide: bool) -> None:
     attempts = objects(status, "attempts")
     if attempts:
         say("")
-        titles = ["ATTEMPT", "STARTED", "ENDED", "BECAUSE", "FROM STEP", "NODES"]
+        titles = ["ATTEMPT", "STARTED", "WHY IT STARTED", "ENDED", "WHY IT ENDED", "FROM STEP", "NODES"]
         table(
             titles,
             [
                 [
                     one.get("number"),
-                    age(str(one.get("startTime"))),
-                    one.get("endReason"),
+                    _ago(one.get("startTime")),
                     one.get("reason"),
+                    _ago(one.get("endTime")),
+                    one.get("endReason"),
                     one.get("resumedFromStep"),
                     ",".join(map(str, one["nodeNames"])) if isinstance(one.get("nodeNames"), list) else None,
                 ]
@@ -234,6 +235,11 @@ def _describe(manifest: dict[str, Any], *, wide: bool) -> None:
         say("")
         keys = ("type", "status", "reason", "message")
         table([key.upper() for key in keys], [[one.get(key) for key in keys] for one in conditions])
+
+
+def _ago(time: object) -> str | None:
+    past = age(str(time))
+    return f"{past} ago" if past else None
 
 
 def _text(value: object) -> str:

@@ -16,9 +16,11 @@ MOST_EVIDENCE = 8
 MOST_CORDONS = 100
 FIRST_MOMENTS, LAST_MOMENTS = 20, 180
 _LONGEST = 1500
-_ATTEMPT = (
-    "Attempt", "Began (UTC)", "First step", "Ended", "Why it ended", "From step", "Done again", "Nodes", "Decision"
+ATTEMPT_COLUMNS = (
+    "Attempt", "Started (UTC)", "Why it started", "First step", "Ended", "Why it ended", "From step", "Steps done again",
+    "Nodes", "Decision",
 )  # fmt: skip
+"""`oarlock get` has some of them, by the same names."""
 _FAULT = ("Attempt", "Time (UTC)", "Cause", "Where", "What was seen")
 _CORDON = ("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why")
 _MOMENT = ("Time (UTC)", "What", "In words")
@@ -28,8 +30,8 @@ def attempts(story: Story) -> Html | None:
     """The table of attempts."""
     if not story.attempts:
         return None
-    rows = (row(_ATTEMPT, _attempt(one), id=f"attempt-{one.number}") for one in story.attempts[-MOST_ATTEMPTS:])
-    return section("Attempts", table(_ATTEMPT, rows), _earlier(story))
+    rows = (row(ATTEMPT_COLUMNS, _attempt(one), id=f"attempt-{one.number}") for one in story.attempts[-MOST_ATTEMPTS:])
+    return section("Attempts", table(ATTEMPT_COLUMNS, rows), _earlier(story))
 
 
 def _attempt(one: Attempt) -> list[Child]:
@@ -38,8 +40,8 @@ def _attempt(one: Attempt) -> list[Child]:
     ended = one.end_reason or DASH
     nodes = some(one.node_names or [place.node for place in one.places])
     return [
-        str(one.number), at(one.start_time), first, at(one.end_time), cut(ended, 200), whole(one.resumed_from_step),
-        whole(one.lost_steps), cut(nodes, 600), cut(one.decision, 600) or DASH,
+        str(one.number), at(one.start_time), cut(one.reason, 200) or DASH, first, at(one.end_time), cut(ended, 200),
+        whole(one.resumed_from_step), whole(one.lost_steps), cut(nodes, 600), cut(one.decision, 600) or DASH,
     ]  # fmt: skip
 
 
