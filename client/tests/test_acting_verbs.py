@@ -160,15 +160,26 @@ def test_save_asks_by_an_annotation_and_returns_the_answer_to_this_very_request(
     assert Client().job("flux").save(sleep=served)["step"] == 41
 
 
-def test_a_request_that_is_refused_is_told_in_the_operators_words(api: FakeApi) -> None:
+@pytest.mark.parametrize(
+    ("verb", "state", "words"),
+    [
+        ("save", "Refused", "flux: the save was refused: it does not train"),
+        ("drill", "Failed", "flux: the drill failed: it does not train"),
+        ("stacks", "Refused", "flux: the request for stacks was refused: it does not train"),
+    ],
+)
+def test_a_request_that_comes_to_nothing_is_told_in_the_operators_words(
+    api: FakeApi, verb: str, state: str, words: str
+) -> None:
     job = api.add_job("flux", status={"phase": "Queued"})
 
-    def refused(_: float) -> None:
+    def answered(_: float) -> None:
         _, name = job["metadata"]["annotations"]["oarlock.dev/request"].split()
-        job["status"]["request"] = {"id": name, "state": "Refused", "message": "it does not train"}
+        job["status"]["request"] = {"id": name, "verb": verb, "state": state, "message": "it does not train"}
 
-    with pytest.raises(NotNowError, match="it does not train"):
-        Client().job("flux").drill(sleep=refused)
+    with pytest.raises(NotNowError) as told:
+        getattr(Client().job("flux"), verb)(sleep=answered)
+    assert str(told.value) == words
 
 
 def test_metrics_are_all_steps_of_an_output_and_else_the_curve_of_the_status(api: FakeApi, tmp_path: Path) -> None:

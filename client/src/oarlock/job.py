@@ -28,7 +28,7 @@ from oarlock.names import checked_name
 from oarlock.patience import is_hiccup, patient
 from oarlock.rows import EventRow, FaultRow, JobRow, event_rows, fault_rows, job_row, objects, part
 from oarlock_api.contract.history import METRICS
-from oarlock_api.contract.requests import REQUEST_ANNOTATION
+from oarlock_api.contract.requests import REQUEST_ANNOTATION, RequestState, in_words
 
 if TYPE_CHECKING:
     from oarlock.logs import LogLine
@@ -275,7 +275,7 @@ class Job:
         return of_request(answer["id"], self.logs(attempt=answer.get("attempt"), since=since, grep=answer["id"]))
 
     def _ask(self, verb: str, *, timeout: float | None, sleep: Sleep) -> dict[str, Any]:
-        name = uuid.uuid4().hex[:12]
+        name, asked = uuid.uuid4().hex[:12], in_words(verb)
         annotations = {**self._metadata.get("annotations", {}), REQUEST_ANNOTATION: f"{verb} {name}"}
         self._cluster.merge(self._path, {"metadata": {**self._metadata, "annotations": annotations}})
         answer: dict[str, Any] = {}
@@ -287,13 +287,14 @@ class Job:
             taken = taken or answer.get("id") == name
             return taken and (answer.get("id") != name or answer.get("state") != "Asked")
 
-        self._look(answered, timeout=timeout, what=f"the answer to {verb}", after=MAY_COME, sleep=sleep)
+        self._look(answered, timeout=timeout, what=f"the answer to the {asked}", after=MAY_COME, sleep=sleep)
         if answer.get("id") != name:
             raise NotNowError(
-                f"what came of the {verb} is not told: {self.name} was asked for {answer.get('verb')} meanwhile"
+                f"what came of the {asked} is not told: {self.name} was asked for {answer.get('verb')} meanwhile"
             )
         if answer.get("state") != "Done":
-            raise NotNowError(f"{self.name} did not {verb}: {answer.get('message') or answer.get('state')}")
+            how = "was refused" if answer.get("state") == RequestState.REFUSED else "failed"
+            raise NotNowError(f"{self.name}: the {asked} {how}: {answer.get('message') or 'no reason is told'}")
         return answer
 
     def _change(self, spec: dict[str, Any]) -> None:

@@ -137,11 +137,30 @@ def test_an_annotation_that_names_nobody_is_left_out(said: object) -> None:
             {"state": "Refused", "verb": "save", "message": "it <i> waits"},
             "The last save: Refused: it &lt;i&gt; waits, ",
         ),
+        ({"state": "Done", "verb": "stacks", "message": "see x.txt"}, "The last request for stacks: Done: see x.txt, "),
         ({"state": "Done", "verb": 7, "step": "x"}, "The last request: Done, "),
     ],
 )
-def test_the_answer_to_a_save_is_told(request_: dict[str, Any], words: str) -> None:
+def test_the_answer_to_a_request_is_told(request_: dict[str, Any], words: str) -> None:
     assert words in (last_action({"status": {"request": request_}}) or "")
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_told"),
+    [
+        ({"attempt": 2, "state": "Done", "endTime": "2026-01-01T09:55:00Z"}, True),
+        ({"attempt": 2, "state": "Done", "endTime": "2026-01-01T09:45:00Z"}, False),
+        ({"attempt": 1, "state": "Failed", "endTime": "2026-01-01T09:59:00Z"}, False),
+        ({"attempt": 2, "state": "Asked", "requestTime": "2026-01-01T09:45:00Z"}, True),
+    ],
+)
+def test_an_answer_is_told_for_ten_minutes_and_until_the_next_attempt(
+    request_: dict[str, Any], *, is_told: bool
+) -> None:
+    told = last_action(
+        {"status": {"attempt": 2, "request": {"verb": "stacks", **request_}}}, now="2026-01-01T10:00:00Z"
+    )
+    assert ("stacks" in (told or "")) is is_told
 
 
 def test_save_is_a_request_to_the_operator_that_is_not_waited_for(api: FakeApi, page: TestClient) -> None:

@@ -38,6 +38,11 @@ class Verb(StrEnum):
     """The Python stacks of all ranks, into the pods' logs and the history; ranks that hang or have made no step, too."""
 
 
+def in_words(verb: str) -> str:
+    """What a sentence calls a request of this verb: the save, the last request for stacks."""
+    return {"save": "save", "drill": "drill", "stacks": "request for stacks"}.get(verb, "request")
+
+
 class RequestState(StrEnum):
     """How far a request is."""
 

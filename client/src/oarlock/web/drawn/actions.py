@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
+from oarlock.clock import parsed
 from oarlock.report.markup import Child, Html, cut, element, joined
 from oarlock.report.parts import at
 from oarlock.report.words import duration, some, whole
 from oarlock.rows import JobRow, NodeRow, part
 from oarlock.web.drawn.frame import field
 from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, parse_asked_by
-from oarlock_api.contract.requests import RequestState
+from oarlock_api.contract.requests import RequestState, in_words
 from oarlock_api.contract.wire import integer, number, text
+
+ANSWERED_MINUTES = 10
+"""For so long an answer of the gang stands at the head of its job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +104,31 @@ def links(row: JobRow) -> Html | None:
     return element("nav", *drawn, class_="actions", aria_label=f"What can be done with {row.name}")
 
 
-def last_action(found: Mapping[str, Any]) -> Html | None:
-    """Who did the last thing by the page to a job, as its annotation says; and how far the last request to its gang is."""
+def last_action(found: Mapping[str, Any], *, now: str = "") -> Html | None:
+    """Who did the last thing by the page to a job, as its annotation says; and how far the last request to its gang is.
+
+    An answer is told until the next attempt, and by `now` for ANSWERED_MINUTES; then it is history.
+    """
     asked = parse_asked_by(part(part(found, "metadata"), "annotations").get(ASKED_BY_ANNOTATION))
-    request = _request(part(part(found, "status"), "request"))
+    status = part(found, "status")
+    told = part(status, "request")
+    request = _request(told) if _is_current(told, status, parsed(now)) else None
     if asked is None and request is None:
         return None
     words = (f"{asked.action}, asked for by {asked.by}, ", at(asked.time), ". ") if asked else ()
     return element("p", *words, request, class_="dim")
 
 
+def _is_current(told: Mapping[str, Any], status: Mapping[str, Any], now: datetime | None) -> bool:
+    if told.get("state") == RequestState.ASKED:
+        return True
+    ended = parsed(text(told.get("endTime")))
+    over = now is not None and ended is not None and now - ended > timedelta(minutes=ANSWERED_MINUTES)
+    return not over and told.get("attempt") in (None, status.get("attempt"))
+
+
 def _request(told: Mapping[str, Any]) -> Html | None:
-    state, verb = text(told.get("state")), text(told.get("verb")) or "request"
+    state, verb = text(told.get("state")), in_words(text(told.get("verb")))
     if not state:
         return None
     step, seconds = integer(told.get("step")), number(told.get("seconds"))

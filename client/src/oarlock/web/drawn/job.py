@@ -79,7 +79,12 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
 
     wanted = integer(spec_of(facts).get("nodes")) or 0
     return {
-        "part-how": (summary(story, facts), links(row) if row else None, last_action(facts.job or {}), _ways(here)),
+        "part-how": (
+            summary(story, facts),
+            links(row) if row else None,
+            last_action(facts.job or {}, now=facts.time),
+            _ways(here),
+        ),
         "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed),),
         "part-gpus": (gpus(nodes_of(facts, story), wanted=wanted),),
         "part-curve": (curves(story.curve, axis=choice.axis, turn=turned), _close_up(story, here)),
