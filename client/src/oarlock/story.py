@@ -100,7 +100,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cordon:
-    """A node that was taken out of service for this job. `done_time` is empty while it is not."""
+    """A node that was taken out of service for this job. `done_time` is empty while it is not.
+
+    `stands`: whether it still is; None where the node is not known. `given_back_time` is when a person gave it back, and
+    `given_back_by` who, as far as the node says so.
+    """
 
     node: str
     reason: str = ""
@@ -108,6 +112,9 @@ class Cordon:
     done_time: str = ""
     attempt: int | None = None
     gpu_uuid: str = ""
+    stands: bool | None = None
+    given_back_time: str = ""
+    given_back_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

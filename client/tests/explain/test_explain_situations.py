@@ -81,7 +81,7 @@ def test_facts_survive_a_file(name: str) -> None:
     assert explain(Facts.of(json.loads(json.dumps(known.to_json())))) == explain(known)
 
 
-TYPES = {"string": str, "integer": int, "number": (int, float), "array": list, "object": dict}
+TYPES = {"string": str, "integer": int, "boolean": bool, "number": (int, float), "array": list, "object": dict}
 
 
 def check(value: Any, schema: dict[str, Any], where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import gangs
@@ -15,10 +16,12 @@ from test_report_page import EVIL
 from oarlock.explain import explain
 from oarlock.facts import Facts
 from oarlock.report.curves import Axis
+from oarlock.report.tables import cordons
 from oarlock.web.drawn.gpus import gpus
 from oarlock.web.drawn.health import Health, nodes_of
 from oarlock.web.drawn.job import Choice
 from oarlock.web.drawn.job import job as drawn_job
+from oarlock_api.contract.asked_by import AskedBy
 
 OURS = re.compile(r"/jobs/team/flux/(logs|pictures|curve)|(/jobs/team/flux\?[\w=&]*)?#[\w-]+")
 
@@ -135,6 +138,33 @@ def test_what_a_node_says_of_itself_counts() -> None:
     found = nodes_of(known, explain(known))
     assert [one.health for one in found] == [Health.NOT_READY, Health.CORDONED]
     assert [one.against[0].words for one in found] == ["not ready: PLEG is not healthy", "cordoned, and not by Oarlock"]
+
+
+GIVEN = {"oarlock.dev/given-back": gangs.time(300)}
+ASKED = {"oarlock.dev/asked-by": AskedBy(action="Uncordon", by="bob <b>", time=gangs.time(300)).to_annotation()}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "cordoned", "said"),
+    [
+        (GIVEN | ASKED, False, f"{gangs.time(300)[:19].replace('T', ' ')} by bob <b>"),
+        (GIVEN, False, gangs.time(300)[:19].replace("T", " ")),
+        ({}, False, "yes"),
+        ({"oarlock.dev/given-back": gangs.time(10)}, False, "yes"),
+        ({}, True, "not yet"),
+    ],
+    ids=["page", "shell", "kubectl", "before", "stands"],
+)
+def test_a_node_that_was_given_back_is_not_cordoned_any_more_and_says_by_whom(
+    annotations: dict[str, str], said: str, *, cordoned: bool
+) -> None:
+    off = node("gpu-node-03", cordoned=cordoned)
+    off["metadata"]["annotations"] = annotations
+    known = replace(gangs.gang(), nodes=(off,))
+    (found,) = [one for one in nodes_of(known, explain(known)) if one.name == "gpu-node-03"] or [None]
+    shown = {one.health for one in found.against} if found else set()
+    assert (Health.CORDONED in shown, Health.FAULTY in shown) == (cordoned, cordoned)
+    assert said in unescape(re.sub("<[^>]*>", "", cordons(explain(known).cordons) or ""))
 
 
 def test_many_nodes_are_named_by_what_differs() -> None:

@@ -11,14 +11,15 @@ from __future__ import annotations
 from oarlock.explain import now as now_
 from oarlock.explain.attempts import Lines, attempts, last_trouble, uid_of
 from oarlock.explain.chain import chain
+from oarlock.explain.cordons import cordons
 from oarlock.explain.curve import curve, timed, unseen
 from oarlock.explain.gone import now_of_the_output
 from oarlock.explain.own import own
 from oarlock.explain.pods import read_pod
 from oarlock.explain.settings import settings
 from oarlock.facts.model import Facts
-from oarlock.story import VERSION, Attempt, Cordon, Now, Story, Trouble, Unknown
-from oarlock_api.contract.wire import integer, text
+from oarlock.story import VERSION, Attempt, Now, Story, Trouble, Unknown
+from oarlock_api.contract.wire import text
 
 __all__ = ["explain"]
 
@@ -32,17 +33,7 @@ def explain(facts: Facts) -> Story:
     rows = timed(facts, lines, found)
     now, trouble = _now(facts, now_.Situation(facts, pods), lines, found)
     status = (facts.job or {}).get("status") or {}
-    cordons = tuple(
-        Cordon(
-            node=text(one.get("name"), 253),
-            reason=text(one.get("reason"), 1024),
-            time=text(one.get("time"), 40),
-            done_time=text(one.get("doneTime"), 40),
-            attempt=integer(one.get("attempt")),
-            gpu_uuid=text((one.get("gpu") or {}).get("uuid"), 64),
-        )
-        for one in status.get("cordonedNodes") or []
-    )
+    off = cordons(facts)
     return Story(
         version=VERSION,
         namespace=facts.namespace,
@@ -53,9 +44,9 @@ def explain(facts: Facts) -> Story:
         now=now,
         trouble=trouble,
         attempts=found,
-        cordons=cordons,
+        cordons=off,
         avoided=tuple(text(one.get("name"), 253) for one in status.get("avoidedNodes") or []),
-        chain=chain(facts, lines, found, cordons=cordons, now=now, trouble=trouble),
+        chain=chain(facts, lines, found, cordons=off, now=now, trouble=trouble),
         curve=curve(rows),
         unseen=unseen(rows),
         settings=settings(facts),

@@ -21,7 +21,7 @@ PATH = REPOSITORY / "docs" / "why.md"
 SCHEMA = REPOSITORY / "docs" / f"why-v{VERSION}.schema.json"
 _BEGIN = "<!-- Made from client/src/oarlock/explain/causes.py by `make generate`. -->\n"
 _END = "<!-- The end of what is made. -->\n"
-_TYPES = {str: "string", int: "integer", float: "number"}
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def render(page: str) -> str:

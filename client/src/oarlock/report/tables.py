@@ -22,7 +22,7 @@ ATTEMPT_COLUMNS = (
 )  # fmt: skip
 """`oarlock get` has some of them, by the same names."""
 _FAULT = ("Attempt", "Time (UTC)", "Cause", "Where", "What was seen")
-_CORDON = ("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why")
+_CORDON = ("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why", "Given back (UTC)")
 _MOMENT = ("Time (UTC)", "What", "In words")
 
 
@@ -108,9 +108,17 @@ def cordons(found: Sequence[Cordon]) -> Html | None:
     for one in found[-MOST_CORDONS:]:
         done = at(one.done_time) if one.done_time else "not yet"
         cells: list[Child] = [one.node, done, whole(one.attempt), one.gpu_uuid or DASH, cut(one.reason, 600)]
+        cells.append(_given_back(one))
         rows.append(row(_CORDON, cells, id=None if one.attempt in ids else f"cordon-{one.attempt}"))
         ids.add(one.attempt)
     return section("Cordoned nodes", table(_CORDON, rows))
+
+
+def _given_back(one: Cordon) -> Child:
+    if one.stands is not False:
+        return "not yet" if one.stands else DASH
+    by = f" by {cut(one.given_back_by, 300)}" if one.given_back_by else ""
+    return element("span", at(one.given_back_time), by) if one.given_back_time else "yes"
 
 
 def chain(found: Sequence[Moment]) -> Html | None:

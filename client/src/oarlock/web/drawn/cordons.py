@@ -10,13 +10,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from oarlock.clock import parsed
+from oarlock.explain.cordons import who_gave_back
 from oarlock.rows import FaultRow, NodeRow, fault_rows, node_rows, part
-from oarlock_api.contract.asked_by import ASKED_BY_ANNOTATION, parse_asked_by
-from oarlock_api.contract.node_marks import CORDONED, ENDED, GIVEN_BACK
+from oarlock_api.contract.node_marks import CORDONED, ENDED
 from oarlock_api.contract.wire import integer, number, text
 
-SAME_PATCH = timedelta(seconds=5)
-"""Between the two times that one change of a node writes."""
 TRIED = timedelta(hours=1)
 """For so long the operator tries a cordon that was decided; until then it counts, and a window more."""
 
@@ -44,14 +42,6 @@ class CordonedNode:
         names = ("" if index is None else f"GPU {index}", text(gpu.get("uuid"), 64) or text(gpu.get("serial"), 64))
         attempt = integer(mark.get("attempt"))
         return cls(row, attempt, ", ".join(name for name in names if name), who_gave_back(annotations))
-
-
-def who_gave_back(annotations: Mapping[str, Any]) -> str:
-    """Whom a node's annotations name beside the time when it was given back last; empty where they name nobody."""
-    asked, given = parse_asked_by(annotations.get(ASKED_BY_ANNOTATION)), parsed(text(annotations.get(GIVEN_BACK), 40))
-    then = parsed(asked.time) if asked else None
-    # One patch writes both. What is given back later, from a shell, has no name.
-    return asked.by if asked and then and given and abs(given - then) < SAME_PATCH else ""
 
 
 @dataclass(frozen=True, slots=True)

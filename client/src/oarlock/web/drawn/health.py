@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from oarlock.clock import parsed
 from oarlock.explain.causes import Part, named
 from oarlock.explain.settings import spec_of
 from oarlock.facts import Facts
 from oarlock.rows import objects, part
 from oarlock.story import Story
-from oarlock_api.contract.node_marks import CORDONED
+from oarlock_api.contract.node_marks import CORDONED, GIVEN_BACK
 from oarlock_api.contract.wire import integer, text
 
 MOST_GPUS = 16
@@ -93,12 +94,14 @@ def nodes_of(facts: Facts, story: Story) -> list[Node]:
 def _all(facts: Facts, story: Story, indices: Mapping[str, int]) -> Iterator[tuple[str, Against]]:
     status = (facts.job or {}).get("status") or {}
     fault = part(status, "lastFault")
-    if _speaks_against_hardware(fault, story) and (name := text(fault.get("nodeName"), 253)):
+    mended = _mended(facts, story)
+    name, time = text(fault.get("nodeName"), 253), text(fault.get("time"), 40)
+    if _speaks_against_hardware(fault, story) and name and not mended(name, time):
         gpu = part(fault, "gpu")
         uuid, index = text(gpu.get("uuid"), 64), integer(gpu.get("index"))
         words = "; ".join(text(one, 300) for one in (fault.get("evidence") or [])[:2] if isinstance(one, str))
         words = words or text(fault.get("class"), 64)
-        yield name, Against(Health.FAULTY, words, text(fault.get("time"), 40), index, uuid)
+        yield name, Against(Health.FAULTY, words, time, index, uuid)
     places = {place.rank: place.node for one in story.attempts for place in one.places}
     for strike in objects(status, "strikes"):
         uuid, rank = text(strike.get("gpuUUID"), 64), integer(strike.get("rank"))
@@ -110,16 +113,39 @@ def _all(facts: Facts, story: Story, indices: Mapping[str, int]) -> Iterator[tup
             time = text(strike.get("lastTime"), 40)
             yield name, Against(Health.STRUCK, words, time, indices.get(uuid), uuid, times)
     for cordon in story.cordons:
-        if cordon.node:
+        if cordon.node and cordon.stands is not False:
             done = "cordoned" if cordon.done_time else "to be cordoned"
             time = cordon.done_time or cordon.time
             yield cordon.node, Against(Health.CORDONED, f"{done}: {cordon.reason}", time)
     for avoided in objects(status, "avoidedNodes"):
-        if name := text(avoided.get("name"), 253):
+        name, time = text(avoided.get("name"), 253), text(avoided.get("sinceTime"), 40)
+        if name and not mended(name, time):
             words = f"the job's pods keep off it: {text(avoided.get('reason'), 300)}".rstrip(": ")
-            yield name, Against(Health.AVOIDED, words, text(avoided.get("sinceTime"), 40))
+            yield name, Against(Health.AVOIDED, words, time)
     for node in facts.nodes:
         yield from _of_node(node)
+
+
+def _mended(facts: Facts, story: Story) -> Callable[[str, str], bool]:
+    """Whether a person gave the node back after this time: what a status told of it before speaks against it no more.
+
+    Strikes do: the operator counts them on.
+    """
+    ended: dict[str, list[str]] = {}
+    for node in facts.nodes:
+        metadata = part(node, "metadata")
+        ended.setdefault(text(metadata.get("name"), 253), []).append(
+            text(part(metadata, "annotations").get(GIVEN_BACK), 40)
+        )
+    for cordon in story.cordons:
+        if cordon.stands is False:
+            ended.setdefault(cordon.node, []).append(cordon.done_time)
+
+    def mended(name: str, time: str) -> bool:
+        then = parsed(time)
+        return any(then and (end := parsed(one)) and end >= then for one in ended.get(name, ()))
+
+    return mended
 
 
 def _of_node(node: Mapping[str, Any]) -> Iterator[tuple[str, Against]]:
