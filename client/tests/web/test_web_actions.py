@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.drawn.actions import last_action
+from oarlock.web.guards import Csrf
 from oarlock.web.settings import Settings
 from oarlock_api.contract.asked_by import AskedBy
 
@@ -369,9 +370,10 @@ def test_nothing_can_be_changed_where_actions_are_off(
     job(api)
     node(api, unschedulable=True)
     fields = form(page.get(address).text)
-    off = build(Settings(), access)
+    csrf = Csrf()
+    off = build(Settings(), access, csrf=csrf)
     with TestClient(off, base_url="http://127.0.0.1:8270", cookies=page.cookies) as other:
-        fields["csrf"] = re.search(r'name="csrf" value="([^"]*)"', other.get("/jobs").text)[1]  # type: ignore[index]
+        fields["csrf"] = csrf.token(access._caller.session)
         answer = ask(other, address, **({"data": fields} if ask is TestClient.post else {}))
     assert answer.status_code == 403
     assert "dashboard.actions" in answer.text

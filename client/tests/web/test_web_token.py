@@ -202,12 +202,18 @@ def test_a_proxy_that_logs_people_in_needs_no_cookie(page: TestClient) -> None:
 
 
 def test_a_csrf_token_of_one_is_none_of_another(page: TestClient) -> None:
-    text = page.get("/jobs/team", headers={"Authorization": "Bearer anne"}).text
-    form = {"csrf": csrf_of(text), "theme": "dark"}
-    as_bert = page.post("/theme", data=form, headers={**HERE, "Authorization": "Bearer bert"})
-    assert as_bert.status_code == 403
-    as_anne = page.post("/theme", data=form, headers={**HERE, "Authorization": "Bearer anne"})
-    assert as_anne.status_code == 303
+    log_in(page, "anne")
+    token = csrf_of(page.get("/jobs/team").text)
+    log_in(page, "bert")
+    assert page.post("/logout", data={"csrf": token}, headers=HERE).status_code == 403
+    log_in(page, "anne")
+    assert page.post("/logout", data={"csrf": token}, headers=HERE).status_code == 403, "nor in his next session"
+
+
+def test_a_theme_is_kept_also_once_a_proxy_sends_another_token_or_the_login_has_ended(page: TestClient) -> None:
+    form = {"theme": "dark", "back": "/jobs/team"}
+    for headers in ({"Authorization": "Bearer anne"}, {}):
+        assert page.post("/theme", data=form, headers={**HERE, **headers}).status_code == 303
 
 
 def test_a_link_from_another_site_finds_the_login_that_is_there(page: TestClient) -> None:

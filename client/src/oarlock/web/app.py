@@ -64,7 +64,7 @@ def build(
         Route("/", site.start),
         Route(guards.ALIVE, _alive),
         Route("/static/{digest}/{name}", assets.send),
-        Route("/theme", site.post(_choose_theme), methods=["POST"]),
+        Route("/theme", _choose_theme, methods=["POST"]),
         *access.routes(),
         *(Route(page.path, site.page(page)) for page in PAGES),
         *(Route(f"/live{page.path}", site.stream(page)) for page in PAGES),
@@ -237,7 +237,7 @@ class _Site:
             tabs=TABS,
             theme=request.cookies.get(THEME, THEMES[0]),
             csrf=self.csrf.token(caller.session),
-            address=f"{ask.address}{query}",
+            address=f"{ask.address}{query}" if request.method == "GET" else "/",
             live=f"/live{ask.address}{query}" if view and view.regions else "",
             state=self._states.keep(view)[0] if view and view.regions else "",
             trouble=" ".join(ask.troubles),
@@ -255,12 +255,13 @@ class _Site:
                 del self._streams[person]
 
 
-def _choose_theme(_: Ask, form: Mapping[str, str]) -> Response:
-    back = form.get("back", "/")
-    response = RedirectResponse(back if guards.is_ours(back) else "/", 303)
-    theme = form.get("theme", "")
+async def _choose_theme(request: Request) -> Response:
+    """How the page looks is nobody's secret and no cluster's: it takes no session, so none that has ended can refuse it."""
+    form = await guards.form_of(request)
+    back, theme = form.get("back", "/"), form.get("theme", "")
     if theme not in THEMES:
         raise RefusedError(f"{theme[:80]!r} is no theme: one of {', '.join(THEMES)}", 400)
+    response = RedirectResponse(back if guards.is_ours(back) else "/", 303)
     response.set_cookie(THEME, theme, max_age=YEAR, httponly=True, samesite="strict")
     return response
 

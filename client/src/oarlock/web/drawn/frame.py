@@ -70,7 +70,6 @@ def _theme(frame: Frame) -> Html:
     back = element("input", type="hidden", name="back", value=frame.address)
     return element(
         "form",
-        field(frame.csrf),
         back,
         *buttons,
         method="post",

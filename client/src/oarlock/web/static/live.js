@@ -197,7 +197,9 @@ for (const form of document.querySelectorAll("form.theme")) {
     const theme = event.submitter.value;
     event.preventDefault();
     const given = new URLSearchParams(new FormData(form, event.submitter));
-    fetch(form.action, { method: "POST", body: given, redirect: "manual" });
+    fetch(form.action, { method: "POST", body: given, redirect: "manual", keepalive: true })
+      .then((answer) => answer.type === "opaqueredirect" || Promise.reject())
+      .catch(() => say("The theme could not be kept: after a reload it is as before."));
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
     document.querySelector("meta[name=color-scheme]").content = theme === "system" ? "light dark" : theme;
