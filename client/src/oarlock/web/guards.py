@@ -1,8 +1,8 @@
 """What every request passes before anybody answers, and what every answer has: against other sites, and against too much.
 
 The page is asked by browsers that visit other sites, too. The Host header has to be a name of ours, so that no foreign name
-can be led here (DNS rebinding); what changes something in the cluster needs a token that only our own pages have; nothing is loaded from
-elsewhere, and nobody may frame us.
+can be led here (DNS rebinding); what changes something in the cluster needs a token that only our own pages have; nothing is
+loaded from elsewhere, and nobody may frame us.
 """
 
 from __future__ import annotations

@@ -76,3 +76,17 @@ def test_the_pod_itself_needs_no_key() -> None:
     code, said = get(own, "/status")
     assert (code, parse_status(said)) == (200, STATUS)
     assert get(own, "/status", host="evil.example:9400") == (403, REFUSED), "a site whose name leads to 127.0.0.1"
+
+
+@pytest.mark.parametrize("asked", ["localhost:9400", "127.0.0.1:9400", "10.0.0.7:9400", "[fd00::7]:9400", ""])
+def test_of_a_gang_without_a_key_whoever_reaches_it_by_its_address_reads_the_status(asked: str) -> None:
+    assert StatusAccess().answer("/status", "127.0.0.1", asked, "said") == "said"
+
+
+def test_a_site_whose_name_leads_to_a_forwarded_port_is_told_nothing_of_a_gang_without_a_key() -> None:
+    for host in ("127.0.0.1", "::1", "::ffff:127.0.0.1"):
+        assert StatusAccess().answer("/status", host, "evil.example:9400", "said") is None
+
+
+def test_the_api_server_hands_its_own_name_on_when_it_asks_for_the_operator() -> None:
+    assert StatusAccess().answer("/status", "10.0.0.1", "cluster.example.com:6443", "said") == "said"

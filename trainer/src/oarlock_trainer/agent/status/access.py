@@ -1,8 +1,10 @@
 """Who may read /status, and ask for a checkpoint with it.
 
 Of a gang with a key: who signs with it, and to read also the pod itself; otherwise everybody. `kubectl port-forward` comes
-from the pod itself, too, and with it whatever page is open in that person's browser: no page may ask for anything. A signed
-question gets a signed answer, which nobody between the two can forge.
+from the pod itself, too, and with it whatever page is open in that person's browser: no page may ask for anything, and none
+whose own name was led to 127.0.0.1 (DNS rebinding) may read. Only who comes from the pod itself is held to a Host header: the
+API server's proxy, which the operator may go by, hands on the name that the API server itself was asked by. A signed question
+gets a signed answer, which nobody between the two can forge.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ class StatusAccess:
         `asked`: its Host header.
         """
         if self.key is None:
-            return body
+            return None if is_here(host) and not _is_no_domain(_name(asked)) else body
         if gang_key.asked_by_one_of_us(self.key, target, pod_uid=self.pod_uid, now=time.time()):
             return gang_key.answer(self.key, target, body)
         return body if is_from_here(host, asked) else None
