@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 from situations import JOB, job, node, pod, unplaced
 
-from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError
+from oarlock.errors import ForbiddenError, NoClusterError, NotFoundError, OarlockError, UnknownCallerError
 from oarlock.explain import explain
 from oarlock.facts.cluster import from_cluster
 
@@ -55,6 +55,21 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_explained() -> None:
     assert [(one.what, one.why) for one in known.missing] == [("nodes", "you may not read it")]
     story = explain(known)
     assert (story.now.cause, [one.what for one in story.unknown]) == ("NotEnoughGPUs", ["nodes"])
+
+
+GROUPS = "/apis/scheduling.volcano.sh"
+
+
+@pytest.mark.parametrize(
+    "path", [JOB_PATH, PODS, f"{CORE}/events", "/api/v1/nodes", f"{CORE}/persistentvolumeclaims", GROUPS]
+)
+def test_whom_the_cluster_does_not_know_any_more_is_told_so_and_gets_no_half_of_a_story(path: str) -> None:
+    waiting = job()
+    waiting["status"] |= {"resolved": {"gang": "Volcano"}}
+    waiting["spec"] |= {"output": {"persistentVolumeClaim": {"claimName": "out"}}}
+    answers: dict[str, Any] = {JOB_PATH: waiting, PODS: {"items": [unplaced("none")]}}
+    with pytest.raises(UnknownCallerError):
+        gather(answers | {path: UnknownCallerError("log in again")})
 
 
 def test_a_job_that_is_not_there_is_no_story() -> None:

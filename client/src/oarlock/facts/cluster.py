@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from oarlock.clock import when, written
 from oarlock.cluster import jobs_path
-from oarlock.errors import ForbiddenError, NotFoundError, OarlockError
+from oarlock.errors import ForbiddenError, NotFoundError, OarlockError, UnknownCallerError
 from oarlock.facts.model import Facts, Missing, Object, Output
 from oarlock_api.contract.names import Label, group_name
 
@@ -45,7 +45,7 @@ def from_cluster(
     """What can be had. `output` is what was read of the job's output where it is mounted here.
 
     Raises OarlockError where nothing can be had: no cluster answers, neither the job nor its pods may be read, or neither
-    they nor an Event of theirs are there.
+    they nor an Event of theirs are there; and UnknownCallerError where the cluster does not know the caller, or not any more.
     """
     return _Reader(read, namespace, name, now, workers).facts(output)
 
@@ -124,6 +124,8 @@ class _Reader:
             api, _, resource = path.rpartition("/")
             try:
                 return [trimmed(self._read(f"/apis/{api}/namespaces/{self._namespace}/{resource}/{quote(name)}"))]
+            except UnknownCallerError:
+                raise
             except OarlockError as error:
                 last = error
         self._lacks("the gang's group", last) if last else None
@@ -146,7 +148,9 @@ class _Reader:
             self._missing.append(Missing(what=what, why="there are too many, and only a part was read"))
         return [trimmed(one) for one in found.get("items") or []]
 
-    def _lacks(self, what: str, error: Exception) -> None:
+    def _lacks(self, what: str, error: OarlockError) -> None:
+        if isinstance(error, UnknownCallerError):
+            raise error  # all that comes after it would be refused, too
         words: dict[type, str] = {NotFoundError: "it is not there", ForbiddenError: "you may not read it"}
         self._missing.append(Missing(what=what, why=words.get(type(error)) or str(error)[:256]))
 
