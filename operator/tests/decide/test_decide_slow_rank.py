@@ -123,14 +123,6 @@ def test_while_a_save_takes_longer_than_the_grace_no_step_is_lost_for_ten_percen
     assert "The gang stays: a save takes longer than its pods' grace" in told(world)
 
 
-def test_where_room_cannot_be_judged_it_says_so_and_does_not_wait_for_it() -> None:
-    world = training(runtimeClassName="nvidia")
-    slow(world)
-    world.settle()
-    assert world.job.status.attempt == 1
-    assert told(world).endswith("The gang stays: whether there is room for pods with a runtimeClassName is not known")
-
-
 @pytest.mark.parametrize("pod", [7, None])
 def test_a_pod_that_nobody_knows_moves_nothing(pod: int | None) -> None:
     world = training()

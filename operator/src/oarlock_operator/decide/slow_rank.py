@@ -53,8 +53,6 @@ def stays(o: Observation, draft: Draft) -> str:
     moves = [one.start_time for one in draft.status.attempts if one.reason == Reason.SLOW_RANK and one.start_time]
     if any(o.now - moved < AGAIN for moved in moves):
         return "the gang stays: it has moved for a slow rank less than a day ago"
-    if o.spec.pod.runtime_class_name:
-        return "the gang stays: whether there is room for pods with a runtimeClassName is not known"
     if grace_too_short(draft):
         return "the gang stays: a save takes longer than its pods' grace"
     return ""
