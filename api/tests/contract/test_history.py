@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oarlock_api.contract import gzip_members, history
+from oarlock_api.contract import gzip_members, history, log_lines
 from oarlock_api.contract.gzip_members import member, read_members, read_pieces
 from oarlock_api.contract.history import StoryLine, StoryType
 from oarlock_api.contract.wire import WireError
@@ -114,6 +114,26 @@ def test_what_is_torn_is_said_where_it_is_and_no_large_log_is_read_at_once(tmp_p
     next(pieces)
     (tmp_path / "log").write_bytes(b"")
     assert list(pieces) == [None]
+
+
+def test_a_line_without_an_end_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_lines, "MAX_MEMBER", 1000)
+    (tmp_path / "log").write_bytes(member(b"x" * 800) * 5 + member(b"\nlast\n"))
+    assert [len(line.text) for line in log_lines.read_log([tmp_path / "log"])] == [1600, 1600, 800, 4]
+
+
+def test_logs_below_a_link_are_not_found_and_a_log_that_is_one_is_not_read(tmp_path: Path) -> None:
+    logs = tmp_path / "output" / history.HISTORY / history.LOGS
+    theirs, ours = tmp_path / "theirs", logs / history.attempt_folder(2, UID)
+    for folder in (theirs, ours):
+        folder.mkdir(parents=True)
+    (theirs / history.log_name(0)).write_bytes(member(b"secret\n"))
+    (logs / history.attempt_folder(1, UID)).symlink_to(theirs)
+    (ours / history.log_name(0)).symlink_to(theirs / history.log_name(0))
+    (found,) = (logs for logs in history.find_logs(tmp_path / "output") if logs.files)
+    assert found.attempt == 2
+    with pytest.raises(OSError, match="symbolic links"):
+        list(log_lines.read_log(found.files[0]))
 
 
 def test_a_member_that_would_fill_memory_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

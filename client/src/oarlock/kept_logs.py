@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from oarlock.errors import NotFoundError, NotNowError, RefusedError
 from oarlock.logs import LINE, NOTE, LogLine, Wanted, instant
 from oarlock.readable_log import is_found
+from oarlock_api.contract.beneath import Beneath
 from oarlock_api.contract.history import HISTORY, LOGS, AttemptLogs, find_logs
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.log_lines import LogStream, read_log
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     import os
 
 
-def read(output: str | os.PathLike[str], wanted: Wanted, *, now: datetime | None = None) -> Iterator[LogLine]:
+def read(output: str | os.PathLike[str] | Beneath, wanted: Wanted, *, now: datetime | None = None) -> Iterator[LogLine]:
     """The lines of one attempt, by default of the newest. `output` is the job's output directory.
 
     Raises NotFoundError where that is none, NotNowError where it has no such logs, RefusedError for a bad pattern.
     """
-    folder = Path(output)
+    folder = output if isinstance(output, Beneath) else Beneath(Path(output))
     try:
         pattern = re.compile(wanted.grep) if wanted.grep is not None else None
     except re.error as error:
@@ -53,7 +54,7 @@ def read(output: str | os.PathLike[str], wanted: Wanted, *, now: datetime | None
     )
 
 
-def _chosen(kept: Sequence[AttemptLogs], wanted: Wanted, folder: Path) -> AttemptLogs:
+def _chosen(kept: Sequence[AttemptLogs], wanted: Wanted, folder: Beneath) -> AttemptLogs:
     """The attempt that is wanted; of several jobs' of one number that which was written last."""
     where = folder / HISTORY / LOGS
     if not kept:
@@ -82,7 +83,7 @@ def _lines(kept: Sequence[AttemptLogs], logs: AttemptLogs, wanted: Wanted) -> It
     yield from heapq.merge(*streams, key=lambda line: instant(line.time))
 
 
-def _of_rank(attempt: int, rank: int, files: Sequence[Path]) -> Iterator[LogLine]:
+def _of_rank(attempt: int, rank: int, files: Sequence[Beneath]) -> Iterator[LogLine]:
     """A pod's lines. One without a time has that of the line before it, so that it stays where it was."""
     time = ""
     try:

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from oarlock_api.contract.beneath import Beneath
+from oarlock_api.contract.regular_file import open_regular
+
 try:
     import zlib
 except ImportError:  # pragma: no cover - a Python that was built without it
@@ -24,8 +27,8 @@ _STORED_BLOCK = 65535
 _GZIP_WINDOW = 31
 """zlib's name for "the largest window, behind a gzip header"."""
 _CHUNK = 1 << 18
-MAX_MEMBER = 64 * 1024 * 1024
-"""Bytes of a member that a reader takes, packed or not: writers write far smaller ones."""
+MAX_MEMBER = 8 * 1024 * 1024
+"""Bytes of a member that a reader takes, packed or not: writers hold back half of that at most, while the storage is away."""
 
 
 def member(content: bytes, *, compress: bool = zlib is not None) -> bytes:
@@ -49,14 +52,14 @@ def _stored(content: bytes) -> bytes:
     )
 
 
-def read_members(path: Path) -> Iterator[bytes]:
+def read_members(path: Path | Beneath) -> Iterator[bytes]:
     """The content of a log in pieces, in order; what a crash has torn is left out. Needs zlib. Raises OSError."""
     return (content for content in read_pieces(path) if content is not None)
 
 
-def read_pieces(path: Path) -> Iterator[bytes | None]:
+def read_pieces(path: Path | Beneath) -> Iterator[bytes | None]:
     """As read_members, with None where something is left out. Holds one member in memory, MAX_MEMBER bytes at most."""
-    with path.open("rb") as file:
+    with open_regular(path) as (file, _):
         window, torn = bytearray(), False
         while True:
             at = window.find(_MAGIC)

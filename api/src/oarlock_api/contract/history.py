@@ -25,6 +25,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from oarlock_api.contract.beneath import Beneath, beneath
 from oarlock_api.contract.layout import PRIVATE
 from oarlock_api.contract.regular_file import read_regular
 from oarlock_api.contract.wire import WireError, encodable, integer, parse_object, text
@@ -144,21 +145,22 @@ def parse_story(body: str) -> list[StoryLine]:
     return found
 
 
-def read_story(output: Path) -> list[StoryLine]:
+def read_story(output: Path | Beneath, *, most: int = MAX_READ) -> list[StoryLine]:
     """The story of what stands in this output directory, the faults of all its pods included, in the order of time.
 
     Empty where there is none. Raises OSError where it can't be read, or is no regular file. Of files that are longer than
-    any writer of ours leaves them, the ends are read.
+    any writer of ours leaves them, the ends are read; and where there are more than `most` bytes, the newest story's first.
     """
-    folder = output / HISTORY
+    folder = beneath(output) / HISTORY
     found: list[StoryLine] = []
-    left = MAX_READ
-    for path in (folder / OLDER_STORY, folder / STORY, *sorted(_entries(folder / FAULTS))):
+    left = most
+    for path in (folder / STORY, folder / OLDER_STORY, *sorted(_entries(folder / FAULTS), key=str)):
         try:
             content = read_regular(path, most=min(left, 2 * MAX_STORY), from_end=True)
         except FileNotFoundError:
             continue
-        found += parse_story(content.decode(errors="replace"))
+        lines = parse_story(content.decode(errors="replace"))
+        found = lines + found if path.name == OLDER_STORY else found + lines  # of one moment, in the order of writing
         left -= len(content)
     return sorted(found, key=lambda line: line.time)
 
@@ -202,7 +204,7 @@ class AttemptLogs:
 
     attempt: int
     job: str
-    files: Mapping[int, tuple[Path, ...]]
+    files: Mapping[int, tuple[Beneath, ...]]
 
 
 def attempt_folder(attempt: int, job_uid: str) -> str:
@@ -232,14 +234,14 @@ def parse_attempt_folder(name: str) -> tuple[int, str] | None:
     return (int(found[1]), found[2]) if found else None
 
 
-def find_logs(output: Path) -> list[AttemptLogs]:
+def find_logs(output: Path | Beneath) -> list[AttemptLogs]:
     """The logs of all attempts that still have some, oldest first by when they were written last. Raises OSError."""
     found: list[tuple[float, AttemptLogs]] = []
-    for folder in _entries(output / HISTORY / LOGS):
+    for folder in _entries(beneath(output) / HISTORY / LOGS):
         if known := parse_attempt_folder(folder.name):
-            named = [(name, path) for path in folder.iterdir() if (name := _LOG.fullmatch(path.name))]
+            named = [(name, path) for path in _entries(folder) if (name := _LOG.fullmatch(path.name))]
             oldest_first = sorted(named, key=lambda one: (int(one[0][1]), one[0][2] is None))
-            files: dict[int, tuple[Path, ...]] = {}
+            files: dict[int, tuple[Beneath, ...]] = {}
             for name, path in oldest_first:
                 files[int(name[1])] = (*files.get(int(name[1]), ()), path)
             written = max((path.stat().st_mtime for _, path in named), default=0.0)
@@ -249,12 +251,12 @@ def find_logs(output: Path) -> list[AttemptLogs]:
 
 def find_stacks(output: Path) -> list[Path]:
     """All files of stacks, oldest first by their names' times. Raises OSError."""
-    folder = output / HISTORY / STACKS
+    folder = Beneath(output) / HISTORY / STACKS
     found = [(known[4], path) for path in _entries(folder) if (known := _STACKS.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+    return [Path(str(path)) for _, path in sorted(found, key=lambda one: (one[0], one[1].name))]
 
 
-def _entries(folder: Path) -> Iterable[Path]:
+def _entries(folder: Beneath) -> Iterable[Beneath]:
     return folder.iterdir() if folder.is_dir() else ()
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oarlock_api.contract.beneath import Beneath, beneath
 from oarlock_api.contract.history import HISTORY
 from oarlock_api.contract.regular_file import read_regular
 from oarlock_api.contract.struck_out import struck_out
@@ -89,9 +90,9 @@ def parse_spec(body: str) -> KeptSpec:
     )
 
 
-def read_spec(output: Path) -> KeptSpec | None:
+def read_spec(output: Path | Beneath) -> KeptSpec | None:
     """The settings in this output directory; None where none are kept. Raises OSError and WireError."""
     try:
-        return parse_spec(read_regular(output / SPEC, most=MAX_FILE + 1).decode(errors="replace"))
+        return parse_spec(read_regular(beneath(output) / SPEC, most=MAX_FILE + 1).decode(errors="replace"))
     except FileNotFoundError:
         return None

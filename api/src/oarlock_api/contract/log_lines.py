@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from oarlock_api.contract.gzip_members import read_pieces
+from oarlock_api.contract.beneath import Beneath
+from oarlock_api.contract.gzip_members import MAX_MEMBER, read_pieces
 
 
 class LogStream(StrEnum):
@@ -50,7 +51,7 @@ def parse_log_line(line: str) -> LogLine:
 TORN = "some lines are lost here: a crash, or the storage, tore what was written"
 
 
-def read_log(files: Iterable[Path]) -> Iterator[LogLine]:
+def read_log(files: Iterable[Path | Beneath]) -> Iterator[LogLine]:
     """The lines of a pod's log, of its files in their order (history.find_logs has them so). Raises OSError.
 
     Where something is lost there is a line of the stream NOTE without a time.
@@ -58,8 +59,13 @@ def read_log(files: Iterable[Path]) -> Iterator[LogLine]:
     for path in files:
         rest = ""
         for content in read_pieces(path):
-            *lines, rest = (rest + (content or b"\n").decode(errors="replace")).split("\n")
-            yield from map(parse_log_line, filter(None, lines))
+            text, begin = rest + (content or b"\n").decode(errors="replace"), 0
+            while (end := text.find("\n", begin)) >= 0 or len(text) - begin > MAX_MEMBER:
+                end = end if end >= 0 else len(text)  # a line without an end is no longer than that either
+                if end > begin:
+                    yield parse_log_line(text[begin:end])
+                begin = end + 1
+            rest = text[begin:]
             if content is None:
                 yield LogLine("", LogStream.NOTE, TORN)
         if rest:

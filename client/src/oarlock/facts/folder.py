@@ -1,6 +1,7 @@
 """Facts from a job's output directory alone: for jobs whose pods, object and operator are gone.
 
-The job's own program may write there what it wants: only regular files are read, and no more of them than ours can leave.
+The job's own program may write there what it wants: only regular files are read, by no link on their way below the
+folder, and no more of them than ours can leave.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from oarlock.clock import written
 from oarlock.facts.model import Facts, Missing, Object, Output
-from oarlock_api.contract.history import MAX_LINE, METRICS, read_story
+from oarlock_api.contract.beneath import Beneath, beneath
+from oarlock_api.contract.history import MAX_LINE, MAX_READ, METRICS, read_story
 from oarlock_api.contract.kept_spec import read_spec
 from oarlock_api.contract.layout import CHECKPOINTS, OWNER, PRIVATE, REPORTS, parse_checkpoint_name, parse_owner
 from oarlock_api.contract.regular_file import read_regular, read_spread
@@ -54,8 +56,11 @@ def from_folder(folder: Path, *, now: datetime, phase: str = "") -> Facts:
     )
 
 
-def read_output(folder: Path) -> tuple[Output, tuple[Missing, ...]]:
-    """The output, and what of it could not be read. Raises as from_folder does."""
+def read_output(
+    output: Path | Beneath, *, most_story: int = MAX_READ, most_metrics: int | None = None
+) -> tuple[Output, tuple[Missing, ...]]:
+    """The output, and what of it could not be read; bytes of its story and figures at most. Raises as from_folder does."""
+    folder = beneath(output)
     if not (folder / PRIVATE).is_dir():
         raise NoOutputError(
             f"{folder} is no output of a job: it has no {PRIVATE}/. Give <output>/<directory>, such as /mnt/nfs/flux-full"
@@ -69,7 +74,7 @@ def read_output(folder: Path) -> tuple[Output, tuple[Missing, ...]]:
         missing.append(Missing(what="the fence", why=str(error)))
     history: tuple[Object, ...] = ()
     try:
-        history = tuple(asdict(line) for line in read_story(folder))
+        history = tuple(asdict(line) for line in read_story(folder, most=most_story))
     except OSError as error:
         missing.append(Missing(what="the history", why=str(error)))
     if not history:
@@ -81,33 +86,36 @@ def read_output(folder: Path) -> tuple[Output, tuple[Missing, ...]]:
         missing.append(Missing(what="the settings", why=str(error)))
     if spec and owner and spec["job"] != owner["jobUid"]:
         spec = None  # of a job that had this output before
-    output = Output(
+    found_there = Output(
         folder=str(folder),
         owner=owner,
         history=history,
         spec=spec,
         reports=tuple(_reports(folder / REPORTS, missing)),
         checkpoints=tuple(_checkpoints(folder / CHECKPOINTS)),
-        metrics=tuple(_metrics(folder / METRICS)),
+        metrics=tuple(_metrics(folder / METRICS, MAX_METRICS if most_metrics is None else most_metrics)),
     )
-    return output, tuple(missing)
+    return found_there, tuple(missing)
 
 
-def _reports(folder: Path, missing: list[Missing]) -> Iterator[Object]:
-    for path in sorted(islice(folder.glob("*.json"), MOST_REPORTS)):
+def _reports(folder: Beneath, missing: list[Missing]) -> Iterator[Object]:
+    there = (path for path in folder.iterdir() if path.name.endswith(".json")) if folder.is_dir() else ()
+    for path in sorted(islice(there, MOST_REPORTS), key=str):
         try:
             yield parse_object(read_regular(path, most=MAX_BYTES + 1).decode(errors="replace"), max_bytes=MAX_BYTES)
         except (OSError, WireError) as error:
             missing.append(Missing(what=f"the report {path.name}", why=str(error)))
 
 
-def _checkpoints(folder: Path) -> list[Object]:
+def _checkpoints(folder: Beneath) -> list[Object]:
     found = []
     for path in folder.iterdir() if folder.is_dir() else ():
         if (known := parse_checkpoint_name(path.name)) is None:
             continue
         marker = path / MARKER
         try:
+            if not path.is_dir():
+                continue
             committed = marker.is_file()
             saved = written(datetime.fromtimestamp((marker if committed else path).stat().st_mtime, UTC))
         except FileNotFoundError:
@@ -118,9 +126,9 @@ def _checkpoints(folder: Path) -> list[Object]:
     return sorted(found, key=lambda one: (one["step"], one["attempt"]))
 
 
-def _metrics(path: Path) -> Iterator[Object]:
+def _metrics(path: Beneath, most: int) -> Iterator[Object]:
     try:
-        lines = read_spread(path, most=MAX_METRICS, pieces=METRICS_PIECES).decode(errors="replace").splitlines()
+        lines = read_spread(path, most=most, pieces=METRICS_PIECES).decode(errors="replace").splitlines()
     except OSError:
         return
     for line in lines:

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from oarlock.errors import NotFoundError, OarlockError
 from oarlock.report.pictures import Picture, listed
+from oarlock_api.contract.beneath import Beneath, beneath
 from oarlock_api.contract.pictures import FOLDER, INDEX, MOST_INDEX, MOST_PICTURE, THUMBNAILS, is_picture, kind
 from oarlock_api.contract.regular_file import read_regular
 
@@ -42,8 +43,8 @@ class Source(Protocol):
 class Folder:
     """Pictures of an output that is mounted here."""
 
-    def __init__(self, output: Path) -> None:
-        self._root = output / FOLDER
+    def __init__(self, output: Path | Beneath) -> None:
+        self._root = beneath(output) / FOLDER
 
     def pictures(self) -> str:
         """As Source has it."""
@@ -53,11 +54,10 @@ class Folder:
 
     def picture(self, file: str) -> tuple[str, bytes]:
         """As Source has it."""
-        path = self._root / file
         content = b""
         with suppress(OSError):
-            if is_picture(file) and path.resolve().is_relative_to(self._root.resolve()):
-                content = read_regular(path, most=MOST_PICTURE)
+            if is_picture(file):
+                content = read_regular(self._root / file, most=MOST_PICTURE)
         media_type = kind(content)
         if media_type is None:
             raise NotFoundError(f"the output has no picture {file[:80]!r}")
