@@ -229,32 +229,40 @@ def test_a_still_page_has_no_stream_and_leads_back_to_the_live_one(api: FakeApi,
 
 def test_each_caller_reads_by_requests_of_his_own() -> None:
     kept, mine, theirs = Tails(), Lines("mine"), Lines("theirs")
-    first = kept.open("me", "same", lambda: Tail(mine))
-    assert kept.open("me", "same", lambda: Tail(theirs)) is first
-    other = kept.open("you", "same", lambda: Tail(theirs))
+    first = kept.open("me", "me", "same", lambda: Tail(mine))
+    assert kept.open("me", "me", "same", lambda: Tail(theirs)) is first
+    other = kept.open("you", "you", "same", lambda: Tail(theirs))
     assert texts(other) == ["theirs"]
 
 
 def test_who_looks_at_too_many_loses_the_one_that_he_looked_at_longest_ago() -> None:
-    kept, sources = Tails(), [Lines(str(number)) for number in range(tails.MOST_OF_ONE_CALLER + 1)]
+    kept, sources = Tails(), [Lines(str(number)) for number in range(tails.MOST_OF_ONE_PERSON + 1)]
     for number, source in enumerate(sources):
-        kept.open("me", number, lambda source=source: Tail(source))  # type: ignore[misc]
-    assert [source.ended for source in sources] == [True, *[False] * tails.MOST_OF_ONE_CALLER]
+        kept.open("me", "me", number, lambda source=source: Tail(source))  # type: ignore[misc]
+    assert [source.ended for source in sources] == [True, *[False] * tails.MOST_OF_ONE_PERSON]
+
+
+def test_one_person_has_as_many_logs_whether_by_one_token_or_by_several_and_each_token_reads_its_own() -> None:
+    kept, sources = Tails(), [Lines(str(number)) for number in range(tails.MOST_OF_ONE_PERSON + 1)]
+    for number, source in enumerate(sources):
+        tail = kept.open("anne", f"token-{number}", "same", lambda source=source: Tail(source))  # type: ignore[misc]
+        assert texts(tail) == [str(number)]
+    assert [source.ended for source in sources] == [True, *[False] * tails.MOST_OF_ONE_PERSON]
 
 
 def test_too_many_logs_of_all_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tails, "MOST_TAILS", 1)
     kept = Tails()
-    kept.open("me", 0, lambda: Tail(Lines("x")))
+    kept.open("me", "me", 0, lambda: Tail(Lines("x")))
     with pytest.raises(NotNowError, match="try again"):
-        kept.open("you", 0, lambda: Tail(Lines("x")))
+        kept.open("you", "you", 0, lambda: Tail(Lines("x")))
 
 
 def test_a_log_that_nobody_looks_at_any_more_is_read_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tails, "SWEEP_SECONDS", 0.01)
     monkeypatch.setattr(tails, "LOOK_SECONDS", 0.0)
     source = Lines("x")
-    Tails().open("me", 0, lambda: Tail(source))
+    Tails().open("me", "me", 0, lambda: Tail(source))
     with source._more:
         assert source._more.wait_for(lambda: source.ended, 10)
 
@@ -272,22 +280,22 @@ def test_a_log_that_broke_or_is_kept_of_a_job_that_runs_is_read_anew_at_a_later_
 ) -> None:
     kept, lines = Tails(), Lines("old", error=error)
     lines.ended = True
-    first = kept.open("me", 0, lambda: Tail(lines, grows=grows))
+    first = kept.open("me", "me", 0, lambda: Tail(lines, grows=grows))
     with first._news:
         assert first._news.wait_for(lambda: first._over, 10)
-    assert kept.open("me", 0, lambda: Tail(Lines("new"))) is first, "not at each look"
+    assert kept.open("me", "me", 0, lambda: Tail(Lines("new"))) is first, "not at each look"
     monkeypatch.setattr(tails, "AGAIN_SECONDS", -1.0)
-    assert texts(kept.open("me", 0, lambda: Tail(Lines("new")))) == ["new"]
+    assert texts(kept.open("me", "me", 0, lambda: Tail(Lines("new")))) == ["new"]
 
 
 def test_a_log_that_came_to_its_good_end_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tails, "AGAIN_SECONDS", -1.0)
     kept, lines = Tails(), Lines("all")
     lines.ended = True
-    first = kept.open("me", 0, lambda: Tail(lines))
+    first = kept.open("me", "me", 0, lambda: Tail(lines))
     with first._news:
         assert first._news.wait_for(lambda: first._over, 10)
-    assert kept.open("me", 0, lambda: Tail(Lines("new"))) is first
+    assert kept.open("me", "me", 0, lambda: Tail(Lines("new"))) is first
 
 
 def test_a_job_that_has_ended_and_left_no_pod_says_where_its_logs_lie(api: FakeApi, page: TestClient) -> None:

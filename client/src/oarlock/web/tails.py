@@ -25,7 +25,7 @@ LOOK_SECONDS = 45.0
 AGAIN_SECONDS = 10.0
 """So old is what was read of a log that broke, or that grows elsewhere, when the next look reads it anew."""
 SWEEP_SECONDS = 5.0
-MOST_TAILS, MOST_OF_ONE_CALLER = 64, 8
+MOST_TAILS, MOST_OF_ONE_PERSON = 64, 8
 FIRST_SECONDS, QUIET_SECONDS = 1.5, 0.1
 """How long a page waits for its first lines, and for so long nothing comes once they are there."""
 
@@ -159,19 +159,23 @@ class Tails:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tails: dict[tuple[str, Hashable], Tail] = {}
+        self._tails: dict[tuple[str, str, Hashable], Tail] = {}
+        """By person, caller and choice."""
         self._sweeper: threading.Thread | None = None
 
-    def open(self, caller: str, choice: Hashable, make: Callable[[], Tail]) -> Tail:
-        """The tail of what a caller has chosen; a new one has its first lines already. Raises NotNowError: too many."""
-        key = (caller, choice)
+    def open(self, person: str, caller: str, choice: Hashable, make: Callable[[], Tail]) -> Tail:
+        """The tail of what a caller has chosen; a new one has its first lines already. Raises NotNowError: too many.
+
+        `caller` is the identity of credentials, by which a log is read; `person` whose they are, with others of his.
+        """
+        key = (person, caller, choice)
         with self._lock:
             found = self._tails.get(key)
             if found and not found.is_stale:
                 found.looked = time.monotonic()
                 return found
             self._tails.pop(key, None)
-            self._make_room(caller)
+            self._make_room(person)
             tail = self._tails[key] = make()
             if self._sweeper is None:
                 self._sweeper = threading.Thread(target=self._sweep, name="tails of logs", daemon=True)
@@ -186,10 +190,10 @@ class Tails:
                 tail.end()
             self._tails.clear()
 
-    def _make_room(self, caller: str) -> None:
-        """End what this caller looked at longest ago, where he has too many."""
-        own = [key for key in self._tails if key[0] == caller]
-        if len(own) >= MOST_OF_ONE_CALLER:
+    def _make_room(self, person: str) -> None:
+        """End what this person looked at longest ago, where he has too many."""
+        own = [key for key in self._tails if key[0] == person]
+        if len(own) >= MOST_OF_ONE_PERSON:
             self._tails.pop(min(own, key=lambda key: self._tails[key].looked)).end()
         elif len(self._tails) >= MOST_TAILS:
             raise NotNowError(f"{MOST_TAILS} logs are looked at already: close some pages, and try again in a minute")

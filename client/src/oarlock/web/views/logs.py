@@ -73,6 +73,7 @@ def draw(ask: Ask) -> View:
         still=ask.query("still") == "1",
     )
     tail = ask.shelf.of(Tails).open(
+        ask.caller.person,
         ask.caller.identity,
         (namespace, name, ranks, choice.attempt, choice.find, choice.kept),
         lambda: _tail(cluster, choice, folder),
