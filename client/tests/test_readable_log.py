@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oarlock.logs import LogLine
+from oarlock.logs import LogLine, Wanted
 from oarlock.readable_log import LONGEST, Level, Readable, readable
 
 TIME = "2026-11-23T14:03:21.123Z"
@@ -122,6 +122,17 @@ def test_no_terminal_is_given_orders(line: str, told: str) -> None:
 def test_a_line_has_an_end() -> None:
     told = words("x" * 5000).text
     assert told == "x" * LONGEST + "\u2026 (3,000 more characters)"
+
+
+def test_a_long_object_is_cut_in_its_texts_so_that_it_can_still_be_read() -> None:
+    line = LogLine(text=json.dumps({**AGENT, "level": "error", "message": "stacks of rank 24", "stacks": "a\n" * 3000}))
+    cut = Wanted(longest=1000).cut(line)
+    assert len(cut.text) <= 1000
+    found = readable(cut)
+    assert (found.level, found.text[:24]) == (Level.ERROR, "stacks of rank 24 a | a ")
+    assert "more characters" in found.text
+    many = Wanted(longest=1000).cut(LogLine(text=json.dumps({str(number): "x" for number in range(300)})))
+    assert len(many.text) < 1100
 
 
 def test_the_nodes_clock_comes_first_and_the_lines_own_where_there_is_none() -> None:

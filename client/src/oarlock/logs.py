@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from oarlock_api.contract.wire import WireError, parse_object
+
+MOST_JSON = 256 * 1024
+"""Bytes of a line that may be an object."""
 LINE, NOTE = "line", "note"
 
 
@@ -44,7 +49,22 @@ class Wanted:
         """The line, no longer than it may be."""
         if self.longest is None or len(line.text) <= self.longest:
             return line
-        return replace(line, text=shortened(line.text, self.longest))
+        return replace(line, text=_shortened_object(line.text, self.longest) or shortened(line.text, self.longest))
+
+
+def _shortened_object(text: str, most: int) -> str:
+    """A JSON object whose texts are cut, so that it is one still; empty where it is none, or too long in any case."""
+    if not text.startswith("{"):
+        return ""
+    try:
+        said = parse_object(text, max_bytes=MOST_JSON)
+    except WireError:
+        return ""
+    for share in (2, 4, 8):
+        cut = {key: shortened(value, most // share) if isinstance(value, str) else value for key, value in said.items()}
+        if len(told := json.dumps(cut, ensure_ascii=False)) <= most:
+            return told
+    return ""
 
 
 def shortened(text: str, most: int) -> str:

@@ -13,14 +13,12 @@ from enum import StrEnum
 from typing import Any
 
 from oarlock.clock import parsed
-from oarlock.logs import LogLine, shortened
+from oarlock.logs import MOST_JSON, LogLine, shortened
 from oarlock.terminal import escaped
 from oarlock_api.contract.wire import WireError, integer, number, parse_object, text
 
 LONGEST = 2000
 """Characters of a line."""
-MOST_JSON = 256 * 1024
-"""Bytes of a line that may be an object."""
 _ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]?")
 _AGENT = frozenset({"time", "level", "job", "attempt", "rank", "message"})
 """What each line of the agent's has."""
@@ -47,6 +45,10 @@ class Readable:
     level: Level = Level.NONE
     time: str = ""
 
+    def __str__(self) -> str:
+        """Level and text."""
+        return f"{self.level} {self.text}" if self.level else self.text
+
     @property
     def clock(self) -> str:
         """Its time of the day, in UTC."""
@@ -70,7 +72,7 @@ def readable(line: LogLine) -> Readable:
 
 def is_found(pattern: re.Pattern[str], line: LogLine) -> bool:
     """Whether a pattern is in a line as it was printed, or as people read it."""
-    return bool(pattern.search(line.text) or (line.text.startswith("{") and pattern.search(readable(line).text)))
+    return bool(pattern.search(line.text) or (line.text.startswith("{") and pattern.search(str(readable(line)))))
 
 
 def cleaned(words: str) -> str:

@@ -109,12 +109,51 @@ def test_the_newest_lines_of_rank_0_have_their_time_attempt_and_rank(api: FakeAp
     api.add_pod("flux", 1, 0, "2026-01-01T00:00:01.5Z loss 1\n")
     api.add_pod("flux", 1, 1, "2026-01-01T00:00:02Z of rank 1\n")
     text = page.get(PAGE).text
-    assert '<time datetime="2026-01-01T00:00:01.5Z">00:00:01</time><span class="who">1/0</span> loss 1' in text
+    assert (
+        '<time datetime="2026-01-01T00:00:01.5Z" title="2026-01-01, UTC">00:00:01</time><span class="who">pod 0</span> loss 1'
+        in text
+    )
     assert "of rank 1" not in text
     both = page.get(PAGE, params={"ranks": "0-1", "find": "LOSS"}).text
     assert "loss 1" in both
     assert "of rank 1" not in both
     assert "of rank 1" in page.get(PAGE, params={"ranks": "all"}).text
+
+
+STEP = '{"time":"2026-01-01T00:00:01Z","attempt":1,"step":140,"total":500,"loss":0.7123456,"secondsPerStep":0.3912}'
+WRONG = '{"time":"2026-01-01T00:00:02Z","level":"error","job":"flux","attempt":1,"rank":0,"message":"no\\u001b[31m room <b>"}'
+
+
+def test_lines_are_told_in_words_and_the_address_says_where_they_are_as_they_were_printed(
+    api: FakeApi, page: TestClient
+) -> None:
+    job(api)
+    api.add_pod("flux", 1, 0, f"2026-01-01T00:00:01Z {STEP}\n2026-01-01T00:00:02Z {WRONG}\n")
+    words, printed = page.get(PAGE).text, page.get(PAGE, params={"raw": "1", "find": "room"}).text
+    assert "step 140 of 500, loss 0.7123, 0.391 s/step</p>" in words
+    assert '<p class="error">' in words
+    assert "<strong>ERROR</strong> no room &lt;b&gt;</p>" in words
+    assert "lossSecondsPerStep" not in words
+    assert "&quot;message&quot;:&quot;no" in printed
+    assert f'href="{PAGE}?raw=1"' in words
+    assert f'href="{PAGE}?find=room"' in printed
+    assert '<input type="hidden" name="raw" value="1">' in printed
+
+
+def test_a_text_is_found_in_what_is_shown_as_well_as_in_what_was_printed(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    api.add_pod("flux", 1, 0, f"2026-01-01T00:00:01Z {STEP}\n2026-01-01T00:00:02Z other\n")
+    for text in ("Loss 0.71", '"LOSS":0.71'):
+        found = page.get(PAGE, params={"find": text}).text
+        assert "step 140 of 500" in found, text
+        assert "other</p>" not in found
+
+
+def test_whose_line_it_is_is_said_where_there_are_several(api: FakeApi, page: TestClient) -> None:
+    job(api, nodes=1, attempt=2)
+    api.add_pod("flux", 2, 0, "2026-01-01T00:00:01Z x\n")
+    assert '<span class="who">attempt 2</span> x' in page.get(PAGE).text
+    assert 'class="who"' not in page.get(PAGE, params={"attempt": "2"}).text
 
 
 def test_nothing_that_a_log_says_becomes_markup(api: FakeApi, page: TestClient) -> None:

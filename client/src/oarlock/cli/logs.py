@@ -102,7 +102,7 @@ def _told(line: "LogLine", *, colour: bool) -> str:
     who = f"attempt {line.attempt}, pod {line.rank}:"
     if colour:
         who = f"\033[{_COLOURS[(line.rank or 0) % len(_COLOURS)]}m{who}\033[0m"
-    return " ".join(part for part in (found.clock, who, found.level, found.text) if part)
+    return " ".join(part for part in (found.clock, who, str(found)) if part)
 
 
 def _since(given: str | None) -> timedelta | None:

@@ -7,6 +7,7 @@ looked for LOOK_SECONDS does not look any more: then the reader ends.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from weakref import WeakSet
 
 from oarlock.errors import NotNowError, OarlockError
 from oarlock.logs import NOTE, LogLine, instant
+from oarlock.readable_log import is_found
 from oarlock.web.watch.bell import Bell
 
 BLOCK_LINES, MOST_BLOCKS = 50, 20
@@ -63,7 +65,8 @@ class Tail:
 
     def __init__(self, source: Source, find: str = "", *, grows: bool = False) -> None:
         """`find`: only lines with this text, whatever its case; `grows`: whether more may come once it is over."""
-        self._source, self._find = source, find.casefold()
+        self._source = source
+        self._find = re.compile(re.escape(find), re.IGNORECASE) if find else None
         self._news = threading.Condition()
         self._blocks: deque[Block] = deque()
         self._open: list[LogLine] = []
@@ -112,7 +115,7 @@ class Tail:
         trouble = ""
         try:
             for line in self._source.lines():
-                if line.kind == NOTE or not self._find or self._find in line.text.casefold():
+                if line.kind == NOTE or self._find is None or is_found(self._find, line):
                     self._take(line)
         except OarlockError as error:
             trouble = str(error)

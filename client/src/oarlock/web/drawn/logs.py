@@ -7,6 +7,7 @@ from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 from oarlock.logs import NOTE, LogLine
+from oarlock.readable_log import Readable, readable
 from oarlock.report.markup import Html, element, joined, with_code
 from oarlock.web.ask import Region, View
 from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Block, Seen
@@ -18,7 +19,10 @@ RANKS = "0, 3, 8-11"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Whose lines, and which. `attempt` None: those that have pods, and all that follow. `still`: as it is now, not live."""
+    """Whose lines, and which. `attempt` None: those that have pods, and all that follow. `still`: as it is now, not live.
+
+    `raw`: the lines as they were printed, and not in words.
+    """
 
     namespace: str
     job: str
@@ -27,6 +31,7 @@ class Choice:
     find: str = ""
     kept: bool = False
     still: bool = False
+    raw: bool = False
 
 
 def parse_ranks(given: str, *, nodes: int) -> tuple[frozenset[int], str]:
@@ -70,10 +75,11 @@ def logs(
 
     `other`: whether there are both, lines of pods and kept ones.
     """
+    who = Who(attempt=choice.attempt is None and attempts != 1, pod=nodes != 1)
     state = Region("log-state", {"log-told": _state(choice, seen)})
     lines = Region(
         "log",
-        {f"log-{block.number}": _block(block) for block in seen.blocks},
+        {f"log-{block.number}": _block(block, who, raw=choice.raw) for block in seen.blocks},
     )
     box = element("div", lines.html(), class_="log", role="log", aria_live="off", tabindex="0", aria_label="Lines")
     where = f"/jobs/{quote(choice.namespace)}/{quote(choice.job)}"
@@ -82,16 +88,20 @@ def logs(
         element("h1", "Logs of ", element("a", choice.job, href=where)),
         _form(choice, nodes=nodes, attempts=attempts),
         element("p", with_code(words), class_="dim") if words else None,
-        _other(choice) if other else None,
+        _others(choice, kept=other),
         state.html(),
         box,
     )
     return View(title=title, body=body, regions=() if choice.still else (state, lines))
 
 
-def _other(choice: Choice) -> Html:
-    words = "Live, from the pods" if choice.kept else "What the output has kept"
-    return element("p", element("a", words, href=address(choice, kept=not choice.kept)))
+def _others(choice: Choice, *, kept: bool) -> Html:
+    """The ways to see other lines, or these otherwise. `kept`: whether there are both, lines of pods and kept ones."""
+    turns = [("In words" if choice.raw else "As printed (JSON)", address(choice, raw=not choice.raw))]
+    if kept:
+        words = "Live, from the pods" if choice.kept else "What the output has kept"
+        turns.append((words, address(choice, kept=not choice.kept)))
+    return element("p", *(element("a", words, href=href) for words, href in turns), class_="way")
 
 
 def _state(choice: Choice, seen: Seen) -> Html:
@@ -115,13 +125,14 @@ def _state(choice: Choice, seen: Seen) -> Html:
 
 
 def address(choice: Choice, **other: bool) -> str:
-    """Where a choice is shown. `other`: still or kept, where that is to be another."""
+    """Where a choice is shown. `other`: still, kept or raw, where that is to be another."""
     query = {
         "ranks": told(choice.ranks) if choice.ranks != frozenset({0}) else "",
         "attempt": str(choice.attempt or ""),
         "find": choice.find,
         "kept": "1" if other.get("kept", choice.kept) else "",
         "still": "1" if other.get("still", choice.still) else "",
+        "raw": "1" if other.get("raw", choice.raw) else "",
     }
     given = urlencode({name: value for name, value in query.items() if value})
     return f"/jobs/{quote(choice.namespace)}/{quote(choice.job)}/logs" + (f"?{given}" if given else "")
@@ -154,20 +165,39 @@ def _form(choice: Choice, *, nodes: int, attempts: int) -> Html:
         element("label", "Attempt ", attempt) if attempts != 1 or choice.attempt else None,
         element("label", "Find ", element("input", type="search", name="find", value=choice.find, maxlength=200)),
         element("input", type="hidden", name="kept", value="1") if choice.kept else None,
+        element("input", type="hidden", name="raw", value="1") if choice.raw else None,
         element("button", "Show"),
         class_="filter by-button",  # not at each letter: an answer opens connections
         role="search",
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Who:
+    """What is said of whose line it is: what all lines have in common is not."""
+
+    attempt: bool
+    pod: bool
+
+
 @lru_cache(maxsize=512)
-def _block(block: Block) -> Html:
-    return element("div", *(_line(one) for one in block.lines), id=f"log-{block.number}")
+def _block(block: Block, who: Who, *, raw: bool) -> Html:
+    return element("div", *(_line(one, who, raw=raw) for one in block.lines), id=f"log-{block.number}")
 
 
-def _line(one: LogLine) -> Html:
+def _line(one: LogLine, who: Who, *, raw: bool) -> Html:
     if one.kind == NOTE:
         return element("p", f"\u2014 {one.text}", class_="note")
-    clock = element("time", one.time[11:19], datetime=one.time) if one.time else None
-    who = "/".join(str(part) for part in (one.attempt, one.rank) if part is not None)
-    return element("p", clock, element("span", who, class_="who"), " ", one.text)
+    found = Readable(one.text, time=one.time) if raw else readable(one)
+    parts = [f"attempt {one.attempt}"] if who.attempt and one.attempt is not None else []
+    parts += [f"pod {one.rank}"] if who.pod and one.rank is not None else []
+    return element(
+        "p",
+        element("time", found.clock, datetime=found.time, title=f"{found.time[:10]}, UTC") if found.time else None,
+        element("span", ", ".join(parts), class_="who") if parts else None,
+        " " if parts else None,
+        element("strong", str(found.level)) if found.level else None,
+        " " if found.level else None,
+        found.text,
+        class_=found.level.lower() or None,
+    )

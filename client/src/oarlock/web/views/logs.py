@@ -1,6 +1,7 @@
 """The logs of a job: `?ranks=` as in 0, 3, 8-11, `?attempt=` one of them, `?find=` a text, `?still=1` as it is now.
 
 `?kept=1`: those that its output has kept, where that is mounted; of an ended job it has them all.
+`?raw=1`: the lines as they were printed, such as JSON, and not in words.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def draw(ask: Ask) -> View:
         find=ask.query("find"),
         kept=folder is not None and (ask.query("kept") == "1" or known.row.finished is not None),
         still=ask.query("still") == "1",
+        raw=ask.query("raw") == "1",
     )
     tail = ask.shelf.of(Tails).open(
         ask.caller.person,
