@@ -84,6 +84,10 @@ def test_the_slider_goes_through_the_steps_and_the_curve_can_be_drawn_over_time(
         assert shown.get_attribute("data-step") == "10"
         assert page.locator("output").inner_text() == "10"
         shown.locator("img").first.wait_for()
+        assert page.url == f"{output.as_uri()}#pictures-10"
+        page.reload()
+        assert shown.get_attribute("data-step") == "10"
+        assert page.locator("#slider").input_value() == "0"
         assert page.locator(".by-step").is_visible()
         page.get_by_role("radio", name="over time").check()
         assert page.locator(".by-time").is_visible()

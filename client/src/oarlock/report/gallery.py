@@ -33,10 +33,10 @@ def gallery(found: Gallery) -> Html | None:
 
 
 def _frame(step: Sequence[Picture]) -> Html:
-    name = f"Step {whole(step[0].step)}"
-    return element(
-        "div", element("h3", name), *(_figure(one) for one in step), class_="frame", data_step=whole(step[0].step)
-    )
+    number = step[0].step
+    figures = (_figure(one) for one in step)
+    head = element("h3", f"Step {whole(number)}")
+    return element("div", head, *figures, class_="frame", id=f"pictures-{number}", data_step=whole(number))
 
 
 def _figure(one: Picture) -> Html:

@@ -165,6 +165,7 @@ let latest = 0;
 
 async function show(address) {
   const turn = ++latest;
+  history.replaceState(null, "", address);
   const text = await fetch(address).then((answer) => answer.text()).catch(() => null);
   if (turn !== latest) return;
   if (text === null) return say("The page does not hear from its server: what you look for was not found yet. Try again.");
@@ -172,7 +173,6 @@ async function show(address) {
   const content = page.getElementById("content");
   if (!content) return location.assign(address);
   hush();
-  history.replaceState(null, "", address);
   for (const name of ["live", "state"]) document.body.dataset[name] = page.body.dataset[name] || "";
   document.title = page.title;
   morph(document.getElementById("content"), content);
@@ -186,7 +186,11 @@ for (const form of document.querySelectorAll("form.filter:not(.by-button)")) {
     const given = [...new FormData(form)].filter(([, value]) => value);
     show(`${location.pathname}${given.length ? "?" : ""}${new URLSearchParams(given)}`);
   };
-  form.addEventListener("input", () => { clearTimeout(later); later = setTimeout(send, 200); });
+  form.addEventListener("input", ({ target }) => {
+    if (target.type === "range") form.querySelector("output").value = Number(target.value).toLocaleString("en");
+    clearTimeout(later);
+    later = setTimeout(send, 200);
+  });
   form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(later); send(); });
 }
 
