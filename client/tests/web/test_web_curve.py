@@ -74,32 +74,60 @@ def test_more_points_than_a_browser_draws_are_thinned_and_that_is_said() -> None
     assert with_live([Point(step=7, loss=1.0)], 1, []) == (Point(step=7, loss=1.0),)
 
 
+def test_steps_that_a_recovery_does_again_are_those_of_the_newest_attempt_and_none_is_lost() -> None:
+    status = [Point(step=step, loss=9.0) for step in range(10, 101, 10)]
+    joined = with_live(status, 2, steps(51, 60))
+    assert [point.step for point in joined] == [10, 20, 30, 40, 50, *range(51, 61)]
+    assert {point.attempt for point in joined if point.step > 50} == {2}
+    assert with_live(status, 2, []) == tuple(status), "until the new attempt has done a step"
+
+
 class Leader:
-    def __init__(self) -> None:
-        self.asked = 0
+    """Tells the first steps of an attempt."""
+
+    def __init__(self, attempt: int = 1) -> None:
+        self.asked, self.attempt = 0, attempt
         self.error: Exception | None = None
 
     def figures(self) -> tuple[int, list[StepFigures]]:
         self.asked += 1
         if self.error:
             raise self.error
-        return 1, steps(1, 3)
+        return self.attempt, steps(1, 3)
 
 
-def test_figures_are_asked_for_once_in_a_few_seconds_for_each_caller_and_anew_after_an_error(
+def test_figures_are_asked_for_once_in_a_few_seconds_for_each_caller() -> None:
+    kept, mine, theirs = LiveFigures(), Leader(), Leader()
+    for _ in range(3):
+        assert len(kept.of("me", "flux", lambda: mine).steps) == 3  # type: ignore[arg-type, return-value]
+    kept.of("you", "flux", lambda: theirs)  # type: ignore[arg-type, return-value]
+    assert (mine.asked, theirs.asked) == (1, 1)
+    for number in range(2 * live_figures.MOST_JOBS):
+        kept.of("me", number, lambda: theirs)  # type: ignore[arg-type, return-value]
+    assert len(kept._told) == live_figures.MOST_JOBS
+
+
+def test_a_pod_that_does_not_answer_is_not_asked_again_by_each_page() -> None:
+    kept, leader = LiveFigures(), Leader()
+    leader.error = NotNowError("it does not answer")
+    for _ in range(3):
+        with pytest.raises(NotNowError):
+            kept.of("me", "flux", lambda: leader)  # type: ignore[arg-type, return-value]
+    assert leader.asked == 1
+
+
+def test_after_a_recovery_the_new_pod_tells_the_curve_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_figures, "KEPT_SECONDS", -1.0)
+    kept, first, second = LiveFigures(), Leader(1), Leader(2)
+    assert kept.of("me", "flux", lambda: first, attempt=1).attempt == 1  # type: ignore[arg-type, return-value]
+    first.error = NotNowError("gone")
+    assert kept.of("me", "flux", lambda: second, attempt=2).attempt == 2  # type: ignore[arg-type, return-value]
+
+
+def test_a_pod_of_an_earlier_attempt_that_still_answers_is_left_for_that_of_the_newest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept, mine, theirs = LiveFigures(), Leader(), Leader()
-    find: Any = lambda leader: lambda: leader  # noqa: E731
-    for _ in range(3):
-        assert len(kept.of("me", "flux", find(mine)).steps) == 3
-    kept.of("you", "flux", find(theirs))
-    assert (mine.asked, theirs.asked) == (1, 1)
     monkeypatch.setattr(live_figures, "KEPT_SECONDS", -1.0)
-    mine.error = NotNowError("gone")
-    with pytest.raises(NotNowError):
-        kept.of("me", "flux", find(mine))
-    assert len(kept.of("me", "flux", find(Leader())).steps) == 3, "of another pod"
-    for number in range(2 * live_figures.MOST_JOBS):
-        kept.of("me", number, find(theirs))
-    assert len(kept._told) == live_figures.MOST_JOBS
+    kept, found = LiveFigures(), [Leader(1), Leader(1), Leader(2)]
+    find: Any = lambda: found.pop(0)  # noqa: E731
+    assert [kept.of("me", "flux", find, attempt=2).attempt for _ in range(4)] == [1, 1, 2, 2]

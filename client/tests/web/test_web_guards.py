@@ -9,7 +9,7 @@ import pytest
 from fake_api import FakeApi
 from starlette.testclient import TestClient
 
-from oarlock.web import app
+from oarlock.web import app, lanes
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.assets import assets
 from oarlock.web.settings import Settings
@@ -126,6 +126,13 @@ def test_every_input_has_a_bound(page: TestClient) -> None:
     assert page.post("/theme", content=b"&".join([b"a=b"] * 100), headers=HERE).status_code == 400
     assert page.post("/theme", content=b"\xff\xfe", headers=HERE).status_code == 400
     assert 'value="' + "y" * 200 + '"' in page.get(f"/jobs?text={'y' * 300}").text
+
+
+def test_who_asks_too_much_at_once_is_told_when_to_ask_again(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "MOST_WAITING", 0)
+    answer = page.get("/jobs")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "try again" in answer.text
 
 
 def test_too_many_streams_are_refused_and_the_page_stays(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from oarlock.web import assets, guards, live
 from oarlock.web.access.caller import Authenticator, Caller
 from oarlock.web.albums import AT_ONCE
 from oarlock.web.ask import Ask, Page, Post, Read, View
+from oarlock.web.busy import RETRY_SECONDS, BusyError
 from oarlock.web.drawn.document import THEMES
 from oarlock.web.drawn.frame import Frame, framed
 from oarlock.web.drawn.plain import notice
@@ -199,7 +200,8 @@ class _Site:
             class_="notice",
         )
         ask = self._ask(request, caller)
-        return HTMLResponse(framed(self._frame(request, ask), title, body), status)
+        again = {"retry-after": str(RETRY_SECONDS)} if isinstance(error, BusyError) else None
+        return HTMLResponse(framed(self._frame(request, ask), title, body), status, again)
 
     def _ask(self, request: Request, caller: Caller, bell: Bell | None = None) -> Ask:
         return Ask(
@@ -273,6 +275,8 @@ def _meaning(error: Exception) -> tuple[str, int]:
         return "You may not", 403
     if isinstance(error, RefusedError):
         return "That was refused", error.status if 400 <= error.status < 500 else 502
+    if isinstance(error, BusyError):
+        return "Too much at once", 503
     if isinstance(error, NotNowError):
         return "Not now", 409
     return "The cluster does not answer", 502

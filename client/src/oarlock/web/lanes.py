@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from oarlock.errors import NotNowError
 from oarlock.web.access.caller import Caller
+from oarlock.web.busy import BusyError
 
 MOST_WAITING = 128
 """Questions of one person that run or wait; a browser asks six at once."""
@@ -35,10 +35,10 @@ class Lane:
         self._shares: dict[str, _Share] = {}
 
     async def run(self, caller: Caller, call: Callable[[], T]) -> T:
-        """What a call on a thread gives. Raises what it raises, and NotNowError where this person asks too much at once."""
+        """What a call on a thread gives. Raises what it raises, and BusyError where this person asks too much at once."""
         share = self._shares.setdefault(caller.person, _Share(CapacityLimiter(self._each)))
         if share.asked >= MOST_WAITING:
-            raise NotNowError(f"{MOST_WAITING} of your questions wait for an answer already: try again in a minute")
+            raise BusyError(f"{MOST_WAITING} of your questions wait for an answer already: try again in a minute")
         share.asked += 1
         try:
             async with share.limiter:

@@ -41,7 +41,10 @@ def draw(ask: Ask) -> View:
         key = (namespace, name, str(job["metadata"]["uid"]))
         try:
             live = ask.shelf.of(LiveFigures).of(
-                ask.caller.identity, key, lambda: find_leader(cluster, namespace=namespace, job=name, uid=key[2])
+                ask.caller.identity,
+                key,
+                lambda: find_leader(cluster, namespace=namespace, job=name, uid=key[2]),
+                attempt=known.row.attempt or 0,
             )
             points = with_live(points, live.attempt, live.steps)
         except UnknownCallerError:
