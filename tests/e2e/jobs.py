@@ -95,12 +95,16 @@ class Jobs:
     def wait_for_checkpoint_of(self, name: str, attempt: int) -> dict[str, Any]:
         """The status once that attempt, or a later one, trains and has saved a checkpoint of its own."""
 
-        def saved(status: dict[str, Any]) -> bool:
-            now = status.get("attempt", 0)
-            newest = Path((status.get("latestCheckpoint") or {}).get("path", "")).name
-            return now >= attempt and "stage" not in status["recovery"] and newest.endswith(f"-a{now}")
+        return self.wait(
+            name, f"a checkpoint of attempt {attempt}", lambda status: self.has_checkpoint_of(status, attempt)
+        )
 
-        return self.wait(name, f"a checkpoint of attempt {attempt}", saved)
+    @staticmethod
+    def has_checkpoint_of(status: dict[str, Any], attempt: int) -> bool:
+        """Whether that attempt, or a later one, trains and has saved a checkpoint of its own."""
+        now = status.get("attempt", 0)
+        newest = Path((status.get("latestCheckpoint") or {}).get("path", "")).name
+        return now >= attempt and "stage" not in status["recovery"] and newest.endswith(f"-a{now}")
 
     def signal_rank(self, pod: str, rank: int, signal: str) -> None:
         """Send a signal, such as KILL, to the process of a rank (by its global number) in a pod."""
