@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pytest
 import urllib3
 from ended import Oarlock
-from fake_api import FakeApi
+from fake_api import JOBS, FakeApi
 
 
 def begun(*command: str) -> subprocess.Popen[str]:
@@ -67,6 +67,35 @@ def test_a_port_that_is_taken_is_one_line(api: FakeApi, oarlock: Oarlock) -> Non
     ended = oarlock("web", "--no-open", "--port", port)
     assert ended.code == 8
     assert "name another --port" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code", "told"),
+    [
+        ((401, "Unauthorized"), 5, "does not know who asks"),
+        ((403, "you may not list jobs"), 5, "you may not list jobs: ask for that right, or name another namespace"),
+        ((404, "404 page not found"), 4, "is Oarlock installed there?"),
+    ],
+)
+def test_a_cluster_that_shows_the_caller_no_jobs_is_one_line_and_no_page(
+    api: FakeApi, oarlock: Oarlock, refusal: tuple[int, str], code: int, told: str
+) -> None:
+    api.refusals[JOBS.format("default")] = refusal
+    ended = oarlock("web", "--no-open", "--port", "0")
+    assert (ended.code, ended.out) == (code, "")
+    assert told in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_cluster_that_does_not_answer_is_one_line_and_no_page(
+    oarlock: Oarlock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nobody = FakeApi()
+    nobody.address = "http://127.0.0.1:1"
+    monkeypatch.setenv("KUBECONFIG", str(nobody.kubeconfig(tmp_path)))
+    ended = oarlock("web", "--no-open", "--port", "0")
+    assert (ended.code, ended.out) == (6, "")
+    assert ended.err.count("\n") == 1
 
 
 def test_a_pods_page_answers_the_kubelet_lets_people_log_in_and_ends_by_sigterm(api: FakeApi) -> None:

@@ -44,21 +44,27 @@ def web(
 
     Needs `oarlock[web]`.
     """
+    from oarlock.cluster import jobs_path  # noqa: PLC0415 - as for all verbs
+
     try:
         from oarlock.web.access.link import LinkAuthenticator  # noqa: PLC0415 - only this verb needs the extra
         from oarlock.web.app import build  # noqa: PLC0415
         from oarlock.web.serve import listening, serve  # noqa: PLC0415
         from oarlock.web.settings import OPERATOR_NAMESPACE, Settings  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise NotNowError(f"{error.name} is not installed here: pip install 'oarlock[web]'") from error
+        extra = "pip install 'oarlock[web]', or in a checkout './client[web]'"
+        raise NotNowError(f"{error.name} is not installed here: {extra}") from error
     if path and not Path(path).is_dir():
         raise NotFoundError(f"{path} is no folder of this machine: name the one where outputs of jobs are mounted")
+    namespace = None if all_namespaces else client.namespace
+    # Who may see no job hears it here, with the exit code: not on the page alone.
+    client.cluster.get(jobs_path(namespace), limit="1")
     listener = listening("127.0.0.1", port)
     taken = listener.getsockname()[1]
     access = LinkAuthenticator(client.cluster, port=taken)
     link = f"http://127.0.0.1:{taken}{access.link}"
     settings = Settings(
-        namespace=None if all_namespaces else client.namespace,
+        namespace=namespace,
         actions=True,
         operator_namespace=operator_namespace or OPERATOR_NAMESPACE,
         outputs=Path(path) if path else None,
