@@ -34,6 +34,8 @@ class FakeApi:
         self.forwards: dict[str, int] = {}
         """Path of a pod's portforward -> the port of this machine that it leads to."""
         self.refusals: dict[str, tuple[int, str]] = {}
+        self.denied: set[str] = set()
+        """What a SelfSubjectAccessReview denies, as in `get pods/log`, though the namespace may be read."""
         self.before: Callable[[str, str, Any], tuple[int, str] | None] = lambda *_: None
         self.asked: list[tuple[str, str, Any]] = []
         self.tokens: dict[str, set[str] | None] = {"t0ken": None}
@@ -162,6 +164,12 @@ class FakeApi:
         self.asked.append((method, path, body))
         if where.path.endswith("/selfsubjectreviews") and where.path not in self.objects:
             return 201, {"status": {"userInfo": {"username": self.users.get(self.token.value, "somebody")}}}
+        if where.path.endswith("/selfsubjectaccessreviews"):
+            wanted = body["spec"]["resourceAttributes"]
+            namespaces = self.tokens[self.token.value]
+            denied = f"{wanted['verb']} {wanted['resource']}/{wanted['subresource']}" in self.denied
+            there = namespaces is None or wanted["namespace"] in namespaces
+            return 201, {"status": {"allowed": there and not denied}}
         if refusal := self.before(method, path, body) or self.refusals.get(where.path):
             status, message = refusal
             return status, {"kind": "Status", "message": message}

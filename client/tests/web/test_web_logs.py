@@ -18,6 +18,7 @@ from oarlock.web import tails
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
 from oarlock.web.drawn.logs import parse_ranks, told
+from oarlock.web.mounts import Mount
 from oarlock.web.settings import Settings
 from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Tail, Tails
 from oarlock_api.contract.history import HISTORY
@@ -351,7 +352,7 @@ def test_what_an_output_has_kept_is_shown_where_it_is_this_very_jobs(
     logs.mkdir(parents=True)
     (logs / "0.log.gz").write_bytes(gzip.compress(b"2026-01-01T00:00:01Z out kept line\n"))
     (tmp_path / "flux" / OWNER).write_text(Owner(job_uid=uid, attempt=1).to_json())
-    app = build(Settings(outputs=tmp_path), access)
+    app = build(Settings(outputs=(Mount(folder=tmp_path),)), access)
     with TestClient(app, base_url="http://127.0.0.1:8270", follow_redirects=False) as page:
         page.get(access.link)
         assert ("kept line" in page.get(PAGE).text) is shown

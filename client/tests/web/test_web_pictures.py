@@ -20,6 +20,7 @@ from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.albums import Album, Albums, Folder
 from oarlock.web.app import build
 from oarlock.web.drawn.pictures import Choice, pictures
+from oarlock.web.mounts import Mount
 from oarlock.web.settings import Settings
 from oarlock_api.contract.layout import OWNER, Owner
 
@@ -167,7 +168,9 @@ def test_an_ended_job_says_where_its_pictures_are_unless_its_output_is_mounted_h
     (folder / "boat-1024x512.png").write_bytes(PNG)
     (tmp_path / "flux" / OWNER).parent.mkdir()
     (tmp_path / "flux" / OWNER).write_text(Owner(job_uid="uid-flux", attempt=1).to_json())
-    with TestClient(build(Settings(outputs=tmp_path), access), base_url="http://127.0.0.1:8270") as mounted:
+    with TestClient(
+        build(Settings(outputs=(Mount(folder=tmp_path),)), access), base_url="http://127.0.0.1:8270"
+    ) as mounted:
         mounted.get(access.link)
         assert len(sources(mounted.get(PAGE).text)) == 3
         assert mounted.get(f"{PAGE}/step-200/boat-1024x512.png").content == PNG

@@ -49,6 +49,7 @@ def web(
     try:
         from oarlock.web.access.link import LinkAuthenticator  # noqa: PLC0415 - only this verb needs the extra
         from oarlock.web.app import build  # noqa: PLC0415
+        from oarlock.web.mounts import Mount  # noqa: PLC0415
         from oarlock.web.serve import listening, serve  # noqa: PLC0415
         from oarlock.web.settings import OPERATOR_NAMESPACE, Settings  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -67,7 +68,7 @@ def web(
         namespace=namespace,
         actions=True,
         operator_namespace=operator_namespace or OPERATOR_NAMESPACE,
-        outputs=Path(path) if path else None,
+        outputs=(Mount(folder=Path(path)),) if path else (),
     )
 
     def started(_: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import os
 import ssl
@@ -17,6 +18,7 @@ from oarlock.errors import OarlockError
 from oarlock.web.access.token import TokenAuthenticator
 from oarlock.web.app import build
 from oarlock.web.guards import Csrf
+from oarlock.web.mounts import Mount
 from oarlock.web.serve import PORT, listening, serve
 from oarlock.web.settings import OPERATOR_NAMESPACE, Settings
 
@@ -36,6 +38,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--operator-namespace", default=OPERATOR_NAMESPACE, metavar="NAME", help="Where the operator is."
     )
+    parser.add_argument(
+        "--output",
+        action="append",
+        default=[],
+        type=_mount,
+        metavar="JSON",
+        help="One of the chart's dashboard.outputs.",
+    )
     parser.add_argument("--actions", action="store_true", help="Let callers act on jobs and nodes, as themselves.")
     given = parser.parse_args(arguments)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -45,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         hosts=frozenset(name.lower() for name in given.host),
         actions=given.actions,
         operator_namespace=given.operator_namespace,
+        outputs=tuple(given.output),
     )
     try:
         trust = _trust(given.ca_file) if given.api_server.startswith("https:") else None
@@ -57,6 +68,25 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"oarlock.web: {error}\n")
         return 1
     return 0
+
+
+def _mount(given: str) -> Mount:
+    """One of dashboard.outputs: whose jobs, the storage that their spec.output names, and where it is mounted here."""
+    try:
+        told = json.loads(given)
+        nfs = told.get("nfs") or {}
+        mount = Mount(
+            folder=Path(told["folder"]),
+            namespace=told["namespace"],
+            server=nfs.get("server", ""),
+            path=nfs.get("path", ""),
+            claim=told.get("claimName", ""),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise argparse.ArgumentTypeError(f"{given!r} is no entry of dashboard.outputs: {error}") from error
+    if not mount.namespace or bool(mount.claim) == bool(mount.server and mount.path):
+        raise argparse.ArgumentTypeError(f"{given!r} has no namespace, or not one of nfs and claimName")
+    return mount
 
 
 def _own_server() -> str:

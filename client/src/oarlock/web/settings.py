@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+
+from oarlock.web.mounts import Mount
 
 OPERATOR_NAMESPACE = "oarlock"
 """The one of docs/install.md."""
@@ -19,7 +20,7 @@ class Settings:
     """Names besides those of the loopback that a request's Host header may have, without a port."""
     actions: bool = False
     """Whether jobs can be suspended, resumed, saved, stopped, and nodes given back."""
-    outputs: Path | None = None
-    """Where the outputs of jobs are mounted, read-only; None where they are not."""
+    outputs: tuple[Mount, ...] = ()
+    """Where the outputs of jobs are mounted."""
     operator_namespace: str = OPERATOR_NAMESPACE
     """Where the operator and its ledger of cordons are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oarlock.errors import OarlockError, UnknownCallerError
+from oarlock.errors import NotNowError, OarlockError, UnknownCallerError
 from oarlock.explain import explain
 from oarlock.facts.model import Facts
 from oarlock.leader import find_leader
@@ -10,7 +10,7 @@ from oarlock.report.curves import Axis
 from oarlock.web.ask import Ask, Page, View
 from oarlock.web.drawn.curve import LAST, Choice, curve, with_live
 from oarlock.web.live_figures import LiveFigures
-from oarlock.web.outputs import output_of
+from oarlock.web.outputs import find_output
 from oarlock.web.watch.jobs import known_job
 
 _PHASES_WITH_PODS = frozenset({"Running", "Recovering", "Starting"})
@@ -29,14 +29,14 @@ def draw(ask: Ask) -> View:
         axis=Axis.TIME if ask.query("axis") == Axis.TIME else Axis.STEPS,
         last=int(last) if last in {str(one) for one in LAST} else 0,
     )
-    facts = Facts(
-        namespace=namespace,
-        name=name,
-        time=f"{ask.now:%Y-%m-%dT%H:%M:%SZ}",
-        job=job,
-        output=output_of(ask.settings.outputs, job),
-    )
-    points, words = explain(facts).curve, ""
+    output, words = None, ""
+    try:
+        if found := find_output(ask, job):
+            output = found.read()
+    except NotNowError as error:
+        words = str(error)
+    facts = Facts(namespace=namespace, name=name, time=f"{ask.now:%Y-%m-%dT%H:%M:%SZ}", job=job, output=output)
+    points = explain(facts).curve
     if known.row.phase in _PHASES_WITH_PODS:
         key = (namespace, name, str(job["metadata"]["uid"]))
         try:
@@ -50,7 +50,7 @@ def draw(ask: Ask) -> View:
         except UnknownCallerError:
             raise
         except OarlockError as error:
-            words = str(error)
+            words = f"{words} {error}".strip()
     return curve(choice, points, words)
 
 

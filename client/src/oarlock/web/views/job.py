@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oarlock.errors import NotNowError
 from oarlock.explain import explain
+from oarlock.facts import Facts, Missing
 from oarlock.facts.cluster import from_cluster
+from oarlock.facts.model import Object
 from oarlock.rows import job_row
 from oarlock.web.ask import Ask, Page, View
 from oarlock.web.drawn.job import Choice, job
-from oarlock.web.outputs import output_of
+from oarlock.web.outputs import find_output
 from oarlock.web.watch.reading import reader
 
 
@@ -24,8 +27,17 @@ def draw(ask: Ask) -> View:
     choice = Choice.of(axis=ask.query("axis"), attempt=ask.query("attempt"))
     row = job_row(facts.job) if facts.job else None
     if facts.job and row and (row.finished or row.phase == "Suspended"):
-        facts = replace(facts, output=output_of(ask.settings.outputs, facts.job))
+        facts = _with_output(ask, facts, facts.job)
     return job(explain(facts), facts, choice, row=row if ask.settings.actions else None)
+
+
+def _with_output(ask: Ask, facts: Facts, job: Object) -> Facts:
+    """It takes no right but that to the lists: what is drawn of it is what a status, pods and Events told while it ran."""
+    try:
+        found = find_output(ask, job)
+        return replace(facts, output=found.read() if found else None)
+    except NotNowError as error:
+        return replace(facts, missing=(*facts.missing, Missing(what="the output", why=str(error))))
 
 
 PAGES = (Page(path="/jobs/{namespace}/{name}", draw=draw, tab="Jobs"),)

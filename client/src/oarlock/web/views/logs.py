@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
-from oarlock import kept_logs
 from oarlock.cluster import Cluster
+from oarlock.errors import OarlockError, UnknownCallerError
 from oarlock.followed_logs import Follower
 from oarlock.job import Job
 from oarlock.logs import LogLine, Wanted
 from oarlock.web.ask import Ask, Page, View
 from oarlock.web.drawn.logs import Choice, logs, parse_ranks
-from oarlock.web.outputs import find_output
+from oarlock.web.outputs import JobOutput, find_output
+from oarlock.web.rights import LOGS
 from oarlock.web.tails import Tail, Tails
 from oarlock.web.watch.jobs import known_job
 
@@ -39,13 +39,13 @@ _NOWHERE = (
 class Kept:
     """Lines that an output has kept, as a Source."""
 
-    def __init__(self, folder: Path, wanted: Wanted) -> None:
-        self._folder, self._wanted = folder, wanted
+    def __init__(self, output: JobOutput, wanted: Wanted) -> None:
+        self._output, self._wanted = output, wanted
         self._over = threading.Event()
 
     def lines(self) -> Iterator[LogLine]:
         """Of one attempt, the newest by default."""
-        for line in kept_logs.read(self._folder, self._wanted):
+        for line in self._output.logs(self._wanted):
             if self._over.is_set():
                 return
             yield line
@@ -63,14 +63,20 @@ def draw(ask: Ask) -> View:
     nodes = known.row.nodes or 0
     ranks, words = parse_ranks(ask.query("ranks"), nodes=nodes)
     attempt = ask.query("attempt")
-    folder = find_output(ask.settings.outputs, known.object)
+    output: JobOutput | None = None
+    try:
+        output = find_output(ask, known.object, LOGS)
+    except UnknownCallerError:
+        raise
+    except OarlockError as error:
+        words = f"{words} {error}".strip()
     choice = Choice(
         namespace=namespace,
         job=name,
         ranks=ranks,
         attempt=int(attempt) if attempt.isascii() and attempt.isdecimal() and len(attempt) < 8 else None,
         find=ask.query("find"),
-        kept=folder is not None and (ask.query("kept") == "1" or known.row.finished is not None),
+        kept=output is not None and (ask.query("kept") == "1" or known.row.finished is not None),
         still=ask.query("still") == "1",
         raw=ask.query("raw") == "1",
     )
@@ -78,7 +84,7 @@ def draw(ask: Ask) -> View:
         ask.caller.person,
         ask.caller.identity,
         (namespace, name, ranks, choice.attempt, choice.find, choice.kept),
-        lambda: _tail(cluster, choice, folder),
+        lambda: _tail(cluster, choice, output),
     )
     seen = tail.read(ask.bell)
     if seen.over and not seen.blocks and not seen.trouble:
@@ -89,15 +95,15 @@ def draw(ask: Ask) -> View:
         nodes=nodes,
         attempts=known.row.attempt or 0,
         words=words,
-        other=folder is not None and known.row.finished is None,
+        other=output is not None and known.row.finished is None,
     )
 
 
-def _tail(cluster: Cluster, choice: Choice, folder: Path | None) -> Tail:
+def _tail(cluster: Cluster, choice: Choice, output: JobOutput | None) -> Tail:
     tail = TAIL_TO_SEARCH if choice.find else TAIL
     wanted = Wanted(ranks=choice.ranks, attempt=choice.attempt, tail=tail, longest=LONGEST)
-    if choice.kept and folder:
-        return Tail(Kept(folder, wanted), choice.find, grows=True)
+    if choice.kept and output:
+        return Tail(Kept(output, wanted), choice.find, grows=True)
     job = Job(cluster, choice.job, choice.namespace)
     follower = Follower(
         job,

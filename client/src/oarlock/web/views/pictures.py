@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from oarlock.errors import OarlockError, UnknownCallerError
+from oarlock.errors import NotNowError, OarlockError, UnknownCallerError
 from oarlock.leader import find_leader
-from oarlock.web.albums import Album, Albums, Folder
+from oarlock.web.albums import Album, Albums
 from oarlock.web.ask import Ask, Page, Read, View
 from oarlock.web.drawn.pictures import Choice, Step, pictures
-from oarlock.web.outputs import find_output
+from oarlock.web.outputs import JobOutput, find_output
+from oarlock.web.rights import PICTURES
 from oarlock.web.watch.jobs import known_job
 
 
@@ -22,10 +23,10 @@ def draw(ask: Ask) -> View:
         beside=_number(ask.query("beside")),
         show=ask.query("show"),
     )
-    album, words = _album(ask), ""
+    words = ""
     steps: list[Step] = []
     try:
-        steps = list(album.steps())
+        steps = list(_album(ask).steps())
     except UnknownCallerError:
         raise
     except OarlockError as error:
@@ -42,19 +43,26 @@ def send(ask: Ask) -> Response:
 
 
 def _album(ask: Ask) -> Album:
-    """The caller's own."""
+    """The caller's own. Raises OarlockError where he may not see it."""
     namespace, name = ask.name("namespace"), ask.name("name")
     cluster = ask.cluster  # what is drawn comes of this caller's own requests: nobody else is given it
     known = known_job(ask)
     job = known.object
     uid = str(job["metadata"]["uid"])
 
+    output: JobOutput | None = None
+    try:
+        output = find_output(ask, job, PICTURES)
+    except NotNowError:
+        if known.row.finished is not None:
+            raise
+
     def make() -> Album:
-        if folder := find_output(ask.settings.outputs, job):
-            return Album(lambda: Folder(folder), uid)
+        if output:
+            return Album(lambda: output, uid)
         return Album(lambda: find_leader(cluster, namespace=namespace, job=name, uid=uid), uid)
 
-    return ask.shelf.of(Albums).of(ask.caller.identity, (namespace, name, uid), make)
+    return ask.shelf.of(Albums).of(ask.caller.identity, (namespace, name, uid, output is not None), make)
 
 
 def _number(given: str) -> int | None:

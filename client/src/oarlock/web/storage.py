@@ -1,0 +1,111 @@
+"""Mounted storage, read on threads of its own: where it does not answer it keeps these, and nobody waits for long.
+
+Nothing ends a thread that waits for a server of NFS. So each storage has a few threads and no more; who asks waits SECONDS at
+most, and not at all while all of them wait for longer than that. They go on when the storage does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as LateError
+from itertools import islice
+from queue import Empty, Full, Queue
+from typing import TypeVar
+
+from oarlock.errors import NotNowError
+
+AT_ONCE = 4
+SECONDS = 5.0
+PIECE = 500
+"""Items of a stream that are handed on together."""
+_LOOK_SECONDS = 0.5
+T = TypeVar("T")
+
+
+class Storage:
+    """One mounted folder. Used by any thread."""
+
+    def __init__(self, where: str, *, seconds: float = SECONDS) -> None:
+        """`where` is told to people."""
+        self._where, self._seconds = where, seconds
+        self._free = threading.BoundedSemaphore(AT_ONCE)
+        self._lock = threading.Lock()
+        self._late: list[Future[object]] = []
+
+    def read(self, call: Callable[[], T]) -> T:
+        """What a call that reads there gives. Raises what it raises, and NotNowError where it takes too long."""
+        answer: Future[T] = Future()
+        self._start(call, answer)
+        try:
+            return answer.result(self._seconds)
+        except LateError:
+            if answer.done():  # the storage's own: its mount waits no longer either
+                raise
+            raise self._away(answer) from None
+
+    def stream(self, make: Callable[[], Iterator[T]]) -> Iterator[T]:
+        """What an iterator that reads there gives. Raises as `read`."""
+        pieces: Queue[list[T] | Exception | None] = Queue(4)
+        over = threading.Event()
+
+        def run() -> None:
+            end: Exception | None = None
+            try:
+                items = make()
+                while piece := list(islice(items, PIECE)):
+                    if not _put(pieces, piece, over):
+                        return
+            except Exception as error:  # noqa: BLE001 - who reads the stream raises it
+                end = error
+            _put(pieces, end, over)
+
+        done: Future[None] = Future()
+        self._start(run, done)
+        try:
+            while True:
+                try:
+                    piece = pieces.get(timeout=self._seconds)
+                except Empty:
+                    raise self._away(done) from None
+                if isinstance(piece, Exception):
+                    raise piece
+                if piece is None:
+                    return
+                yield from piece
+        finally:
+            over.set()
+
+    def _start(self, call: Callable[[], T], answer: Future[T]) -> None:
+        with self._lock:
+            self._late = [one for one in self._late if not one.done()]
+            silent = len(self._late) == AT_ONCE
+        if silent or not self._free.acquire(timeout=self._seconds):
+            raise self._away()
+        threading.Thread(target=self._run, args=(call, answer), name=f"reads {self._where}", daemon=True).start()
+
+    def _run(self, call: Callable[[], T], answer: Future[T]) -> None:
+        try:
+            answer.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - who has asked raises it
+            answer.set_exception(error)
+        finally:
+            self._free.release()
+
+    def _away(self, answer: Future[T] | None = None) -> NotNowError:
+        if answer:
+            with self._lock:
+                self._late.append(answer)  # type: ignore[arg-type]
+        return NotNowError(f"{self._where} does not answer: what lies there is shown once it does")
+
+
+def _put(pieces: Queue[T], piece: T, over: threading.Event) -> bool:
+    """Hand it on; False where nobody wants it any more."""
+    while not over.is_set():
+        try:
+            pieces.put(piece, timeout=_LOOK_SECONDS)
+        except Full:
+            continue
+        return True
+    return False
