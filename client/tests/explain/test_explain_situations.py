@@ -11,6 +11,7 @@ from situations import (
     CLOCK,
     HUNG,
     JOB,
+    LOST_PEER,
     NOW,
     SITUATIONS,
     UID,
@@ -263,3 +264,33 @@ def test_an_xid_is_told_as_drivers_write_it_and_not_as_json_writes_numbers() -> 
     story = explain(ALL["contained"][0])
     assert story.trouble
     assert [one.text for one in story.trouble.evidence if one.source == "probe xid"] == ["94"]
+
+
+LOST = report(82, LOST_PEER, at="2026-11-23T10:59:59Z")
+
+
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        (job("Running"), "FindingCause"),
+        (job("Running", attempts=[{"number": 1, "startTime": NOW, "endReason": "PeerLost"}]), "PeerLost"),
+        (job("Recovering", attempt=2, recovery={"stage": "Drain"}, reason="PeerLost"), "FindingCause"),
+        (job("Recovering", attempt=2, recovery={"stage": "Schedule"}, reason="PeerLost"), "PeerLost"),
+    ],
+    ids=["nothing is judged", "judged", "others still stop", "all have had their say"],
+)
+def test_a_lost_peer_is_blamed_on_nothing_while_its_cause_may_still_speak(told: dict[str, Any], cause: str) -> None:
+    story = explain(facts(told, pods=[ended(LOST, node="node-2"), pod(0, node="node-1")]))
+    assert story.trouble
+    assert story.trouble.cause == cause
+    assert ("network" in story.trouble.next) == (cause == "PeerLost")
+    if cause == "FindingCause":
+        assert (story.now.cause, story.now.node) == (cause, "")
+        assert story.now.message == story.trouble.message
+        assert "why is still looked for" in story.now.message
+
+
+def test_where_nobody_judges_a_lost_peer_stays_what_it_is() -> None:
+    lost = report(82, LOST_PEER, at="2026-11-23T10:59:00Z")
+    story = explain(facts(job("Running"), pods=[ended(lost, node="node-2")]))
+    assert story.now.cause == "PeerLost"

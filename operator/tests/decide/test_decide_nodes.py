@@ -286,6 +286,7 @@ def test_victims_that_speak_before_their_peers_node_is_missed_do_not_hide_it() -
     world.now += timedelta(seconds=2)
     world.settle()
     assert world.job.status.attempts[-1].reason == "PeerLost"
+    assert (world.job.status.message or "").endswith("Why, is looked for until all pods have stopped")
     world.nodes["node-1"] = Node(name="node-1", ready=False, unreachable=True)
     world.settle()
     status = world.job.status
@@ -294,3 +295,18 @@ def test_victims_that_speak_before_their_peers_node_is_missed_do_not_hide_it() -
     assert (status.last_fault.fault_class, status.last_fault.node_name) == ("NodeLost", "node-1")
     assert [(node.name, node.strict) for node in status.avoided_nodes] == [("node-1", False)]
     assert (status.attempt, status.restarts.infrastructure) == (2, 1)
+
+
+def test_once_all_pods_have_stopped_a_lost_peers_cause_is_looked_for_no_more() -> None:
+    world = World()
+    world.running()
+    world.end(0, 82)
+    world.now += timedelta(seconds=2)
+    world.one_pass()
+    world.settle()
+    assert "looked for" in (world.job.status.message or "")
+    world.kubelets()
+    world.settle()
+    assert world.job.status.recovery.stage != "Drain"
+    assert world.job.status.reason == "PeerLost"
+    assert "looked for" not in (world.job.status.message or "")

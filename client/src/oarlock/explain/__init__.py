@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from oarlock.explain import now as now_
 from oarlock.explain.attempts import Lines, attempts, last_trouble, uid_of
+from oarlock.explain.causes import Cause
 from oarlock.explain.chain import chain
 from oarlock.explain.cordons import cordons
 from oarlock.explain.curve import curve, timed, unseen
@@ -17,6 +18,7 @@ from oarlock.explain.gone import now_of_the_output
 from oarlock.explain.own import own
 from oarlock.explain.pods import read_pod
 from oarlock.explain.settings import settings
+from oarlock.explain.sought import with_causes_sought
 from oarlock.facts.model import Facts
 from oarlock.story import VERSION, Attempt, Now, Story, Trouble, Unknown
 from oarlock_api.contract.wire import text
@@ -29,7 +31,7 @@ def explain(facts: Facts) -> Story:
     facts = own(facts)
     pods = [read_pod(raw) for raw in facts.pods]
     lines = Lines.of(facts)
-    found = attempts(facts, pods, lines)
+    found = with_causes_sought(facts, attempts(facts, pods, lines))
     rows = timed(facts, lines, found)
     now, trouble = _now(facts, now_.Situation(facts, pods), lines, found)
     status = (facts.job or {}).get("status") or {}
@@ -69,5 +71,6 @@ def _now(
         held = None
     else:
         unjudged = next((one.faults[0] for one in found if one.number == situation.attempt and one.faults), None)
-        held = unjudged or now_.hindrance(situation)
+        sought = last if last and last.cause == Cause.FINDING_CAUSE else None
+        held = unjudged or sought or now_.hindrance(situation)
     return now_.now(situation, held, found), held or last

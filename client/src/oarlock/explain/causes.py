@@ -468,6 +468,11 @@ class Cause(StrEnum):
         "code 82: a pod lost a peer, and no cause spoke up",
         "If it repeats between the same nodes, look at the network between them.",
     )
+    FINDING_CAUSE = (
+        "FindingCause",
+        Part.ENDED_BY_HARDWARE,
+        "pods lost a peer a moment ago, and the pod that caused it may still say why",
+    )
     POD_DISAPPEARED = (
         "PodDisappeared",
         Part.ENDED_BY_HARDWARE,

@@ -14,7 +14,7 @@ from oarlock_operator.decide import attempt, avoid
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.final_status import note_saved
 from oarlock_operator.decide.finish import fail
-from oarlock_operator.decide.recover import judge
+from oarlock_operator.decide.recover import SOUGHT, judge
 from oarlock_operator.decide.teardown import delete, overdue
 from oarlock_operator.faults.attribution import attribute
 from oarlock_operator.faults.classify import Budget, classify
@@ -75,6 +75,7 @@ def _close(o: Observation, draft: Draft, number: int) -> None:
     faults = [fault for pod in pods if (fault := classify(pod, node_lost=o.on_lost_node(pod))) is not None]
     faults = [fault for fault in faults if fault.failure_class != FailureClass.REQUESTED]
     if not faults or attribute(faults).cause.victim:
+        draft.set(message=(draft.status.message or "").removesuffix(SOUGHT) or None)
         return
     cause = judge(o, draft, number, faults, heard=True).cause
     if cause.budget is Budget.NONE and cause.failure_class != FailureClass.FENCED:

@@ -43,6 +43,8 @@ _EXHAUSTED = {
 }
 SETTLE_SECONDS = 1.0
 """How long a victim's word alone waits for the cause to speak up."""
+SOUGHT = ". Why, is looked for until all pods have stopped"
+"""What a victim says is no cause: one may still speak up while the pods leave."""
 
 
 def recover(o: Observation, draft: Draft) -> bool:
@@ -258,7 +260,7 @@ def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: Restar
     # Across two clocks, as the only stage that has to be: the pod says when it noticed, the operator when it heard.
     draft.measure(number, "detect", milliseconds_since(detected_at(found.cause), noticed))
     draft.measure(number, "decide", o.waited * 1000)
-    draft.set(reason=cause.reason, message=cause.message)
+    draft.set(reason=cause.reason, message=cause.message + (SOUGHT if cause.victim else ""))
     peers = f"; {found.victims} peers lost it" if found.victims else ""
     later = f" in {delay:.0f} s" if delay else ""
     draft.tell(cause.reason, f"{cause.message}{peers}. Attempt {number} starts{later}.", warning=True)
