@@ -16,6 +16,7 @@ from made_pods import told
 
 from oarlock_api.status import TrainingJobStatus
 from oarlock_operator.manifests.affinity import kept_off
+from oarlock_operator.model.node_maintenance import Maintenance
 from oarlock_operator.model.observation import Group, Job, Pod, Program, ServiceSeen
 from oarlock_operator.model.observed_nodes import Node
 from oarlock_operator.model.plan import (
@@ -102,6 +103,8 @@ class Objects:
                 assert (node, action.uid, action.time) in written, "a cordon that stands in no status"
                 if self.fleet.cordon(self.job, action):
                     self.cordoned.add(node)
+                    if told := self.nodes.get(node):
+                        self.nodes[node] = replace(told, maintenance=Maintenance("cordoned", enforced=True))
                     self.wrote(f"cordon {node}")
                     self.fleet.note(self.job, action)
                     self.wrote("ledger")
