@@ -21,7 +21,7 @@ VIEWS = {
     "attempt": "/jobs/team-a/flux-lora?axis=time&attempt=2",
     "queued": "/jobs/team-a/portraits",
     "failed": "/jobs/team-a/typo",
-    "logs": "/jobs/team-a/flux-lora/logs?ranks=all",
+    "logs": "/jobs/team-a/flux-lora/logs?pods=all",
     "pictures": "/jobs/team-a/flux-lora/pictures",
     "nodes": "/nodes",
     "uncordon": "/nodes/gpu-node-03/uncordon",

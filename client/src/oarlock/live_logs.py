@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from oarlock.cluster import Cluster
 from oarlock.errors import NoClusterError, NotFoundError, NotNowError, RefusedError
 from oarlock.followed_logs import Follower
+from oarlock.log_places import where_kept
 from oarlock.logs import NOTE, LogLine, Wanted, instant
 from oarlock.pod_logs import Json, Pod, log_line, log_query, pods_of
 from oarlock.readable_log import is_found
 from oarlock.rows import job_row
-from oarlock_api.contract.history import HISTORY, LOGS, attempt_folder
 
 if TYPE_CHECKING:
     from oarlock.job import Job
@@ -61,15 +61,10 @@ def _log(cluster: Cluster, pod: Pod, wanted: Wanted) -> Iterator[LogLine]:
 
 
 def _nothing(manifest: Json, *, attempt: int, newest: int, rank: int | None) -> str:
-    metadata, row = manifest["metadata"], job_row(manifest)
-    name = metadata["name"]
+    name, row = manifest["metadata"]["name"], job_row(manifest)
     if attempt < 1:
         why = "it is in its first attempt" if newest else "it has not started; `oarlock logs -f` waits"
         return f"{name} has no such attempt: {why}"
-    who = f"rank {rank} of attempt {attempt}" if rank is not None else f"attempt {attempt}"
-    folder = f"{HISTORY}/{LOGS}/{attempt_folder(attempt, metadata['uid'])}"
-    return (
-        f"{who} of {name} has no pods now ({row.phase}, newest attempt {newest}): "
-        f"what they printed lies in its output directory, in {folder}; where that is mounted, "
-        "`oarlock logs --path <output>/<directory>` reads it"
-    )
+    who = f"pod {rank} of attempt {attempt}" if rank is not None else f"attempt {attempt}"
+    kept = where_kept(manifest, attempt=attempt, pod=rank)
+    return f"{who} of {name} has no pods now ({row.phase}, newest attempt {newest}). {kept}"

@@ -23,7 +23,7 @@ from oarlock.web.drawn.job import Choice
 from oarlock.web.drawn.job import job as drawn_job
 from oarlock_api.contract.asked_by import AskedBy
 
-OURS = re.compile(r"/jobs/team/flux/(logs|pictures|curve)|(/jobs/team/flux\?[\w=&]*)?#[\w-]+")
+OURS = re.compile(r"/jobs/team/flux/(logs(\?[\w=&%-]+)?|pictures|curve)|(/jobs/team/flux\?[\w=&]*)?#[\w-]+")
 
 
 def drawn(known: Facts, choice: Choice = Choice()) -> Page:  # noqa: B008 - it is frozen
@@ -63,6 +63,20 @@ def test_all_links_within_the_page_lead_somewhere_and_no_name_is_given_twice() -
         assert len(names) == len(set(names))
         targets = {str(one["href"]).partition("#")[2] for one in page.all("a") if "#" in str(one["href"])}
         assert targets <= set(names)
+
+
+def test_each_attempt_and_each_fault_leads_to_its_log() -> None:
+    page = drawn(gangs.gang())
+    links = {str(one["href"]) for one in page.all("a") if "/logs?" in str(one["href"])}
+    where = "/jobs/team/flux-lora/logs?"
+    assert {f"{where}attempt={number}" for number in (1, 2, 3)} <= links
+    # The GPU fault was at 07:34:12: its log is shown until a minute later.
+    assert f"{where}pods=2&attempt=2&until=2026-11-23T07%3A35%3A12Z" in links
+    alone = drawn(gangs.gang(), Choice(attempt=2))
+    victims = [
+        str(one["href"]) for one in alone.all("a") if "attempt=2&until=2026-11-23T07%3A35%3A18Z" in str(one["href"])
+    ]
+    assert len(victims) == 3, "where one attempt is shown, those of its victims, too"
 
 
 def test_what_is_chosen_stands_in_every_link() -> None:

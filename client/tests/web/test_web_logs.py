@@ -17,7 +17,7 @@ from oarlock.logs import LogLine
 from oarlock.web import tails
 from oarlock.web.access.link import LinkAuthenticator
 from oarlock.web.app import build
-from oarlock.web.drawn.logs import parse_ranks, told
+from oarlock.web.drawn.logs import parse_pods, told
 from oarlock.web.mounts import Mount
 from oarlock.web.settings import Settings
 from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Tail, Tails
@@ -115,10 +115,10 @@ def test_the_newest_lines_of_rank_0_have_their_time_attempt_and_rank(api: FakeAp
         in text
     )
     assert "of rank 1" not in text
-    both = page.get(PAGE, params={"ranks": "0-1", "find": "LOSS"}).text
+    both = page.get(PAGE, params={"pods": "0-1", "find": "LOSS"}).text
     assert "loss 1" in both
     assert "of rank 1" not in both
-    assert "of rank 1" in page.get(PAGE, params={"ranks": "all"}).text
+    assert "of rank 1" in page.get(PAGE, params={"pods": "all"}).text
 
 
 STEP = '{"time":"2026-01-01T00:00:01Z","attempt":1,"step":140,"total":500,"loss":0.7123456,"secondsPerStep":0.3912}'
@@ -160,7 +160,7 @@ def test_whose_line_it_is_is_said_where_there_are_several(api: FakeApi, page: Te
 def test_nothing_that_a_log_says_becomes_markup(api: FakeApi, page: TestClient) -> None:
     job(api)
     api.add_pod("flux", 1, 0, f"2026-01-01T00:00:01Z {EVIL}\n{EVIL}\n")
-    text = page.get(PAGE, params={"find": "script", "ranks": EVIL}).text
+    text = page.get(PAGE, params={"find": "script", "pods": EVIL}).text
     assert EVIL not in text
     assert text.count("&lt;script&gt;alert(1)") > 2
 
@@ -194,7 +194,7 @@ def test_a_thousand_ranks_open_as_many_logs_as_were_chosen_and_sixteen_at_most(a
     api.before = before
     page.get(PAGE)
     assert opened == {"0"}
-    assert "16 ranks are read at once" in page.get(PAGE, params={"ranks": "all"}).text
+    assert "16 pods are read at once" in page.get(PAGE, params={"pods": "all"}).text
     with news:
         assert news.wait_for(lambda: len(opened) == 16, 10)
     assert opened == {str(rank) for rank in range(16)}
@@ -203,7 +203,7 @@ def test_a_thousand_ranks_open_as_many_logs_as_were_chosen_and_sixteen_at_most(a
 
 
 @pytest.mark.parametrize(
-    ("given", "nodes", "ranks", "words"),
+    ("given", "nodes", "pods", "words"),
     [
         ("", 8, {0}, ""),
         ("3", 8, {3}, ""),
@@ -211,19 +211,19 @@ def test_a_thousand_ranks_open_as_many_logs_as_were_chosen_and_sixteen_at_most(a
         ("all", 3, {0, 1, 2}, ""),
         ("6-9", 8, {6, 7}, ""),
         ("0-999999", 1000, set(range(16)), "at once"),
-        ("9", 8, {0}, "ranks 0 to 7"),
-        ("-1", 8, {0}, "no rank"),
-        ("x", 8, {0}, "no rank"),
-        ("\u0663", 8, {0}, "no rank"),
+        ("9", 8, {0}, "pods 0 to 7"),
+        ("-1", 8, {0}, "no pod"),
+        ("x", 8, {0}, "no pod"),
+        ("\u0663", 8, {0}, "no pod"),
         ("5-2", 8, {2, 3, 4, 5}, ""),
     ],
 )
-def test_ranks_are_written_as_people_do(given: str, nodes: int, ranks: set[int], words: str) -> None:
-    found, said = parse_ranks(given, nodes=nodes)
-    assert found == ranks
+def test_pods_are_written_as_people_do(given: str, nodes: int, pods: set[int], words: str) -> None:
+    found, said = parse_pods(given, nodes=nodes)
+    assert found == pods
     assert words in said
     assert bool(words) == bool(said)
-    assert parse_ranks(told(found), nodes=nodes)[0] == found
+    assert parse_pods(told(found), nodes=nodes)[0] == found
 
 
 def test_what_is_kept_is_bounded_has_no_gap_and_says_how_much_went_before(api: FakeApi) -> None:
@@ -338,9 +338,55 @@ def test_a_log_that_came_to_its_good_end_is_not_read_again(monkeypatch: pytest.M
     assert kept.open("me", "me", 0, lambda: Tail(Lines("new"))) is first
 
 
-def test_a_job_that_has_ended_and_left_no_pod_says_where_its_logs_lie(api: FakeApi, page: TestClient) -> None:
-    job(api, phase="Succeeded", completionTime="2026-01-01T00:00:00Z")
-    assert ".oarlock/history/logs" in page.get(PAGE).text
+@pytest.mark.parametrize(
+    ("status", "params", "path"),
+    [
+        ({"phase": "Succeeded", "completionTime": "2026-01-01T00:00:00Z"}, {}, "1-uidflu/0.log.gz"),
+        ({"phase": "Running", "attempt": 2}, {"attempt": "1", "pods": "1"}, "1-uidflu/1.log.gz"),
+        ({"phase": "Running", "attempt": 2}, {"attempt": "1", "pods": "0-1"}, "1-uidflu"),
+        (
+            {"phase": "Recovering", "attempts": [{"number": 1, "endTime": "2026-01-01T00:00:00Z"}]},
+            {"attempt": "1"},
+            "1-uidflu/0.log.gz",
+        ),
+    ],
+)
+def test_an_attempt_whose_pods_are_gone_says_so_and_which_file_has_its_log(
+    *, api: FakeApi, page: TestClient, status: dict[str, Any], params: dict[str, str], path: str
+) -> None:
+    job(api, **status)["spec"]["output"] = {"directory": "full", "persistentVolumeClaim": {"claimName": "nfs-out"}}
+    text = page.get(PAGE, params=params).text
+    assert "of attempt 1 " in text
+    assert f"<code>full/.oarlock/history/logs/{path}</code>" in text
+    assert "nfs-out" in text
+    assert "oarlock logs --path" in text
+
+
+def test_a_job_that_keeps_no_logs_promises_none(api: FakeApi, page: TestClient) -> None:
+    job(api, attempt=2)["spec"]["output"] = {"history": {"logSize": "0"}}
+    text = page.get(PAGE, params={"attempt": "1"}).text
+    assert "logSize is 0" in text
+    assert ".log.gz" not in text
+
+
+def test_a_text_that_no_line_has_is_not_taken_for_pods_that_are_gone(api: FakeApi, page: TestClient) -> None:
+    job(api, attempt=2)
+    api.add_pod("flux", 1, 0, "2026-01-01T00:00:01Z x\n", state="terminated")
+    text = page.get(PAGE, params={"attempt": "1", "find": "nowhere"}).text
+    assert "are gone" not in text
+    assert "No line has" in text
+
+
+def test_the_log_of_a_fault_ends_soon_after_it_and_leads_to_the_rest(api: FakeApi, page: TestClient) -> None:
+    job(api)
+    api.add_pod(
+        "flux", 1, 0, "2026-01-01T00:00:01.5Z before\n2026-01-01T00:01:00Z at it\n2026-01-01T00:01:00.1Z later\n"
+    )
+    text = page.get(PAGE, params={"until": "2026-01-01T00:01:00Z"}).text
+    assert ("before</p>" in text, "at it</p>" in text, "later</p>" in text) == (True, True, False)
+    assert f'href="{PAGE}"' in text, "all of it"
+    for strange in ("<b>", "tomorrow", "0001-01-01T00:00:00+23:00"):
+        assert "later</p>" in page.get(PAGE, params={"until": strange}).text
 
 
 @pytest.mark.parametrize(("uid", "shown"), [("uid-flux", True), ("uid-other", False)])
@@ -356,6 +402,25 @@ def test_what_an_output_has_kept_is_shown_where_it_is_this_very_jobs(
     with TestClient(app, base_url="http://127.0.0.1:8270", follow_redirects=False) as page:
         page.get(access.link)
         assert ("kept line" in page.get(PAGE).text) is shown
+
+
+def test_an_older_attempt_of_a_job_that_runs_is_read_from_what_its_output_has_kept(
+    api: FakeApi, access: LinkAuthenticator, tmp_path: Path
+) -> None:
+    job(api, attempt=3)
+    api.add_pod("flux", 2, 0, "2026-01-01T00:00:02Z still there\n", state="terminated")
+    logs = tmp_path / "flux" / HISTORY / "logs/1-uidflu"
+    logs.mkdir(parents=True)
+    (logs / "1.log.gz").write_bytes(gzip.compress(b"2026-01-01T00:00:01Z out kept line\n"))
+    (tmp_path / "flux" / OWNER).write_text(Owner(job_uid="uid-flux", attempt=3).to_json())
+    app = build(Settings(outputs=(Mount(folder=tmp_path),)), access)
+    with TestClient(app, base_url="http://127.0.0.1:8270", follow_redirects=False) as page:
+        page.get(access.link)
+        assert "kept line" in page.get(PAGE, params={"attempt": "1", "pods": "1"}).text
+        assert "kept line" in page.get(PAGE, params={"attempt": "1", "ranks": "1"}).text, "as older links have it"
+        assert "still there" in page.get(PAGE, params={"attempt": "2"}).text, (
+            "what it has not kept is asked of the pods"
+        )
 
 
 def test_a_job_that_is_not_there_has_no_logs(page: TestClient) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from oarlock.report.markup import Child, Html, cut, element, with_code
+from oarlock.report.markup import Child, Html, cut, element, joined, with_code
 from oarlock.report.parts import at, row, section, table
 from oarlock.report.words import DASH, duration, some, whole
 from oarlock.story import Attempt, Cordon, Moment, Story, Trouble, Unknown
@@ -26,21 +27,30 @@ _CORDON = ("Node", "Cordoned (UTC)", "Attempt", "GPU", "Why", "Given back (UTC)"
 _MOMENT = ("Time (UTC)", "What", "In words")
 
 
-def attempts(story: Story) -> Html | None:
-    """The table of attempts."""
+class LogAddress(Protocol):
+    """Where the log of an attempt is shown: of one pod and about a time, where they are known."""
+
+    def __call__(self, attempt: int, *, pod: int | None = None, time: str = "") -> str:
+        """The address."""
+
+
+def attempts(story: Story, *, log: LogAddress | None = None) -> Html | None:
+    """The table of attempts, each with a link to its `log`."""
     if not story.attempts:
         return None
-    rows = (row(ATTEMPT_COLUMNS, _attempt(one), id=f"attempt-{one.number}") for one in story.attempts[-MOST_ATTEMPTS:])
+    shown = story.attempts[-MOST_ATTEMPTS:]
+    rows = (row(ATTEMPT_COLUMNS, _attempt(one, log), id=f"attempt-{one.number}") for one in shown)
     return section("Attempts", table(ATTEMPT_COLUMNS, rows), _earlier(story))
 
 
-def _attempt(one: Attempt) -> list[Child]:
+def _attempt(one: Attempt, log: LogAddress | None) -> list[Child]:
     stages = ", ".join(f"{stage.name} {duration(stage.seconds)}" for stage in one.stages if stage.seconds >= 0.05)
     first = element("span", at(one.first_step_time), title=stages or None)
     ended = one.end_reason or DASH
     nodes = some(one.node_names or [place.node for place in one.places])
+    number = _logged(str(one.number), f"attempt {one.number}", log(one.number) if log else None)
     return [
-        str(one.number), at(one.start_time), cut(one.reason, 200) or DASH, first, at(one.end_time), cut(ended, 200),
+        number, at(one.start_time), cut(one.reason, 200) or DASH, first, at(one.end_time), cut(ended, 200),
         whole(one.resumed_from_step), whole(one.lost_steps), cut(nodes, 600), cut(one.decision, 600) or DASH,
     ]  # fmt: skip
 
@@ -50,19 +60,26 @@ def _earlier(story: Story) -> Html | None:
     return element("p", f"{left_out:,} earlier attempts are left out.", class_="dim") if left_out > 0 else None
 
 
-def faults(story: Story, *, only: int | None = None) -> Html:
+def _logged(words: str, of: str, address: str | None) -> Child:
+    if address is None:
+        return words
+    return joined(words, " ", element("a", "Log", href=address, aria_label=f"Log of {of}"))
+
+
+def faults(story: Story, *, only: int | None = None, log: LogAddress | None = None) -> Html:
     """Each attempt's root cause with what it rests on and what to do about it, then who went down with it.
 
-    `only`: of that attempt, with more of those who went down.
+    `only`: of that attempt, with more of those who went down. Each has a link to its `log`: of those who went down
+    only where one attempt is shown, for nobody tabs through hundreds.
     """
     rows: list[Html] = []
     most = MOST_VICTIMS if only is None else MOST_VICTIMS_OF_ONE
     for one in reversed(story.attempts[-MOST_ATTEMPTS:] if only is None else story.attempts):
         if not one.faults or only not in (None, one.number):
             continue
-        rows.append(row(_FAULT, _root(one, one.faults[0]), id=f"fault-{one.number}"))
+        rows.append(row(_FAULT, _root(one, one.faults[0], log), id=f"fault-{one.number}"))
         victims = one.faults[1:]
-        rows.extend(row(_FAULT, _victim(one, fault)) for fault in victims[:most])
+        rows.extend(row(_FAULT, _victim(one, fault, log if only is not None else None)) for fault in victims[:most])
         if len(victims) > most:
             rows.append(
                 row(_FAULT, [str(one.number), "", "", "", f"and {len(victims) - most:,} more pods of this attempt"])
@@ -72,7 +89,7 @@ def faults(story: Story, *, only: int | None = None) -> Html:
     return section("Faults", table(_FAULT, rows))
 
 
-def _root(attempt: Attempt, fault: Trouble) -> list[Child]:
+def _root(attempt: Attempt, fault: Trouble, log: LogAddress | None) -> list[Child]:
     evidence = [
         element("li", element("span", f"{one.source}: ", class_="dim"), cut(one.text, 1024))
         for one in fault.evidence[:MOST_EVIDENCE]
@@ -85,18 +102,32 @@ def _root(attempt: Attempt, fault: Trouble) -> list[Child]:
         element("p", element("span", "Done: ", class_="dim"), cut(fault.action, 300)) if fault.action else None,
         element("p", element("span", "Next: ", class_="dim"), with_code(cut(fault.next, 600))) if fault.next else None,
     )
-    return [str(attempt.number), at(fault.time), element("strong", cut(fault.cause, 100)), _where(fault), told]
+    return [
+        str(attempt.number),
+        at(fault.time),
+        element("strong", cut(fault.cause, 100)),
+        _where(attempt, fault, log),
+        told,
+    ]
 
 
-def _victim(attempt: Attempt, fault: Trouble) -> list[Child]:
-    return [str(attempt.number), at(fault.time), cut(fault.cause, 100), _where(fault), cut(fault.message, 300)]
+def _victim(attempt: Attempt, fault: Trouble, log: LogAddress | None) -> list[Child]:
+    return [
+        str(attempt.number),
+        at(fault.time),
+        cut(fault.cause, 100),
+        _where(attempt, fault, log),
+        cut(fault.message, 300),
+    ]
 
 
-def _where(fault: Trouble) -> str:
+def _where(attempt: Attempt, fault: Trouble, log: LogAddress | None) -> Child:
     parts = [fault.node, f"rank {fault.rank}" if fault.rank is not None else ""]
     parts += [f"GPU {fault.gpu}" if fault.gpu is not None else "", fault.gpu_uuid]
     parts += [f"XID {fault.xid}" if fault.xid is not None else ""]
-    return cut(", ".join(part for part in parts if part), 300) or DASH
+    where = cut(", ".join(part for part in parts if part), 300) or DASH
+    of = f"attempt {attempt.number}" + (f", pod {fault.rank}" if fault.rank is not None else "")
+    return _logged(where, of, log(attempt.number, pod=fault.rank, time=fault.time) if log else None)
 
 
 def cordons(found: Sequence[Cordon]) -> Html | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oarlock.log_places import output_directory
 from oarlock.rows import part
 from oarlock_api.contract.beneath import Beneath
 from oarlock_api.contract.wire import text
@@ -35,7 +36,7 @@ class Mount:
     def places(self, job: Mapping[str, Any]) -> list[Beneath]:
         """Where the job's directory may be; nowhere where this storage is none of its."""
         metadata, output = part(job, "metadata"), part(part(job, "spec"), "output")
-        directory = text(output.get("directory"), 253) or text(metadata.get("name"), 253)
+        directory = output_directory(job)
         if not directory or "/" in directory or directory.startswith(".") or "\0" in directory:
             return []
         if not self.namespace:

@@ -26,7 +26,7 @@ from oarlock.web.mounts import Mount
 from oarlock.web.rights import Right, Rights
 from oarlock.web.storage import Storage
 from oarlock_api.contract.beneath import Beneath
-from oarlock_api.contract.history import HISTORY, METRICS, STORY
+from oarlock_api.contract.history import HISTORY, LOGS, METRICS, STORY, attempt_folder
 from oarlock_api.contract.layout import OWNER, parse_owner
 from oarlock_api.contract.regular_file import read_regular
 from oarlock_api.contract.wire import WireError
@@ -51,6 +51,10 @@ class JobOutput:
         with suppress(NoOutputError, OSError):
             return replace(self.storage.read(partial(_newest, self.place)), folder=self.where)
         return None
+
+    def keeps_logs(self, attempt: int, job_uid: str) -> bool:
+        """Whether it has any of that attempt."""
+        return self.storage.read((self.place / f"{HISTORY}/{LOGS}/{attempt_folder(attempt, job_uid)}").is_dir)
 
     def logs(self, wanted: Wanted) -> Iterator[LogLine]:
         """Lines that it has kept, of one attempt. Raises OarlockError as kept_logs.read does."""

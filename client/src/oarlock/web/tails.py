@@ -52,19 +52,26 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What is there now. `before`: lines that went. `over`: no more will come; `trouble`: why, if it is no good end."""
+    """What is there now. `before`: lines that went. `over`: no more will come; `trouble`: why, if it is no good end.
+
+    `empty`: no line came, found or not.
+    """
 
     blocks: tuple[Block, ...] = ()
     before: int = 0
     over: bool = False
     trouble: str = ""
+    empty: bool = False
 
 
 class Tail:
     """The newest lines of one source. One thread reads it, any thread asks for what is there."""
 
-    def __init__(self, source: Source, find: str = "", *, grows: bool = False) -> None:
-        """`find`: only lines with this text, whatever its case; `grows`: whether more may come once it is over."""
+    def __init__(self, source: Source, find: str = "", *, grows: bool = False, until: str = "") -> None:
+        """`find`: only lines with this text, whatever its case; `grows`: whether more may come once it is over.
+
+        `until`: only lines that are not later, RFC 3339 in UTC.
+        """
         self._source = source
         self._find = re.compile(re.escape(find), re.IGNORECASE) if find else None
         self._news = threading.Condition()
@@ -73,7 +80,8 @@ class Tail:
         self._new: list[LogLine] = []
         """What came since somebody looked last, as it came: ranks' lines are put in order then."""
         self._number = self._before = self._count = 0
-        self._over, self._trouble = False, ""
+        self._until = instant(until) if until else None
+        self._over, self._trouble, self._empty = False, "", True
         self._bells: WeakSet[Bell] = WeakSet()
         self._rung = False
         self._grows = grows
@@ -89,7 +97,13 @@ class Tail:
             if bell:
                 self._bells.add(bell)
             last = (Block(self._number, tuple(self._open)),) if self._open else ()
-            return Seen(blocks=(*self._blocks, *last), before=self._before, over=self._over, trouble=self._trouble)
+            return Seen(
+                blocks=(*self._blocks, *last),
+                before=self._before,
+                over=self._over,
+                trouble=self._trouble,
+                empty=self._empty,
+            )
 
     @property
     def is_stale(self) -> bool:
@@ -115,7 +129,8 @@ class Tail:
         trouble = ""
         try:
             for line in self._source.lines():
-                if line.kind == NOTE or self._find is None or is_found(self._find, line):
+                self._empty = self._empty and line.kind == NOTE
+                if self._is_wanted(line):
                     self._take(line)
         except OarlockError as error:
             trouble = str(error)
@@ -126,6 +141,11 @@ class Tail:
             with self._news:
                 self._over, self._trouble = True, trouble
                 self._tell()
+
+    def _is_wanted(self, line: LogLine) -> bool:
+        if self._until and line.time and instant(line.time) > self._until:
+            return False
+        return line.kind == NOTE or self._find is None or is_found(self._find, line)
 
     def _take(self, line: LogLine) -> None:
         with self._news:

@@ -7,6 +7,7 @@ stands in the address.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import quote, urlencode
 
 from oarlock.explain.settings import spec_of
@@ -24,6 +25,7 @@ from oarlock.web.drawn.actions import last_action, links
 from oarlock.web.drawn.events import events
 from oarlock.web.drawn.gpus import gpus
 from oarlock.web.drawn.health import nodes_of
+from oarlock.web.drawn.logs import address_of
 from oarlock.web.drawn.manifest import manifest
 from oarlock_api.contract.wire import integer
 
@@ -77,6 +79,7 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
     def zoomed(attempt: int | None) -> str:
         return f"{here}{replace(choice, attempt=attempt).address()}#timeline"
 
+    log = partial(address_of, story.namespace, story.name)
     wanted = integer(spec_of(facts).get("nodes")) or 0
     return {
         "part-how": (
@@ -88,8 +91,8 @@ def _parts(story: Story, facts: Facts, choice: Choice, row: JobRow | None) -> di
         "part-timeline": (timeline(story, only=choice.attempt, zoom=zoomed),),
         "part-gpus": (gpus(nodes_of(facts, story), wanted=wanted),),
         "part-curve": (curves(story.curve, axis=choice.axis, turn=turned), _close_up(story, here)),
-        "part-faults": (tables.faults(story, only=choice.attempt), tables.cordons(story.cordons)),
-        "part-attempts": (tables.attempts(story),),
+        "part-faults": (tables.faults(story, only=choice.attempt, log=log), tables.cordons(story.cordons)),
+        "part-attempts": (tables.attempts(story, log=log),),
         "part-chain": (tables.chain(story.chain),),
         "part-events": (events(facts),),
         "part-yaml": (manifest(facts),),

@@ -3,68 +3,76 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, timedelta
 from functools import lru_cache
 from urllib.parse import quote, urlencode
 
+from oarlock.clock import parsed
 from oarlock.logs import NOTE, LogLine
 from oarlock.readable_log import Readable, readable
 from oarlock.report.markup import Html, element, joined, with_code
+from oarlock.report.words import when
 from oarlock.web.ask import Region, View
 from oarlock.web.tails import BLOCK_LINES, MOST_BLOCKS, Block, Seen
 
-MOST_RANKS = 16
+MOST_PODS = 16
 """Whose logs are read at once: each is a connection to the API server."""
-RANKS = "0, 3, 8-11"
+PODS = "0, 3, 8-11"
+AFTER = timedelta(minutes=1)
+"""So much of a log is shown after a fault: what the agent and the other processes said of it."""
+FIRST = frozenset({0})
+"""The pod of rank 0, which tells for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """Whose lines, and which. `attempt` None: those that have pods, and all that follow. `still`: as it is now, not live.
 
-    `raw`: the lines as they were printed, and not in words.
+    `until`: no later lines; RFC 3339 in UTC. `raw`: the lines as they were printed, and not in words.
     """
 
     namespace: str
     job: str
-    ranks: frozenset[int] = frozenset({0})
+    pods: frozenset[int] = FIRST
     attempt: int | None = None
     find: str = ""
+    until: str = ""
     kept: bool = False
     still: bool = False
     raw: bool = False
 
 
-def parse_ranks(given: str, *, nodes: int) -> tuple[frozenset[int], str]:
-    """Ranks as people write them, and what is said where not all of them are meant. Empty: rank 0, which tells for all."""
+def parse_pods(given: str, *, nodes: int) -> tuple[frozenset[int], str]:
+    """Pods as people write them, and what is said where not all of them are meant. Empty: the first."""
     if given.strip().lower() == "all":
         given = f"0-{max(nodes - 1, 0)}"
     found: set[int] = set()
     for piece in filter(None, given.replace(",", " ").split()):
         first, _, last = piece.partition("-")
-        if not (_is_rank(first) and _is_rank(last or first)):
-            return frozenset({0}), f"{piece[:40]!r} is no rank: write them as in {RANKS}, or all. This is rank 0."
+        if not (_is_number(first) and _is_number(last or first)):
+            return FIRST, f"{piece[:40]!r} is no pod: write their numbers as in {PODS}, or all. This is pod 0."
         low, high = sorted((int(first), int(last or first)))
-        found |= set(range(low, min(high, low + MOST_RANKS) + 1))
-    chosen = sorted(rank for rank in found if not nodes or rank < nodes)
+        found |= set(range(low, min(high, low + MOST_PODS) + 1))
+    chosen = sorted(pod for pod in found if not nodes or pod < nodes)
     if found and not chosen:
-        return frozenset({0}), f"The job has ranks 0 to {nodes - 1:,}. This is rank 0."
-    if len(chosen) > MOST_RANKS:
-        return frozenset(chosen[:MOST_RANKS]), f"{MOST_RANKS} ranks are read at once: these are the first of them."
-    return frozenset(chosen or {0}), ""
+        return FIRST, f"The job has pods 0 to {nodes - 1:,}. This is pod 0."
+    if len(chosen) > MOST_PODS:
+        return frozenset(chosen[:MOST_PODS]), f"{MOST_PODS} pods are read at once: these are the first of them."
+    return frozenset(chosen or FIRST), ""
 
 
-def _is_rank(text: str) -> bool:
+def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 7
 
 
-def told(ranks: frozenset[int]) -> str:
+def told(pods: frozenset[int]) -> str:
     """As people write them: 0-3, 8."""
     runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
+    for pod in sorted(pods):
+        if runs and pod == runs[-1][-1] + 1:
+            runs[-1].append(pod)
         else:
-            runs.append([rank])
+            runs.append([pod])
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
@@ -88,11 +96,17 @@ def logs(
         element("h1", "Logs of ", element("a", choice.job, href=where)),
         _form(choice, nodes=nodes, attempts=attempts),
         element("p", with_code(words), class_="dim") if words else None,
+        _bound(choice) if choice.until else None,
         _others(choice, kept=other),
         state.html(),
         box,
     )
     return View(title=title, body=body, regions=() if choice.still else (state, lines))
+
+
+def _bound(choice: Choice) -> Html:
+    end = element("time", when(choice.until), datetime=choice.until)
+    return element("p", "Lines until ", end, " (UTC). ", element("a", "All of them", href=address(choice, until=False)))
 
 
 def _others(choice: Choice, *, kept: bool) -> Html:
@@ -105,15 +119,17 @@ def _others(choice: Choice, *, kept: bool) -> Html:
 
 
 def _state(choice: Choice, seen: Seen) -> Html:
-    count = seen.before + sum(len(block.lines) for block in seen.blocks)
+    some = bool(seen.before) or any(line.kind != NOTE for block in seen.blocks for line in block.lines)
     parts = []
     if seen.before:
         parts.append(f"{seen.before:,} lines before these are not shown: {BLOCK_LINES * MOST_BLOCKS:,} are kept here.")
     if seen.trouble:
         parts.append(seen.trouble)
     elif seen.over:
-        parts.append("This is the end." if count else "There is nothing to read.")
-    elif not count:
+        parts.append(
+            "This is the end." if some else "There is nothing to read." if seen.empty else "No line has this text."
+        )
+    elif not some:
         parts.append("Nothing was printed yet.")
     if choice.still:
         turn = element("a", "Follow", href=address(choice, still=False), id="log-follow")
@@ -124,12 +140,29 @@ def _state(choice: Choice, seen: Seen) -> Html:
     return element("p", " ".join(parts), " " if parts and turn else None, turn, id="log-told", class_="dim")
 
 
+def address_of(namespace: str, job: str, attempt: int, *, pod: int | None = None, time: str = "") -> str:
+    """The log of an attempt: of that pod, until a minute after that time, where they are known."""
+    until = to_second(time, later=AFTER)
+    pods = frozenset({pod}) if pod is not None else FIRST
+    return address(Choice(namespace=namespace, job=job, pods=pods, attempt=attempt, until=until))
+
+
+def to_second(time: str, *, later: timedelta = timedelta()) -> str:
+    """A time in UTC without its fraction; empty where it is none."""
+    at = parsed(time[:40])
+    try:
+        return (at.astimezone(UTC) + later).strftime("%Y-%m-%dT%H:%M:%SZ") if at else ""
+    except OverflowError:
+        return ""
+
+
 def address(choice: Choice, **other: bool) -> str:
-    """Where a choice is shown. `other`: still, kept or raw, where that is to be another."""
+    """Where a choice is shown. `other`: still, kept or raw, where that is to be another; `until` for no such bound."""
     query = {
-        "ranks": told(choice.ranks) if choice.ranks != frozenset({0}) else "",
+        "pods": told(choice.pods) if choice.pods != FIRST else "",
         "attempt": str(choice.attempt or ""),
         "find": choice.find,
+        "until": "" if "until" in other else choice.until,
         "kept": "1" if other.get("kept", choice.kept) else "",
         "still": "1" if other.get("still", choice.still) else "",
         "raw": "1" if other.get("raw", choice.raw) else "",
@@ -140,14 +173,14 @@ def address(choice: Choice, **other: bool) -> str:
 
 def _form(choice: Choice, *, nodes: int, attempts: int) -> Html:
     whole = f"0 to {nodes - 1:,}; " if nodes > 1 else ""
-    ranks = element(
+    pods = element(
         "input",
         type="text",
-        name="ranks",
-        value=told(choice.ranks),
+        name="pods",
+        value=told(choice.pods),
         size=10,
         maxlength=200,
-        title=f"{whole}at most {MOST_RANKS} at once, as in {RANKS}",
+        title=f"{whole}at most {MOST_PODS} at once, as in {PODS}",
     )
     attempt = element(
         "input",
@@ -161,9 +194,10 @@ def _form(choice: Choice, *, nodes: int, attempts: int) -> Html:
     )
     return element(
         "form",
-        element("label", "Ranks ", ranks) if nodes != 1 else None,
+        element("label", "Pods ", pods) if nodes != 1 else None,
         element("label", "Attempt ", attempt) if attempts != 1 or choice.attempt else None,
         element("label", "Find ", element("input", type="search", name="find", value=choice.find, maxlength=200)),
+        element("input", type="hidden", name="until", value=choice.until) if choice.until else None,
         element("input", type="hidden", name="kept", value="1") if choice.kept else None,
         element("input", type="hidden", name="raw", value="1") if choice.raw else None,
         element("button", "Show"),

@@ -1,6 +1,7 @@
-"""The logs of a job: `?ranks=` as in 0, 3, 8-11, `?attempt=` one of them, `?find=` a text, `?still=1` as it is now.
+"""The logs of a job: `?pods=` as in 0, 3, 8-11, `?attempt=` one of them, `?find=` a text, `?still=1` as it is now.
 
-`?kept=1`: those that its output has kept, where that is mounted; of an ended job it has them all.
+`?kept=1`: those that its output has kept, where that is mounted; of an ended job it has them all,
+and of an attempt that is over. `?until=` a time: no later lines.
 `?raw=1`: the lines as they were printed, such as JSON, and not in words.
 """
 
@@ -13,13 +14,16 @@ from oarlock.cluster import Cluster
 from oarlock.errors import OarlockError, UnknownCallerError
 from oarlock.followed_logs import Follower
 from oarlock.job import Job
+from oarlock.log_places import where_kept
 from oarlock.logs import LogLine, Wanted
+from oarlock.rows import objects, part
 from oarlock.web.ask import Ask, Page, View
-from oarlock.web.drawn.logs import Choice, logs, parse_ranks
+from oarlock.web.drawn.logs import Choice, logs, parse_pods, to_second
 from oarlock.web.outputs import JobOutput, find_output
 from oarlock.web.rights import LOGS
 from oarlock.web.tails import Tail, Tails
-from oarlock.web.watch.jobs import known_job
+from oarlock.web.watch.jobs import KnownJob, known_job
+from oarlock_api.contract.wire import text
 
 TAIL, TAIL_TO_SEARCH = 500, 20_000
 """Lines of each pod that are read at first. Where a text is looked for, few of them are kept."""
@@ -30,10 +34,6 @@ LOOK_SECONDS = 5.0
 WAITING_LINES = 1000
 CONNECTION_SECONDS = 60.0
 """So long a log is read after the right to it has gone: the API server asks for it when a connection begins."""
-_NOWHERE = (
-    "None of these pods is there now. What they printed is kept in the job's output directory, in .oarlock/history/logs: "
-    "where that is mounted, `oarlock logs --path` reads it."
-)
 
 
 class Kept:
@@ -61,11 +61,12 @@ def draw(ask: Ask) -> View:
     cluster = ask.cluster  # what is drawn comes of this caller's own requests: nobody else is given it
     known = known_job(ask)
     nodes = known.row.nodes or 0
-    ranks, words = parse_ranks(ask.query("ranks"), nodes=nodes)
-    attempt = ask.query("attempt")
+    pods, words = parse_pods(ask.query("pods") or ask.query("ranks"), nodes=nodes)
+    attempt, kept = _attempt(ask.query("attempt")), ask.query("kept")
     output: JobOutput | None = None
     try:
         output = find_output(ask, known.object, LOGS)
+        kept = kept or ("1" if output and _has_all(output, known, attempt) else "")
     except UnknownCallerError:
         raise
     except OarlockError as error:
@@ -73,22 +74,23 @@ def draw(ask: Ask) -> View:
     choice = Choice(
         namespace=namespace,
         job=name,
-        ranks=ranks,
-        attempt=int(attempt) if attempt.isascii() and attempt.isdecimal() and len(attempt) < 8 else None,
+        pods=pods,
+        attempt=attempt,
         find=ask.query("find"),
-        kept=output is not None and (ask.query("kept") == "1" or known.row.finished is not None),
+        until=to_second(ask.query("until")),
+        kept=output is not None and (kept == "1" or known.row.finished is not None),
         still=ask.query("still") == "1",
         raw=ask.query("raw") == "1",
     )
     tail = ask.shelf.of(Tails).open(
         ask.caller.person,
         ask.caller.identity,
-        (namespace, name, ranks, choice.attempt, choice.find, choice.kept),
+        (namespace, name, pods, attempt, choice.find, choice.until, choice.kept),
         lambda: _tail(cluster, choice, output),
     )
     seen = tail.read(ask.bell)
-    if seen.over and not seen.blocks and not seen.trouble:
-        words = f"{words} {_NOWHERE}".strip()
+    if seen.empty and not seen.trouble and not choice.kept and (seen.over or _is_past(known, attempt)):
+        words = f"{words} {_gone(known, choice)}".strip()
     return logs(
         choice,
         seen,
@@ -99,11 +101,42 @@ def draw(ask: Ask) -> View:
     )
 
 
+def _attempt(given: str) -> int | None:
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 8 else None
+
+
+def _is_past(known: KnownJob, attempt: int | None) -> bool:
+    """Whether that attempt is over."""
+    if attempt is None or known.row.attempt is None:
+        return False
+    told = objects(part(known.object, "status"), "attempts")
+    return attempt < known.row.attempt or any(one.get("number") == attempt and one.get("endTime") for one in told)
+
+
+def _has_all(output: JobOutput, known: KnownJob, attempt: int | None) -> bool:
+    """Whether the output has kept that attempt, and no more of it will come."""
+    if attempt is None or not _is_past(known, attempt):
+        return False
+    return output.keeps_logs(attempt, text(part(known.object, "metadata").get("uid"), 64))
+
+
+def _gone(known: KnownJob, choice: Choice) -> str:
+    """That no pod is there to be asked, and where its log lies."""
+    newest = known.row.attempt or 0
+    attempt = newest if choice.attempt is None else choice.attempt
+    if not 0 < attempt <= newest:
+        return f"The job has no attempt {choice.attempt}: it has made {newest}." if choice.attempt is not None else ""
+    one = next(iter(choice.pods)) if len(choice.pods) == 1 else None
+    who = f"Pod {one}" if one is not None else "These pods"
+    place = where_kept(known.object, attempt=attempt, pod=one)
+    return f"{who} of attempt {attempt} {'is' if one is not None else 'are'} gone. {place}"
+
+
 def _tail(cluster: Cluster, choice: Choice, output: JobOutput | None) -> Tail:
-    tail = TAIL_TO_SEARCH if choice.find else TAIL
-    wanted = Wanted(ranks=choice.ranks, attempt=choice.attempt, tail=tail, longest=LONGEST)
+    tail = TAIL_TO_SEARCH if choice.find or choice.until else TAIL
+    wanted = Wanted(ranks=choice.pods, attempt=choice.attempt, tail=tail, longest=LONGEST)
     if choice.kept and output:
-        return Tail(Kept(output, wanted), choice.find, grows=True)
+        return Tail(Kept(output, wanted), choice.find, grows=True, until=choice.until)
     job = Job(cluster, choice.job, choice.namespace)
     follower = Follower(
         job,
@@ -113,7 +146,7 @@ def _tail(cluster: Cluster, choice: Choice, output: JobOutput | None) -> Tail:
         waiting_lines=WAITING_LINES,
         connection_seconds=CONNECTION_SECONDS,
     )
-    return Tail(follower, choice.find)
+    return Tail(follower, choice.find, until=choice.until)
 
 
 PAGES = (Page(path="/jobs/{namespace}/{name}/logs", draw=draw, tab="Jobs", own=True),)
