@@ -60,6 +60,10 @@ EVERYTHING: dict[str, Any] = {
         "enabled": True,
         "hosts": ["page.example.com"],
         "actions": True,
+        "outputs": [
+            {"namespace": "team-a", "nfs": {"server": "nfs.example.com", "path": "/exports/team-a"}},
+            {"namespace": "team-b", "claimName": "training-output", "mountClaim": "output-of-team-b"},
+        ],
         "resources": {"limits": {"memory": "321Mi"}},
         "ingress": {
             "enabled": True,

@@ -285,6 +285,20 @@ def test_a_workflow_gets_the_rights_of_the_example_in_its_namespace(helm_program
             id="a route without a Gateway",
         ),
         *(
+            pytest.param({"dashboard": {"enabled": True, "outputs": [entry]}}, words, id=what)
+            for entry, words, what in (
+                ({"namespace": "a"}, "outputs/0", "an output without storage"),
+                ({"nfs": {"server": "s", "path": "/e"}}, "namespace", "an output of nobody's jobs"),
+                (
+                    {"namespace": "a", "nfs": {"server": "s", "path": "/e"}, "claimName": "c"},
+                    "outputs/0",
+                    "two storages",
+                ),
+                ({"namespace": "a", "nfs": {"server": "s", "path": "/e/../f"}}, "path", "an export that leads up"),
+                ({"namespace": "a", "claimName": "c"}, "mountClaim", "a claim that the page's pod cannot mount"),
+            )
+        ),
+        *(
             pytest.param(
                 {"admissionPolicy": {"enabled": True, "imageRegistries": [prefix]}}, "imageRegistries", id=what
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,23 @@ def test_the_page_answers_to_the_names_by_which_it_is_reached(helm_program: Path
 def test_nothing_but_a_switch_lets_the_page_change_anything(helm_program: Path) -> None:
     assert "--actions" not in pod(render(helm_program, ON))["containers"][0]["command"]
     assert "--actions" in pod(render(helm_program, EVERYTHING))["containers"][0]["command"]
+
+
+def test_outputs_are_mounted_read_only_where_the_page_is_told_whose_they_are(helm_program: Path) -> None:
+    own = {"namespace": "oarlock", "claimName": "here"}
+    entries = [*EVERYTHING["dashboard"]["outputs"], own]
+    found = pod(render(helm_program, {"dashboard": {"enabled": True, "outputs": entries}}))
+    (container,) = found["containers"]
+    mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+    volumes = {volume.pop("name"): volume for volume in found["volumes"]}
+    told = [json.loads(word.partition("=")[2]) for word in container["command"] if word.startswith("--output=")]
+    assert told == [{**entry, "folder": f"/outputs/{number}"} for number, entry in enumerate(entries)]
+    assert [volumes[mounts[entry["folder"]]["name"]] for entry in told] == [
+        {"nfs": {"server": "nfs.example.com", "path": "/exports/team-a", "readOnly": True}},
+        {"persistentVolumeClaim": {"claimName": "output-of-team-b", "readOnly": True}},
+        {"persistentVolumeClaim": {"claimName": "here", "readOnly": True}},
+    ]
+    assert all(mount["readOnly"] is True and "mountPropagation" not in mount for mount in mounts.values())
 
 
 def test_with_policies_the_page_asks_the_api_server_alone(helm_program: Path) -> None:
