@@ -59,6 +59,29 @@ class Counted(World):
         metrics.written("default", "flux", before, self.job.status)
 
 
+def test_a_round_is_counted_once_and_what_is_known_of_it_later_is_observed_once() -> None:
+    labels, rung = {"rung": "RestartRanks", "reason": "Hang"}, {"rung": "RestartRanks"}
+    began = sample("oarlock_rounds_total", **labels), sample("oarlock_recovery_rung_seconds_sum", **rung)
+    lost, restarts = (
+        sample("oarlock_steps_lost_total"),
+        sample("oarlock_restarts_total", budget="application", reason="Hang"),
+    )
+    world = Counted()
+    world.running(step=20)
+    world.end_round(83, step=20)
+    for known in ({}, {"resumed_step": 15}, {"down_seconds": 1.5}, {}):
+        world.learn(**known)
+        world.step(20)
+        world.settle()
+    ended = sample("oarlock_rounds_total", **labels), sample("oarlock_recovery_rung_seconds_sum", **rung)
+    assert ended == (began[0] + 1, began[1] + 1.5)
+    assert sample("oarlock_steps_lost_total") == lost + 5
+    assert sample("oarlock_restarts_total", budget="application", reason="Hang") == restarts, (
+        "no gang was started again"
+    )
+    assert began_at_zero("oarlock_rounds_total", **labels)
+
+
 def test_a_restart_is_counted_once_by_budget_and_reason_and_its_stages_are_observed() -> None:
     labels = {"budget": "application", "reason": "ApplicationError"}
     restarts, faults = (
@@ -66,6 +89,7 @@ def test_a_restart_is_counted_once_by_budget_and_reason_and_its_stages_are_obser
         sample("oarlock_faults_total", fault_class="Application"),
     )
     observed = sample("oarlock_recovery_seconds_count", stage="first_step")
+    attempts = sample("oarlock_recovery_rung_seconds_count", rung="Attempt")
     lost = sample("oarlock_steps_lost_total")
     world = Counted()
     world.running(step=20, saved=10)
@@ -76,6 +100,7 @@ def test_a_restart_is_counted_once_by_budget_and_reason_and_its_stages_are_obser
     assert sample("oarlock_restarts_total", **labels) == restarts + 1
     assert sample("oarlock_faults_total", fault_class="Application") == faults + 1
     assert sample("oarlock_recovery_seconds_count", stage="first_step") == observed + 1
+    assert sample("oarlock_recovery_rung_seconds_count", rung="Attempt") == attempts + 1
     assert sample("oarlock_steps_lost_total") == lost + 10
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from jobs import gpu_report, report
@@ -12,6 +12,7 @@ from world_writes import Objects
 
 from oarlock_api.contract.figures import Figures
 from oarlock_api.contract.names import pod_name
+from oarlock_api.contract.rounds import MAX_ROUNDS, RoundEnd
 from oarlock_api.contract.status import CheckpointStatus, PodStatus
 from oarlock_operator.decide import decide
 from oarlock_operator.decide.cordon import is_open
@@ -38,6 +39,10 @@ class World(Objects):
     warnings: dict[str, str] = field(default_factory=dict)
     held: dict[str, tuple[str, ...]] = field(default_factory=dict)
     unmonitored: dict[str, str] | None = field(default_factory=dict)
+    began: dict[int, datetime] = field(default_factory=dict)
+    """When the agents of an attempt started, as its leader tells."""
+    ended: dict[int, list[RoundEnd]] = field(default_factory=dict)
+    """Rounds that ended, by their attempt, as its leader knows them."""
     may_cordon: bool = False
     defaults: Defaults = field(default_factory=lambda: Defaults(trainer_image="trainer:test", cluster_id="lab"))
     pool: Pool | None = None
@@ -142,6 +147,7 @@ class World(Objects):
     def step(self, step: int, *, resumed: int = 0, saved: int | None = None) -> None:
         """Rank 0's agent reports."""
         first = next(p for p in self.pods.values() if p.attempt == self.job.status.attempt and p.rank == 0)
+        began = self.began.setdefault(first.attempt, self.now)
         self.progress = PodStatus(
             job_uid=self.job.uid,
             pod_uid=first.uid,
@@ -149,8 +155,8 @@ class World(Objects):
             rank=0,
             phase="Training",
             heartbeat_at=self.now.isoformat(),
-            started_at=self.now.isoformat(),
-            first_step_at=(self.now + timedelta(seconds=4)).isoformat(),
+            started_at=began.isoformat(),
+            first_step_at=(began + timedelta(seconds=4)).isoformat(),
             resumed_from_step=resumed,
             figures=Figures(
                 step=step,
@@ -161,7 +167,20 @@ class World(Objects):
             checkpoint=CheckpointStatus(saved, f"/output/flux/checkpoints/step-{saved}-a1", self.now.isoformat())
             if saved is not None
             else None,
+            round=len(self.ended.get(first.attempt, ())) + 1,
+            rounds=tuple(self.ended.get(first.attempt, ())[-MAX_ROUNDS:]),
         )
+
+    def end_round(self, code: int = 1, *, rank: int = 1, why: str = "rank 3 raised ValueError", **known: Any) -> None:
+        """The ranks end so, and start anew in their pods: its leader knows, and tells with its next report."""
+        ended = self.ended.setdefault(self.job.status.attempt, [])
+        told = RoundEnd(number=len(ended) + 1, ended_at=self.now.isoformat(), rank=rank, code=code, why=why, **known)
+        ended.append(told)
+
+    def learn(self, **known: Any) -> None:
+        """What the leader knows later of the round that ended last."""
+        ended = self.ended[self.job.status.attempt]
+        ended[-1] = replace(ended[-1], **known)
 
     def running(self, step: int = 1, **progress: int) -> None:
         """From wherever it is to training."""

@@ -29,6 +29,15 @@ class RecoveryStage(StrEnum):
     SUSPENDED = "Suspended"
 
 
+class Rung(StrEnum):
+    """How much a recovery made anew, the least first."""
+
+    RESTART_RANKS = "RestartRanks"
+    """The ranks, inside their living pods."""
+    ATTEMPT = "Attempt"
+    """All pods."""
+
+
 class RestartCounts(StatusGroup):
     """Restarts within the window, by budget."""
 
@@ -118,6 +127,25 @@ class Attempt(StatusGroup):
     stage_milliseconds: StageMilliseconds = Field(
         default=StageMilliseconds(), description="How long each stage of its start took."
     )
+
+
+class Round(StatusGroup):
+    """How a round ended: one start of all ranks within an attempt."""
+
+    attempt: int = Field(description="Its attempt.")
+    round: int = Field(description="Its number within the attempt, 1 for the first.")
+    rung: ShortText = Field(
+        default=Rung.RESTART_RANKS.value, description="How much was made anew: RestartRanks, or Attempt."
+    )
+    reason: ShortText | None = Field(default=None, description="Why it ended, as attempts have it.")
+    node_name: ShortText | None = Field(default=None, description="Node of the pod whose fault it was.")
+    rank: int | None = Field(default=None, description="Index of that pod.")
+    exit_code: int | None = Field(default=None, description="Exit code that the pod would have ended with.")
+    message: Text | None = Field(default=None, description="Why it ended, in a sentence.")
+    ended_time: Time | None = Field(default=None, description="When, by rank 0's clock.")
+    resumed_from_step: int | None = Field(default=None, description="Step that the next round began with.")
+    lost_steps: int | None = Field(default=None, description="Steps of this round that were done again.")
+    down_seconds: float | None = Field(default=None, description="From the fault to the next round's first new step.")
 
 
 class AvoidedNode(StatusGroup):

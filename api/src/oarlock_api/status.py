@@ -16,6 +16,7 @@ from oarlock_api.history import (
     LastFault,
     RecoveryStatus,
     RestartCounts,
+    Round,
     Strike,
 )
 from oarlock_api.primitives import Text, Time
@@ -122,6 +123,9 @@ class TrainingJobStatus(StatusGroup):
     succeeded: int = Field(default=0, description="1 once the job has succeeded, else 0.")
     failed: int = Field(default=0, description="1 once the job has failed, else 0.")
     attempt: int = Field(default=0, description="Number of the current attempt; it never falls.")
+    round: int = Field(
+        default=1, description="Number of the current attempt's current round: a start of all its ranks in living pods."
+    )
     restart_count: int = Field(default=0, description="Attempts that something broken or moved made necessary.")
     restarts: RestartCounts = Field(default=RestartCounts(), description="Restarts within the window, by budget.")
     summary: Summary = Field(default=Summary(), description="Strings for kubectl's columns.")
@@ -143,6 +147,9 @@ class TrainingJobStatus(StatusGroup):
     last_fault: LastFault | None = Field(default=None, description="The root cause of the last fault.")
     attempts: Annotated[tuple[Attempt, ...], Field(max_length=10), ListMap("number")] = Field(
         default=(), description="The last ten attempts; the last move for a slow rank stays among them."
+    )
+    rounds: Annotated[tuple[Round, ...], Field(max_length=10)] = Field(
+        default=(), description="The last ten rounds that ended while their attempt went on, or was to go on."
     )
     avoided_nodes: Annotated[tuple[AvoidedNode, ...], Field(max_length=64), ListMap("name")] = Field(
         default=(), description="Nodes that the job's pods keep off."

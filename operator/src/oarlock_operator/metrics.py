@@ -10,7 +10,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from oarlock_api.contract.exit_codes import FailureClass
 from oarlock_api.contract.health import GpuVerdict
-from oarlock_api.history import Attempt, LastFault, RecoveryStage
+from oarlock_api.history import Attempt, LastFault, RecoveryStage, Rung
 from oarlock_api.status import Phase, TrainingJobStatus
 from oarlock_operator.model.reasons import STARTS, VOLUNTARY, Reason
 
@@ -69,6 +69,16 @@ RECOVERY_SECONDS = Histogram(
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 20, 30, 60, 120, 300, 900),
     registry=REGISTRY,
 )
+RUNG_SECONDS = Histogram(
+    "oarlock_recovery_rung_seconds",
+    "From a fault to training again, by what was made anew: RestartRanks or Attempt",
+    ["rung"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 12, 20, 30, 60, 120, 300, 900),
+    registry=REGISTRY,
+)
+ROUNDS = Counter(
+    "oarlock_rounds", "Rounds that ended by a fault while their pods lived", ["rung", "reason"], registry=REGISTRY
+)
 _JOB = ["namespace", "training_job"]
 JOB_PHASE = Gauge("oarlock_job_phase", "1 for the phase that a living job is in", [*_JOB, "phase"], registry=REGISTRY)
 JOB_PROGRESS = Gauge(
@@ -119,6 +129,7 @@ def _begin_at_zero() -> None:
     for reason in _BLAMED:
         for budget in ("application", "infrastructure"):
             RESTARTS.labels(budget=budget, reason=reason)
+        ROUNDS.labels(rung=Rung.RESTART_RANKS, reason=reason)
     for xid in ("none", *range(1, MOST_XIDS + 1), OTHER):
         GPU_FAULTS.labels(xid=xid, verdict=GpuVerdict.RESTART_PROCESS)
 
@@ -138,6 +149,7 @@ def written(namespace: str, job: str, before: TrainingJobStatus, after: Training
         _count_restart(before, after)
     if before.recovery.stage is not None and after.recovery.stage is None and after.attempt > 1:
         _observe_recovery(after)
+    _count_rounds(before, after)
     if after.completion_time is not None and before.completion_time is None:
         FINISHED.labels(phase=after.phase or "", reason=_bounded(after.reason)).inc()
     seen(namespace, job, after)
@@ -219,9 +231,29 @@ def _observe_recovery(after: TrainingJobStatus) -> None:
     if record.reason in STARTS | VOLUNTARY:
         # Nothing broke: the time in which a gang saves and leaves is no recovery's.
         return
-    for stage, milliseconds in record.stage_milliseconds.model_dump().items():
-        if milliseconds is not None:
-            RECOVERY_SECONDS.labels(stage=stage).observe(milliseconds / 1000)
+    took = {stage: known for stage, known in record.stage_milliseconds.model_dump().items() if known is not None}
+    for stage, milliseconds in took.items():
+        RECOVERY_SECONDS.labels(stage=stage).observe(milliseconds / 1000)
+    RUNG_SECONDS.labels(rung=Rung.ATTEMPT).observe(sum(took.values()) / 1000)
+
+
+def _count_rounds(before: TrainingJobStatus, after: TrainingJobStatus) -> None:
+    """Each round as it is booked, and what becomes known of it later, once."""
+    if after.rounds == before.rounds:
+        return
+    known = {(one.attempt, one.round): one for one in before.rounds}
+    for one in after.rounds:
+        was = known.get((one.attempt, one.round))
+        if was is None:
+            ROUNDS.labels(rung=_rung(one.rung), reason=_bounded(one.reason)).inc()
+        if one.lost_steps and (was is None or was.lost_steps is None):
+            STEPS_LOST.inc(one.lost_steps)
+        if one.down_seconds is not None and (was is None or was.down_seconds is None):
+            RUNG_SECONDS.labels(rung=_rung(one.rung)).observe(one.down_seconds)
+
+
+def _rung(rung: str) -> str:
+    return rung if rung in frozenset(Rung) else OTHER
 
 
 def _bounded(reason: str | None) -> str:

@@ -94,6 +94,13 @@ def slow(world: World, pod: int) -> None:
         world.spares = True
 
 
+def ranks_fail(world: World, code: int) -> None:
+    """The ranks of the gang end, and start anew in their pods; its leader tells when it is asked next."""
+    if sorted(living(world)) == [0, 1] and all(pod.started for pod in world.pods.values()):
+        world.end_round(code, step=10, resumed_step=5)
+        world.step(5)
+
+
 def heal(world: World) -> None:
     world.nodes = {name: Node(name=name, boot_id="2") for name in world.nodes}
 
@@ -115,11 +122,28 @@ HAPPENINGS: dict[str, Callable[[World], None]] = {
     "cordon, and a spare": lambda world: mark(world, spares=True),
     "a slow rank": lambda world: slow(world, 1),
     "rank 0 is slow": lambda world: slow(world, 0),
+    "ranks crash": lambda world: ranks_fail(world, 1),
+    "ranks are told to restart": lambda world: ranks_fail(world, 81),
+    "ranks blame a node": lambda world: ranks_fail(world, 80),
     "the clock steps back": lambda world: setattr(world, "now", world.now - timedelta(seconds=90)),
     "quota": lambda world: setattr(world, "hindrance", "exceeded quota"),
     "no quota": lambda world: setattr(world, "hindrance", ""),
 }
 CODES = ["0", "1", "80", "81", "82", "83", "84", "85", "86", "87", "88"]
+ROUNDS = ["ranks crash", "ranks are told to restart", "ranks blame a node"]
+OTHERS = [
+    "start",
+    "kubelets",
+    "wait",
+    "an hour",
+    "step",
+    "vanish",
+    "suspend",
+    "resume",
+    "the clock steps back",
+    "1",
+    "82",
+]
 ACTS = st.lists(st.sampled_from([*HAPPENINGS, *CODES]), max_size=16)
 BUDGETS = {"maxApplicationRestarts": 2, "maxInfrastructureRestarts": 2, "slowRank": "Migrate"}
 
@@ -153,6 +177,23 @@ def test_whatever_happens_attempts_rise_gangs_never_overlap_and_ends_are_clean(
     assert status.attempt <= len(acts) + 1, "every attempt has its cause"
     moves = [one.start_time for one in status.attempts if one.reason == "SlowRank" and one.start_time]
     assert all(later - earlier >= AGAIN for earlier, later in pairwise(moves)), "for slow ranks it moves once a day"
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    acts=st.lists(st.sampled_from([*ROUNDS, *ROUNDS, *OTHERS]), min_size=2, max_size=12),
+    kills=st.lists(st.integers(1, 6), max_size=14),
+)
+def test_rounds_are_booked_once_and_bounded_by_the_budgets_of_attempts(acts: list[str], kills: list[int]) -> None:
+    world = play(["wait", "start", *acts], kills)
+    status = world.job.status
+    booked = [(one.attempt, one.round) for one in status.rounds]
+    happened = [(number, one.number) for number, ends in world.ended.items() for one in ends]
+    assert booked == sorted({*booked}), "a round is booked once, in its order"
+    assert {*booked} <= {*happened}
+    charged = status.restarts.application + status.restarts.infrastructure
+    assert charged <= status.restart_count + len(happened), "nothing is charged that did not happen"
+    assert max(status.restarts.application, status.restarts.infrastructure) <= 2, "budgets bound rounds and attempts"
 
 
 @settings(max_examples=200, deadline=None)
@@ -237,11 +278,20 @@ def retired(world: World) -> None:
     world.now += timedelta(seconds=301)
 
 
+def round_crashed(world: World) -> None:
+    ranks_fail(world, 1)
+
+
+def round_hung(world: World) -> None:
+    ranks_fail(world, 83)
+
+
 SCENARIOS: dict[str, tuple[dict[str, object], tuple[Step, ...]]] = {
     "start and success": ({}, (started, succeeded)),
     "crash": ({}, (started, crashed, waited, started, succeeded)),
     "broken gpu": ({}, (started, gpu_broken, waited, started, succeeded)),
     "gpu erring twice": ({}, (started, gpu_erred, waited, started, gpu_erred, waited, started, succeeded)),
+    "rounds": ({}, (started, round_crashed, round_hung, crashed, waited, started, round_crashed, succeeded)),
     "node loss": ({}, (started, node_lost, waited, started, succeeded)),
     "slow rank": ({"recovery": {"slowRank": "Migrate"}}, (started, slowed, waited, started, succeeded)),
     "suspend and resume": ({}, (started, suspended, waited, resumed, started, succeeded)),
@@ -276,6 +326,7 @@ def last_state(world: World) -> dict[str, object]:
         "phase": status.phase,
         "reason": status.reason,
         "attempts": [(a.number, a.reason, a.end_time is not None) for a in status.attempts],
+        "rounds": [(one.attempt, one.round, one.reason, one.lost_steps) for one in status.rounds],
         "restarts": status.restarts.model_dump(exclude={"window_start_time"}),
         "avoided": [node.name for node in status.avoided_nodes],
         "cordoned": sorted(world.cordoned),
@@ -299,6 +350,7 @@ def test_the_scenarios_end_as_their_names_say() -> None:
     assert ends == {
         "start and success": ("Succeeded", 1),
         "crash": ("Succeeded", 2),
+        "rounds": ("Succeeded", 2),
         "node loss": ("Succeeded", 2),
         "broken gpu": ("Succeeded", 2),
         "gpu erring twice": ("Succeeded", 3),

@@ -50,6 +50,11 @@ class Cause(StrEnum):
     STARTING = "Starting", Part.WELL, "pods, checks before the start, the model: the first step is on its way"
     TRAINING = "Training", Part.WELL, "the gang makes steps"
     TRAINING_AGAIN = "TrainingAgain", Part.WELL, "a later attempt made its first step"
+    RANKS_RESTARTED = (
+        "RanksRestarted",
+        Part.WELL,
+        "a fault ended a round: the ranks started anew inside their living pods",
+    )
     RESUMED_FROM_CHECKPOINT = "ResumedFromCheckpoint", Part.WELL, "it went on from a checkpoint that the output held"
     RESUMED = "Resumed", Part.WELL, "the first attempt after a suspension"
     NODE_RETURNED = "NodeReturned", Part.WELL, "a node may be used again, and the waiting pods are made anew for it"

@@ -7,6 +7,7 @@ the pass, and those after it wait for the next. Nothing here reads a clock, draw
   finish     a job that is to end stops its pods, then says so; one whose ranks all ended with 0 has succeeded
   deadlines  the job's time, the time to come up, the time to find room
   suspend    a gang that shall not run saves and leaves, and starts again when it may
+  rounds     ranks that started anew in living pods are booked, as an attempt would be
   recover    a fault in the current attempt: the next attempt's number and reason are written down
   drain      pods of other attempts stop before anything new starts
   claim      the output and the names are this job's alone, or it waits, or it ends
@@ -42,6 +43,7 @@ from oarlock_operator.decide import (
     requests,
     reschedule,
     retention,
+    rounds,
     slow_rank,
     summary,
     suspend,
@@ -62,6 +64,7 @@ POLICIES: tuple[Policy, ...] = (
     finish.succeed,
     deadlines.deadlines,
     suspend.suspend,
+    rounds.rounds,
     recover.recover,
     drain.drain,
     claim.claim,

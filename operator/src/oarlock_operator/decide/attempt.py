@@ -23,6 +23,7 @@ def begin(
     number = 1 + max([draft.status.attempt, *(pod.attempt for pod in o.pods)])
     draft.set(
         attempt=number,
+        round=1,
         recovery=RecoveryStatus(stage=stage.value, stage_start_time=o.now, not_before_time=not_before),
     )
     if reason in (None, Reason.RESUMED):

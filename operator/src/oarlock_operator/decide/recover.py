@@ -16,31 +16,17 @@ from oarlock_api.history import LastFault, RecoveryStage, RestartCounts
 from oarlock_operator import schedulers
 from oarlock_operator.decide import attempt, avoid, cordon, image, repeated_gpu_faults
 from oarlock_operator.decide.backstop import silent_agents
-from oarlock_operator.decide.budgets import (
-    MOST_EVICTIONS,
-    UNTOLD_SECONDS,
-    backoff_seconds,
-    charged,
-    exhausted,
-    ran_seconds,
-    renewed,
-)
+from oarlock_operator.decide.budgets import UNTOLD_SECONDS, backoff_seconds
+from oarlock_operator.decide.charge import began_with, charge, ran_since_its_start
 from oarlock_operator.decide.draft import Draft, milliseconds_since
 from oarlock_operator.decide.final_status import note_saved, note_steps
-from oarlock_operator.decide.finish import fail, stop
+from oarlock_operator.decide.finish import stop
 from oarlock_operator.decide.teardown import overdue
 from oarlock_operator.faults.attribution import Attribution, attribute, detected_at
 from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify, missing
 from oarlock_operator.faults.rules import ruled, warning
 from oarlock_operator.model.observation import Observation, Pod
-from oarlock_operator.model.reasons import Reason
 
-_WORKED_IN_VAIN = {FailureClass.APPLICATION, FailureClass.HANG, FailureClass.GPU, FailureClass.PEER_LOST}
-"""Endings of ranks that worked. Storage, preflight, lost nodes and evictions say nothing of the program's progress."""
-_EXHAUSTED = {
-    Budget.APPLICATION: Reason.APPLICATION_RESTARTS_EXHAUSTED,
-    Budget.INFRASTRUCTURE: Reason.INFRASTRUCTURE_RESTARTS_EXHAUSTED,
-}
 SETTLE_SECONDS = 1.0
 """How long a victim's word alone waits for the cause to speak up."""
 SOUGHT = ". Why, is looked for until all pods have stopped"
@@ -58,44 +44,18 @@ def recover(o: Observation, draft: Draft) -> bool:
     heard = all(pod.stopped for pod in o.of_attempt(draft.status.attempt))
     found = judge(o, draft, draft.status.attempt, faults, heard=heard)
     cause = found.cause
-    if cause.budget is Budget.NONE:
-        fail(o, draft, cause.reason, cause.message)
+    counts = charge(
+        o,
+        draft,
+        cause,
+        progressed=_progressed(o, draft),
+        worked=_ranks_started(draft),
+        asked_to_go=_is_asked_to_go(o, draft),
+    )
+    if counts is None:
         return stop(o, draft)
-    progressed = _progressed(o, draft)
-    counts = renewed(draft.status.restarts, o.spec.recovery, now=o.now, progressed=progressed)
-    if not progressed:
-        counted = _counted_in_vain(o, draft, cause, counts)
-        if counted is None:
-            return stop(o, draft)
-        counts = counted
-    if why := exhausted(counts, cause.budget, o.spec.recovery):
-        fail(o, draft, _EXHAUSTED[cause.budget], f"{why}. The last fault: {cause.message}")
-        return stop(o, draft)
-    _begin_next(o, draft, found, charged(counts, cause.budget, now=o.now))
+    begin_next(o, draft, found, counts)
     return False
-
-
-def _counted_in_vain(o: Observation, draft: Draft, cause: Fault, counts: RestartCounts) -> RestartCounts | None:
-    """The counts after an attempt that made no newer checkpoint; None where there were too many, and the job is to end.
-
-    Every ending that costs no budget is counted here, so that none can be repeated for ever.
-    """
-    if cause.failure_class is FailureClass.REQUESTED and _is_asked_to_go(o, draft):
-        count, most, message = counts.evictions, MOST_EVICTIONS, "evictions without a newer checkpoint"
-        update = {"evictions": count + 1}
-    elif cause.held:
-        # It works, and saves as it leaves: what for, the budget of the infrastructure and its backoff bound.
-        return counts
-    elif cause.budget is Budget.VOLUNTARY or (cause.failure_class in _WORKED_IN_VAIN and _ranks_started(draft)):
-        count, most = counts.without_progress, o.spec.recovery.max_restarts_without_progress
-        message = "attempts in a row made no newer checkpoint"
-        update = {"without_progress": count + 1}
-    else:
-        return counts
-    if count >= most:
-        fail(o, draft, Reason.NO_PROGRESS, f"{count + 1} {message}. The last fault: {cause.message}")
-        return None
-    return counts.model_copy(update=update)
 
 
 def _is_asked_to_go(o: Observation, draft: Draft) -> bool:
@@ -167,12 +127,12 @@ def judge(o: Observation, draft: Draft, number: int, faults: list[Fault], *, hea
     found = attribute(faults)
     if found.cause.victim:
         found = replace(found, cause=ruled(found.cause, rules))
-    draft.set(last_fault=_last_fault(o, found))
-    _blame(o, draft, number, faults)
+    draft.set(last_fault=last_fault(o, found))
+    blame(o, draft, number, faults)
     return found
 
 
-def _blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> None:
+def blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> None:
     """Put the nodes that faults of attempt `number` speak against on the avoid-list; cordon those with evidence."""
     for fault in faults:
         if fault.avoid is not Avoid.NO and not fault.victim:
@@ -183,7 +143,7 @@ def _blame(o: Observation, draft: Draft, number: int, faults: list[Fault]) -> No
                 cordon.wish(o, draft, fault, attempt=number, why=why)
 
 
-def _last_fault(o: Observation, found: Attribution) -> LastFault:
+def last_fault(o: Observation, found: Attribution) -> LastFault:
     """The fault for people: what, where, since when."""
     cause, report = found.cause, found.cause.pod.report
     readings = report.evidence if report else ()
@@ -228,25 +188,22 @@ def _may_settle(o: Observation, draft: Draft, found: Attribution) -> bool:
 
 
 def _progressed(o: Observation, draft: Draft) -> bool:
-    """Whether this attempt made a valid checkpoint newer than the one that it began with.
+    """Whether this attempt made a valid checkpoint newer than the one that it, or its last round, began with.
 
     Of a trainer of the job's own it may not be known: one that ran for long has made some.
     """
-    record = draft.attempt(draft.status.attempt)
-    if o.spec.custom and ran_seconds(record, now=o.now) >= UNTOLD_SECONDS:
+    if o.spec.custom and ran_since_its_start(draft, until=o.now) >= UNTOLD_SECONDS:
         return True
     pods = o.of_attempt(draft.status.attempt)
     saved = [pod.report.checkpoint_step for pod in pods if pod.report and pod.report.checkpoint_step is not None]
     if draft.status.latest_checkpoint is not None:
         saved.append(draft.status.latest_checkpoint.step)
-    start = record.resumed_from_step
-    if start is None and o.job.status.latest_checkpoint is not None:
-        # It was never heard of, as where pods refuse the operator's key: what was known before it is what it began with.
-        start = o.job.status.latest_checkpoint.step
+    start = began_with(o, draft)
     return start is not None and max(saved, default=-1) > start
 
 
-def _begin_next(o: Observation, draft: Draft, found: Attribution, counts: RestartCounts) -> None:
+def begin_next(o: Observation, draft: Draft, found: Attribution, counts: RestartCounts) -> None:
+    """Write the next attempt down, whose start `counts` has been charged with."""
     status, cause = draft.status, found.cause
     attempt.leave(o, draft, counts)
     delay = 0.0

@@ -141,6 +141,10 @@ class Reason(StrEnum):
         "GraceTooShort",
         "by the last drill or eviction, a save takes longer than pod.terminationGracePeriodSeconds: steps would be lost",
     )
+    RANKS_RESTARTED = (
+        "RanksRestarted",
+        "a round ended, and all ranks start anew inside their living pods; the Event has the fault, status.rounds all of it",
+    )
     SAVED_ON_REQUEST = "SavedOnRequest", "the checkpoint that oarlock.dev/request asked for is there"
     STACKS_TAKEN = "StacksTaken", "the stacks that oarlock.dev/request asked for are in the pods' logs and the history"
     REQUEST_NOT_SERVED = (

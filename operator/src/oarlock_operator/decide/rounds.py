@@ -1,0 +1,199 @@
+"""Rounds: what the leader tells of ranks that started anew inside their living pods goes into the books.
+
+The agents have acted already, and asked nobody: here a fault is only charged, once, as an attempt's would be. A round is
+known by attempt and number, and stands in the status with its charge, so a pass may be repeated and an operator may have been
+away; of rounds that are told no more, only how many is known. A budget that is used up ends the job. Where the fault, or a
+rule of the job's, speaks against the node, the gang starts again elsewhere, as a new attempt: its ranks train there by now.
+
+Only rank 0's pod is believed, of this attempt, about its own job: more harm than ending itself it cannot do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from oarlock_api.contract.names import pod_name
+from oarlock_api.contract.report import Report
+from oarlock_api.contract.rounds import RoundEnd
+from oarlock_api.contract.status import PodStatus
+from oarlock_api.history import RecoveryStage, Round
+from oarlock_operator.decide.budgets import UNTOLD_SECONDS
+from oarlock_operator.decide.charge import began_with, charge, last_round, ran_since_its_start
+from oarlock_operator.decide.draft import Draft
+from oarlock_operator.decide.finish import stop
+from oarlock_operator.decide.recover import begin_next, blame, last_fault
+from oarlock_operator.faults.attribution import Attribution, detected_at
+from oarlock_operator.faults.classify import Avoid, Budget, Fault, classify
+from oarlock_operator.faults.rules import ruled
+from oarlock_operator.model.observation import Ending, Observation, Pod
+from oarlock_operator.model.reasons import Reason
+
+KEPT = 10
+_RUNS = {None, RecoveryStage.START.value, RecoveryStage.FIRST_STEP.value}
+"""Stages in which a gang may have rounds."""
+
+
+def rounds(o: Observation, draft: Draft) -> bool:
+    """Book what the leader tells beyond what is booked; True where the job, or the attempt, ends with it."""
+    news = o.progress
+    if news is None or news.attempt != draft.status.attempt or draft.status.recovery.stage not in _RUNS:
+        return False
+    _complete(o, draft, news)
+    before = last_round(draft)
+    booked = before.round if before else 0
+    new = [end for end in news.rounds if end.number > booked]
+    if new:
+        _book_untold(o, draft, new, booked)
+    return any(_book(o, draft, end, news) for end in new)
+
+
+def _book(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus) -> bool:
+    """Write one round down, with what it costs; True where nothing follows it in this attempt."""
+    number, rules = draft.status.attempt, o.spec.recovery.rules
+    fault = ruled(_fault(o, number, end), rules)
+    ended = min(detected_at(fault) or o.now, o.now)
+    progressed = _progressed(o, draft, end, news, ended)
+    found = last_fault(o, Attribution(fault, victims=0)).model_copy(update={"time": ended})
+    draft.set(last_fault=found)
+    one = Round(
+        attempt=number,
+        round=end.number,
+        reason=fault.reason,
+        node_name=fault.pod.node or None,
+        rank=end.rank,
+        exit_code=end.code,
+        message=fault.message[:1024],
+        ended_time=ended,
+    )
+    counts = charge(o, draft, fault, progressed=progressed, worked=True, asked_to_go=False)
+    draft.set(rounds=(*draft.status.rounds, one)[-KEPT:], round=end.number + 1)
+    _complete(o, draft, news)
+    if counts is None:
+        return stop(o, draft)
+    draft.set(restarts=counts)
+    if fault.avoid is not Avoid.NO and not fault.victim:
+        blame(o, draft, number, [fault])
+        begin_next(o, draft, Attribution(fault, victims=0), counts)
+        draft.again(0)
+        return True
+    draft.set(last_fault=found.model_copy(update={"action": _action(fault)}))
+    where = "" if end.resumed_step is None else f" from step {end.resumed_step}"
+    message = f"{fault.message}. Round {end.number + 1} of attempt {number} starts{where}, in the same pods."
+    draft.tell(Reason.RANKS_RESTARTED, message, warning=True)
+    return False
+
+
+def _book_untold(o: Observation, draft: Draft, new: Sequence[RoundEnd], booked: int) -> None:
+    """Rounds that ended while nobody listened, and are told no more: their number, charged as the oldest that is told."""
+    untold = new[-1].number - booked - len(new)
+    if untold <= 0:
+        return
+    budget = ruled(_fault(o, draft.status.attempt, new[0]), o.spec.recovery.rules).budget
+    if budget is Budget.NONE:
+        return
+    counts = draft.status.restarts
+    more = {
+        budget.value: getattr(counts, budget.value) + untold,
+        "window_start_time": counts.window_start_time or o.now,
+    }
+    draft.set(restarts=counts.model_copy(update=more))
+
+
+def _fault(o: Observation, number: int, end: RoundEnd) -> Fault:
+    """The fault as if the pod had ended by it, with a report in the leader's words: without evidence against hardware."""
+    name = pod_name(o.job.name, number, end.rank)
+    pod = next(
+        (pod for pod in o.of_attempt(number) if pod.rank == end.rank),
+        Pod(name=name, uid="", attempt=number, rank=end.rank),
+    )
+    said = Report(
+        attempt=number,
+        rank=end.rank,
+        pod_uid=pod.uid,
+        failure_class="",
+        code=end.code,
+        detected_at=end.ended_at,
+        summary=end.why,
+        step=end.step,
+    )
+    ended = Pod(
+        name=pod.name, uid=pod.uid, attempt=number, rank=end.rank, node=pod.node, ending=Ending(end.code, report=said)
+    )
+    fault = classify(ended)
+    if fault is None:
+        raise ValueError(f"round {end.number} ended with {end.code}, and that is no fault")
+    return fault
+
+
+def _progressed(o: Observation, draft: Draft, end: RoundEnd, news: PodStatus, ended: datetime) -> bool:
+    """Whether the round got further than what it began with, by a checkpoint or by what the next one began with."""
+    if o.spec.custom and ran_since_its_start(draft, until=ended) >= UNTOLD_SECONDS:
+        return True
+    began = began_with(o, draft)
+    reached = end.resumed_step
+    if reached is None and news.checkpoint is not None:
+        reached = news.checkpoint.step
+    return began is not None and reached is not None and reached > began
+
+
+def _action(fault: Fault) -> str:
+    return "ranks started again in their pods" + (f" (rule {fault.rule})" if fault.rule else "")
+
+
+# What is known of a round only later: where the next one began, and how long that took
+
+
+def _complete(o: Observation, draft: Draft, news: PodStatus) -> None:
+    """Fill in what was not known yet of this attempt's rounds; each figure once, and with it the GPU time that it cost."""
+    told = {end.number: end for end in news.rounds}
+    number = draft.status.attempt
+    filled = tuple(
+        _filled(o, draft, one, end, news) if one.attempt == number and (end := told.get(one.round)) else one
+        for one in draft.status.rounds
+    )
+    if filled != draft.status.rounds:
+        draft.set(rounds=filled)
+
+
+def _filled(o: Observation, draft: Draft, one: Round, end: RoundEnd, news: PodStatus) -> Round:
+    changes: dict[str, float] = {}
+    lost = 0
+    if one.resumed_from_step is None and end.resumed_step is not None:
+        lost = max(0, (end.step or 0) - end.resumed_step)
+        changes |= {"resumed_from_step": end.resumed_step, "lost_steps": lost}
+        _step_back(draft, one, end.resumed_step)
+    down = end.down_seconds if one.down_seconds is None else None
+    if down is not None:
+        changes["down_seconds"] = round(down, 3)
+    if not changes:
+        return one
+    # Before the attempt's first step all of its time counts as its start.
+    _waste(o, draft, steps=lost, seconds=(down or 0.0) if _follows_the_first_step(news, end) else 0.0)
+    return one.model_copy(update=changes)
+
+
+def _step_back(draft: Draft, one: Round, step: int) -> None:
+    """Training went back to this step: what is lost with the next fault counts from there."""
+    progress, newest = draft.status.progress, last_round(draft)
+    if newest is not None and one.round == newest.round and progress and (progress.step or 0) > step:
+        draft.set(progress=progress.model_copy(update={"step": step, "eta_seconds": None}))
+
+
+def _waste(o: Observation, draft: Draft, *, steps: int, seconds: float) -> None:
+    """Count GPU time in which nothing new was trained: at most all that the attempt has had, whatever a pod says."""
+    progress, made = draft.status.progress, draft.attempt(draft.status.attempt).created_time
+    redone = steps * ((progress.seconds_per_step or 0.0) if progress else 0.0)
+    most = (o.now - made).total_seconds() if made else 0.0
+    gpus = o.spec.nodes * o.spec.gpus_per_node
+    wasted = round(max(0.0, min(seconds + redone, most)) * gpus)
+    if wasted:
+        draft.set(wasted_gpu_seconds=draft.status.wasted_gpu_seconds + wasted)
+
+
+def _follows_the_first_step(news: PodStatus, end: RoundEnd) -> bool:
+    """By one clock: both times are rank 0's agent's."""
+    try:
+        return datetime.fromisoformat(news.first_step_at) < datetime.fromisoformat(end.ended_at)
+    except (TypeError, ValueError):
+        return False

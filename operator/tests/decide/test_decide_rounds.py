@@ -1,0 +1,342 @@
+"""Ranks that start anew inside their pods are charged as a new attempt would be, once; and what went back is counted back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from jobs import job, spec
+from world_writes import Killed
+from worlds import World
+
+from oarlock_api.contract.rounds import MAX_ROUNDS
+from oarlock_operator.model.plan import DeletePods, Event, EventType
+
+GPUS = 4
+
+
+def trained(step: int = 20, **recovery: object) -> World:
+    """A gang at this step, which began with nothing."""
+    world = World(job=job(spec=spec(recovery=recovery)))
+    world.running(step=step)
+    return world
+
+
+def told(world: World, step: int = 20, **progress: int) -> list[Event]:
+    """The operator hears of what its leader knows; all Events of it."""
+    world.step(step, **progress)
+    events: list[Event] = []
+    for _ in range(3):
+        events += world.one_pass().events
+        world.now += timedelta(seconds=11)
+    return events
+
+
+def crashed(world: World) -> None:
+    """The attempt ends, too, and the next one's backoff is over."""
+    world.end(1, 1)
+    world.progress = None
+    world.settle()
+    world.kubelets()
+    world.now += timedelta(seconds=400)
+    world.settle()
+
+
+def test_a_round_is_booked_once_with_what_an_attempt_would_cost_and_one_event() -> None:
+    world = trained()
+    ended = world.now
+    world.end_round(1, rank=1, step=25)
+    events = told(world, 25)
+    (one,) = world.job.status.rounds
+    assert (one.attempt, one.round, one.rung, one.reason) == (1, 1, "RestartRanks", "ApplicationError")
+    assert (one.rank, one.node_name, one.exit_code, one.ended_time) == (1, "node-1", 1, ended)
+    assert one.message == "pod flux-1-1 on node-1: rank 3 raised ValueError"
+    assert world.job.status.restarts.application == 1
+    assert world.job.status.restarts.without_progress == 1
+    assert [(event.type, event.reason) for event in events] == [(EventType.WARNING, "RanksRestarted")]
+    assert "Round 2 of attempt 1 starts" in events[0].message
+    status = world.job.status
+    assert (status.attempt, status.round, status.restart_count, status.phase) == (1, 2, 0, "Running")
+    fault = status.last_fault
+    assert fault is not None
+    assert (fault.fault_class, fault.rank, fault.action) == ("Application", 1, "ranks started again in their pods")
+
+
+def test_rounds_use_a_budget_up_as_attempts_do() -> None:
+    world = trained(maxApplicationRestarts=2, maxRestartsWithoutProgress=9)
+    for _ in range(2):
+        world.end_round(1)
+        told(world)
+        assert world.job.status.recovery.stage is None
+    world.end_round(1)
+    world.step(20)
+    plan = world.one_pass()
+    assert world.job.status.reason == "ApplicationRestartsExhausted"
+    assert any(isinstance(action, DeletePods) for action in plan.actions)
+    assert [one.round for one in world.job.status.rounds] == [1, 2, 3]
+    world.kubelets()
+    world.settle()
+    assert world.job.status.phase == "Failed"
+
+
+def test_attempts_and_rounds_are_charged_to_one_budget() -> None:
+    world = trained(maxApplicationRestarts=2, maxRestartsWithoutProgress=9)
+    world.end_round(1)
+    told(world)
+    crashed(world)
+    world.running(step=3)
+    world.end_round(1)
+    told(world, 3)
+    assert world.job.status.reason == "ApplicationRestartsExhausted"
+    assert [(one.attempt, one.round) for one in world.job.status.rounds] == [(1, 1), (2, 1)]
+
+
+@pytest.mark.parametrize(("code", "budget"), [(1, "application"), (83, "application"), (81, "infrastructure")])
+def test_a_round_is_charged_by_whose_fault_it_was(code: int, budget: str) -> None:
+    world = trained()
+    world.end_round(code)
+    told(world)
+    counts = world.job.status.restarts
+    assert {name: getattr(counts, name) for name in ("application", "infrastructure")} == {
+        "application": 0,
+        "infrastructure": 0,
+        budget: 1,
+    }
+
+
+def test_rounds_without_a_newer_checkpoint_end_the_job_and_one_with_it_forgets_them() -> None:
+    world = trained(maxApplicationRestarts=99, maxRestartsWithoutProgress=2)
+    for saved in (0, 10, 10, 10):
+        world.end_round(1, step=25, resumed_step=saved)
+        told(world, 25, **({"saved": saved} if saved else {}))
+    assert world.job.status.restarts.without_progress == 2, "the second one had made a checkpoint, and those after none"
+    world.end_round(1, step=25, resumed_step=10)
+    told(world, 25, saved=10)
+    assert [one.round for one in world.job.status.rounds] == [1, 2, 3, 4, 5]
+    assert world.job.status.reason == "NoProgress"
+    assert "attempts and rounds in a row" in (world.job.status.message or "")
+
+
+def test_an_attempt_made_progress_only_beyond_what_its_last_round_began_with() -> None:
+    world = trained(maxApplicationRestarts=2, maxRestartsWithoutProgress=9)
+    world.end_round(1, step=25, resumed_step=20)
+    told(world, 25, saved=20)
+    assert world.job.status.restarts.application == 1, "the first round's checkpoint forgets what was before it"
+    world.end(1, 1)
+    world.settle()
+    assert world.job.status.restarts.application == 2
+
+
+def test_rounds_that_are_told_no_more_are_charged_by_their_number() -> None:
+    world = trained(maxApplicationRestarts=99, maxRestartsWithoutProgress=99)
+    for _ in range(MAX_ROUNDS + 5):
+        world.end_round(1)
+    told(world)
+    assert world.job.status.restarts.application == MAX_ROUNDS + 5
+    assert [one.round for one in world.job.status.rounds] == list(range(6, 14))
+    assert world.job.status.round == 14
+
+
+def test_the_last_ten_rounds_are_kept_and_none_is_charged_again_for_it() -> None:
+    world = trained(maxApplicationRestarts=99, maxRestartsWithoutProgress=99)
+    for _ in range(15):
+        world.end_round(1)
+        told(world)
+    assert [one.round for one in world.job.status.rounds] == list(range(6, 16))
+    assert world.job.status.restarts.application == 15
+
+
+def test_what_another_attempt_tells_is_not_booked() -> None:
+    world = trained()
+    world.end_round(1)
+    world.step(20)
+    assert world.progress is not None
+    world.progress = replace(world.progress, attempt=7)
+    world.one_pass()
+    assert world.job.status.rounds == ()
+
+
+def test_a_rank_that_no_pod_has_is_booked_without_a_node() -> None:
+    world = trained()
+    world.end_round(1, rank=999)
+    told(world)
+    (one,) = world.job.status.rounds
+    assert (one.rank, one.node_name) == (999, None)
+
+
+def test_a_time_that_is_to_come_or_cannot_be_read_is_when_it_was_heard() -> None:
+    world = trained()
+    world.end_round(1)
+    world.learn(ended_at="9999-12-31T23:59:59+00:00")
+    world.end_round(1)
+    world.learn(ended_at="yesterday")
+    world.step(20)
+    now = world.now
+    world.one_pass()
+    assert [one.ended_time for one in world.job.status.rounds] == [now, now]
+
+
+# Rules of the job's own, and what no restart mends
+
+
+def rule(action: str) -> dict[str, object]:
+    return {"rules": [{"name": "mine", "when": {"exitCodes": [1]}, "action": action}]}
+
+
+def test_a_rule_that_fails_the_job_ends_it_with_the_round() -> None:
+    world = trained(**rule("Fail"))
+    world.end_round(1)
+    world.step(20)
+    world.one_pass()
+    world.kubelets()
+    world.settle()
+    assert (world.job.status.phase, world.job.status.reason) == ("Failed", "ApplicationError")
+    assert len(world.job.status.rounds) == 1
+
+
+def test_a_rule_that_ignores_a_fault_costs_its_round_no_budget() -> None:
+    world = trained(**rule("Ignore"))
+    world.end_round(1)
+    told(world)
+    counts = world.job.status.restarts
+    assert (counts.application, counts.infrastructure, counts.voluntary) == (0, 0, 1)
+    assert world.job.status.attempt == 1
+
+
+def test_a_rule_that_avoids_the_node_has_the_gang_start_elsewhere_charged_once() -> None:
+    world = trained(**rule("AvoidNode"))
+    world.end_round(1)
+    told(world)
+    world.kubelets()
+    world.settle()
+    status = world.job.status
+    assert (status.attempt, status.round) == (2, 1)
+    assert [node.name for node in status.avoided_nodes] == ["node-1"]
+    assert (status.restarts.application, status.restart_count) == (1, 1)
+    assert [(one.attempt, one.round) for one in status.rounds] == [(1, 1)]
+
+
+def test_a_leaders_word_cordons_no_node() -> None:
+    world = trained()
+    world.may_cordon = True
+    world.end_round(80)
+    told(world)
+    assert not world.job.status.cordoned_nodes
+    assert [node.name for node in world.job.status.avoided_nodes] == ["node-1"]
+
+
+def test_a_fault_that_no_restart_mends_ends_the_job() -> None:
+    world = trained()
+    world.end_round(85, why="unknown field")
+    world.step(20)
+    world.one_pass()
+    assert world.job.status.reason == "ConfigurationError"
+
+
+# Training goes back
+
+
+def test_what_is_known_later_is_filled_in_once_and_counts_as_wasted() -> None:
+    world = trained()
+    wasted = world.job.status.wasted_gpu_seconds
+    world.now += timedelta(seconds=60)
+    world.end_round(1, step=30)
+    told(world, 30)
+    assert world.job.status.rounds[0].resumed_from_step is None
+    world.learn(resumed_step=10, down_seconds=2.5)
+    told(world, 11)
+    told(world, 12)
+    one = world.job.status.rounds[0]
+    assert (one.resumed_from_step, one.lost_steps, one.down_seconds) == (10, 20, 2.5)
+    assert world.job.status.wasted_gpu_seconds - wasted == (2.5 + 20 * 0.5) * GPUS
+
+
+def test_a_leader_can_have_no_more_wasted_than_its_attempt_has_lasted() -> None:
+    world = trained()
+    wasted = world.job.status.wasted_gpu_seconds
+    world.end_round(1, step=2**40, resumed_step=0, down_seconds=1e300)
+    told(world)
+    made = world.job.status.attempts[-1].created_time
+    assert made is not None
+    assert world.job.status.wasted_gpu_seconds - wasted <= (world.now - made).total_seconds() * GPUS
+
+
+def test_a_round_before_the_first_step_is_a_part_of_the_start_and_wasted_with_it_alone() -> None:
+    world = World()
+    world.settle()
+    world.start_all()
+    world.settle()
+    world.now += timedelta(seconds=10)
+    world.end_round(1, step=0, resumed_step=0, down_seconds=3.0)
+    world.step(1)
+    assert world.progress is not None
+    later = world.now + timedelta(seconds=3)
+    world.progress = replace(
+        world.progress, started_at=(later - timedelta(seconds=10)).isoformat(), first_step_at=later.isoformat()
+    )
+    for _ in range(3):
+        world.one_pass()
+        world.now += timedelta(seconds=11)
+    assert world.job.status.attempts[-1].stage_milliseconds.first_step == 10_000
+    assert world.job.status.wasted_gpu_seconds == 10 * GPUS
+    assert world.job.status.rounds[0].down_seconds == 3.0
+
+
+def test_the_next_attempts_lost_steps_count_from_where_its_last_round_was() -> None:
+    world = trained()
+    world.step(80, saved=40)
+    world.one_pass()
+    world.end_round(1, step=85, resumed_step=40)
+    world.step(41, saved=40)
+    world.one_pass()  # sooner than figures are written again
+    crashed(world)
+    world.running(step=41, resumed=40)
+    assert world.job.status.rounds[0].lost_steps == 45
+    assert world.job.status.attempts[-1].lost_steps in (0, 1), "not once more what the round had lost"
+
+
+def test_the_curve_and_the_progress_go_back_with_the_ranks_and_on_again() -> None:
+    world = trained()
+    for step in (40, 60, 80):
+        told(world, step)
+    world.end_round(1, step=81, resumed_step=40)
+    told(world, 50)
+    assert world.job.status.progress is not None
+    assert world.job.status.progress.step == 50
+    told(world, 90)
+    assert [point.step for point in world.job.status.curve] == [20, 40, 50, 90]
+
+
+def test_ranks_that_start_anew_are_no_hang_while_their_agents_answer() -> None:
+    world = trained()
+    world.end_round(1, step=20)
+    world.step(20)
+    for _ in range(20):
+        world.now += timedelta(seconds=60)
+        world.one_pass()
+    assert (world.job.status.attempt, world.job.status.phase) == (1, "Running")
+
+
+# An operator that dies, or was away
+
+
+def test_a_kill_after_any_write_books_each_round_once() -> None:
+    def life(kill: int | None) -> World:
+        world = trained(maxApplicationRestarts=9, maxRestartsWithoutProgress=9)
+        world.kill_at = world.writes + kill if kill else None
+        for code in (1, 81, 83):
+            world.end_round(code, step=20, resumed_step=0)
+            for _ in range(2):
+                try:
+                    told(world)
+                except Killed:
+                    world.kill_at = None
+        return world
+
+    undisturbed = life(None)
+    writes = undisturbed.writes - trained().writes
+    for kill in range(1, writes + 1):
+        status = life(kill).job.status
+        assert (status.restarts.application, status.restarts.infrastructure) == (2, 1), kill
+        assert [one.round for one in status.rounds] == [1, 2, 3]
