@@ -1,0 +1,168 @@
+"""The leader's side: who is there, when the next round starts, and when there is no use in another one.
+
+A round starts when each rank has a member that stands by, and when nothing of a round before can still run: each member
+has promised not to start it any more, and a pod that was replaced has had the time to lose its lease. Where a member is
+lost, fails or is replaced, the round ends for all; they stand by until the gang is whole, or patience ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from oarlock_api.contract.exit_codes import ExitCode
+from oarlock_trainer.agent.rounds.model import Fault, Order, Round, Seat, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oarlock_trainer.agent.rounds.model import Limits, Report
+
+FOR_ALL = frozenset({ExitCode.CONFIGURATION, ExitCode.FENCED, ExitCode.STORAGE, ExitCode.PREFLIGHT})
+"""Endings that another round would only repeat: the operator decides on them."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a round ended: by which rank's fault, and at which step."""
+
+    round: Round
+    rank: int
+    fault: Fault
+    step: int
+
+
+class Leader:
+    """The rounds of one attempt, as rank 0's agent leads them. `term` is the incarnation of its pod, from 1 on.
+
+    `order` is what is told to every member, `ended` what happened to the rounds before (for the operator's books).
+    """
+
+    def __init__(self, *, term: int, nodes: int, limits: Limits, now: float) -> None:
+        self._nodes, self._limits = nodes, limits
+        self._since = now
+        self._step = -1
+        self._fruitless = 0
+        self._seats: dict[int, Seat] = {}
+        self._unpromised_at = now
+        """When a member was heard last that had not yet promised to follow this leader, and no earlier one."""
+        self.order = Order(Round(term, 0), Wanted.STAND_BY, why="the gang gathers")
+        self.ended: list[Ended] = []
+        self.deposed = False
+        """A member follows a later leader: this one's pod is to end, and says nothing to anybody."""
+
+    def hear(self, report: Report, now: float) -> str:
+        """Take a report in. Returns why it does not count; empty where it does, or is late."""
+        known = self._seats.get(report.rank)
+        self.deposed = self.deposed or report.round.term > self.order.round.term
+        if not 0 <= report.rank < self._nodes:
+            return f"there is no rank {report.rank} in a gang of {self._nodes}"
+        if known is None or report.agent != known.report.agent:
+            if known and report.incarnation <= known.report.incarnation:
+                return f"another agent holds rank {report.rank}"
+            self._seats[report.rank] = Seat(report, now, now)
+        elif report.sequence > known.report.sequence:
+            known.report, known.heard_at = report, now
+        if report.round.term < self.order.round.term:
+            self._unpromised_at = now
+        return ""
+
+    def heard(self, rank: int) -> int:
+        """The sequence of the newest report of this rank's member: goes with each order to it."""
+        seat = self._seats.get(rank)
+        return seat.report.sequence if seat else 0
+
+    def turn(self, now: float) -> None:
+        """Decide what is wanted from here on."""
+        if self.deposed:
+            return
+        if self.order.wanted is Wanted.TRAIN:
+            self._watch(now)
+        elif self.order.wanted is Wanted.STAND_BY:
+            self._gather(now)
+
+    def missing(self, now: float) -> dict[int, str]:
+        """Rank -> why the next round can't start with it yet; empty when the gang is whole."""
+        return {rank: why for rank in range(self._nodes) if (why := self._lacks(rank, now))}
+
+    # While a round runs
+
+    def _watch(self, now: float) -> None:
+        if all(seat.report.finished and seat.report.round == self.order.round for seat in self._seats.values()):
+            self._leave(0, "all ranks are done")
+            return
+        troubles = list(self._troubles(now))
+        if not troubles:
+            return
+        # Whoever lost a peer says nothing about why: a reason of its own comes first.
+        rank, fault = min(troubles, key=lambda trouble: trouble[1].code == ExitCode.PEER_LOST)
+        self._end_round(rank, fault, now)
+
+    def _troubles(self, now: float) -> Iterator[tuple[int, Fault]]:
+        for rank, agent in enumerate(self.order.members):
+            seat = self._seats[rank]
+            silent = now - seat.heard_at
+            if seat.report.agent != agent:
+                yield rank, Fault(ExitCode.PEER_LOST, f"the pod of rank {rank} was replaced")
+            elif seat.report.fault and seat.report.round == self.order.round:
+                yield rank, seat.report.fault
+            elif silent > self._limits.lease:
+                yield rank, Fault(ExitCode.PEER_LOST, f"rank {rank}'s agent has been silent for {silent:.1f} s")
+
+    def _end_round(self, rank: int, fault: Fault, now: float) -> None:
+        reached = max((seat.report.step for seat in self._seats.values()), default=-1)
+        self.ended.append(Ended(self.order.round, rank, fault, reached))
+        self._fruitless = 0 if reached > self._step else self._fruitless + 1
+        self._step = max(reached, self._step)
+        if fault.code in FOR_ALL:
+            self._leave(fault.code, fault.why)
+        elif self._fruitless >= self._limits.fruitless:
+            self._leave(fault.code, f"{self._fruitless} rounds in a row finished no step; the last: {fault.why}")
+        else:
+            self.order = Order(self.order.round, Wanted.STAND_BY, why=fault.why)
+            self._since = now
+
+    # Between rounds
+
+    def _gather(self, now: float) -> None:
+        missing = self.missing(now)
+        if not missing:
+            members = tuple(self._seats[rank].report.agent for rank in range(self._nodes))
+            self.order = Order(self.order.round.next, Wanted.TRAIN, members, self._newest_step(), why=self.order.why)
+            self._since = now
+        elif now - self._since > self._limits.patience:
+            rank, why = next(iter(missing.items()))
+            self._leave(
+                ExitCode.PEER_LOST, f"the gang was not whole within {self._limits.patience:g} s: rank {rank} {why}"
+            )
+
+    def _lacks(self, rank: int, now: float) -> str:
+        seat = self._seats.get(rank)
+        if seat is None or now - seat.heard_at > self._limits.lease:
+            return "is not there"
+        if seat.report.round < self.order.round or seat.report.running:
+            return "still ends its ranks"
+        if not seat.report.able:
+            return "is not ready"
+        return "follows a pod that may still run" if self._is_haunted(seat, now) else ""
+
+    def _newest_step(self) -> int | None:
+        """The newest step whose parts the members have among them."""
+        parts: dict[int, set[int]] = {}
+        for seat in self._seats.values():
+            for step, ranks in seat.report.held:
+                parts.setdefault(step, set()).update(ranks)
+        whole = [step for step, ranks in parts.items() if ranks >= set(range(self._nodes))]
+        return max(whole, default=None)
+
+    def _is_haunted(self, seat: Seat, now: float) -> bool:
+        """Whether ranks may live of a pod before this one, which nobody saw end.
+
+        It may follow an earlier leader, which misses a member a lease after that one's promise; then comes its own lease.
+        """
+        if seat.report.incarnation == 1 or seat.report.follows_the_dead:
+            return False
+        return now - max(seat.known_since, self._unpromised_at) <= self._limits.lease + self._limits.silence
+
+    def _leave(self, code: int, why: str) -> None:
+        self.order = Order(self.order.round, Wanted.LEAVE, code=code, why=why)

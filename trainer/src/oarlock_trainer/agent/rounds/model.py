@@ -1,0 +1,146 @@
+"""What leader and members tell each other about rounds. Plain data; everything is told again with each beat.
+
+A member reports what is so, the leader orders what shall be. Nothing is acknowledged and nothing is remembered as sent: a
+line that is lost, late, doubled or out of order changes nothing but the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+@dataclass(frozen=True, order=True)
+class Round:
+    """One start of all ranks within an attempt. `term` is the incarnation of rank 0's pod that leads, `number` counts in it.
+
+    A later leader has a greater term, so its rounds follow all of those before, even ones that it never heard of.
+    """
+
+    term: int
+    number: int
+
+    @property
+    def next(self) -> Round:
+        """The round after this one, of the same leader."""
+        return Round(self.term, self.number + 1)
+
+
+NONE = Round(0, 0)
+"""Before the first."""
+
+
+class Wanted(IntEnum):
+    """What the leader wants, in the order in which it may come within one round."""
+
+    TRAIN = 0
+    STAND_BY = 1
+    """No rank runs; the agent, its host and its GPUs stay as they are."""
+    LEAVE = 2
+
+
+@dataclass(frozen=True)
+class Order:
+    """What every member shall do. Orders only grow: one that is smaller than an earlier one is late, and void.
+
+    `members` are the agents that train, in the order of their ranks; `step` is the one to resume from memory (None: from the
+    newest checkpoint). `code` and `why` are what to leave with, or why there is a round after another one.
+    """
+
+    round: Round
+    wanted: Wanted
+    members: tuple[str, ...] = ()
+    step: int | None = None
+    code: int = 0
+    why: str = ""
+
+    @property
+    def place(self) -> tuple[Round, Wanted]:
+        """Its place among all orders of an attempt."""
+        return self.round, self.wanted
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a member's ranks ended: an exit code of the contract, and one sentence."""
+
+    code: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is so at a member. `sequence` grows with each that its agent sends.
+
+    `agent` is drawn once for each process, `incarnation` given by the operator. `round` is the newest whose ranks this agent
+    started (or would not start any more), `running` whether one of them may still be alive. `fault` is why they ended by
+    themselves. `able`: checks passed and everything is imported. `step` is the newest that its ranks finished, `held` are
+    steps in its memory, each with the node ranks whose parts of the state it has. `follows_the_dead`: the operator saw that
+    nothing of the pod before it runs any more.
+    """
+
+    rank: int
+    agent: str
+    incarnation: int
+    sequence: int
+    round: Round = NONE
+    running: bool = False
+    able: bool = False
+    finished: bool = False
+    fault: Fault | None = None
+    step: int = -1
+    held: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    follows_the_dead: bool = True
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds, and rounds.
+
+    `lease`: a member that has no answer to anything it sent within so long kills its ranks. `kill`: what that takes at most.
+    `patience`: how long a gang waits to be whole again. `fruitless`: rounds in a row that finish no step.
+    """
+
+    lease: float = 5.0
+    kill: float = 2.0
+    patience: float = 300.0
+    fruitless: int = 3
+
+    @property
+    def silence(self) -> float:
+        """After it nothing of a member runs any more that was last heard then: clocks run equally fast."""
+        return self.lease + self.kill
+
+
+@dataclass(frozen=True)
+class Start:
+    """Fork the ranks of this round, which spans these members."""
+
+    order: Order
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill all ranks; say so by `Member.gone` when none is left."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Leave:
+    """End the pod with this exit code."""
+
+    code: int
+    why: str
+
+
+Action = Start | Kill | Leave
+
+
+@dataclass
+class Seat:
+    """A rank's place in the gang, as its leader knows it: the newest report, when it came, and when the first of its agent did."""
+
+    report: Report
+    heard_at: float
+    known_since: float

@@ -1,0 +1,241 @@
+"""A played gang: pods with a member each, rank 0's with a leader, a network that loses, delays and doubles, and an operator.
+
+Nothing here decides about rounds: the machines of oarlock_trainer.agent.rounds do, and the world keeps what they did.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from oarlock_trainer.agent.rounds.leader import Leader
+from oarlock_trainer.agent.rounds.member import Member
+from oarlock_trainer.agent.rounds.model import Fault, Kill, Leave, Limits, Order, Round, Start
+
+TICK = 0.1
+LIMITS = Limits(lease=2.0, kill=0.5, patience=60.0, fruitless=3)
+BEAT = 0.3
+
+
+@dataclass(eq=False)
+class Pod:
+    """`there`: its object exists, for the operator. `alive`: its processes do."""
+
+    rank: int
+    incarnation: int
+    agent: str
+    member: Member
+    leader: Leader | None
+    beat_at: float
+    alive: bool = True
+    there: bool = True
+    isolated: bool = False
+    mute: bool = False
+    """What it says is lost, and what was on its way to it still comes."""
+    ranks: Round | None = None
+    """Of the ranks that live."""
+    dead_at: float = float("inf")
+    """When its ranks are gone, after a kill."""
+    code: int | None = None
+
+
+@dataclass
+class World:
+    """The gang's life from time 0. `steps` is how many steps the job has; with 0 none is ever finished."""
+
+    nodes: int
+    seed: int
+    steps: int = 10**9
+    harsh: bool = True
+    now: float = 0.0
+    step: int = 0
+    pods: list[Pod] = field(default_factory=list)
+    started: dict[Round, set[tuple[str, ...]]] = field(default_factory=dict)
+    rounds: list[Round] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._random = Random(self.seed)  # noqa: S311 - no secret
+        self._mail: list[tuple[float, int, Pod, Any]] = []
+        self._number = itertools.count()
+        self._step_due = 0.0
+        for rank in range(self.nodes):
+            self._make(rank, 1, follows_the_dead=True)
+
+    # What befalls it
+
+    def crash(self, rank: int, code: int = 1) -> None:
+        """A rank's process ends with this code."""
+        pod = self.current(rank)
+        if pod and pod.ranks:
+            self._do(pod, pod.member.failed(Fault(code, f"rank {rank} failed")))
+
+    def kill_pod(self, rank: int) -> None:
+        """All its processes are gone at once, and everybody may know."""
+        if pod := self.current(rank):
+            self._end(pod, 137)
+
+    def isolate(self, rank: int) -> None:
+        """Its node goes on, and nobody can reach it."""
+        if pod := self.current(rank):
+            pod.isolated = True
+
+    def silence(self, rank: int) -> None:
+        """Nobody hears it any more."""
+        if pod := self.current(rank):
+            pod.mute = True
+
+    def heal(self, rank: int) -> None:
+        """All its pods that were cut off are reached again, also ones that were replaced meanwhile."""
+        for pod in self.pods:
+            if pod.rank == rank:
+                pod.isolated = pod.mute = False
+
+    def replace(self, rank: int) -> None:
+        """The operator replaces a pod that is gone, or that it can't reach: then another one must be left to miss it."""
+        pod = self.current(rank)
+        if pod and pod.alive and self.nodes == 1:
+            return  # a new attempt, whose fence the old one meets
+        if pod and (not pod.alive or pod.isolated or pod.mute) and (pod.code is None or pod.code >= 128):
+            pod.there = False
+            self._make(rank, pod.incarnation + 1, follows_the_dead=not pod.alive)
+
+    def current(self, rank: int) -> Pod | None:
+        """The pod of a rank that exists for the operator."""
+        return next((pod for pod in self.pods if pod.rank == rank and pod.there), None)
+
+    @property
+    def leader(self) -> Pod:
+        """Rank 0's pod."""
+        pod = self.current(0)
+        assert pod
+        return pod
+
+    # Its course
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        until = self.now + seconds
+        while self.now < until:
+            self.tick()
+
+    def tick(self) -> None:
+        """One tick: mail, deadlines, beats, steps; then what must hold."""
+        self.now += TICK
+        while self._mail and self._mail[0][0] <= self.now:
+            _, _, pod, said = heapq.heappop(self._mail)
+            if pod.alive and not pod.isolated:
+                self._hear(pod, said)
+        for pod in [pod for pod in self.pods if pod.alive]:
+            if self.now >= pod.dead_at:
+                pod.ranks, pod.dead_at = None, float("inf")
+                pod.member.gone()
+            self._do(pod, pod.member.turn(self.now))
+            if pod.leader and pod.alive:
+                self._lead(pod)
+            if pod.alive and self.now >= pod.beat_at:
+                pod.beat_at = self.now + BEAT
+                self._report(pod)
+        self._train()
+        self.check()
+
+    def check(self) -> None:
+        """What must hold at any time."""
+        running = {pod.ranks for pod in self.pods if pod.alive and pod.ranks}
+        assert len(running) <= 1, f"{running} run at once at {self.now:.1f}"
+        for round_, members in self.started.items():
+            assert len(members) == 1, f"{round_} has several memberships"
+        for round_ in running:
+            holders = [pod.rank for pod in self.pods if pod.alive and pod.ranks == round_]
+            assert len(holders) == len(set(holders)), f"a rank of {round_} is held twice"
+
+    def _make(self, rank: int, incarnation: int, *, follows_the_dead: bool) -> None:
+        agent = f"{rank}-{incarnation}"
+        member = Member(
+            rank=rank,
+            agent=agent,
+            incarnation=incarnation,
+            limits=LIMITS,
+            now=self.now,
+            follows_the_dead=follows_the_dead,
+        )
+        member.able = True
+        leader = Leader(term=incarnation, nodes=self.nodes, limits=LIMITS, now=self.now) if rank == 0 else None
+        self.pods.append(Pod(rank, incarnation, agent, member, leader, self.now + self._random.uniform(0, BEAT)))
+
+    def _report(self, pod: Pod) -> None:
+        """To the leader of the name that all know; an older leader is reached by those who are cut off with nobody else."""
+        report = pod.member.report(self.now)
+        if pod.leader:
+            pod.leader.hear(report, self.now)
+            self._obey(pod, pod.leader)
+        elif not pod.isolated and not pod.mute:
+            for other in self.pods:
+                if other.leader and other.alive and not other.isolated:
+                    self._post(other, (pod, report))
+
+    def _lead(self, pod: Pod) -> None:
+        leader = pod.leader
+        assert leader
+        before = leader.order
+        leader.turn(self.now)
+        if leader.deposed:
+            self._end(pod, 88)
+        elif leader.order is not before:
+            if leader.order.members:
+                self.started.setdefault(leader.order.round, set()).add(leader.order.members)
+                self.rounds.append(leader.order.round)
+            self._obey(pod, leader)
+            for other in self.pods:
+                if other is not pod and not pod.isolated and not pod.mute:
+                    self._post(other, (leader.order, leader.heard(other.rank)))
+
+    def _hear(self, pod: Pod, said: Any) -> None:
+        if isinstance(said[0], Order):
+            self._do(pod, pod.member.hear(said[0], said[1], self.now))
+            return
+        sender, report = said
+        assert pod.leader
+        if not pod.leader.hear(report, self.now) and not pod.mute:
+            self._post(sender, (pod.leader.order, pod.leader.heard(report.rank)))
+
+    def _obey(self, pod: Pod, leader: Leader) -> None:
+        self._do(pod, pod.member.hear(leader.order, leader.heard(0), self.now))
+
+    def _do(self, pod: Pod, actions: Any) -> None:
+        for action in actions:
+            if isinstance(action, Start):
+                assert pod.ranks is None
+                pod.ranks = action.order.round
+            elif isinstance(action, Kill):
+                pod.dead_at = min(pod.dead_at, self.now + self._random.uniform(0, LIMITS.kill - 2 * TICK))
+            elif isinstance(action, Leave):
+                self._end(pod, action.code)
+
+    def _end(self, pod: Pod, code: int) -> None:
+        pod.alive, pod.ranks, pod.code = False, None, code
+
+    def _post(self, pod: Pod, said: Any) -> None:
+        chance = self._random.random()
+        if self.harsh and chance < 0.15:
+            return
+        for _ in range(2 if self.harsh and chance > 0.9 else 1):
+            late = 10.0 if self.harsh and self._random.random() < 0.2 else 0.2
+            heapq.heappush(self._mail, (self.now + self._random.uniform(0.01, late), next(self._number), pod, said))
+
+    def _train(self) -> None:
+        """A step is done every half second where all ranks of a round live and reach each other."""
+        living = [pod for pod in self.pods if pod.alive and pod.ranks and pod.dead_at == float("inf")]
+        if len(living) < self.nodes or self.now < self._step_due or not self.steps:
+            return
+        if any(pod.isolated for pod in living) and self.nodes > 1:
+            return
+        self._step_due = self.now + 0.5
+        self.step += 1
+        for pod in living:
+            pod.member.step = self.step
+            if self.step >= self.steps:
+                pod.member.finished, pod.ranks = True, None
+                pod.member.gone()

@@ -1,0 +1,108 @@
+"""A leader starts a round when the gang is whole, ends it for the best reason, and knows when to give up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oarlock_trainer.agent.rounds.leader import Leader
+from oarlock_trainer.agent.rounds.model import NONE, Fault, Limits, Report, Round, Wanted
+
+LIMITS = Limits(lease=5.0, kill=2.0, patience=60.0, fruitless=3)
+ZERO = Report(rank=0, agent="zero", incarnation=1, sequence=1, round=Round(1, 0), able=True)
+ONE = replace(ZERO, rank=1, agent="one")
+
+
+def gathered(*reports: Report) -> Leader:
+    """A leader of two that heard these at time 1 and took its turn."""
+    leader = Leader(term=1, nodes=2, limits=LIMITS, now=0.0)
+    hear(leader, 1.0, *reports)
+    return leader
+
+
+def hear(leader: Leader, now: float, *reports: Report) -> None:
+    """Reports that come at once, then a turn."""
+    for report in reports:
+        assert leader.hear(report, now) == ""
+    leader.turn(now)
+
+
+def running(report: Report, sequence: int = 2, **changes: object) -> Report:
+    """The same member later, its ranks of the first round running."""
+    return replace(report, sequence=sequence, round=Round(1, 1), running=True, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (replace(ONE, able=False), "is not ready"),
+        (replace(ONE, round=NONE), "still ends its ranks"),
+        (replace(ONE, running=True), "still ends its ranks"),
+        (replace(ONE, incarnation=2, follows_the_dead=False), "follows a pod that may still run"),
+    ],
+)
+def test_a_round_waits_for_the_one_that_is_not_ready_and_says_why(one: Report, why: str) -> None:
+    leader = gathered(ZERO, one)
+    assert leader.order.wanted is Wanted.STAND_BY
+    assert leader.missing(1.0) == {1: why}
+
+
+def test_a_member_that_has_fallen_silent_is_waited_for() -> None:
+    leader = Leader(term=1, nodes=2, limits=LIMITS, now=0.0)
+    leader.hear(ONE, 1.0)
+    hear(leader, 6.1, ZERO)
+    assert leader.missing(6.1) == {1: "is not there"}
+
+
+def test_the_gang_is_given_up_when_patience_ends_and_the_one_that_is_missing_is_named() -> None:
+    leader = gathered(ZERO)
+    hear(leader, 60.1, replace(ZERO, sequence=2))
+    assert (leader.order.wanted, leader.order.code) == (Wanted.LEAVE, 82)
+    assert "rank 1 is not there" in leader.order.why
+
+
+def test_a_reason_of_its_own_comes_before_the_loss_of_a_peer() -> None:
+    leader = gathered(ZERO, ONE)
+    hear(
+        leader,
+        2.0,
+        running(ZERO, fault=Fault(82, "lost a peer")),
+        running(ONE, fault=Fault(81, "XID 31")),
+    )
+    assert (leader.order.round, leader.order.wanted) == (Round(1, 1), Wanted.STAND_BY)
+    assert (leader.ended[0].rank, leader.ended[0].fault.code) == (1, 81)
+
+
+def test_what_another_round_would_only_repeat_ends_the_attempt() -> None:
+    leader = gathered(ZERO, ONE)
+    hear(leader, 2.0, running(ZERO), running(ONE, fault=Fault(85, "no such file")))
+    assert (leader.order.wanted, leader.order.code, leader.order.why) == (Wanted.LEAVE, 85, "no such file")
+
+
+def test_a_report_that_was_overtaken_takes_nothing_back() -> None:
+    leader = gathered(ZERO, ONE)
+    hear(leader, 2.0, running(ONE, sequence=3))
+    hear(leader, 2.1, replace(ONE, sequence=2, fault=Fault(1, "of the past"), round=Round(1, 1)))
+    assert leader.order.wanted is Wanted.TRAIN
+
+
+def test_a_second_agent_of_a_rank_is_refused_unless_the_operator_made_its_pod_later() -> None:
+    leader = gathered(ZERO, ONE)
+    assert leader.hear(replace(ONE, agent="other"), 2.0) == "another agent holds rank 1"
+    assert leader.hear(replace(ONE, agent="later", incarnation=2), 2.0) == ""
+
+
+def test_the_next_round_resumes_from_the_newest_step_that_all_parts_are_there_of() -> None:
+    zero = replace(ZERO, held=((40, (0, 1)), (50, (0,))))
+    one = replace(ONE, held=((45, (1,)), (50, (1,)), (60, (1,))))
+    assert gathered(zero, one).order.step == 50
+    assert gathered(ZERO, one).order.step is None
+
+
+def test_a_leader_that_hears_of_a_later_one_orders_nothing_more() -> None:
+    leader = gathered(ZERO)
+    leader.hear(replace(ONE, round=Round(2, 1)), 2.0)
+    leader.turn(100.0)
+    assert leader.deposed
+    assert leader.order.wanted is Wanted.STAND_BY

@@ -1,0 +1,80 @@
+"""A member obeys the newest order, and holds its right to run ranks by answers to what it said itself."""
+
+from __future__ import annotations
+
+from oarlock_trainer.agent.rounds.member import Member
+from oarlock_trainer.agent.rounds.model import Fault, Kill, Leave, Limits, Order, Round, Start, Wanted
+
+LIMITS = Limits(lease=5.0, kill=2.0, patience=60.0)
+FIRST = Order(Round(1, 1), Wanted.TRAIN, ("zero", "one"))
+
+
+def member() -> Member:
+    """Rank 1's, made at time 0."""
+    return Member(rank=1, agent="one", incarnation=1, limits=LIMITS, now=0.0)
+
+
+def training() -> Member:
+    """With its ranks of the first round running since time 1."""
+    one = member()
+    assert one.hear(FIRST, one.report(1.0).sequence, 1.0) == [Start(FIRST)]
+    return one
+
+
+def test_a_lease_counts_from_when_the_answered_report_was_sent() -> None:
+    one = training()
+    answered = one.report(2.0).sequence
+    one.report(5.0)
+    one.hear(FIRST, answered, 6.9)  # long under way
+    assert one.turn(6.9) == []
+    assert [type(action) for action in one.turn(7.1)] == [Kill]
+
+
+def test_an_order_to_train_that_answers_only_an_old_report_is_not_obeyed() -> None:
+    one = member()
+    sent = one.report(1.0).sequence
+    assert one.hear(FIRST, sent, 6.1) == []
+    assert not one.running
+
+
+def test_what_is_heard_again_or_too_late_changes_nothing() -> None:
+    one = training()
+    heard = one.report(2.0).sequence
+    stop = Order(FIRST.round, Wanted.STAND_BY, why="rank 0 failed")
+    assert one.hear(FIRST, heard, 2.0) == []
+    assert one.hear(stop, heard, 2.1) == [Kill("rank 0 failed")]
+    one.gone()
+    assert one.hear(FIRST, heard, 2.2) == []
+    assert not one.report(2.3).running
+
+
+def test_whoever_was_told_to_stand_by_never_starts_that_round() -> None:
+    one = member()
+    heard = one.report(1.0).sequence
+    one.hear(Order(Round(2, 0), Wanted.STAND_BY), heard, 1.0)
+    assert one.hear(FIRST, heard, 1.1) == []
+    assert one.report(1.2).round == Round(2, 0)
+
+
+def test_the_first_reason_of_a_round_is_the_one_that_is_told() -> None:
+    one = training()
+    one.failed(Fault(81, "XID 31"))
+    one.failed(Fault(82, "lost a peer"))
+    assert one.report(2.0).fault == Fault(81, "XID 31")
+
+
+def test_a_round_begins_without_the_reasons_of_the_one_before() -> None:
+    one = training()
+    one.failed(Fault(81, "XID 31"))
+    one.gone()
+    second = Order(Round(1, 2), Wanted.TRAIN, ("zero", "one"))
+    assert one.hear(second, one.report(3.0).sequence, 3.0) == [Start(second)]
+    assert one.report(3.1).fault is None
+
+
+def test_a_member_that_nobody_answers_leaves_when_patience_ends() -> None:
+    one = member()
+    assert one.turn(60.0) == []
+    (left,) = one.turn(60.1)
+    assert isinstance(left, Leave)
+    assert left.code == 82
